@@ -1,0 +1,95 @@
+"""The error tree. Each error carries its own SMTP reply and knows whether it is temporary.
+
+Rules: the public text never names a host, a path, a key or an exception; the hidden cause travels as
+``__cause__`` and goes to the log only. Nothing here imports anything of nbstream.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+_UNSAFE = re.compile(r"[^\x20-\x7e\n]")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An SMTP reply: the three-digit code and its text, enhanced status code included.
+
+    Several lines of text are separated by a line feed. RFC 5321 4.2.
+    """
+
+    code: int
+    text: str
+
+    @property
+    def accepted(self) -> bool:
+        """True for 2xx."""
+        return 200 <= self.code < 300
+
+    def render(self) -> bytes:
+        """The reply on the wire without its last CRLF; control and non-ASCII characters become ``?``."""
+        lines = _UNSAFE.sub("?", self.text).split("\n")
+        head = [f"{self.code}-{line}" for line in lines[:-1]]
+        return "\r\n".join([*head, f"{self.code} {lines[-1]}"]).encode("ascii")
+
+    def __str__(self) -> str:
+        return self.render().decode("ascii")
+
+
+class NbstreamError(Exception):
+    """Base of every error that nbstream raises on purpose.
+
+    ``str(error)`` is for the log and the command line; ``error.reply`` is what a client may see.
+    """
+
+    reply: ClassVar[Reply] = Reply(451, "4.3.0 Temporary failure, please try again later")
+    exit_code: ClassVar[int] = 75  # EX_TEMPFAIL, sysexits.h
+
+    @property
+    def temporary(self) -> bool:
+        """True when trying again later may succeed."""
+        return 400 <= self.reply.code < 500
+
+
+class ConfigError(NbstreamError):
+    """The configuration cannot be used; the text names the file, the key and what is allowed."""
+
+    exit_code = 78  # EX_CONFIG
+
+
+class InputError(NbstreamError):
+    """A file or folder given on the command line cannot be read."""
+
+    exit_code = 66  # EX_NOINPUT
+
+
+class StoreUnavailable(NbstreamError):
+    """Redis cannot be reached, or refuses to write, now."""
+
+    reply = Reply(451, "4.3.0 Learning is not possible now, please try again later")
+
+
+class StoreIncompatible(NbstreamError):
+    """What is stored was written by another schema, tokenizer or a newer server; the text says the way forward."""
+
+    exit_code = 78
+
+
+class RelayUnavailable(NbstreamError):
+    """The next hop cannot be reached, or went away before its answer."""
+
+    reply = Reply(451, "4.4.1 The next mail server cannot be reached now, please try again later")
+
+
+class RelayRefused(NbstreamError):
+    """The next hop answered a command with a refusal; ``reply`` is its own answer."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(f"next hop: {reply}")
+        self.reply = reply  # type: ignore[misc]  # the one error whose reply is not the class's: it is the hop's
+
+
+class CheckFailed(NbstreamError):
+    """The check of a message failed; ``on_filter_failure`` says what happens to the mail."""
