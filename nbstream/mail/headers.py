@@ -1,0 +1,155 @@
+"""Header fields on raw bytes: split, read, strip, prepend. Every byte not asked about stays as it is.
+
+Rules: a message has CRLF line ends here (``canonical`` makes it so); the header block ends at the first
+empty line; a line that starts with a space or tab continues the field above it (RFC 5322 2.2.3). A line
+without a colon is no field, and no reason to fail. Nothing here raises on bad mail.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
+
+from nbstream.mail.charsets import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LINE_END = re.compile(rb"\r\n(?![ \t])")
+_NAME = re.compile(rb"[!-9;-~]+")
+_ENCODED_WORD = re.compile(rb"=\?([^?\s]{1,64})\?([bBqQ])\?([^?\s]*(?:\?(?!=)[^?\s]*)*)\?=")
+_BETWEEN_WORDS = re.compile(rb"(\?=)\s+(?==\?[^?\s]{1,64}\?[bBqQ]\?)")
+_PARAMETER = re.compile(rb""";\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"?|([^;\s]*))""", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A header field: its name in lower case and its raw value, folding included."""
+
+    name: str
+    value: bytes
+
+    @property
+    def text(self) -> str:
+        """The value as text: unfolded, encoded words (RFC 2047) decoded, white space at the ends removed."""
+        return decode_words(self.value)
+
+
+def canonical(raw: bytes) -> bytes:
+    """``raw`` with CRLF line ends: a lone CR or LF becomes CRLF (RFC 5321 2.3.8)."""
+    pairs = raw.count(b"\r\n")
+    if raw.count(b"\n") == pairs and raw.count(b"\r") == pairs:
+        return raw
+    return raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\r\n")
+
+
+def body_offset(raw: bytes) -> int:
+    """Where the body begins: behind the first empty line, or the end where there is none."""
+    if raw.startswith(b"\r\n"):
+        return 2
+    blank = raw.find(b"\r\n\r\n")
+    return len(raw) if blank < 0 else blank + 4
+
+
+def fields(raw: bytes, end: int) -> tuple[Field, ...]:
+    """The header fields in ``raw[:end]``, in order; lines that are no field are passed over."""
+    found: list[Field] = []
+    for line in _LINE_END.split(raw[:end]):
+        name, colon, value = line.partition(b":")
+        name = name.rstrip(b" \t")
+        if colon and _NAME.fullmatch(name):
+            found.append(Field(name.lower().decode("ascii"), value.strip()))
+    return tuple(found)
+
+
+def strip(raw: bytes, names: Iterable[str]) -> bytes:
+    """``raw`` without the header fields of these names: any case, folded, repeated. The rest is untouched."""
+    wanted = b"|".join(re.escape(name.encode("ascii")) for name in names)
+    field = re.compile(rb"(?im)^(?:" + wanted + rb")[ \t]*:[^\n]*(?:\n[ \t][^\n]*)*(?:\n|\Z)")
+    end = body_offset(raw)
+    # The empty line itself must not count as the end of a folded field's last line.
+    block = raw[:end]
+    stripped = field.sub(b"", block)
+    return raw if len(stripped) == len(block) else stripped + raw[end:]
+
+
+def prepend(raw: bytes, new: Iterable[tuple[str, str]]) -> bytes:
+    """``raw`` with the given ``(name, value)`` fields above all others. Values are ASCII without line ends."""
+    head = "".join(f"{name}: {value}\r\n" for name, value in new)
+    return head.encode("ascii", "replace") + raw
+
+
+def decode_words(value: bytes) -> str:
+    """A header value as text (RFC 2047): unknown charsets and broken encodings fall back, never raise."""
+    unfolded = value.replace(b"\r\n", b"").strip()
+    if b"=?" not in unfolded:
+        return decode(unfolded, None)
+    joined = _BETWEEN_WORDS.sub(rb"\1", unfolded)
+    pieces: list[str] = []
+    position = 0
+    for word in _ENCODED_WORD.finditer(joined):
+        pieces.append(decode(joined[position : word.start()], None))
+        pieces.append(decode(_word_bytes(word[2], word[3]), word[1].decode("latin-1").partition("*")[0]))
+        position = word.end()
+    pieces.append(decode(joined[position:], None))
+    return "".join(pieces)
+
+
+def _word_bytes(encoding: bytes, text: bytes) -> bytes:
+    if encoding in b"qQ":
+        return binascii.a2b_qp(text, header=True)
+    return decode_base64(text)
+
+
+def decode_base64(text: bytes) -> bytes:
+    """Base64 as mail programs read it: foreign characters are passed over, a broken end is cut."""
+    try:
+        return binascii.a2b_base64(text)
+    except binascii.Error:
+        letters = re.sub(rb"[^A-Za-z0-9+/]", b"", text)
+        usable = len(letters) - (len(letters) % 4 == 1)
+        return binascii.a2b_base64(letters[:usable] + b"=" * (-usable % 4))
+
+
+def parameters(value: bytes) -> tuple[str, dict[str, str]]:
+    """A structured value such as ``text/plain; charset=utf-8``: its first word and its parameters.
+
+    Both in lower case but for the parameters' values. RFC 2231 continuations (``name*0=``) are joined and
+    percent-encoded values decoded.
+    """
+    unfolded = value.replace(b"\r\n", b"")
+    main = unfolded.partition(b";")[0].strip().lower().decode("ascii", "replace")
+    plain: dict[str, bytes] = {}
+    extended: dict[str, list[tuple[int, bytes, bool]]] = {}
+    for match in _PARAMETER.finditer(unfolded):
+        name = match[1].lower().decode("ascii", "replace")
+        content = match[3] if match[2] is None else re.sub(rb"\\(.)", rb"\1", match[2], flags=re.DOTALL)
+        base, star, section = name.partition("*")
+        if not star:
+            plain.setdefault(name, content)
+            continue
+        number = section.rstrip("*")
+        order = int(number) if number.isdigit() and len(number) < 4 else 0
+        extended.setdefault(base, []).append((order, content, name.endswith("*")))
+    result = {name: decode_words(content) for name, content in plain.items()}
+    for name, sections in extended.items():
+        result.setdefault(name, _joined(sections))
+    return main, result
+
+
+def _joined(sections: list[tuple[int, bytes, bool]]) -> str:
+    """The text of an RFC 2231 value: ``charset'language'percent-encoded``, perhaps in numbered sections."""
+    charset: str | None = None
+    content = b""
+    for position, (_, piece, encoded) in enumerate(sorted(sections, key=lambda section: section[0])):
+        value = piece
+        if encoded:
+            if position == 0 and piece.count(b"'") >= 2:
+                name, _, value = piece.split(b"'", 2)
+                charset = name.decode("latin-1")
+            value = unquote_to_bytes(value)
+        content += value
+    return decode(content, charset)

@@ -1,0 +1,69 @@
+"""The message: raw bytes, header fields, parts, and the key that says which message it is."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from nbstream.mail import headers, mime
+
+if TYPE_CHECKING:
+    from nbstream.mail.headers import Field
+    from nbstream.mail.mime import Part
+
+_WHITE_SPACE = b" \t\r\n\f\v"
+_KEY_FIELDS = ("message-id", "date", "from", "subject")
+_KEY_BYTES = 15  # 120 bits: 24 characters of base32 without padding
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message as it is looked at; ``raw`` has CRLF line ends.
+
+    Made by ``Message.parse``, which never raises: any bytes are a message, if perhaps one without fields.
+    """
+
+    raw: bytes = field(repr=False)
+    limits: mime.Limits = field(default_factory=mime.Limits, repr=False)
+
+    @classmethod
+    def parse(cls, raw: bytes, limits: mime.Limits | None = None) -> Message:
+        """The message in ``raw``, whose line ends may be of any kind (see ``headers.canonical``)."""
+        return cls(headers.canonical(raw), limits or mime.Limits())
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The MIME parts in document order, the message's own node first."""
+        return mime.walk(self.raw, self.limits)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The message's own header fields, in order."""
+        return self.parts[0].fields
+
+    def first(self, name: str) -> Field | None:
+        """The first header field of this lower-case name."""
+        return next((each for each in self.fields if each.name == name), None)
+
+    @cached_property
+    def key(self) -> str:
+        """The identity of the message: 24 characters of ``a-z2-7``.
+
+        Two byte strings are the same message when their Message-ID, Date, From and Subject say the same (encoded
+        words decoded, white space ignored) and their leaf parts hold the same content after the transfer
+        encoding is taken off, white space ignored. So a hop may add trace fields and verdict headers, rewrap
+        header lines, change line ends or re-encode a part, and it stays the same message; another Message-ID, or
+        another body under the same Message-ID, makes another one.
+        """
+        digest = hashlib.blake2b(digest_size=_KEY_BYTES)
+        for name in _KEY_FIELDS:
+            found = self.first(name)
+            text = "".join(found.text.split()) if found else ""
+            digest.update(name.encode() + b"\0" + text.encode("utf-8", "surrogatepass") + b"\0")
+        for part in self.parts:
+            if not part.container:
+                digest.update(part.payload.translate(None, _WHITE_SPACE) + b"\0")
+        return base64.b32encode(digest.digest()).decode("ascii").lower()

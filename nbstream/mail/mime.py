@@ -1,0 +1,153 @@
+"""The MIME parts of a message: one bounded walk over the raw bytes that never raises on bad mail.
+
+One parser only, so the same message always gives the same parts. Two were measured against it on 12,046
+real messages: a Rust one refused 0.8 % and differed from the standard library's on a further 0.6 %, so
+either fallback would have made tokens depend on the parser.
+
+Rules: at most ``max_parts`` parts and ``max_depth`` levels are looked at; what lies beyond is not read. A
+multipart whose boundary never occurs is read as text. RFC 2045, 2046.
+"""
+
+from __future__ import annotations
+
+import binascii
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from nbstream.mail import headers
+from nbstream.mail.charsets import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nbstream.mail.headers import Field
+
+MAX_HEADER_BYTES = 256 * 1024
+"""At most so many bytes of a header block are read as fields; real ones stay under 20 kB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a message is looked at."""
+
+    look_bytes: int = 1 << 20
+    max_parts: int = 200
+    max_depth: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One node of the MIME tree, in document order; a container comes before its children.
+
+    ``payload`` is the content after the transfer encoding is taken off, empty for a container. ``depth`` is 0
+    for the message itself.
+    """
+
+    content_type: str
+    depth: int
+    charset: str | None = None
+    filename: str | None = None
+    disposition: str = ""
+    encoding: str = ""
+    payload: bytes = b""
+    container: bool = False
+    fields: tuple[Field, ...] = field(default=(), repr=False)
+
+    @property
+    def text(self) -> str:
+        """The payload as text in the part's charset."""
+        return decode(self.payload, self.charset)
+
+
+def walk(raw: bytes, limits: Limits) -> tuple[Part, ...]:
+    """The parts of the message ``raw`` (CRLF line ends), the message's own node first."""
+    looked_at = raw[: limits.look_bytes]
+    return tuple(islice(_walk(looked_at, 0, limits, "text/plain"), limits.max_parts))
+
+
+def _walk(raw: bytes, depth: int, limits: Limits, default_type: str) -> Iterator[Part]:
+    offset = headers.body_offset(raw)
+    found = headers.fields(raw, min(offset, MAX_HEADER_BYTES))
+    part, boundary = _describe(found, depth, default_type)
+    body_start = max(0, offset - 2)  # the CRLF before the first delimiter may be the header's own
+    if depth < limits.max_depth:
+        if boundary:
+            pieces = split_multipart(raw[body_start:], boundary, limits.max_parts)
+            if pieces:
+                yield part
+                child_type = "message/rfc822" if part.content_type == "multipart/digest" else "text/plain"
+                for piece in pieces:
+                    yield from _walk(piece, depth + 1, limits, child_type)
+                return
+        elif part.content_type == "message/rfc822":
+            yield part
+            yield from _walk(without_encoding(raw[offset:], part.encoding), depth + 1, limits, "text/plain")
+            return
+    yield _leaf(part, raw[offset:])
+
+
+def _describe(found: tuple[Field, ...], depth: int, default_type: str) -> tuple[Part, bytes]:
+    """A part without its payload, from its header fields, and its boundary (empty for a leaf)."""
+    values: dict[str, bytes] = {}
+    for each in found:
+        values.setdefault(each.name, each.value)
+    content_type, type_parameters = headers.parameters(values.get("content-type", b""))
+    if content_type.count("/") != 1:
+        content_type = default_type
+    disposition, disposition_parameters = headers.parameters(values.get("content-disposition", b""))
+    boundary = type_parameters.get("boundary", "") if content_type.startswith("multipart/") else ""
+    part = Part(
+        content_type=content_type,
+        depth=depth,
+        charset=type_parameters.get("charset"),
+        filename=disposition_parameters.get("filename") or type_parameters.get("name"),
+        disposition=disposition,
+        encoding=headers.parameters(values.get("content-transfer-encoding", b""))[0],
+        container=bool(boundary) or content_type == "message/rfc822",
+        fields=found,
+    )
+    return part, boundary.encode("utf-8", "surrogateescape").rstrip()
+
+
+def _leaf(part: Part, body: bytes) -> Part:
+    content_type = "text/plain" if part.container else part.content_type
+    return replace(part, content_type=content_type, container=False, payload=without_encoding(body, part.encoding))
+
+
+def without_encoding(body: bytes, encoding: str) -> bytes:
+    """``body`` without its transfer encoding; an unknown encoding is left as it is (RFC 2045 6)."""
+    if encoding == "base64":
+        return headers.decode_base64(body)
+    if encoding == "quoted-printable":
+        return binascii.a2b_qp(body)
+    return body
+
+
+def split_multipart(body: bytes, boundary: bytes, max_parts: int) -> list[bytes]:
+    """The raw parts between the delimiter lines of ``body``, preamble and epilogue left out.
+
+    ``body`` starts with the CRLF that ends the header block. The line end before a delimiter belongs to the
+    delimiter (RFC 2046 5.1.1). Without a closing delimiter the last part runs to the end. Empty where the
+    boundary never occurs.
+    """
+    delimiter = b"\r\n--" + boundary
+    parts: list[bytes] = []
+    start = -1
+    at = body.find(delimiter)
+    while at >= 0 and len(parts) < max_parts:
+        after = at + len(delimiter)
+        line_end = body.find(b"\r\n", after)
+        line_end = len(body) if line_end < 0 else line_end
+        rest = body[after:line_end].rstrip()
+        if rest in {b"", b"--"}:
+            if start >= 0:
+                parts.append(body[start:at])
+            start = line_end + 2
+            if rest:
+                return parts
+        # Else the line only begins like the delimiter: a longer boundary, or text.
+        at = body.find(delimiter, line_end)
+    if 0 <= start < len(body) and len(parts) < max_parts:
+        parts.append(body[start:])
+    return parts

@@ -1,0 +1,39 @@
+"""Text in whatever charset a message claims."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.mail.charsets import decode
+
+
+@pytest.mark.parametrize(
+    ("content", "charset", "text"),
+    [
+        (b"plain", None, "plain"),
+        ("café".encode(), None, "café"),
+        ("café".encode("latin-1"), None, "café"),
+        ("€".encode("cp1252"), "iso-8859-1", "€"),
+        ("привет".encode("koi8-r"), "KOI8-R", "привет"),
+        ("你好".encode("gb18030"), "gb2312", "你好"),
+        ("안녕".encode("cp949"), "ks_c_5601-1987", "안녕"),
+        ("café".encode(), "us-ascii", "café"),
+        (b"x\x9c", "zlib", "xœ"),
+        (b"x", "rot13", "x"),
+        (b"\\u0041", "unicode_escape", "\\u0041"),
+        (b"abc", "no such charset", "abc"),
+        (b"abc", "a\0b", "abc"),
+    ],
+)
+def test_a_charset_is_believed_where_it_can_be(content: bytes, charset: str | None, text: str) -> None:
+    assert decode(content, charset) == text
+
+
+@given(
+    st.binary(max_size=100),
+    st.one_of(st.none(), st.text(max_size=20), st.sampled_from(["utf-7", "utf-16", "hz", "idna"])),
+)
+def test_decoding_never_raises(content: bytes, charset: str | None) -> None:
+    decode(content, charset)

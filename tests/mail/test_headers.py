@@ -1,0 +1,133 @@
+"""Header fields on raw bytes: what is read, what is removed, and that nothing else moves."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.mail import headers
+
+OURS = ("X-Spam-Flag", "X-Nbstream")
+
+line_text = st.text(st.characters(min_codepoint=1, max_codepoint=255), max_size=30).map(
+    lambda text: text.replace("\r", "").replace("\n", "").encode("latin-1")
+)
+ordinary_line = line_text.map(lambda line: b"A" + line)
+
+
+def test_lone_line_ends_become_crlf_and_crlf_stays() -> None:
+    assert headers.canonical(b"a\nb\rc\r\nd\n\r\n") == b"a\r\nb\r\nc\r\nd\r\n\r\n"
+
+
+@given(st.binary(max_size=200))
+def test_canonical_form_is_stable_and_loses_only_line_ends(raw: bytes) -> None:
+    once = headers.canonical(raw)
+
+    assert headers.canonical(once) == once
+    assert once.replace(b"\r\n", b"").count(b"\n") == once.replace(b"\r\n", b"").count(b"\r") == 0
+    assert once.translate(None, b"\r\n") == raw.translate(None, b"\r\n")
+
+
+def test_the_body_begins_behind_the_first_empty_line() -> None:
+    assert headers.body_offset(b"A: 1\r\n\r\nbody") == 8
+    assert headers.body_offset(b"\r\nbody") == 2
+    assert headers.body_offset(b"A: 1\r\n") == 6
+
+
+def test_fields_are_read_in_order_with_their_folds() -> None:
+    raw = b"Subject: one\r\n two\r\nFROM : a@b\r\nno colon here\r\nX:\r\n\r\nBody: no\r\n"
+
+    found = headers.fields(raw, headers.body_offset(raw))
+
+    assert [(each.name, each.value) for each in found] == [
+        ("subject", b"one\r\n two"),
+        ("from", b"a@b"),
+        ("x", b""),
+    ]
+    assert found[0].text == "one two"
+
+
+def test_every_forged_copy_is_removed_whatever_its_form() -> None:
+    raw = (
+        b"x-SPAM-flag: NO\r\nSubject: hi\r\nX-Spam-Flag : YES\r\n folded\r\n\tmore\r\n"
+        b"X-Spam-Flagged: stays\r\nX-NBSTREAM:\r\n\r\nX-Spam-Flag: body stays\r\n"
+    )
+
+    assert headers.strip(raw, OURS) == (b"Subject: hi\r\nX-Spam-Flagged: stays\r\n\r\nX-Spam-Flag: body stays\r\n")
+
+
+def test_a_forged_field_hidden_behind_a_lone_carriage_return_is_found() -> None:
+    raw = headers.canonical(b"Subject: hi\rX-Spam-Flag: NO\n\nbody")
+
+    assert headers.strip(raw, OURS) == b"Subject: hi\r\n\r\nbody"
+
+
+def test_a_folded_forged_field_at_the_end_keeps_the_empty_line() -> None:
+    assert headers.strip(b"A: 1\r\nX-Nbstream: x\r\n y\r\n\r\nbody", OURS) == b"A: 1\r\n\r\nbody"
+
+
+@given(st.lists(ordinary_line, max_size=5), st.binary(max_size=40), st.integers(0, 5), st.booleans())
+def test_stripping_gives_back_exactly_what_was_there_before_the_forgery(
+    lines: list[bytes], body: bytes, place: int, folded: bool
+) -> None:
+    block = [b"Subject: x", *lines]
+    forged = [b"x-nbSTREAM: spam" + (b"\r\n\tfolded" if folded else b"")]
+    clean = b"\r\n".join(block) + b"\r\n\r\n" + body
+    dirty = b"\r\n".join([*block[: place + 1], *forged, *block[place + 1 :]]) + b"\r\n\r\n" + body
+
+    assert headers.strip(dirty, OURS) == clean
+
+
+@given(st.binary(max_size=200))
+def test_prepending_leaves_every_byte_as_it_is(raw: bytes) -> None:
+    assert headers.prepend(raw, [("X-A", "1"), ("X-B", "2")]) == b"X-A: 1\r\nX-B: 2\r\n" + raw
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (b"plain", "plain"),
+        (b"=?utf-8?q?caf=C3=A9?=", "café"),
+        (b"=?ISO-8859-1?B?Y2Fm6Q==?= au lait", "café au lait"),
+        (b"=?utf-8?q?one_?=\r\n =?utf-8?q?two?=", "one two"),
+        (b"=?utf-8*en?q?hi?=", "hi"),
+        (b"=?no-such-charset?q?caf=C3=A9?=", "café"),
+        (b"=?utf-8?b?broken base64", "=?utf-8?b?broken base64"),
+        (b"=?utf-8?b?YWJj?= =?", "abc =?"),
+        ("grüß".encode("latin-1"), "grüß"),
+    ],
+)
+def test_encoded_words_are_decoded(value: bytes, text: str) -> None:
+    assert headers.decode_words(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b"text/plain", ("text/plain", {})),
+        (b'TEXT/Plain; Charset="UTF-8"; x=y', ("text/plain", {"charset": "UTF-8", "x": "y"})),
+        (b'multipart/mixed; boundary="a;b\\"c"', ("multipart/mixed", {"boundary": 'a;b"c'})),
+        (b"a/b; filename*=utf-8''caf%C3%A9", ("a/b", {"filename": "café"})),
+        (b'a/b; n*0="on"; n*1="e"', ("a/b", {"n": "one"})),
+        (b"a/b; filename==?utf-8?q?caf=C3=A9?=", ("a/b", {"filename": "café"})),
+        (b'a/b; boundary="open', ("a/b", {"boundary": "open"})),
+        (b"", ("", {})),
+    ],
+)
+def test_parameters_are_read(value: bytes, expected: tuple[str, dict[str, str]]) -> None:
+    assert headers.parameters(value) == expected
+
+
+@given(st.binary(max_size=120))
+def test_reading_never_raises(value: bytes) -> None:
+    headers.decode_words(value)
+    headers.parameters(value)
+    headers.decode_base64(value)
+    headers.fields(value, len(value))
+    headers.strip(value, OURS)
+
+
+@pytest.mark.parametrize("text", [b"YWJj", b"YW Jj\r\n", b"YWJj=", b"YWJjZ", b"YWJj!!"])
+def test_broken_base64_gives_what_can_be_read(text: bytes) -> None:
+    assert headers.decode_base64(text).startswith(b"abc")

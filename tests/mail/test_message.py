@@ -1,0 +1,59 @@
+"""Which message is the same message."""
+
+from __future__ import annotations
+
+import base64
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.mail.message import Message
+
+BODY = "Grüße, this is the body.\nSecond line.\n"
+DATE = "Date: Sat, 21 Nov 2026 10:00:00 +0000"
+HEAD = f"Message-ID: <1@example.org>\n{DATE}\nFrom: a@example.org\nSubject: Hello there\n"
+
+
+def key(text: str | bytes) -> str:
+    return Message.parse(text.encode() if isinstance(text, str) else text).key
+
+
+ORIGINAL = HEAD + "Content-Type: text/plain; charset=utf-8\n\n" + BODY
+
+
+def test_a_key_is_24_letters_and_digits() -> None:
+    assert re.fullmatch(r"[a-z2-7]{24}", key(ORIGINAL))
+
+
+def test_trace_fields_line_ends_and_folding_do_not_make_another_message() -> None:
+    relayed = "Received: from x by y\nX-Spam-Flag: YES\n" + ORIGINAL.replace("Hello there", "Hello\n there")
+
+    assert key(relayed.replace("\n", "\r\n")) == key(ORIGINAL)
+
+
+def test_another_transfer_encoding_does_not_make_another_message() -> None:
+    encoded = base64.encodebytes(BODY.encode()).decode()
+    recoded = HEAD + f"Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n{encoded}"
+
+    assert key(recoded) == key(ORIGINAL)
+
+
+def test_an_encoded_subject_is_the_same_subject() -> None:
+    assert key(ORIGINAL.replace("Hello there", "=?utf-8?b?SGVsbG8gdGhlcmU=?=")) == key(ORIGINAL)
+
+
+def test_the_same_message_id_on_another_body_is_another_message() -> None:
+    assert key(ORIGINAL.replace("Second", "Other")) != key(ORIGINAL)
+
+
+def test_another_delivery_of_a_campaign_is_another_message() -> None:
+    assert key(ORIGINAL.replace("<1@", "<2@")) != key(ORIGINAL)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_have_a_key_that_does_not_depend_on_line_ends(raw: bytes) -> None:
+    message = Message.parse(raw)
+
+    assert Message.parse(message.raw).key == message.key
+    assert Message.parse(message.raw.replace(b"\r\n", b"\n")).key == message.key

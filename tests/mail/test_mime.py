@@ -1,0 +1,121 @@
+"""The walk over MIME parts: bounded, never raising, one answer for one message."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.mail import headers, mime
+from nbstream.mail.mime import Limits, Part
+
+NESTED = headers.canonical(b"""\
+Subject: nested
+MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary="outer"
+
+preamble
+--outer
+Content-Type: multipart/alternative; boundary="outer-inner"
+
+--outer-inner
+Content-Type: text/plain; charset=iso-8859-1
+Content-Transfer-Encoding: quoted-printable
+
+caf=E9
+--outer-inner
+Content-Type: text/html
+
+<b>bold</b>
+--outer-inner--
+--outer
+Content-Type: image/png; name="a.png"
+Content-Disposition: attachment
+Content-Transfer-Encoding: base64
+
+iVBORw0KGgo=
+--outer
+Content-Type: message/rfc822
+
+Subject: inner
+
+inner body
+--outer--
+epilogue
+""")
+
+
+def walk(raw: bytes, **limits: int) -> list[Part]:
+    return list(mime.walk(headers.canonical(raw), Limits(**limits)))
+
+
+def test_the_tree_comes_in_document_order_with_its_depths() -> None:
+    parts = mime.walk(NESTED, Limits())
+
+    assert [(part.content_type, part.depth, part.container) for part in parts] == [
+        ("multipart/mixed", 0, True),
+        ("multipart/alternative", 1, True),
+        ("text/plain", 2, False),
+        ("text/html", 2, False),
+        ("image/png", 1, False),
+        ("message/rfc822", 1, True),
+        ("text/plain", 2, False),
+    ]
+
+
+def test_payloads_come_without_their_transfer_encoding_and_text_in_its_charset() -> None:
+    parts = mime.walk(NESTED, Limits())
+
+    assert parts[2].text == "café"
+    assert parts[4].payload == b"\x89PNG\r\n\x1a\n"
+    assert (parts[4].filename, parts[4].disposition) == ("a.png", "attachment")
+    assert parts[6].text == "inner body"
+
+
+def test_a_multipart_whose_boundary_never_occurs_is_text() -> None:
+    parts = walk(b"Content-Type: multipart/mixed; boundary=x\n\njust text\n")
+
+    assert [(part.content_type, part.text) for part in parts] == [("text/plain", "just text\r\n")]
+
+
+def test_a_part_that_is_never_closed_runs_to_the_end() -> None:
+    parts = walk(b"Content-Type: multipart/mixed; boundary=x\n\n--x\n\none\n--x\n\ntwo")
+
+    assert [part.text for part in parts[1:]] == ["one", "two"]
+
+
+def test_a_message_without_header_is_a_body() -> None:
+    assert [part.text for part in walk(b"\nWIN a prize")] == ["WIN a prize"]
+
+
+def test_no_more_than_the_permitted_parts_depth_and_bytes_are_looked_at() -> None:
+    many = b"Content-Type: multipart/mixed; boundary=x\n\n" + b"--x\n\npart\n" * 50 + b"--x--\n"
+    deep = b"".join(b"Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n" % (n, n) for n in range(60))
+
+    assert len(walk(many, max_parts=10)) == 10
+    assert max(part.depth for part in walk(deep, max_depth=5)) == 5
+    assert len(walk(b"A: 1\n\n" + b"x" * 1000, look_bytes=100)[0].payload) < 100
+
+
+def test_a_digest_holds_messages() -> None:
+    raw = b"Content-Type: multipart/digest; boundary=x\n\n--x\n\nSubject: one\n\nbody\n--x--\n"
+
+    assert [part.content_type for part in walk(raw)] == ["multipart/digest", "message/rfc822", "text/plain"]
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_a_message(raw: bytes) -> None:
+    for part in walk(raw):
+        assert isinstance(part.text, str)
+
+
+@given(st.data())
+def test_a_mutated_message_never_raises_and_stays_within_its_limits(data: st.DataObject) -> None:
+    raw = bytearray(NESTED)
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        raw[at : at + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=8))
+
+    parts = walk(bytes(raw), max_parts=7)
+
+    assert 1 <= len(parts) <= 7
+    assert all(isinstance(part.text, str) for part in parts)
