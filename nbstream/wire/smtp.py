@@ -1,0 +1,51 @@
+"""SMTP without I/O: the arguments of MAIL and RCPT, and the content of DATA.
+
+Rules: parameters keep their case and their bytes (ENVID and ORCPT need it), and unknown ones are the next
+hop's to refuse. An address is taken as it is: this is a relay, the next hop knows which addresses exist.
+"""
+
+from __future__ import annotations
+
+import re
+
+# <...>, where a quoted local part may hold ">" and spaces (RFC 5321 4.1.2); old clients leave the brackets out.
+_PATH = re.compile(r"""\s*(?:<((?:"(?:[^"\\]|\\.)*"|[^">])*)>|([^\s<>]+))(?:\s+(\S.*))?\s*\Z""", re.DOTALL)
+_PARAMETER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*(?:=[^\s=\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*)?")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def parse_path(keyword: str, argument: str | None) -> tuple[str, tuple[str, ...]] | None:
+    """The address and parameters in ``FROM:<a@b> SIZE=1`` (keyword ``FROM``); None for bad syntax.
+
+    The null sender ``<>`` is the empty string. A source route (``<@a,@b:c@d>``, RFC 5321 C) loses its route.
+    """
+    if argument is None or argument[: len(keyword) + 1].upper() != keyword + ":":
+        return None
+    match = _PATH.match(argument[len(keyword) + 1 :])
+    if match is None:
+        return None
+    address = match[2] if match[1] is None else match[1]
+    if address.startswith("@") and ":" in address:
+        address = address.partition(":")[2]
+    parameters = tuple((match[3] or "").split())
+    if _CONTROL.search(address) or not all(_PARAMETER.fullmatch(each) for each in parameters):
+        return None
+    return address, parameters
+
+
+def declared_size(parameters: tuple[str, ...]) -> int | None:
+    """The value of ``SIZE=`` (RFC 1870) among the parameters of MAIL, if it is there and a number."""
+    for each in parameters:
+        name, _, value = each.partition("=")
+        if name.upper() == "SIZE" and value.isdecimal() and len(value) <= 20:
+            return int(value)
+    return None
+
+
+def unstuff(data: bytes) -> bytes:
+    """Message content from what stood between DATA's CRLF and the final CRLF.CRLF (RFC 5321 4.5.2).
+
+    ``data`` begins with that first CRLF, so that a dot at the very start is unstuffed too; it is left out of
+    the result.
+    """
+    return data.replace(b"\r\n.", b"\r\n")[2:]

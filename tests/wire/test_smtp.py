@@ -1,0 +1,58 @@
+"""SMTP arguments and content without I/O."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.wire.smtp import declared_size, parse_path, unstuff
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("FROM:<a@b>", ("a@b", ())),
+        ("from: <a@b> SIZE=10 BODY=8BITMIME", ("a@b", ("SIZE=10", "BODY=8BITMIME"))),
+        ("FROM:<>", ("", ())),
+        ("FROM:<a@b> ENVID=QQ+2Bx RET=HDRS X-Odd", ("a@b", ("ENVID=QQ+2Bx", "RET=HDRS", "X-Odd"))),
+        ('FROM:<"a >b"@c>', ('"a >b"@c', ())),
+        ("FROM:a@b", ("a@b", ())),
+        ("FROM:<@x,@y:a@b>", ("a@b", ())),
+        ("FROM:<grüße@b> SMTPUTF8", ("grüße@b", ("SMTPUTF8",))),
+        ("FROM:<a@b> AUTH=<>", ("a@b", ("AUTH=<>",))),
+    ],
+)
+def test_a_path_keeps_its_bytes_and_the_case_of_its_parameters(
+    argument: str, expected: tuple[str, tuple[str, ...]]
+) -> None:
+    assert parse_path("FROM", argument) == expected
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [None, "", "FROM", "TO:<a@b>", "FROM:", "FROM:<a@b", "FROM:<a@b> =x", "FROM:<a\x00b@c>", "FROM:<a> <b>"],
+)
+def test_bad_syntax_is_none(argument: str | None) -> None:
+    assert parse_path("FROM", argument) is None
+
+
+@given(st.text(max_size=60))
+def test_reading_a_path_never_raises(argument: str) -> None:
+    parse_path("TO", "TO:" + argument)
+
+
+def test_a_declared_size_is_read() -> None:
+    assert declared_size(("BODY=8BITMIME", "size=123")) == 123
+    assert declared_size(("SIZE=x",)) is None
+    assert declared_size(()) is None
+
+
+def stuff(content: bytes) -> bytes:
+    """What a client sends for ``content``: the line end of DATA before it, dots doubled (RFC 5321 4.5.2)."""
+    return (b"\r\n" + content).replace(b"\r\n.", b"\r\n..")
+
+
+@given(st.lists(st.sampled_from([b".", b"\r\n", b"a", b"..", b"\r", b"\n"]), max_size=20).map(b"".join))
+def test_dot_stuffing_is_undone_exactly(content: bytes) -> None:
+    assert unstuff(stuff(content)) == content
