@@ -1,0 +1,47 @@
+"""The configuration: a YAML file becomes one frozen ``Settings``, or one ``ConfigError`` with every problem.
+
+Rules: every key is optional and its default is safe; an unknown key is refused, never ignored; neither
+an error nor ``repr`` shows a secret. ``config/nbstream.yaml`` describes each key. Of nbstream only ``errors`` is
+imported here: the top turns settings into the parameters that each module owns.
+"""
+
+from nbstream.config.loading import find_config, load
+from nbstream.config.settings import (
+    Feedback,
+    HttpListener,
+    Limits,
+    Listeners,
+    Log,
+    MetricsListener,
+    MinLearned,
+    Model,
+    Redis,
+    Relay,
+    Settings,
+    SmtpListener,
+    Verdict,
+)
+from nbstream.config.values import Address, MaildirHop, Network, SecretFile, SmtpHop
+
+__all__ = [
+    "Address",
+    "Feedback",
+    "HttpListener",
+    "Limits",
+    "Listeners",
+    "Log",
+    "MaildirHop",
+    "MetricsListener",
+    "MinLearned",
+    "Model",
+    "Network",
+    "Redis",
+    "Relay",
+    "SecretFile",
+    "Settings",
+    "SmtpHop",
+    "SmtpListener",
+    "Verdict",
+    "find_config",
+    "load",
+]

@@ -1,0 +1,136 @@
+"""Find the configuration file, read it, and say what is wrong with it.
+
+Rules: a file that is there is used or refused, never passed over for the next one; all problems are reported at
+once. What pydantic found is put into our own words here, since its own would show the input.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from typing import get_args
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from nbstream.config.document import Document, read_document
+from nbstream.config.problems import Key, Problem, kind, refusal, shown
+from nbstream.config.settings import Section, Settings
+
+FILE_NAME = "nbstream.yaml"
+SYSTEM_FOLDER = Path("/etc/nbstream")
+
+_PATH_STARTS = ("/", "~/", "./", "../")
+_SCHEME = re.compile(r"[a-z+]{1,10}://")
+_ALLOWED = {
+    "int_type": "must be a whole number, without quotes",
+    "float_type": "must be a number such as 5 or 0.5, without quotes",
+    "finite_number": "must be a finite number",
+    "tuple_type": "must be a list",
+    "literal_error": "must be {expected}",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "value_error": "{error}",
+}
+
+
+def find_config(explicit: Path | None) -> Path | None:
+    """The file to load: the explicit one, else the first there is of the usual ones; None means the defaults.
+
+    The usual ones: ``./nbstream.yaml``, then ``nbstream/nbstream.yaml`` in the user's configuration folder, then
+    ``/etc/nbstream/nbstream.yaml``.
+    """
+    if explicit is not None:
+        return explicit
+    usual = [Path(FILE_NAME), *_user_files(), SYSTEM_FOLDER / FILE_NAME]
+    return next((file for file in usual if _exists(file)), None)
+
+
+def _user_files() -> list[Path]:
+    # A relative XDG_CONFIG_HOME is to be ignored (XDG Base Directory Specification 0.8).
+    folder = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    try:
+        base = folder if folder.is_absolute() else Path.home() / ".config"
+    except RuntimeError:  # no HOME, and no entry for this user
+        return []
+    return [base / "nbstream" / FILE_NAME]
+
+
+def _exists(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError:  # a folder above may not be searched: a service started with root's HOME
+        return False
+
+
+def load(path: Path | None) -> Settings:
+    """The settings of a file, or the defaults for None; ConfigError lists every problem of the file."""
+    if path is None:
+        return _validated(Document(), "defaults")
+    return _validated(read_document(path), str(path)).with_source(path)
+
+
+def _validated(document: Document, name: str) -> Settings:
+    try:
+        return Settings.model_validate(document.data)
+    except ValidationError as error:
+        problems = [_problem(document, details) for details in error.errors(include_url=False)]
+    # Raised outside of the handler: as its context, pydantic's error would carry the input along.
+    raise refusal(name, problems)
+
+
+def _problem(document: Document, details: ErrorDetails) -> Problem:
+    key = details["loc"]
+    if details["type"] == "extra_forbidden":
+        text = _unknown_key(key)
+    elif details["type"] == "missing":
+        text = "not given, must be given"
+    else:
+        default = "" if key in document.lines else " (the default)"
+        text = f"found {_found(details)}{default}, {_allowed(details)}"
+    return Problem(key, document.line(key), text)
+
+
+def _found(details: ErrorDetails) -> str:
+    value = details["input"]
+    if details["loc"][-1] in {"url", "password_file"}:
+        return _found_near_secret(value, is_path=details["loc"][-1] == "password_file")
+    # What stands in the place of a whole section may well be a URL or a password.
+    return kind(value) if details["type"] in {"model_type", "tuple_type"} else shown(value)
+
+
+def _found_near_secret(value: object, is_path: bool) -> str:
+    """As much of a URL, or of the path of a password file, as can be no password put there by mistake."""
+    if not isinstance(value, str):
+        return kind(value)
+    if is_path:
+        return shown(value) if value.startswith(_PATH_STARTS) else "text that is no absolute path"
+    scheme = _SCHEME.match(value)
+    return f"a URL with {scheme[0]}" if scheme else "text that is no URL"
+
+
+def _allowed(details: ErrorDetails) -> str:
+    if details["type"] == "model_type":
+        return f"must be a mapping with keys among {', '.join(_keys_below(details['loc']))}"
+    return _ALLOWED.get(details["type"], "must be another value").format(**details.get("ctx", {}))
+
+
+def _unknown_key(key: Key) -> str:
+    known = _keys_below(key[:-1])
+    close = get_close_matches(str(key[-1]), known, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return f"found an unknown key, {hint}must be one of {', '.join(known)}"
+
+
+def _keys_below(key: Key) -> list[str]:
+    """The keys that the section at this key takes."""
+    section: type[Section] = Settings
+    for name in key:
+        annotation = section.model_fields[str(name)].annotation
+        kinds = [option for option in (annotation, *get_args(annotation)) if isinstance(option, type)]
+        section = next(option for option in kinds if issubclass(option, Section))
+    return list(section.model_fields)

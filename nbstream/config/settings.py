@@ -1,0 +1,267 @@
+"""The settings, key by key as in the file: the type, the default and the limits of each.
+
+Rules: the models are frozen, refuse unknown keys and convert nothing silently (``"5"`` is no number); defaults
+pass the same checks as values from the file. A check over two keys belongs to the later one, so that the error
+names the key to change. ``config/nbstream.yaml`` says what each key is for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    Strict,
+    ValidationInfo,
+    field_validator,
+)
+
+from nbstream.config.values import (
+    EMBEDDED,
+    Address,
+    MaildirHop,
+    Network,
+    SecretFile,
+    SmtpHop,
+    has_password,
+    read_address,
+    read_host_name,
+    read_mail_address,
+    read_model_name,
+    read_network,
+    read_next_hop,
+    read_path,
+    read_redis_url,
+    read_secret_file,
+    without_secrets,
+)
+
+ListenAddress = Annotated[Address, BeforeValidator(read_address)]
+FilePath = Annotated[Path, BeforeValidator(read_path)]
+PasswordFile = Annotated[SecretFile, BeforeValidator(read_secret_file)]
+MailAddress = Annotated[str, BeforeValidator(read_mail_address)]
+Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+ByteCount = Annotated[int, Field(ge=1, le=1 << 40)]
+Probability = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A mapping of the file. What is wrong with it comes out as pydantic's ValidationError, without the input."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, validate_default=True, hide_input_in_errors=True
+    )
+
+
+class Redis(Section):
+    """Where the counts live; ``url`` is hidden as a whole, since it may carry a password."""
+
+    url: Annotated[SecretStr, BeforeValidator(read_redis_url)] = SecretStr(EMBEDDED)
+    password_file: PasswordFile | None = None
+    timeout_seconds: Seconds = 5
+
+    @field_validator("password_file")
+    @classmethod
+    def _one_password(cls, value: SecretFile | None, info: ValidationInfo) -> SecretFile | None:
+        url = info.data.get("url")
+        if value and url and url.get_secret_value() == EMBEDDED:
+            raise ValueError("must be left out: the embedded Redis has no password")
+        if value and url and has_password(url):
+            raise ValueError("must be left out: redis.url already carries a password")
+        return value
+
+    @property
+    def embedded(self) -> bool:
+        """True when the daemon runs its own Redis."""
+        return self.url.get_secret_value() == EMBEDDED
+
+    @property
+    def place(self) -> str:
+        """``embedded``, or the URL without user, password and options: fit for logs."""
+        return without_secrets(self.url)
+
+    @property
+    def password(self) -> SecretStr | None:
+        """The secret of ``password_file``; None also when the URL carries one."""
+        return self.password_file.secret if self.password_file else None
+
+
+class SmtpListener(Section):
+    """The SMTP door and its bounds."""
+
+    listen: ListenAddress = Address("127.0.0.1", 10025)
+    max_message_bytes: ByteCount = 50 << 20
+    hostname: Annotated[str, BeforeValidator(read_host_name)] | None = None
+    idle_timeout_seconds: Seconds = 300
+    max_connections: Count = 200
+    max_bytes_in_flight: ByteCount = 256 << 20
+    max_recipients: Count = 1000
+
+    @field_validator("max_bytes_in_flight")
+    @classmethod
+    def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
+        # With less, a message of the permitted size would be put off for ever instead of being refused.
+        largest = info.data.get("max_message_bytes", 0)
+        if value < largest:
+            raise ValueError(f"must be at least listeners.smtp.max_message_bytes ({largest})")
+        return value
+
+
+class HttpListener(Section):
+    """The HTTP door; beyond loopback only with a password."""
+
+    password_file: PasswordFile | None = None
+    listen: ListenAddress = Address("127.0.0.1", 11334)
+
+    @field_validator("listen")
+    @classmethod
+    def _password_beyond_loopback(cls, value: Address, info: ValidationInfo) -> Address:
+        # No entry means that password_file was refused itself: one problem, one line.
+        if info.data.get("password_file", "refused") is None and not value.loopback:
+            raise ValueError("must be a loopback address, or listeners.http.password_file must be set")
+        return value
+
+    @property
+    def password(self) -> SecretStr | None:
+        """The secret of ``password_file``."""
+        return self.password_file.secret if self.password_file else None
+
+
+class MetricsListener(Section):
+    """``/metrics`` alone, for a scraper on another host."""
+
+    listen: ListenAddress
+
+
+class Listeners(Section):
+    """The doors; None is a closed one."""
+
+    smtp: SmtpListener | None = SmtpListener()
+    http: HttpListener | None = HttpListener()
+    metrics: MetricsListener | None = None
+
+
+class Relay(Section):
+    """Where mail goes next, and how long its answers may take."""
+
+    next_hop: Annotated[MaildirHop | SmtpHop, BeforeValidator(read_next_hop)] = MaildirHop()
+    connect_timeout_seconds: Seconds = 10
+    reply_timeout_seconds: Seconds = 300
+    max_connections: Count = 100
+
+
+class MinLearned(Section):
+    """Messages each class must have before a verdict other than unsure."""
+
+    spam: Annotated[int, Field(ge=0, le=1_000_000)] = 10
+    ham: Annotated[int, Field(ge=0, le=1_000_000)] = 10
+
+
+class Model(Section):
+    """The counts in use and the arithmetic on them."""
+
+    name: Annotated[str, BeforeValidator(read_model_name)] = "default"
+    min_learned: MinLearned = MinLearned()
+    smoothing: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 0.2
+    clues_per_group: Count = 30
+    ledger_days: Annotated[int, Field(ge=1, le=36500)] = 365
+
+
+class Limits(Section):
+    """How much work one message may cause."""
+
+    look_bytes: ByteCount = 1 << 20
+    max_tokens: Count = 2000
+    max_parts: Count = 200
+    max_depth: Annotated[int, Field(ge=1, le=100)] = 20
+
+
+class Verdict(Section):
+    """P(spam) from which a message is so called: 0 < unsure <= spam < 1 and spam <= reject <= 1."""
+
+    unsure: Probability = 0.5
+    spam: Probability = 0.95
+    reject: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
+
+    @field_validator("spam")
+    @classmethod
+    def _spam_from_unsure(cls, value: float, info: ValidationInfo) -> float:
+        unsure = info.data.get("unsure", 0.0)
+        if value < unsure:
+            raise ValueError(f"must be at least verdict.unsure ({unsure})")
+        return value
+
+    @field_validator("reject")
+    @classmethod
+    def _reject_from_spam(cls, value: float | None, info: ValidationInfo) -> float | None:
+        spam = info.data.get("spam", 0.0)
+        if value is not None and value < spam:
+            raise ValueError(f"must be null or at least verdict.spam ({spam})")
+        return value
+
+
+class Feedback(Section):
+    """The two addresses that take corrections by mail, and the networks they are taken from."""
+
+    spam_address: MailAddress = "spam@nbstream.invalid"
+    ham_address: MailAddress = "ham@nbstream.invalid"
+    allow_from: Annotated[tuple[Annotated[Network, BeforeValidator(read_network)], ...], Strict(False)] = (
+        read_network("127.0.0.0/8"),
+        read_network("::1/128"),
+    )
+
+    @field_validator("ham_address")
+    @classmethod
+    def _two_addresses(cls, value: str, info: ValidationInfo) -> str:
+        if value.lower() == info.data.get("spam_address", "").lower():
+            raise ValueError("must differ from feedback.spam_address (upper and lower case are the same)")
+        return value
+
+
+class Log(Section):
+    """Format and level of the log; ``auto`` is text on a terminal, JSON otherwise."""
+
+    format: Literal["auto", "text", "json"] = "auto"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Settings(Section):
+    """The whole configuration; ``Settings()`` is the defaults."""
+
+    state_dir: FilePath = Path("~/.local/state/nbstream")
+    redis: Redis = Redis()
+    listeners: Listeners = Listeners()
+    relay: Relay = Relay()
+    on_filter_failure: Literal["pass", "defer"] = "pass"
+    model: Model = Model()
+    limits: Limits = Limits()
+    verdict: Verdict = Verdict()
+    feedback: Feedback = Feedback()
+    log: Log = Log()
+    drain_seconds: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] = 30
+
+    _source: Path | None = PrivateAttr(default=None)
+
+    @property
+    def source(self) -> Path | None:
+        """The file these settings were read from; None for the defaults."""
+        return self._source
+
+    @property
+    def maildir(self) -> Path | None:
+        """The folder that mail is delivered into; None when the next hop is a server."""
+        hop = self.relay.next_hop
+        return None if isinstance(hop, SmtpHop) else hop.path or self.state_dir / "Maildir"
+
+    def with_source(self, source: Path) -> Settings:
+        """The same settings, read from that file."""
+        settings = self.model_copy()
+        settings._source = source
+        return settings

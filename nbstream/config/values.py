@@ -1,0 +1,246 @@
+"""The texts of a configuration file that mean more than text: addresses, next hops, networks, paths, secrets.
+
+Rules: each reader takes the value as YAML gave it, or one that is already of its type; a refusal is a ValueError
+whose text says what is allowed ("must be ...") and repeats neither the value nor a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+from pydantic import SecretStr
+
+MAX_SECRET_BYTES = 4096
+EMBEDDED = "embedded"
+
+Network: TypeAlias = IPv4Network | IPv6Network
+
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>[0-9]{1,5})")
+# Underscores are no part of host names (RFC 1123 2.1), but container networks give such names.
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
+_MODEL_NAME = re.compile(r"[a-z0-9._-]+")
+_MAIL_ADDRESS = re.compile(r"[^\s<>@\x00-\x1f\x7f]{1,64}@[^\s<>@\x00-\x1f\x7f]{1,253}")
+_URL_STARTS = ("redis://", "rediss://", "unix://")
+_DATABASE = re.compile(r"(?:/[0-9]{0,9})?")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+_ALLOWED_ADDRESS = "must be HOST:PORT or [IPV6]:PORT, the port from 0 to 65535"
+_ALLOWED_HOP = "must be maildir, maildir:PATH or smtp://HOST:PORT"
+_ALLOWED_URL = "must be embedded, redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host (name, IPv4 or IPv6 without brackets) and a TCP port; port 0 lets the system choose one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def loopback(self) -> bool:
+        """True when only this machine can reach it: 127.0.0.0/8, ::1 or ``localhost`` (RFC 6761 6.3)."""
+        if self.host.lower() == "localhost":
+            return True
+        try:
+            return (IPv6Address if ":" in self.host else IPv4Address)(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class MaildirHop:
+    """Mail is delivered into a Maildir folder; no path means the one in the state folder."""
+
+    path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SmtpHop:
+    """Mail goes on to the SMTP server at this address."""
+
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFile:
+    """A file that holds one secret, and the secret as it was when the configuration was read."""
+
+    path: Path
+    secret: SecretStr
+
+
+def read_address(value: object) -> Address:
+    """``HOST:PORT`` or ``[IPV6]:PORT``."""
+    if isinstance(value, Address):
+        return value
+    parts = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
+    if parts is None or int(parts["port"]) > 65535 or not _is_host(parts):
+        raise ValueError(_ALLOWED_ADDRESS)
+    return Address(parts["v6"] or parts["host"], int(parts["port"]))
+
+
+def _is_host(parts: re.Match[str]) -> bool:
+    if parts["v6"]:
+        return _is_ip(parts["v6"], IPv6Address)
+    # A name whose last label is a number can only be a mistyped IPv4 address (RFC 3696 2).
+    if parts["host"].rpartition(".")[2].isdecimal():
+        return _is_ip(parts["host"], IPv4Address)
+    return _HOST.fullmatch(parts["host"]) is not None
+
+
+def _is_ip(text: str, kind: type[IPv4Address | IPv6Address]) -> bool:
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True
+
+
+def read_next_hop(value: object) -> MaildirHop | SmtpHop:
+    """``maildir``, ``maildir:PATH`` or ``smtp://HOST:PORT``."""
+    if isinstance(value, MaildirHop | SmtpHop):
+        return value
+    text = value if isinstance(value, str) else ""
+    kind, _, rest = text.partition(":")
+    if text == "maildir":
+        return MaildirHop()
+    if kind == "maildir" and rest:
+        return MaildirHop(read_path(rest))
+    if kind == "smtp" and rest.startswith("//"):
+        return SmtpHop(_server_address(rest.removeprefix("//")))
+    raise ValueError(_ALLOWED_HOP)
+
+
+def _server_address(text: str) -> Address:
+    try:
+        address = read_address(text)
+    except ValueError:
+        raise ValueError(_ALLOWED_HOP) from None
+    if address.port == 0:
+        raise ValueError(f"{_ALLOWED_HOP}, the port from 1 to 65535")
+    return address
+
+
+def read_path(value: object) -> Path:
+    """A path, relative to the working folder unless absolute; a leading ``~`` is the home folder."""
+    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
+        raise ValueError("must be a path")
+    try:
+        return Path(value).expanduser()
+    except RuntimeError:
+        raise ValueError("must be a path without ~ where the home folder is not known") from None
+
+
+def read_file(path: Path, limit: int) -> str:
+    """The text of a file of at most ``limit`` bytes; ValueError when there is none, and never its content."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise ValueError(f"must be a readable file ({error.strerror})") from None
+    if len(content) > limit:
+        raise ValueError(f"must be a file of at most {limit} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"must be a file of UTF-8 text (byte {error.start} is not)") from None
+
+
+def read_secret_file(value: object) -> SecretFile:
+    """A path to a file with one secret in it; the line end after the secret is no part of it."""
+    if isinstance(value, SecretFile):
+        return value
+    path = read_path(value)
+    secret = read_file(path, MAX_SECRET_BYTES).rstrip("\r\n")
+    if not secret.strip():
+        raise ValueError("must be a file with a secret in it (it is empty)")
+    return SecretFile(path, SecretStr(secret))
+
+
+def read_redis_url(value: object) -> SecretStr:
+    """``embedded`` or a URL with the scheme redis, rediss or unix; secret, since it may carry a password."""
+    text = value.get_secret_value() if isinstance(value, SecretStr) else value
+    if not isinstance(text, str) or _CONTROL.search(text) or not (text == EMBEDDED or _is_redis_url(text)):
+        raise ValueError(_ALLOWED_URL)
+    return SecretStr(text)
+
+
+def _is_redis_url(text: str) -> bool:
+    # urlsplit and .port put the text, password included, into their own errors: those must not get out.
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    # An @ behind the host: the password holds a bare / or ?, and what parses as host and port are pieces of it.
+    if not text.startswith(_URL_STARTS) or parts.fragment or "@" in parts.path + parts.query:
+        return False
+    if parts.scheme == "unix":
+        return not _host(parts) and len(parts.path) > 1
+    return bool(parts.hostname) and port != 0 and _DATABASE.fullmatch(parts.path) is not None
+
+
+def has_password(url: SecretStr) -> bool:
+    """True when the URL itself carries a password, before the host or among its options."""
+    parts = urlsplit(url.get_secret_value())
+    return parts.password is not None or "password" in parse_qs(parts.query, keep_blank_values=True)
+
+
+def without_secrets(url: SecretStr) -> str:
+    """What a log may show of the URL: neither user, password nor options."""
+    text = url.get_secret_value()
+    if text == EMBEDDED:
+        return text
+    parts = urlsplit(text)
+    return f"{parts.scheme}://{_host(parts)}{parts.path}"
+
+
+def _host(parts: SplitResult) -> str:
+    """Host and port as written, without what precedes the @."""
+    return parts.netloc.rpartition("@")[2]
+
+
+def read_network(value: object) -> Network:
+    """An address or a CIDR network, IPv4 or IPv6."""
+    if isinstance(value, IPv4Network | IPv6Network):
+        return value
+    # ip_network also reads whole numbers, as addresses: nobody means that in a file.
+    text = value if isinstance(value, str) else ""
+    try:
+        network = ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError("must be a network such as 10.0.0.0/8 or ::1/128") from None
+    try:
+        return ip_network(text)
+    except ValueError:
+        raise ValueError(f"must be a network without host bits, such as {network}") from None
+
+
+def read_host_name(value: object) -> str:
+    """A fully qualified or short host name."""
+    if not isinstance(value, str) or _HOST.fullmatch(value) is None:
+        raise ValueError("must be a host name such as mx.example.org")
+    return value
+
+
+def read_mail_address(value: object) -> str:
+    """A mail address without display name or angle brackets."""
+    if not isinstance(value, str) or _MAIL_ADDRESS.fullmatch(value) is None:
+        raise ValueError("must be a mail address such as spam@example.org")
+    return value
+
+
+def read_model_name(value: object) -> str:
+    """A model name; it becomes part of the Redis keys."""
+    if not isinstance(value, str) or _MODEL_NAME.fullmatch(value) is None:
+        raise ValueError("must be text of the characters a-z 0-9 . _ - (a number needs quotes)")
+    return value
