@@ -1,0 +1,1 @@
+"""How mail leaves: the next hops, a Maildir or an SMTP server."""

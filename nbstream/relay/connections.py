@@ -1,0 +1,176 @@
+"""Connections to an SMTP server: opened, lent, kept for a while, bounded in number.
+
+Rules: whatever ends the wait for a reply early, cancellation too, must end in ``drop``: a late reply never meets
+the next command. A connection is lent to one transaction at a time; the last one back goes first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import cast
+
+import aiosmtplib
+
+from nbstream.errors import RelayUnavailable, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Deadlines in seconds and bounds of the connections to a hop."""
+
+    connect_timeout_seconds: float = 10.0  # until EHLO is answered; also the wait for a free connection
+    reply_timeout_seconds: float = 300.0  # of one command; for the message, sending it included
+    max_idle_seconds: float = 30.0
+    max_connections: int = 100
+
+
+class Pool:
+    """The connections to one hop: lent, kept for a while, bounded in number; the last one back goes first."""
+
+    def __init__(self, host: str, port: int, params: Params) -> None:
+        self._host, self._port, self.params = host, port, params
+        self._slots = asyncio.Semaphore(params.max_connections)
+        self._idle: dict[Connection, asyncio.TimerHandle] = {}
+        self._closed = False
+        self.features: frozenset[str] | None = None
+
+    async def lease(self) -> Connection:
+        """A kept connection, or a fresh one; waits for a free place, and raises RelayUnavailable."""
+        try:
+            async with asyncio.timeout(self.params.connect_timeout_seconds):
+                await self._slots.acquire()
+        except TimeoutError as error:
+            raise RelayUnavailable("all connections to the next hop are in use") from error
+        try:
+            return self._kept() or await self.open()
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def give_back(self, connection: Connection) -> None:
+        """Take a lent connection back, to be kept while it lives."""
+        self._slots.release()
+        if self._closed or not connection.alive:
+            connection.quit()
+            return
+        connection.reused = True
+        loop = asyncio.get_running_loop()
+        self._idle[connection] = loop.call_later(self.params.max_idle_seconds, self._expire, connection)
+
+    def close(self) -> None:
+        """Close what is kept; what is lent is closed when it comes back."""
+        self._closed = True
+        while connection := self._kept():
+            connection.quit()
+
+    def _kept(self) -> Connection | None:
+        while self._idle:
+            connection, timer = self._idle.popitem()
+            timer.cancel()
+            if connection.alive:
+                return connection
+        return None
+
+    def _expire(self, connection: Connection) -> None:
+        del self._idle[connection]
+        connection.quit()
+
+    async def open(self) -> Connection:
+        """A fresh connection after its EHLO; raises RelayUnavailable."""
+        if self._closed:
+            raise RelayUnavailable("the relay is closed")
+        # STARTTLS is not tried: many servers offer it with a certificate that nobody signed.
+        client = aiosmtplib.SMTP(
+            hostname=self._host, port=self._port, local_hostname="localhost", start_tls=False, timeout=None
+        )
+        try:
+            async with asyncio.timeout(self.params.connect_timeout_seconds):
+                await client.connect()
+                await client.ehlo(hostname=_own_name(client.get_transport_info("sockname")[0]))
+        except BaseException as error:
+            client.close()
+            if isinstance(error, aiosmtplib.SMTPException | OSError):
+                raise RelayUnavailable(f"no way to {self._host} port {self._port}: {error}") from error
+            raise
+        self.features = frozenset(keyword.upper() for keyword in client.esmtp_extensions)
+        return Connection(client, self.params.reply_timeout_seconds)
+
+
+@contextmanager
+def _relay_errors() -> Iterator[None]:
+    try:
+        yield
+    except aiosmtplib.SMTPServerDisconnected as error:
+        raise ConnectionGone("the next hop closed the connection") from error
+    except aiosmtplib.SMTPException as error:
+        raise RelayUnavailable(f"no usable reply of the next hop: {error}") from error
+
+
+class ConnectionGone(RelayUnavailable):
+    """The connection ended before a reply came."""
+
+
+class Connection:
+    """One open connection. After a call that raised, it must be dropped: its reply may still come."""
+
+    def __init__(self, client: aiosmtplib.SMTP, reply_timeout_seconds: float) -> None:
+        assert client.protocol is not None
+        self._client = client
+        self._protocol = client.protocol
+        self._transport = cast("asyncio.Transport", client.transport)
+        self._reply_timeout_seconds = reply_timeout_seconds
+        self.reused = False
+
+    @property
+    def alive(self) -> bool:
+        """False once the connection is known to be closed."""
+        return self._client.is_connected
+
+    async def command(self, line: bytes, positive: int = 2) -> Reply:
+        """Send one command; ``positive`` is the first digit of the reply that means yes."""
+        with _relay_errors():
+            response = await self._client.execute_command(line, timeout=self._reply_timeout_seconds)
+            if response.code == 421 and self.reused:
+                raise ConnectionGone("the next hop closed a kept connection with a 421")
+            return self._reply(response, positive)
+
+    async def content(self, stuffed: list[bytes]) -> Reply:
+        """Send the message, final dot included, that a 354 has asked for."""
+        with _relay_errors():
+            # The library drops a reply that nobody waits for, and a hop may refuse before the dot: so nothing
+            # is awaited between the writes and the read.
+            for piece in stuffed:
+                self._protocol.write(piece)
+            reply = self._reply(await self._protocol.read_response(self._reply_timeout_seconds), 2)
+            if self._transport.get_write_buffer_size():
+                self.drop()
+                if reply.accepted:
+                    raise RelayUnavailable("the next hop accepted a message before its end")
+            return reply
+
+    def quit(self) -> None:
+        """Say goodbye and close, waiting for nothing."""
+        if self.alive:
+            self._protocol.write(b"QUIT\r\n")
+        self._client.close()
+
+    def drop(self) -> None:
+        """Close, and send nothing of what still waits to be sent: else a message given up would arrive."""
+        self._transport.abort()
+        self._client.close()
+
+    def _reply(self, response: aiosmtplib.SMTPResponse, positive: int) -> Reply:
+        reply = Reply(response.code, response.message)
+        if reply.code // 100 not in (positive, 4, 5):
+            raise RelayUnavailable(f"the next hop answered out of turn: {reply}")
+        if reply.code == 421:  # the hop closes the connection after it, RFC 5321 3.8
+            self.drop()
+        return reply
+
+
+def _own_name(address: str) -> str:
+    """What EHLO says of us: our address, as a name would have to be asked of the DNS. RFC 5321 4.1.3."""
+    return f"[IPv6:{address.partition('%')[0]}]" if ":" in address else f"[{address}]"

@@ -1,0 +1,221 @@
+"""What a hop is told and what is made of its answers; tests/relay/test_smtp_connections.py has the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbstream.errors import RelayRefused, RelayUnavailable, Reply
+from nbstream.relay.next_hop import Path
+
+from .conftest import Play, Relay
+
+ALICE, BOB, CAROL = Path("alice@a.test"), Path("bob@b.test"), Path("carol@c.test")
+CONTENT = b"Subject: x\r\n\r\nhello\r\n"
+
+
+async def test_every_answer_of_the_hop_is_the_answer(play: Play, relay_to: Relay) -> None:
+    hop = await play("""
+        C: MAIL FROM:<alice@a.test>
+        S: 250 2.1.0 Ok
+        C: RCPT TO:<bob@b.test>
+        S: 251 2.1.5 Will forward
+        C: RCPT TO:<carol@c.test>
+        S: 550-5.1.1 No such user
+        S: 550 5.1.1 here
+        C: RCPT TO:<alice@a.test>
+        S: 452 4.2.2 Over quota
+        C: DATA
+        S: 354 Go
+        C: Subject: x
+        C:\x20
+        C: hello
+        C: .
+        S: 250-2.0.0 Queued
+        S: 250 2.0.0 as 4F1
+    """)
+    transaction = await relay_to(hop).begin(ALICE)
+
+    assert await transaction.rcpt(BOB) == Reply(251, "2.1.5 Will forward")
+    assert await transaction.rcpt(CAROL) == Reply(550, "5.1.1 No such user\n5.1.1 here")
+    assert await transaction.rcpt(ALICE) == Reply(452, "4.2.2 Over quota")
+    assert await transaction.data(CONTENT) == Reply(250, "2.0.0 Queued\n2.0.0 as 4F1")
+    await hop.played()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        Path("", ("SIZE=123", "BODY=8BITMIME")),
+        Path("Alice@A.Test", ("RET=hdrs", "ENVID=QQ314159", "AUTH=<>")),
+        Path("gr\u00fc\u00dfe@ex\u00e4mple.test", ("SMTPUTF8",)),
+        Path(b"latin\xfc@a.test".decode("utf-8", "surrogateescape")),
+        Path('"a b> c\\"(d)"@a.test'),
+        Path("@relay.test,@other.test:alice@a.test"),
+        Path("alice@[IPv6:2001:db8::1]", ("ORCPT=rfc822;Al+2Bice@A.test", "X-odd")),
+    ],
+    ids=lambda path: ascii(path.address) or "null sender",
+)
+async def test_a_path_reaches_the_hop_as_the_client_sent_it(path: Path, play: Play, relay_to: Relay) -> None:
+    said = " ".join((f"<{path.address}>", *path.parameters))
+    hop = await play(f"""
+        C: MAIL FROM:{said}
+        S: 250 2.1.0 Ok
+        C: RCPT TO:{said}
+        S: 250 2.1.5 Ok
+    """)
+
+    transaction = await relay_to(hop).begin(path)
+    reply = await transaction.rcpt(path)
+
+    assert reply.accepted
+    await hop.played()
+
+
+async def test_a_control_character_never_reaches_a_command_line(play: Play, relay_to: Relay) -> None:
+    hop = await play("""
+        C: MAIL FROM:<alice@a.test>
+        S: 250 2.1.0 Ok
+        C: RSET
+        S: 250 2.0.0 Ok
+    """)
+    relay = relay_to(hop)
+
+    with pytest.raises(RelayRefused) as refused:
+        await relay.begin(Path("a\r\nRCPT TO:<x@x.test>"))
+    transaction = await relay.begin(ALICE)
+    reply = await transaction.rcpt(Path("bob@b.test", ("NOTIFY=\0",)))
+    await transaction.abort()
+
+    assert (refused.value.reply.code, reply.code) == (501, 501)
+    await hop.played()
+
+
+async def test_a_refused_sender_is_the_hops_own_answer(play: Play, relay_to: Relay) -> None:
+    hop = await play("""
+        C: MAIL FROM:<alice@a.test>
+        S: 550 5.7.1 Not you
+        C: MAIL FROM:<bob@b.test>
+        S: 250 2.1.0 Ok
+    """)
+    relay = relay_to(hop)
+
+    with pytest.raises(RelayRefused) as refused:
+        await relay.begin(ALICE)
+    await relay.begin(BOB)  # on the same connection
+
+    assert refused.value.reply == Reply(550, "5.7.1 Not you")
+    await hop.played()
+
+
+async def test_a_refused_message_is_the_hops_own_answer(play: Play, relay_to: Relay) -> None:
+    hop = await play("""
+        C: MAIL FROM:<alice@a.test>
+        S: 250 2.1.0 Ok
+        C: RCPT TO:<bob@b.test>
+        S: 250 2.1.5 Ok
+        C: DATA
+        S: 354 Go
+        C: .
+        S: 554 5.6.0 Empty
+        C: MAIL FROM:<bob@b.test>
+        S: 250 2.1.0 Ok
+    """)
+    relay = relay_to(hop)
+    transaction = await relay.begin(ALICE)
+    await transaction.rcpt(BOB)
+
+    assert await transaction.data(b"") == Reply(554, "5.6.0 Empty")
+    await relay.begin(BOB)  # on the same connection
+    await hop.played()
+
+
+async def test_a_refused_data_command_is_the_hops_own_answer(play: Play, relay_to: Relay) -> None:
+    hop = await play("""
+        C: MAIL FROM:<alice@a.test>
+        S: 250 2.1.0 Ok
+        C: RCPT TO:<bob@b.test>
+        S: 250 2.1.5 Ok
+        C: DATA
+        S: 554 5.5.1 No valid recipients
+        C: RSET
+        S: 250 2.0.0 Ok
+        C: MAIL FROM:<bob@b.test>
+        S: 250 2.1.0 Ok
+    """)
+    relay = relay_to(hop)
+    transaction = await relay.begin(ALICE)
+    await transaction.rcpt(BOB)
+
+    assert await transaction.data(CONTENT) == Reply(554, "5.5.1 No valid recipients")
+    await relay.begin(BOB)  # on the same connection
+    await hop.played()
+
+
+@pytest.mark.parametrize("answer", ["250 2.0.0 Queued", "220 ?", "hello"])
+async def test_only_a_354_asks_for_the_message(answer: str, play: Play, relay_to: Relay) -> None:
+    hop = await play(f"""
+        C: MAIL FROM:<alice@a.test>
+        S: 250 2.1.0 Ok
+        C: RCPT TO:<bob@b.test>
+        S: 250 2.1.5 Ok
+        C: DATA
+        S: {answer}
+        C: gone
+    """)
+    transaction = await relay_to(hop).begin(ALICE)
+    await transaction.rcpt(BOB)
+
+    with pytest.raises(RelayUnavailable):
+        await transaction.data(CONTENT)
+    await hop.played()
+
+
+async def test_a_refusal_before_the_end_of_the_message_counts(play: Play, relay_to: Relay) -> None:
+    hop = await play("""
+        C: MAIL FROM:<alice@a.test>
+        S: 250 2.1.0 Ok
+        C: DATA
+        S: 354 Go
+        C: some
+        S: 552 5.3.4 Too big
+        C: gone
+    """)
+    transaction = await relay_to(hop).begin(ALICE)
+
+    assert await transaction.data(b"x" * 30_000_000) == Reply(552, "5.3.4 Too big")
+    await hop.played()
+
+
+async def test_an_acceptance_before_the_end_of_the_message_does_not(play: Play, relay_to: Relay) -> None:
+    hop = await play("""
+        C: MAIL FROM:<alice@a.test>
+        S: 250 2.1.0 Ok
+        C: DATA
+        S: 354 Go
+        C: some
+        S: 250 2.0.0 Queued
+        C: gone
+    """)
+    transaction = await relay_to(hop).begin(ALICE)
+
+    with pytest.raises(RelayUnavailable):
+        await transaction.data(b"x" * 30_000_000)
+    await hop.played()
+
+
+async def test_an_ended_transaction_takes_nothing_more(play: Play, relay_to: Relay) -> None:
+    hop = await play("""
+        C: MAIL FROM:<alice@a.test>
+        S: 250 2.1.0 Ok
+        C: RSET
+        S: 250 2.0.0 Ok
+    """)
+    transaction = await relay_to(hop).begin(ALICE)
+    await transaction.abort()
+    await transaction.abort()
+
+    with pytest.raises(RelayUnavailable):
+        await transaction.rcpt(BOB)
+    with pytest.raises(RelayUnavailable):
+        await transaction.data(CONTENT)
+    await hop.played()

@@ -1,0 +1,92 @@
+"""A message arrives as it was, judged by a foreign server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiosmtpd.smtp import SMTP, Envelope, Session
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nbstream.relay.next_hop import PIECE_BYTES, Path, pieces
+from nbstream.relay.smtp import SmtpNextHop
+
+lines = st.lists(
+    st.one_of(
+        st.sampled_from([b"", b".", b"..", b".x", b"x.", b"\0"]),
+        st.binary(max_size=8).map(lambda line: line.replace(b"\r", b"").replace(b"\n", b"")),
+    ),
+    max_size=8,
+)
+contents = st.builds(lambda kept, end: b"\r\n".join(kept) + end, lines, st.sampled_from([b"", b"\r\n"]))
+
+
+class LongLines(SMTP):
+    line_length_limit = 10**9
+
+
+class Sink:
+    """Keeps the last message."""
+
+    content = b""
+
+    async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802  # aiosmtpd's name
+        assert isinstance(envelope.content, bytes)
+        self.content = envelope.content
+        return "250 2.0.0 Kept"
+
+
+class Received:
+    """A relay and the sink behind it."""
+
+    def __init__(self, relay: SmtpNextHop, sink: Sink) -> None:
+        self._relay, self._sink = relay, sink
+
+    async def of(self, content: bytes) -> bytes:
+        """What the sink has when this was sent."""
+        transaction = await self._relay.begin(Path("alice@a.test"))
+        await transaction.rcpt(Path("bob@b.test"))
+        assert (await transaction.data(content)).accepted
+        return self._sink.content
+
+
+@pytest.fixture
+async def received() -> AsyncIterator[Received]:
+    sink = Sink()
+    options: dict[str, Any] = {"data_size_limit": None, "hostname": "sink.test"}
+    server = await asyncio.get_running_loop().create_server(lambda: LongLines(sink, **options), "127.0.0.1", 0)
+    relay = SmtpNextHop(*server.sockets[0].getsockname())
+    yield Received(relay, sink)
+    await relay.close()
+    server.close()
+    await server.wait_closed()
+
+
+@given(content=contents)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # messages share one connection, as in life
+async def test_what_arrives_is_what_was_sent_and_a_last_line_end(content: bytes, received: Received) -> None:
+    expected = content if not content or content.endswith(b"\r\n") else content + b"\r\n"
+
+    assert await received.of(content) == expected
+
+
+@pytest.mark.parametrize("line", [b".", b"x" * 70, b"." * (PIECE_BYTES + 1)], ids=["dots", "text", "long lines"])
+async def test_a_message_of_several_pieces_arrives_whole(line: bytes, received: Received) -> None:
+    content = (line + b"\r\n") * (3 * PIECE_BYTES // (len(line) + 2) + 1)
+
+    assert await received.of(content) == content
+
+
+@given(st.lists(st.integers(0, 2 * PIECE_BYTES), max_size=5), st.binary(max_size=3))
+@settings(max_examples=25)
+def test_pieces_are_whole_lines_and_all_of_the_content(line_lengths: list[int], rest: bytes) -> None:
+    content = b"".join(b"x" * length + b"\n" for length in line_lengths) + rest
+
+    parts = list(pieces(content))
+
+    assert b"".join(parts) == content
+    assert all(part.endswith(b"\n") for part in parts[:-1])
+    assert all(len(part) > PIECE_BYTES for part in parts[:-1])
