@@ -62,5 +62,8 @@ def _guess(content: bytes) -> str:
         return content.decode("ascii")
     try:
         return content.decode("utf-8")
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        if error.end == len(content) and not before.isascii():
+            return before.decode("utf-8")  # only its last character is cut: the text was looked at no further
         return content.decode("cp1252", "replace")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LINE_END = re.compile(rb"\r\n(?![ \t])")
+_ORPHANS = re.compile(rb"(?:[ \t][^\n]*\n)+")
 _NAME = re.compile(rb"[!-9;-~]+")
 _ENCODED_WORD = re.compile(rb"=\?([^?\s]{1,64})\?([bBqQ])\?([^?\s]*(?:\?(?!=)[^?\s]*)*)\?=")
 _BETWEEN_WORDS = re.compile(rb"(\?=)\s+(?==\?[^?\s]{1,64}\?[bBqQ]\?)")
@@ -77,9 +78,15 @@ def strip(raw: bytes, names: Iterable[str]) -> bytes:
 
 
 def prepend(raw: bytes, new: Iterable[tuple[str, str]]) -> bytes:
-    """``raw`` with the given ``(name, value)`` fields above all others. Values are ASCII without line ends."""
+    """``raw`` with the given ``(name, value)`` fields above all others.
+
+    Values are ASCII; a line end in one is a fold, and followed by a tab. A message that begins with continuation
+    lines, which continue nothing, keeps them on top: else they would become part of the last new field.
+    """
     head = "".join(f"{name}: {value}\r\n" for name, value in new)
-    return head.encode("ascii", "replace") + raw
+    orphans = _ORPHANS.match(raw)
+    start = orphans.end() if orphans else 0
+    return raw[:start] + head.encode("ascii", "replace") + raw[start:]
 
 
 def decode_words(value: bytes) -> str:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _WHITE_SPACE = b" \t\r\n\f\v"
 _KEY_FIELDS = ("message-id", "date", "from", "subject")
+_MAIL_FIELDS = frozenset(
+    {"from", "to", "date", "subject", "received", "message-id", "return-path", "mime-version", "content-type"}
+)
 _KEY_BYTES = 15  # 120 bits: 24 characters of base32 without padding
 
 
@@ -44,6 +47,11 @@ class Message:
         """The message's own header fields, in order."""
         return self.parts[0].fields
 
+    @cached_property
+    def is_mail(self) -> bool:
+        """Whether there is a header block at all: a bare text may hold a colon, but not a mail's field names."""
+        return any(each.name in _MAIL_FIELDS for each in self.fields)
+
     def first(self, name: str) -> Field | None:
         """The first header field of this lower-case name."""
         return next((each for each in self.fields if each.name == name), None)
@@ -56,9 +64,12 @@ class Message:
         words decoded, white space ignored) and their leaf parts hold the same content after the transfer
         encoding is taken off, white space ignored. So a hop may add trace fields and verdict headers, rewrap
         header lines, change line ends or re-encode a part, and it stays the same message; another Message-ID, or
-        another body under the same Message-ID, makes another one.
+        another body under the same Message-ID, makes another one. A bare text is its characters.
         """
         digest = hashlib.blake2b(digest_size=_KEY_BYTES)
+        if not self.is_mail:
+            digest.update(self.raw[: self.limits.look_bytes].translate(None, _WHITE_SPACE))
+            return _written(digest.digest())
         for name in _KEY_FIELDS:
             found = self.first(name)
             text = "".join(found.text.split()) if found else ""
@@ -66,4 +77,8 @@ class Message:
         for part in self.parts:
             if not part.container:
                 digest.update(part.payload.translate(None, _WHITE_SPACE) + b"\0")
-        return base64.b32encode(digest.digest()).decode("ascii").lower()
+        return _written(digest.digest())
+
+
+def _written(digest: bytes) -> str:
+    return base64.b32encode(digest).decode("ascii").lower()

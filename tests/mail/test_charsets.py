@@ -25,6 +25,7 @@ from nbstream.mail.charsets import decode
         (b"\\u0041", "unicode_escape", "\\u0041"),
         (b"abc", "no such charset", "abc"),
         (b"abc", "a\0b", "abc"),
+        ("één €".encode()[:-1], "utf-8", "één "),
     ],
 )
 def test_a_charset_is_believed_where_it_can_be(content: bytes, charset: str | None, text: str) -> None:

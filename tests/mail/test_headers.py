@@ -79,9 +79,15 @@ def test_stripping_gives_back_exactly_what_was_there_before_the_forgery(
     assert headers.strip(dirty, OURS) == clean
 
 
-@given(st.binary(max_size=200))
+@given(st.binary(max_size=200).filter(lambda raw: raw[:1] not in {b" ", b"\t"}))
 def test_prepending_leaves_every_byte_as_it_is(raw: bytes) -> None:
     assert headers.prepend(raw, [("X-A", "1"), ("X-B", "2")]) == b"X-A: 1\r\nX-B: 2\r\n" + raw
+
+
+def test_a_first_line_that_continues_nothing_does_not_continue_the_new_field() -> None:
+    raw = b" id=forged\r\n\tmore\r\nSubject: x\r\n\r\n"
+
+    assert headers.prepend(raw, [("X-A", "1")]) == b" id=forged\r\n\tmore\r\nX-A: 1\r\nSubject: x\r\n\r\n"
 
 
 @pytest.mark.parametrize(

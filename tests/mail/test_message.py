@@ -51,6 +51,11 @@ def test_another_delivery_of_a_campaign_is_another_message() -> None:
     assert key(ORIGINAL.replace("<1@", "<2@")) != key(ORIGINAL)
 
 
+def test_a_bare_text_is_its_characters() -> None:
+    assert key("WIN a prize: call now") == key("WIN a prize:\n call now\n")
+    assert key("WIN a prize: call now") != key("WIN a prize: call later")
+
+
 @given(st.binary(max_size=300))
 def test_any_bytes_have_a_key_that_does_not_depend_on_line_ends(raw: bytes) -> None:
     message = Message.parse(raw)
