@@ -1,0 +1,71 @@
+"""How a message is built, as tokens: the tree of its parts, attachments, encodings, sizes, markup."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from nbstream.tokens.words import shape
+
+if TYPE_CHECKING:
+    from nbstream.mail.mime import Part
+
+_BOUNDARY = re.compile(rb"boundary\s*=\s*\"?([^\s\";]{1,80})", re.IGNORECASE)
+
+
+def structure_tokens(parts: tuple[Part, ...]) -> list[str]:
+    """The tokens of the MIME tree."""
+    tokens = [f"tree:{_tree(parts)}", f"parts:{min(len(parts), 9)}"]
+    for part in parts[:20]:
+        tokens += _part_tokens(part)
+    kinds = Counter(part.content_type.partition("/")[0] for part in parts)
+    tokens += [f"kind:{kind}:{min(count, 9)}" for kind, count in kinds.items() if kind != "multipart"]
+    return tokens
+
+
+def _tree(parts: tuple[Part, ...]) -> str:
+    """The types of the first parts with their depth, such as ``0multipart/mixed,1text/plain``."""
+    return ",".join(f"{part.depth}{_short(part.content_type)}" for part in parts[:4])
+
+
+def _short(content_type: str) -> str:
+    main, _, sub = content_type.partition("/")
+    return f"{main[:1]}/{sub[:10]}"
+
+
+def _part_tokens(part: Part) -> list[str]:
+    tokens = [f"type:{part.content_type}"]
+    if part.charset is not None:
+        tokens.append(f"charset:{part.charset.lower()[:20]}")
+    if part.encoding:
+        tokens.append(f"encoding:{part.encoding[:20]}:{_short(part.content_type)}")
+    if part.disposition:
+        tokens.append(f"disposition:{part.disposition[:20]}")
+    if part.filename:
+        name = part.filename.lower()
+        tokens += [f"file:{name[-40:]}", f"file.shape:{shape(name)}", f"file.type:{name.rpartition('.')[2][:10]}"]
+    for each in part.fields:
+        if each.name == "content-type":
+            tokens += _type_tokens(each.value)
+    if not part.container:
+        tokens += _content_tokens(part)
+    return tokens
+
+
+def _type_tokens(value: bytes) -> list[str]:
+    """How the Content-Type is written: the outline of its boundary, and of the field as a whole."""
+    found = _BOUNDARY.search(value)
+    tokens = [f"content-type:{shape(value[:120].decode('latin-1'), 40)}"]
+    if found:
+        tokens.append(f"boundary:{shape(found[1].decode('latin-1'))}")
+    return tokens
+
+
+def _content_tokens(part: Part) -> list[str]:
+    size = len(part.payload)
+    tokens = [f"size:{_short(part.content_type)}:{size.bit_length()}"]
+    if not part.content_type.startswith("text/") and size:
+        tokens.append(f"content:{hashlib.blake2b(part.payload, digest_size=8).hexdigest()}")
+    return tokens

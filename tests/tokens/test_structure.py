@@ -1,0 +1,32 @@
+from nbstream.mail.message import Message
+from nbstream.tokens.structure import structure_tokens
+
+MIXED = b"""MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary="b1"
+
+--b1
+Content-Type: text/plain; charset=UTF-8
+Content-Transfer-Encoding: quoted-printable
+
+hello
+--b1
+Content-Type: image/gif; name="Picture 12.GIF"
+Content-Disposition: attachment
+Content-Transfer-Encoding: base64
+
+R0lGODlh
+--b1--
+"""
+
+
+def test_the_tree_its_parts_and_their_encodings_are_tokens() -> None:
+    found = set(structure_tokens(Message.parse(MIXED).parts))
+    assert "tree:0m/mixed,1t/plain,1i/gif" in found
+    assert {"type:image/gif", "kind:image:1", "charset:utf-8", "disposition:attachment"} <= found
+    assert {"encoding:base64:i/gif", "encoding:quoted-printable:t/plain"} <= found
+
+
+def test_an_attachment_is_known_by_name_type_and_content() -> None:
+    found = structure_tokens(Message.parse(MIXED).parts)
+    assert {"file:picture 12.gif", "file.type:gif", "file.shape:a 9.a"} <= set(found)
+    assert any(token.startswith("content:") for token in found)

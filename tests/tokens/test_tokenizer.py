@@ -1,0 +1,176 @@
+import random
+import re
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.mail.message import Message
+from nbstream.tokens.tokenizer import LONGEST, Params, Tokenizer, Tokens
+
+MAIL = b"""Received: from a.x.example ([192.0.2.9]) by y.example with SMTP; Sun, 1 Jan 2023 00:00:00 +0000
+From: =?utf-8?q?Ann_=C3=84?= <ann@x.example>
+To: bob@y.example
+Subject: =?utf-8?b?RsO8ciBEaWNo?= 100% free
+Date: Sun, 1 Jan 2023 00:00:00 +0000
+Message-ID: <1.2.abc@x.example>
+MIME-Version: 1.0
+Content-Type: multipart/alternative; boundary=b
+
+--b
+Content-Type: text/plain; charset=utf-8
+
+Hello w\xc3\xb6rld, see http://x.example/path
+--b
+Content-Type: text/html; charset=utf-8
+Content-Transfer-Encoding: quoted-printable
+
+<p>Hello <b>w=C3=B6rld</b> <a href=3D"http://z.example/">here</a>
+--b--
+"""
+
+
+def tokenize(raw: bytes, params: Params | None = None) -> Tokens:
+    return Tokenizer(params or Params()).tokenize(Message.parse(raw))
+
+
+def assert_well_formed(tokens: Tokens, limit: int = 2000) -> None:
+    assert len(tokens.all) <= limit
+    assert len(set(tokens.all)) == len(tokens.all)
+    for token in tokens.all:
+        assert 0 < len(token) <= LONGEST
+        assert not re.search(rb"[\x00-\x20\x7f]", token)
+        token.decode("utf-8")
+
+
+def test_header_and_body_give_their_own_tokens() -> None:
+    tokens = tokenize(MAIL)
+    assert {b"from:x.example", "subject:für".encode(), b"received:192.0.2"} <= set(tokens.head)
+    assert {"body:wörld".encode(), b"url:x.example", b"url:z.example"} <= set(tokens.body)
+    assert_well_formed(tokens)
+
+
+def test_line_ends_make_no_difference() -> None:
+    assert tokenize(MAIL) == tokenize(MAIL.replace(b"\n", b"\r\n")) == tokenize(MAIL.replace(b"\n", b"\r"))
+
+
+def test_the_same_message_gives_the_same_tokens_in_the_same_order() -> None:
+    assert tokenize(MAIL) == tokenize(MAIL)
+
+
+@pytest.mark.parametrize("text", [b"Free entry: reply WIN now", b"URGENT: you have won", b"hi", b"one\n\ntwo: x"])
+def test_a_text_without_header_fields_is_all_body(text: bytes) -> None:
+    tokens = tokenize(text)
+    words = re.findall(rb"[a-z]+", text.lower())
+    assert {b"body:" + word for word in words} <= set(tokens.body)
+    assert tokens.head == (b"fields:none",)
+
+
+def test_a_line_feed_inside_a_token_does_not_break_it_in_two() -> None:
+    raw = b"Subject: =?utf-8?q?a=0A?=\nContent-Type: text/plain; name*=utf-8''x%0Ay.gif\n\n"
+    tokens = tokenize(raw)
+    assert {b"subject.end:_", b"file:x_y.gif"} <= set(tokens.head)
+    assert_well_formed(tokens)
+
+
+def test_an_empty_message_is_tokenized() -> None:
+    assert tokenize(b"").body == ()
+
+
+def test_tokens_are_bounded_head_first_then_body_in_order_of_appearance() -> None:
+    body = b" ".join(b"w%d" % n for n in range(5000))
+    bounded = tokenize(MAIL[: MAIL.index(b"MIME")] + b"\n" + body, Params(max_tokens=300))
+    assert len(bounded.all) == 300
+    assert bounded.body[:2] == (b"body:w0", b"body:w1")
+    assert tokenize(MAIL, Params(max_tokens=10)).head == tokenize(MAIL).head[:10]
+
+
+def test_text_beyond_the_limit_is_not_looked_at() -> None:
+    assert b"body:late" not in tokenize(b"early " * 100 + b"late", Params(max_text=100)).body
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_tokenized(raw: bytes) -> None:
+    assert_well_formed(tokenize(raw))
+
+
+@given(st.text(max_size=300), st.text(max_size=100))
+def test_any_characters_are_tokenized(text: str, subject: str) -> None:
+    raw = (
+        f"From: {subject}\nSubject: {subject}\nX-Own: {subject}\nContent-Type: text/html; charset=utf-8\n\n{text}"
+    )
+    assert_well_formed(tokenize(raw.encode("utf-8", "surrogatepass")))
+
+
+@given(st.randoms(use_true_random=False), st.integers(1, 30))
+def test_mutated_mail_is_tokenized(chance: random.Random, changes: int) -> None:
+    raw = bytearray(MAIL)
+    for _ in range(changes):
+        start, length = chance.randrange(len(raw)), chance.randrange(12)
+        piece = chance.choice([b"", chance.randbytes(length), bytes(raw[start : start + 40]), b"\r\n", b'"<=?@;:'])
+        raw[start : start + length] = piece
+    assert_well_formed(tokenize(bytes(raw)))
+
+
+FIELDS = b"From: a@x.example\nSubject: s\n"
+HTML = FIELDS + b"Content-Type: text/html\n\n"
+PATHOLOGICAL: dict[str, Callable[[int], bytes]] = {
+    "one long word": lambda n: FIELDS + b"\n" + b"a" * n,
+    "marks between letters": lambda n: FIELDS + b"\n" + b"a-" * (n // 2),
+    "underscores": lambda n: FIELDS + b"\n" + b"_" * n,
+    "open tags": lambda n: HTML + b"<" * n,
+    "nested blocks": lambda n: HTML + b"<div>" * (n // 5),
+    "nested lists": lambda n: HTML + b"<ul><li>" * (n // 8),
+    "open comments": lambda n: HTML + b"<!--" * (n // 4),
+    "open scripts": lambda n: HTML + b"<script " * (n // 8),
+    "closing scripts": lambda n: HTML + b"</script" * (n // 8),
+    "spaces in a tag": lambda n: HTML + b"<a href" + b" " * n,
+    "ampersands": lambda n: HTML + b"&#" * (n // 2),
+    "digits of an entity": lambda n: HTML + b"&#" + b"1" * n + b";",
+    "schemes": lambda n: FIELDS + b"\n" + b"http" * (n // 4),
+    "one long link": lambda n: FIELDS + b"\n" + b"http://" + b"a." * (n // 2),
+    "many links": lambda n: FIELDS + b"\n" + b"http://a.b " * (n // 11),
+    "long address": lambda n: b"From: " + b"a" * n + b"\n\n",
+    "many addresses": lambda n: b"From: " + b"a@b.c," * (n // 6) + b"\n\n",
+    "labels of a host": lambda n: b"Received: from " + b"a." * (n // 2) + b"\n\n",
+    "spaces in a date": lambda n: b"Date: " + b" " * n + b"x\n\n",
+    "many fields": lambda n: b"Received: x\n" * (n // 12) + b"\n",
+    "many other fields": lambda n: b"".join(b"X-%d: a b\n" % i for i in range(n // 10)) + b"\n",
+    "names without colon": lambda n: FIELDS + b"a" * n,
+    "unspaced script": lambda n: FIELDS + b"\n" + "票".encode() * (n // 3),
+    "composed characters": lambda n: FIELDS + b"\n" + "\ufdfa".encode() * (n // 3),
+    "combining marks": lambda n: FIELDS + b"\n" + "a\u0315\u0300".encode() * (n // 5),
+    "one word's combining marks": lambda n: FIELDS + b"\n" + "\u0315\u0300".encode() * (n // 4),
+}
+
+
+def calls(raw: bytes) -> int:
+    """How many Python and C functions one tokenizing calls."""
+    message, tokenizer = Message.parse(raw), Tokenizer()
+    assert message.parts
+    count = 0
+
+    def note(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event.endswith("call")
+
+    sys.setprofile(note)
+    try:
+        tokenizer.tokenize(message)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("make", PATHOLOGICAL.values(), ids=PATHOLOGICAL.keys())
+def test_work_grows_no_faster_than_the_input(make: Callable[[int], bytes]) -> None:
+    assert calls(make(80_000)) <= 2.2 * calls(make(40_000)) + 100
+
+
+@pytest.mark.parametrize("make", PATHOLOGICAL.values(), ids=PATHOLOGICAL.keys())
+def test_a_megabyte_of_pathological_input_is_tokenized(make: Callable[[int], bytes]) -> None:
+    # Calls do not show what happens inside a pattern; there, quadratic work on 1 MB would outlast any test run.
+    assert_well_formed(tokenize(make(1_000_000)))

@@ -1,0 +1,41 @@
+import pytest
+
+from nbstream.tokens.urls import MOST, link_tokens, links, parents
+
+
+def test_links_are_found_in_text_and_in_attributes() -> None:
+    source = "see http://one.example/a, <a href='https://two.example'>x</a> www.three.example"
+    assert links(source) == ["http://one.example/a,", "https://two.example", "http://www.three.example"]
+
+
+def test_a_scheme_hidden_in_character_references_is_found() -> None:
+    assert links("<a href='&#104;ttp://x.example/'>") == ["http://x.example/"]
+
+
+def test_links_are_bounded() -> None:
+    assert len(links(" ".join(f"http://{n}.example" for n in range(MOST * 3)))) == MOST
+
+
+def test_a_host_brings_its_parent_domains() -> None:
+    assert parents("a.b.example.com") == ("a.b.example.com", "b.example.com", "example.com")
+
+
+def test_an_address_brings_its_prefixes() -> None:
+    assert parents("192.0.2.7") == ("192.0.2.7", "192.0.2", "192.0")
+
+
+@pytest.mark.parametrize(
+    ("link", "token"),
+    [
+        ("http://192.0.2.7/x", "url.host:address"),
+        ("http://user:secret@x.example/", "url.user:1"),
+        ("http://x.example:8080/", "url.port:8080"),
+        ("https://x.example/", "url.scheme:https"),
+        ("http://x.example/order/now.php", "url.path:order"),
+        ("http://x.example/?id=1", "url.query"),
+        ("http://%78.example/", "url.host:escaped"),
+        ("http://www.x.example", "url:x.example"),
+    ],
+)
+def test_what_is_odd_about_a_link_is_a_token(link: str, token: str) -> None:
+    assert token in link_tokens(link)
