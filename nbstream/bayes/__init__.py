@@ -1,0 +1,1 @@
+"""Pure mathematics over class counts: counts, the event model, the classifier, calibration."""
