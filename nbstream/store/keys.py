@@ -1,0 +1,51 @@
+"""The names of a model's keys in Redis.
+
+All keys of model ``m`` share the hash tag ``{m}``, so that one learn is one atomic script on Redis Cluster
+too. ``sequence`` is apart from ``totals`` because it only grows, while learn followed by unlearn must give
+back the same totals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nbstream.bayes.counts import CLASSES
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one model."""
+
+    model: str
+
+    def _key(self, name: str) -> str:
+        return f"nbstream:{{{self.model}}}:{name}"
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """Per class, in the order of ``CLASSES``: a hash token → count."""
+        return tuple(self._key(f"counts:{label}") for label in CLASSES)
+
+    @property
+    def totals(self) -> str:
+        """A hash: learned messages and summed weights per class, and the size of the vocabulary."""
+        return self._key("totals")
+
+    @property
+    def changes(self) -> str:
+        """The change stream, trimmed: each entry holds the resulting counts of one learn."""
+        return self._key("changes")
+
+    @property
+    def sequence(self) -> str:
+        """The number of the last change."""
+        return self._key("sequence")
+
+    @property
+    def schema(self) -> str:
+        """A hash that says which schema and tokenizer the model was learned with."""
+        return self._key("schema")
+
+    def ledger(self, message_key: str) -> str:
+        """A hash: what one message was learned as, with the exact tokens and weight."""
+        return self._key(f"ledger:{message_key}")

@@ -1,0 +1,74 @@
+"""The ledger: what each message was learned as, so that exactly that can be taken back.
+
+An entry keeps the very tokens and the weight that were added. A later tokenizer, or a copy of the message
+that was mangled on its way back, therefore unlearns what was learned and nothing else.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_LEVEL = 1  # 300 tokens: 2.4 kB → 1.2 kB in 60 µs; level 6 saves 5 % more for twice the time
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One ledger entry.
+
+    ``version`` is drawn anew for each learn and says which one wrote the entry; ``weight`` is the fixed-point
+    weight that each of ``tokens`` was given (it may be 0); ``learned_at`` is in seconds since the epoch;
+    ``source`` is the door the label came through; ``score`` the log-odds before the first learn; ``sequence``
+    the number of the change (0 before it is stored).
+    """
+
+    version: str
+    label: str
+    weight: int
+    tokens: tuple[bytes, ...]
+    learned_at: float
+    source: str
+    score: float
+    sequence: int = 0
+
+    def pack(self) -> dict[str, str | bytes]:
+        """The entry as fields of a Redis hash; ``sequence`` is filled in by the store."""
+        return {
+            "version": self.version,
+            "label": self.label,
+            "weight": str(self.weight),
+            "tokens": zlib.compress(join(self.tokens), _LEVEL),
+            "learned_at": repr(self.learned_at),
+            "source": self.source,
+            "score": repr(self.score),
+        }
+
+    @classmethod
+    def unpack(cls, fields: Mapping[bytes, bytes]) -> Entry | None:
+        """The entry in the fields of a Redis hash, or None for an empty one."""
+        if not fields:
+            return None
+        return cls(
+            version=fields[b"version"].decode(),
+            label=fields[b"label"].decode(),
+            weight=int(fields[b"weight"]),
+            tokens=split(zlib.decompress(fields[b"tokens"])),
+            learned_at=float(fields[b"learned_at"]),
+            source=fields[b"source"].decode(),
+            score=float(fields[b"score"]),
+            sequence=int(fields[b"sequence"]),
+        )
+
+
+def join(tokens: Sequence[bytes]) -> bytes:
+    """Tokens as one byte string; no token holds a line feed."""
+    return b"\n".join(tokens)
+
+
+def split(joined: bytes) -> tuple[bytes, ...]:
+    """The tokens that ``join`` joined."""
+    return tuple(joined.split(b"\n")) if joined else ()

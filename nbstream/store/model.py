@@ -1,0 +1,149 @@
+"""A model in Redis: one named set of counts with its ledger. Reads, and the one atomic write.
+
+Rules: every failure of Redis leaves here as ``StoreUnavailable``; every command has the client's deadline; a
+write may be repeated after a lost reply, since the script compares the ledger entry's version first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from redis.exceptions import RedisError
+
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
+from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.store import ledger
+from nbstream.store.keys import Keys
+from nbstream.tokens.tokenizer import TOKENIZER_VERSION
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from redis.asyncio import Redis
+
+SCHEMA_VERSION = 1
+"""Raised whenever keys or their meaning change."""
+
+CHANGES_KEPT = 10_000
+"""About so many changes stay in the stream, some 60 MB of 300 tokens each; a mirror further behind rescans."""
+
+
+@contextmanager
+def store_errors() -> Iterator[None]:
+    """Turn what redis-py raises into ``StoreUnavailable``, with the cause for the log."""
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        raise StoreUnavailable(f"Redis: {type(error).__name__}: {error}") from error
+
+
+class Model:
+    """One model's keys behind a Redis client."""
+
+    def __init__(self, client: Redis, name: str, ledger_seconds: int) -> None:
+        self.client = client
+        self.keys = Keys(name)
+        self._ledger_seconds = ledger_seconds
+        self._learn = client.register_script(_script("learn.lua"))
+
+    async def open(self) -> None:
+        """Check that this program can use what is stored, and sign a model that is new.
+
+        Raises ``StoreIncompatible`` where another schema or tokenizer wrote it, ``StoreUnavailable``.
+        """
+        ours = {
+            "schema": str(SCHEMA_VERSION),
+            "tokenizer": str(TOKENIZER_VERSION),
+            "classes": ",".join(CLASSES),
+            "weight_one": str(WEIGHT_ONE),
+        }
+        with store_errors():
+            async with self.client.pipeline(transaction=True) as pipe:
+                for field, value in ours.items():
+                    pipe.hsetnx(self.keys.schema, field, value)
+                pipe.hgetall(self.keys.schema)
+                stored = {name.decode(): value.decode() for name, value in (await pipe.execute())[-1].items()}
+        wrong = [
+            f"{name} {stored.get(name)} (this is {value})" for name, value in ours.items() if stored[name] != value
+        ]
+        if wrong:
+            raise StoreIncompatible(
+                f"model {self.keys.model!r} was learned with {', '.join(wrong)}. Its counts are kept as they are; "
+                "set model.name to a new name and teach that one, or run the nbstream that wrote it"
+            )
+
+    async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
+        """The counts of ``tokens``, shape (n, classes), and the totals, in one round trip.
+
+        For commands that check one message: they need no mirror.
+        """
+        with store_errors():
+            async with self.client.pipeline(transaction=True) as pipe:
+                pipe.hgetall(self.keys.totals)
+                for key in self.keys.counts:
+                    if tokens:
+                        pipe.hmget(key, list(tokens))
+                totals, *columns = await pipe.execute()
+        counts = np.zeros((len(tokens), len(CLASSES)), dtype=np.int64)
+        for column, values in enumerate(columns):
+            counts[:, column] = [int(value or 0) for value in values]
+        return counts, totals_from_hash(totals)
+
+    async def applied(self, sequence: int) -> None:
+        """Return at once: every look-up sees every change."""
+
+    async def entry(self, message_key: str) -> ledger.Entry | None:
+        """What the message was learned as, or None."""
+        with store_errors():
+            fields: Any = await self.client.hgetall(self.keys.ledger(message_key))
+            return ledger.Entry.unpack(fields)
+
+    async def replace(self, message_key: str, old: ledger.Entry | None, new: ledger.Entry | None) -> int | None:
+        """Take back ``old`` and add ``new`` in one atomic step.
+
+        Returns the number of the change, or None where the ledger no longer holds ``old``: nothing was changed
+        then, and the caller reads it again. Returns only after Redis has answered, so with an AOF that is always
+        synced what was returned is durable.
+        """
+        keys = [self.keys.ledger(message_key), self.keys.totals, self.keys.changes, self.keys.sequence]
+        fields = [item for pair in new.pack().items() for item in pair] if new else []
+        arguments: list[str | bytes | int] = [
+            old.version if old else "",
+            *_side(old),
+            *_side(new),
+            CHANGES_KEPT,
+            self._ledger_seconds,
+            *fields,
+        ]
+        with store_errors():
+            sequence: Any = await self._learn(keys=[*keys, *self.keys.counts], args=arguments)
+        return None if sequence is None else int(sequence)
+
+    async def totals(self) -> Totals:
+        """The totals as they are in Redis."""
+        with store_errors():
+            fields: Any = await self.client.hgetall(self.keys.totals)
+        return totals_from_hash(fields)
+
+
+def totals_from_hash(fields: Mapping[bytes, bytes]) -> Totals:
+    """``Totals`` from the fields of the totals hash; a missing field is 0."""
+    return Totals(
+        messages=tuple(int(fields.get(f"messages:{label}".encode(), 0)) for label in CLASSES),
+        tokens=tuple(int(fields.get(f"tokens:{label}".encode(), 0)) for label in CLASSES),
+        vocabulary=int(fields.get(b"vocabulary", 0)),
+    )
+
+
+def _side(entry: ledger.Entry | None) -> tuple[int, int, bytes]:
+    """Column (1 is the first class, 0 none), weight and tokens of one side of a change."""
+    if entry is None:
+        return 0, 0, b""
+    return CLASSES.index(entry.label) + 1, entry.weight, ledger.join(entry.tokens)
+
+
+def _script(name: str) -> str:
+    return resources.files("nbstream.store").joinpath(name).read_text(encoding="utf-8")

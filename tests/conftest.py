@@ -1,0 +1,101 @@
+"""Fixtures for all tests: a real Redis, and programs that may be missing.
+
+A missing server or program is a visible skip at home and a failure where ``CI=true``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.store.connect import open_socket
+from nbstream.store.servers import find_servers
+
+
+def missing(what: str) -> None:
+    """Skip at home, fail in CI."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{what} is missing")
+    pytest.skip(f"{what} is missing")
+
+
+@pytest.fixture(scope="session")
+def program() -> Callable[[str], str]:
+    """The path of a program that a Debian package brings."""
+
+    def find(name: str) -> str:
+        path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/sbin")
+        if path is None:
+            missing(name)
+        return str(path)
+
+    return find
+
+
+class RedisServer:
+    """A real server on a unix socket, without persistence; ``stop`` and ``start`` as tests need it."""
+
+    def __init__(self, binary: Path, folder: Path) -> None:
+        self._binary = binary
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self.socket = folder / "redis.sock"
+
+    def start(self, *options: str) -> None:
+        arguments = ["--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._folder), "--save", ""]
+        self._process = subprocess.Popen(
+            [self._binary, *arguments, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        until = time.monotonic() + 10
+        while not self.socket.exists():
+            assert self._process.poll() is None, "the test's Redis did not start"
+            assert time.monotonic() < until, "the test's Redis did not answer"
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+            self.socket.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def redis_binary() -> Path:
+    servers = find_servers()
+    if not servers:
+        missing("a Redis or Valkey server")
+    return servers[0]
+
+
+@pytest.fixture(scope="session")
+def shared_redis(redis_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    server = RedisServer(redis_binary, tmp_path_factory.mktemp("redis"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own_redis(redis_binary: Path, tmp_path: Path) -> Iterator[RedisServer]:
+    """A server for one test alone, which may stop and start it."""
+    server = RedisServer(redis_binary, tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def client(shared_redis: RedisServer) -> AsyncIterator[Redis]:
+    """A client of an empty server."""
+    redis = open_socket(shared_redis.socket, 5.0)
+    await redis.flushall()
+    yield redis
+    await redis.aclose()
