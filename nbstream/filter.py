@@ -1,0 +1,222 @@
+"""The filter: one object with three verbs, check, learn and unlearn. All doors use it and nothing below it.
+
+Rules: check touches no network; learn and unlearn return only when the change is durable in Redis and this
+process's own mirror has it; both may be repeated, the second time changes nothing and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from nbstream.bayes.counts import CLASSES
+from nbstream.errors import NbstreamError, StoreUnavailable
+from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide
+from nbstream.store.ledger import Entry
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nbstream.bayes.calibration import Calibration
+    from nbstream.bayes.classifier import Classifier, Clue, Score
+    from nbstream.bayes.counts import Totals
+    from nbstream.mail.message import Message
+    from nbstream.store.model import Model
+    from nbstream.tokens.tokenizer import Tokenizer, Tokens
+
+_MAX_CONFLICTS = 20
+_THREAD_BYTES = (
+    64 * 1024
+)  # larger messages are taken apart in a thread: others wait for a switch, not for the whole
+
+
+class CountSource(Protocol):
+    """Where counts are read: the mirror in a daemon, Redis itself in a one-shot command."""
+
+    async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
+        """The counts of ``tokens``, shape (n, classes), and the totals."""
+
+    async def applied(self, sequence: int) -> None:
+        """Return when ``look_up`` shows the change of that number."""
+
+
+class Outcome(StrEnum):
+    """What feedback did."""
+
+    LEARNED = "learned"
+    RELEARNED = "relearned"
+    ALREADY = "already"
+    UNLEARNED = "unlearned"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check: ``score`` is in nats before calibration, ``probability`` is P(spam)."""
+
+    id: str
+    verdict: Verdict
+    probability: float
+    score: float
+    reason: str
+    state: ModelState
+    clues: tuple[Clue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """The result of one piece of feedback; the checks are as the model was before and is after it."""
+
+    outcome: Outcome
+    label: str | None
+    before: Check
+    after: Check
+
+
+class Observer(Protocol):
+    """What the filter reports while it works; metrics are one of its readers."""
+
+    def checked(self, check: Check, stages: Mapping[str, float]) -> None:
+        """One message was checked; seconds by stage (parse, tokenize, score)."""
+
+    def taught(self, lesson: Lesson, source: str) -> None:
+        """One message's feedback was taken, or changed nothing."""
+
+    def teaching_failed(self, label: str | None, source: str) -> None:
+        """One message's feedback could not be stored."""
+
+
+class Silent:
+    """An observer that reports to nobody."""
+
+    def checked(self, check: Check, stages: Mapping[str, float]) -> None:
+        """Report nothing."""
+
+    def taught(self, lesson: Lesson, source: str) -> None:
+        """Report nothing."""
+
+    def teaching_failed(self, label: str | None, source: str) -> None:
+        """Report nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The thresholds, and how many labelled messages of each class a model needs before it decides."""
+
+    thresholds: Thresholds
+    min_learned: Mapping[str, int]
+
+
+class Filter:
+    """Checks messages and learns from people, over one model."""
+
+    def __init__(  # noqa: PLR0913 - the one place where the parts of the house meet
+        self,
+        *,
+        tokenizer: Tokenizer,
+        classifier: Classifier,
+        calibration: Calibration,
+        model: Model,
+        counts: CountSource,
+        params: Params,
+        observer: Observer | None = None,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._classifier = classifier
+        self._calibration = calibration
+        self._model = model
+        self._counts = counts
+        self._params = params
+        self._observer = observer or Silent()
+
+    async def check(self, message: Message) -> Check:
+        """Score ``message`` and decide. Raises ``StoreUnavailable`` while no counts are loaded."""
+        tokens, stages = await self._take_apart(message)
+        started = time.perf_counter()
+        check, _ = await self._check(message, tokens)
+        self._observer.checked(check, {**stages, "score": time.perf_counter() - started})
+        return check
+
+    async def learn(self, message: Message, label: str, source: str) -> Lesson:
+        """Learn that ``message`` is ``label`` ("spam" or "ham"); the other label than before relearns it.
+
+        ``source`` is the door it came through. Raises ``StoreUnavailable``; nothing is half done then, and the
+        same call may be made again.
+        """
+        if label not in CLASSES:
+            raise ValueError(f"label {label!r} is none of {', '.join(CLASSES)}")
+        return await self._teach(message, label, source)
+
+    async def unlearn(self, message: Message, source: str) -> Lesson:
+        """Take back exactly what ``message`` was learned as. Raises ``StoreUnavailable``."""
+        return await self._teach(message, None, source)
+
+    async def _teach(self, message: Message, label: str | None, source: str) -> Lesson:
+        try:
+            lesson = await self._change(message, label, source)
+        except NbstreamError:
+            self._observer.teaching_failed(label, source)
+            raise
+        self._observer.taught(lesson, source)
+        return lesson
+
+    async def _change(self, message: Message, label: str | None, source: str) -> Lesson:
+        """Bring the ledger's entry of ``message`` to ``label`` (None: no entry)."""
+        tokens, _ = await self._take_apart(message)
+        version = secrets.token_hex(8)
+        known, attempted = None, False
+        before, score = await self._check(message, tokens)
+        for _ in range(_MAX_CONFLICTS):
+            entry = await self._model.entry(message.key)
+            if attempted and (entry.version == version if entry else label is None):
+                # The reply to our own write was lost and the write repeated: it was applied once.
+                sequence = entry.sequence if entry else 0
+            elif entry is None if label is None else entry is not None and entry.label == label:
+                return Lesson(Outcome.UNKNOWN if label is None else Outcome.ALREADY, label, before, before)
+            else:
+                known, attempted = entry, True
+                new = self._entry(version, label, tokens, score, source) if label else None
+                written = await self._model.replace(message.key, entry, new)
+                if written is None:
+                    continue
+                sequence = written
+            await self._counts.applied(sequence)
+            after, _ = await self._check(message, tokens)
+            return Lesson(_outcome(known, label), label or (known.label if known else None), before, after)
+        raise StoreUnavailable(f"message {message.key} is being changed by others all the time")
+
+    def _entry(self, version: str, label: str, tokens: Tokens, score: Score, source: str) -> Entry:
+        weight = self._classifier.weight(score, label)
+        return Entry(version, label, weight, tokens.all, time.time(), source, score.log_odds)
+
+    async def _check(self, message: Message, tokens: Tokens) -> tuple[Check, Score]:
+        counts, totals = await self._counts.look_up(tokens.all)
+        score = self._classifier.score(tokens, counts, totals)
+        probability = self._calibration.probability(score.log_odds)
+        state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), self._params.min_learned)
+        verdict, reason = decide(probability, self._params.thresholds, state)
+        return Check(message.key, verdict, probability, score.log_odds, reason, state, score.clues), score
+
+    async def _take_apart(self, message: Message) -> tuple[Tokens, dict[str, float]]:
+        if len(message.raw) > _THREAD_BYTES:
+            return await asyncio.to_thread(self._take_apart_now, message)
+        return self._take_apart_now(message)
+
+    def _take_apart_now(self, message: Message) -> tuple[Tokens, dict[str, float]]:
+        started = time.perf_counter()
+        message.key  # noqa: B018 - parses the parts and computes the key, both kept by the message
+        parsed = time.perf_counter()
+        tokens = self._tokenizer.tokenize(message)
+        return tokens, {"parse": parsed - started, "tokenize": time.perf_counter() - parsed}
+
+
+def _outcome(known: Entry | None, label: str | None) -> Outcome:
+    if label is None:
+        return Outcome.UNLEARNED
+    return Outcome.LEARNED if known is None else Outcome.RELEARNED
