@@ -1,0 +1,1 @@
+"""Doors: each parses its wire, calls the filter, renders the verdict."""

@@ -1,0 +1,66 @@
+"""Structured logs: one line per event, text on a terminal and JSON otherwise.
+
+Rules: whatever comes from outside is escaped, so that no message, reply or address can forge a line or move a
+terminal's cursor. ``extra={"fields": {...}}`` gives an event its fields.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+_QUOTED = frozenset(' ="\\')
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, event, then the event's fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of one record."""
+        entry: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry)
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level, event and ``name=value`` fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of one record; an exception follows on lines of its own."""
+        time = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
+        fields = "".join(f" {name}={_value(value)}" for name, value in getattr(record, "fields", {}).items())
+        line = f"{time} {record.levelname.lower():7} {_escaped(record.getMessage())}{fields}"
+        if record.exc_info:
+            line += "\n" + "\n".join(map(_escaped, self.formatException(record.exc_info).split("\n")))
+        return line
+
+
+def _value(value: Any) -> str:
+    text = _escaped("-" if value is None else str(value))
+    return f'"{text}"' if not text or _QUOTED & set(text) else text
+
+
+def _escaped(text: str) -> str:
+    """``text`` with everything that is not printable written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def set_up(style: str, level: str) -> None:
+    """Send all logs to standard error; ``style`` is text, json, or auto (text on a terminal)."""
+    text = style == "text" or (style == "auto" and sys.stderr.isatty())
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(TextFormatter() if text else JsonFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    for chatty in ("mail.log", "aiohttp.access", "asyncio"):  # these log a line for each command or request
+        logging.getLogger(chatty).setLevel(logging.WARNING)

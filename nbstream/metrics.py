@@ -1,0 +1,167 @@
+"""Prometheus metrics: the observer that the filter and the doors are handed. Names are a contract."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from nbstream import __version__
+from nbstream.bayes.counts import CLASSES
+from nbstream.policy.verdict import Verdict
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from nbstream.filter import Check, Lesson
+    from nbstream.policy.verdict import Thresholds
+    from nbstream.store.mirror import Mirror
+
+_STAGE_BUCKETS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
+_RELAY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
+_PROBABILITY_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
+
+
+class Metrics:
+    """Counts what happens; one per process, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self._messages = Counter(
+            "nbstream_messages",
+            "Messages checked and answered, by verdict.",
+            ["listener", "verdict"],
+            registry=registry,
+        )
+        self._check_seconds = Histogram(
+            "nbstream_check_seconds",
+            "Seconds of each stage of a check.",
+            ["stage"],
+            buckets=_STAGE_BUCKETS,
+            registry=registry,
+        )
+        self._relay_seconds = Histogram(
+            "nbstream_relay_seconds",
+            "Seconds from the start of DATA to the next hop's answer.",
+            buckets=_RELAY_BUCKETS,
+            registry=registry,
+        )
+        self._relay_replies = Counter(
+            "nbstream_relay_replies", "The next hop's answers to messages, by code.", ["code"], registry=registry
+        )
+        self._feedback = Counter(
+            "nbstream_feedback",
+            "Messages sent as feedback, by door, label and what it did.",
+            ["source", "label", "outcome"],
+            registry=registry,
+        )
+        self._disagreement = Counter(
+            "nbstream_feedback_disagreement",
+            "Feedback whose label was not the model's verdict before it was learned.",
+            ["verdict", "label"],
+            registry=registry,
+        )
+        self._probability = Histogram(
+            "nbstream_score_probability",
+            "P(spam) of checked messages.",
+            buckets=_PROBABILITY_BUCKETS,
+            registry=registry,
+        )
+        self._failures = Counter(
+            "nbstream_filter_failures", "Checks that failed, by reason.", ["reason"], registry=registry
+        )
+        build = Gauge(
+            "nbstream_build_info", "The running version; always 1.", ["version", "python"], registry=registry
+        )
+        build.labels(__version__, platform.python_version()).set(1)
+        for reason in ("store", "error"):
+            self._failures.labels(reason)
+
+    def watch(self, mirror: Mirror, thresholds: Thresholds, redis_up: Callable[[], bool]) -> None:
+        """Export the state of the model, read at each scrape."""
+        self.registry.register(_ModelCollector(mirror, thresholds, redis_up))
+
+    def render(self) -> bytes:
+        """All metrics in Prometheus's text format."""
+        return generate_latest(self.registry)
+
+    # nbstream.filter.Observer
+
+    def checked(self, check: Check, stages: Mapping[str, float]) -> None:
+        """One message was checked; seconds by stage."""
+        for stage, seconds in stages.items():
+            self._check_seconds.labels(stage).observe(seconds)
+        self._probability.observe(check.probability)
+
+    def taught(self, lesson: Lesson, source: str) -> None:
+        """One message's feedback was taken, or changed nothing."""
+        self._feedback.labels(source, lesson.label or "none", str(lesson.outcome)).inc()
+        if lesson.outcome in {"learned", "relearned"} and _disagrees(lesson.before.verdict, lesson.label):
+            self._disagreement.labels(str(lesson.before.verdict), lesson.label).inc()
+
+    def teaching_failed(self, label: str | None, source: str) -> None:
+        """One message's feedback could not be stored."""
+        self._feedback.labels(source, label or "none", "failed").inc()
+
+    # nbstream.listeners.delivery.DeliveryObserver and the feedback door's refusals
+
+    def feedback_refused(self, label: str, source: str) -> None:
+        """Feedback from a peer that is not believed."""
+        self._feedback.labels(source, label, "refused").inc()
+
+    def delivered(self, listener: str, verdict: str) -> None:
+        """One message was checked and answered."""
+        self._messages.labels(listener, verdict).inc()
+
+    def filter_failed(self, reason: str) -> None:
+        """One check failed."""
+        self._failures.labels(reason).inc()
+
+    def relayed(self, code: str, seconds: float) -> None:
+        """The next hop answered a message."""
+        self._relay_seconds.observe(seconds)
+        self._relay_replies.labels(code).inc()
+
+
+def _disagrees(verdict: Verdict, label: str | None) -> bool:
+    return verdict is Verdict.UNSURE or verdict.is_spam != (label == "spam")
+
+
+class _ModelCollector(Collector):
+    """Gauges of the model, the mirror and the thresholds."""
+
+    def __init__(self, mirror: Mirror, thresholds: Thresholds, redis_up: Callable[[], bool]) -> None:
+        self._mirror = mirror
+        self._thresholds = thresholds
+        self._redis_up = redis_up
+
+    def collect(self) -> Iterator[Metric]:
+        """The gauges as they are now."""
+        totals = self._mirror.totals
+        messages = GaugeMetricFamily(
+            "nbstream_model_messages", "Messages learned and not taken back, by class.", labels=["class"]
+        )
+        for column, label in enumerate(CLASSES):
+            messages.add_metric([label], totals.messages[column] if totals else 0)
+        yield messages
+        yield GaugeMetricFamily(
+            "nbstream_model_tokens", "Distinct tokens known.", value=totals.vocabulary if totals else 0
+        )
+        yield GaugeMetricFamily(
+            "nbstream_mirror_lag_seconds",
+            "Seconds since the counts in memory were last known to equal Redis.",
+            value=self._mirror.lag_seconds,
+        )
+        yield GaugeMetricFamily("nbstream_redis_up", "1 while Redis answers.", value=float(self._redis_up()))
+        thresholds = GaugeMetricFamily(
+            "nbstream_threshold", "P(spam) from which a verdict holds.", labels=["name"]
+        )
+        for name in ("unsure", "spam", "reject"):
+            value = getattr(self._thresholds, name)
+            if value is not None:
+                thresholds.add_metric([name], value)
+        yield thresholds

@@ -1,0 +1,119 @@
+"""A daemon as users run it: a process, its log, its doors."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, Self
+
+DEADLINE_SECONDS = 30.0
+
+
+def free_port() -> int:
+    """A port that was free a moment ago, for daemons that are to come back at the same one."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class DaemonProcess:
+    """``nbstream serve`` on a configuration; ``ready`` waits for its doors."""
+
+    def __init__(self, config: Path) -> None:
+        self.config = config
+        self.events: list[dict[str, Any]] = []
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "nbstream.cli", "serve", "-c", str(config)],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+        )
+        self._ready = threading.Event()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.events.append(json.loads(line) if line.startswith(b"{") else {"event": line.decode()})
+            if self.events[-1]["event"] == "ready":
+                self._ready.set()
+        self._ready.set()
+
+    def __enter__(self) -> Self:
+        return self.ready()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def ready(self) -> Self:
+        assert self._ready.wait(DEADLINE_SECONDS), "the daemon did not get ready"
+        assert self.process.poll() is None, self.events
+        return self
+
+    def address(self, door: str) -> str:
+        return str(next(event for event in self.events if event["event"] == "ready")[door])
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
+        request = urllib.request.Request(f"http://{self.address('http')}{path}", headers=headers or {})
+        try:
+            with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def metric(self, series: str) -> float:
+        """The value of one series, written as on ``/metrics``; 0 where it is not there."""
+        for line in self.get("/metrics")[1].splitlines():
+            if line.startswith(series + " "):
+                return float(line.rpartition(" ")[2])
+        return 0.0
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        code = self.process.wait(DEADLINE_SECONDS)
+        self._reader.join(DEADLINE_SECONDS)
+        return code
+
+    def kill(self) -> None:
+        """kill -9, if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.wait()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+
+def command(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run one nbstream command to its end."""
+    words = [sys.executable, "-m", "nbstream.cli", *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+def gone(pid: int) -> bool:
+    """True when no such process runs."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def wait_until(condition: Any, seconds: float = DEADLINE_SECONDS) -> None:
+    """Return once ``condition()`` holds; fails the test when it does not in time."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "waited too long"
+        time.sleep(0.01)  # another process has no event to wait on

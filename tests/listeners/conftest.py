@@ -1,0 +1,165 @@
+"""The SMTP door with everything real behind it: Redis, mirror, filter, next hop."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import smtplib
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.bayes.calibration import Calibration
+from nbstream.bayes.classifier import Classifier
+from nbstream.filter import Filter, Params
+from nbstream.listeners import delivery, feedback, smtp
+from nbstream.mail.mime import Limits
+from nbstream.metrics import Metrics
+from nbstream.policy.verdict import Thresholds
+from nbstream.relay.maildir import MaildirNextHop
+from nbstream.relay.next_hop import NextHop
+from nbstream.store.mirror import Mirror
+from nbstream.store.model import Model
+from nbstream.tokens.tokenizer import Tokenizer
+from tests.waiting import DEADLINE_SECONDS
+
+SPAM, HAM = "spam@nbstream.invalid", "ham@nbstream.invalid"
+LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
+
+
+@dataclass
+class Door:
+    """A running SMTP door; ``talk`` opens a connection that says and expects bytes."""
+
+    host: str
+    port: int
+    listener: smtp.SmtpListener
+    model: Model
+    mirror: Mirror
+    metrics: Metrics
+    maildir: Path
+    stack: AsyncExitStack = field(repr=False)
+
+    async def talk(self) -> Dialogue:
+        reader, writer = await asyncio.open_connection(self.host, self.port)
+        self.stack.callback(writer.close)
+        return Dialogue(reader, writer)
+
+    async def send(
+        self, content: bytes, recipient: str = "to@example.org", sender: str = "from@example.org"
+    ) -> str:
+        """Send one message with a client of the standard library; the last reply as text."""
+        return await asyncio.to_thread(self._send, content, recipient, sender)
+
+    def _send(self, content: bytes, recipient: str, sender: str) -> str:
+        with smtplib.SMTP(self.host, self.port, timeout=DEADLINE_SECONDS) as client:
+            client.ehlo("client.example.org")
+            code, text = client.mail(sender)
+            if code < 300:
+                code, text = client.rcpt(recipient)
+            if code < 300:
+                code, text = client.data(content)
+            return f"{code} {text.decode()}"
+
+    def delivered(self) -> list[bytes]:
+        """The files in the Maildir, oldest first."""
+        files = sorted((self.maildir / "new").glob("*"), key=lambda path: path.stat().st_mtime_ns)
+        return [path.read_bytes() for path in files]
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+class Dialogue:
+    """One connection: bytes out, replies in."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def reply(self) -> str:
+        """The next reply, all of its lines."""
+        lines = []
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while True:
+                line = (await self.reader.readline()).decode()
+                if not line:
+                    raise EOFError("the door closed the connection")
+                lines.append(line.rstrip("\r\n"))
+                if line[3:4] != "-":
+                    return "\n".join(lines)
+
+    async def say(self, line: str | bytes) -> str:
+        """Say a line and return the reply."""
+        self.writer.write((line.encode() if isinstance(line, str) else line) + b"\r\n")
+        return await self.reply()
+
+    async def hello(self) -> str:
+        await self.reply()
+        return await self.say("EHLO client.example.org")
+
+    async def begin(self, recipient: str = "to@example.org") -> None:
+        """Everything up to the 354 of DATA."""
+        await self.hello()
+        for line in ("MAIL FROM:<from@example.org>", f"RCPT TO:<{recipient}>", "DATA"):
+            assert (await self.say(line))[0] in "23"
+
+    async def ended(self) -> bytes:
+        """What came until the door closed the connection."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            return await self.reader.read()
+
+
+@asynccontextmanager
+async def open_door(
+    client: Redis, maildir: Path, next_hop: NextHop | None = None, **options: Any
+) -> AsyncIterator[Door]:
+    """A door; ``follow=False`` leaves the mirror empty, other options are those of the parts behind it."""
+    thresholds = Thresholds(reject=options.pop("reject", None))
+    allow_from = options.pop("allow_from", LOOPBACK)
+    follow = options.pop("follow", True)
+    pass_on_failure = options.pop("pass_on_failure", True)
+    min_learned = options.pop("min_learned", {"spam": 1, "ham": 1})
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+        model = Model(client, "test", 3600)
+        mirror = Mirror(model)
+        metrics.watch(mirror, thresholds, lambda: mirror.following)
+        if follow:
+            task = asyncio.create_task(mirror.run())
+            stack.push_async_callback(asyncio.wait, [task])
+            stack.callback(task.cancel)
+            await mirror.loaded.wait()
+        spam_filter = Filter(
+            tokenizer=Tokenizer(),
+            classifier=Classifier(),
+            calibration=Calibration(),
+            model=model,
+            counts=mirror,
+            params=Params(thresholds, min_learned),
+            observer=metrics,
+        )
+        hop = next_hop or MaildirNextHop(maildir)
+        listener = smtp.SmtpListener(
+            smtp.Params(hostname="door.example.org", **options),
+            hop,
+            delivery.Delivery(
+                spam_filter, delivery.Params("test", thresholds, Limits(), pass_on_failure), metrics
+            ),
+            feedback.FeedbackDoor(spam_filter, feedback.Params(SPAM, HAM, allow_from, Limits()), metrics),
+        )
+        host, port = await listener.start("127.0.0.1", 0)
+        stack.push_async_callback(hop.close)
+        stack.push_async_callback(listener.drain, 0)
+        yield Door(host, port, listener, model, mirror, metrics, maildir, stack)
+
+
+@pytest.fixture
+async def door(client: Redis, tmp_path: Path) -> AsyncIterator[Door]:
+    """A door in front of a Maildir."""
+    async with open_door(client, tmp_path / "Maildir") as opened:
+        yield opened

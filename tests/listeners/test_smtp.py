@@ -1,0 +1,389 @@
+"""The SMTP door: what goes in comes out, with the verdict on top and nothing else changed."""
+
+from __future__ import annotations
+
+import asyncio
+import textwrap
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from nbstream.mail import headers
+from nbstream.relay.connections import Params as HopParams
+from nbstream.relay.smtp import SmtpNextHop
+from tests.listeners.conftest import Door, open_door
+from tests.relay.scripted_hop import ScriptedHop
+from tests.waiting import until
+
+MESSAGE = b"From: a@example.org\r\nSubject: hello\r\n\r\nHow are you?\r\n"
+
+
+def body(delivered: bytes) -> bytes:
+    return delivered.partition(b"\n\n")[2]
+
+
+def names(delivered: bytes) -> list[str]:
+    raw = headers.canonical(delivered)
+    return [each.name for each in headers.fields(raw, headers.body_offset(raw))]
+
+
+async def test_a_message_is_delivered_with_the_verdict_on_top_and_told_to_a_trusted_peer(door: Door) -> None:
+    reply = await door.send(MESSAGE)
+
+    (delivered,) = door.delivered()
+    assert reply.startswith("250 2.0.0 Delivered to the Maildir nbstream id=")
+    assert "verdict=unsure probability=0.500000" in reply
+    assert names(delivered) == [
+        *["return-path", "x-envelope-to", "x-spam-status", "x-spam-level", "x-nbstream", "from", "subject"]
+    ]
+    assert b'X-Nbstream: unsure; probability=0.500000; reason="learning 0/2";\n\tmodel=test; id=' in delivered
+    assert delivered.endswith(b"From: a@example.org\nSubject: hello\n\nHow are you?\n")
+    assert door.metric("nbstream_messages_total", listener="smtp", verdict="unsure") == 1
+    assert door.metric("nbstream_relay_replies_total", code="250") == 1
+
+
+async def test_forged_verdicts_do_not_pass(door: Door) -> None:
+    await door.send(
+        b"x-SPAM-flag: NO\r\nX-Nbstream: ham;\r\n id=x\r\nX-Spam-Status: No\r\nX-Spam-Status: No\r\n" + MESSAGE
+    )
+
+    (delivered,) = door.delivered()
+    assert names(delivered).count("x-spam-status") == names(delivered).count("x-nbstream") == 1
+    assert "x-spam-flag" not in names(delivered)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\r\n",
+        b".\r\n..\r\n.x\r\n",
+        b"Subject: x\r\n\r\n" + b"y" * 200_000 + b"\r\n",
+        b"Subject: nul\r\n\r\n\x00\x01\xff\xfe\r\n",
+        b"no header at all",
+        "Subject: grüße\r\n\r\nöäü\r\n".encode("latin-1"),
+        b"Subject: smuggle\r\n\r\none\n.\nMAIL FROM:<x@y>\r\n.\n.\r\r\nend\r\n",
+    ],
+)
+async def test_every_content_passes_and_only_crlf_dot_crlf_ends_it(door: Door, content: bytes) -> None:
+    dialogue = await door.talk()
+    await dialogue.begin()
+    stuffed = (b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:]
+    end = b".\r\n" if not content or content.endswith(b"\r\n") else b"\r\n.\r\n"
+
+    dialogue.writer.write(stuffed + end)
+
+    assert (await dialogue.reply()).startswith("250 ")
+    (delivered,) = door.delivered()
+    expected = headers.canonical(content).replace(b"\r\n", b"\n")
+    assert delivered.rstrip(b"\n").endswith(expected.rstrip(b"\n"))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.sampled_from([b".", b"\r\n", b"a", b"\r", b"\n", b"\0", b"X-Nbstream: x"]), max_size=30).map(
+        b"".join
+    )
+)
+async def test_any_body_arrives_as_it_was_sent(door: Door, content: bytes) -> None:
+    dialogue = await door.talk()
+    await dialogue.begin()
+    whole = b"Subject: x\r\n\r\n" + content
+    dialogue.writer.write((b"\r\n" + whole).replace(b"\r\n.", b"\r\n..")[2:] + b"\r\n.\r\n")
+
+    assert (await dialogue.reply()).startswith("250 ")
+    expected = headers.canonical(content).replace(b"\r\n", b"\n")
+    assert body(door.delivered()[-1]) in {expected, expected + b"\n"}
+    dialogue.writer.close()
+
+
+async def test_a_message_arrives_whole_one_byte_at_a_time(door: Door) -> None:
+    dialogue = await door.talk()
+    await dialogue.begin()
+
+    for byte in MESSAGE + b".\r\n":
+        dialogue.writer.write(bytes([byte]))
+        await dialogue.writer.drain()
+
+    assert (await dialogue.reply()).startswith("250 ")
+    assert body(door.delivered()[0]) == b"How are you?\n"
+
+
+async def test_commands_and_a_message_sent_in_one_go_are_taken(door: Door) -> None:
+    dialogue = await door.talk()
+    dialogue.writer.write(
+        b"EHLO c\r\nMAIL FROM:<> BODY=8BITMIME\r\nRCPT TO:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n"
+        + MESSAGE
+        + b".\r\nQUIT\r\n"
+    )
+
+    replies = (await dialogue.ended()).decode()
+
+    assert [line[:3] for line in replies.splitlines() if line[3] == " "] == [
+        *["220", "250"],
+        *["250"] * 3,
+        "354",
+        "250",
+        "221",
+    ]
+    assert door.delivered()[0].startswith(b"Return-Path: <>\nX-Envelope-To: a@b\nX-Envelope-To: c@d\n")
+
+
+async def test_a_declared_or_real_size_over_the_limit_is_552_and_the_limit_itself_passes(
+    client: Redis, tmp_path: Path
+) -> None:
+    async with open_door(client, tmp_path / "m", max_message_bytes=1000) as door:
+        dialogue = await door.talk()
+        assert "250-SIZE 1000" in await dialogue.hello()
+        assert (await dialogue.say("MAIL FROM:<a@b> SIZE=1001")).startswith("552 5.3.4")
+        await dialogue.say("MAIL FROM:<a@b> SIZE=1000")
+        await dialogue.say("RCPT TO:<a@b>")
+        await dialogue.say("DATA")
+        dialogue.writer.write(b"x" * 999 + b"\r\n.\r\n")
+        assert (await dialogue.reply()).startswith("552 5.3.4")
+
+        assert (await door.send(b"x" * 998 + b"\r\n")).startswith("250 ")
+        assert len(door.delivered()) == 1
+
+
+async def test_a_message_that_loops_is_refused(door: Door) -> None:
+    assert (await door.send(b"Received: x\r\n" * 50 + MESSAGE)).startswith("250 ")
+    assert (await door.send(b"Received: x\r\n" * 51 + MESSAGE)).startswith("554 5.4.6")
+    assert len(door.delivered()) == 1
+
+
+async def test_connections_over_the_limit_are_told_to_come_back(client: Redis, tmp_path: Path) -> None:
+    async with open_door(client, tmp_path / "m", max_connections=1) as door:
+        first = await door.talk()
+        await first.hello()
+
+        assert (await (await door.talk()).ended()).startswith(b"421 4.3.2")
+
+        await first.say("QUIT")
+        await until(lambda: not door.listener.sessions)
+        assert (await (await door.talk()).hello()).startswith("250-")
+
+
+async def test_memory_for_mail_is_shared_and_given_back(client: Redis, tmp_path: Path) -> None:
+    async with open_door(client, tmp_path / "m", max_message_bytes=200_000, max_bytes_in_flight=200_000) as door:
+        holding, waiting = await door.talk(), await door.talk()
+        await holding.begin()
+        holding.writer.write(b"x" * 150_000)
+        await until(lambda: door.listener._bytes_in_flight > 60_000)
+        await waiting.begin()
+
+        waiting.writer.write(b"y" * 190_000 + b"\r\n.\r\n")
+
+        assert (await waiting.reply()).startswith("452 4.3.1")
+        holding.writer.write(b"\r\n.\r\n")
+        assert (await holding.reply()).startswith("250 ")
+        assert (await door.send(b"y" * 190_000)).startswith("250 ")
+        assert door.listener._bytes_in_flight == 0
+
+
+async def test_an_idle_client_is_closed(client: Redis, tmp_path: Path) -> None:
+    async with open_door(client, tmp_path / "m", idle_timeout_seconds=0.2) as door:
+        dialogue = await door.talk()
+        await dialogue.begin()
+
+        assert await dialogue.ended() == b""
+        await until(lambda: not door.listener.sessions)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("RCPT TO:<a@b>", "503"),
+        ("DATA", "503"),
+        ("MAIL FROM:<a", "501"),
+        ("MAIL", "501"),
+        ("VRFY x", "252"),
+        ("NOOP", "250"),
+        ("RSET", "250"),
+        ("BDAT 3", "500"),
+        ("AUTH PLAIN AGEAYg==", "5"),
+        ("STARTTLS", "454"),
+        (b"\xff\xfe", "500"),
+        ("X" * 5000, "500"),
+        ("NOOP " + "x" * 100_000, "500"),
+    ],
+)
+async def test_commands_out_of_place_are_refused_and_the_session_goes_on(door: Door, line: str, code: str) -> None:
+    dialogue = await door.talk()
+    await dialogue.hello()
+
+    assert (await dialogue.say(line)).startswith(code)
+    assert (await dialogue.say("MAIL FROM:<a@b>")).startswith("250")
+
+
+async def test_the_recipients_of_one_transaction_are_bounded(client: Redis, tmp_path: Path) -> None:
+    async with open_door(client, tmp_path / "m", max_recipients=2) as door:
+        dialogue = await door.talk()
+        await dialogue.hello()
+        await dialogue.say("MAIL FROM:<a@b>")
+
+        replies = [await dialogue.say(f"RCPT TO:<{number}@b>") for number in range(3)]
+
+        assert [reply[:9] for reply in replies] == ["250 2.1.5", "250 2.1.5", "452 4.5.3"]
+
+
+async def test_a_peer_outside_the_trusted_networks_is_not_told_the_verdict(client: Redis, tmp_path: Path) -> None:
+    async with open_door(client, tmp_path / "m", allow_from=()) as door:
+        assert await door.send(MESSAGE) == "250 2.0.0 Delivered to the Maildir"
+
+
+# Behind it: a next hop with answers of its own
+
+
+@asynccontextmanager
+async def open_door_before(transcript: str, client: Redis, maildir: Path) -> AsyncIterator[Door]:
+    """A door whose next hop plays the transcript, after the question for its features; it must play to the end."""
+    hop = ScriptedHop(["C: NOOP\nS: 250 ok\n" + textwrap.dedent(transcript).strip()])
+    await hop.start()
+    try:
+        next_hop = SmtpNextHop(hop.host, hop.port, HopParams(connect_timeout_seconds=5))
+        async with open_door(client, maildir, next_hop) as door:
+            yield door
+            await hop.played()
+    finally:
+        await hop.stop()
+
+
+async def test_answers_of_the_next_hop_pass_through_and_parameters_go_on_verbatim(
+    client: Redis, tmp_path: Path
+) -> None:
+    transcript = """
+        C: MAIL FROM:<a@b> BODY=8BITMIME ENVID=QQ+2Bx X-odd
+        S: 250 2.1.0 sender fine
+        C: RCPT TO:<yes@b> ORCPT=rfc822;Yes@B
+        S: 250 2.1.5 yes
+        C: RCPT TO:<no@b>
+        S: 550 5.1.1 no such user
+        C: RCPT TO:<later@b>
+        S: 450 4.2.1 later
+        C: DATA
+        S: 354 go
+        C: some
+        S: 250 2.0.0 queued as 42
+    """
+    async with open_door_before(transcript, client, tmp_path) as door:
+        dialogue = await door.talk()
+        hello = await dialogue.hello()
+        replies = [
+            await dialogue.say(line)
+            for line in (
+                "MAIL FROM:<a@b> BODY=8BITMIME ENVID=QQ+2Bx X-odd",
+                "RCPT TO:<yes@b> ORCPT=rfc822;Yes@B",
+                "RCPT TO:<no@b>",
+                "RCPT TO:<later@b>",
+                "DATA",
+            )
+        ]
+        dialogue.writer.write(MESSAGE + b".\r\n")
+
+        assert sorted(hello.split("\n")[1:]) == ["250 SIZE 52428800", "250-DSN", "250-PIPELINING"]
+        assert replies[1:] == ["250 2.1.5 yes", "550 5.1.1 no such user", "450 4.2.1 later", replies[-1]]
+        assert (await dialogue.reply()).startswith("250 2.0.0 queued as 42 nbstream id=")
+
+
+async def test_a_sender_refused_by_the_next_hop_is_refused_at_mail(client: Redis, tmp_path: Path) -> None:
+    transcript = "C: MAIL FROM:<a@b>\nS: 553 5.1.8 go away"
+    async with open_door_before(transcript, client, tmp_path) as door:
+        dialogue = await door.talk()
+        await dialogue.hello()
+
+        assert await dialogue.say("MAIL FROM:<a@b>") == "553 5.1.8 go away"
+        assert (await dialogue.say("RCPT TO:<a@b>")).startswith("503")
+
+
+async def test_a_message_refused_by_the_next_hop_is_refused(client: Redis, tmp_path: Path) -> None:
+    transcript = """
+        C: MAIL FROM:<from@example.org>
+        S: 250 ok
+        C: RCPT TO:<to@example.org>
+        S: 250 ok
+        C: DATA
+        S: 354 go
+        C: some
+        S: 554 5.7.0 not wanted
+    """
+    async with open_door_before(transcript, client, tmp_path) as door:
+        assert (await door.send(MESSAGE)).startswith("554 5.7.0 not wanted")
+        assert door.metric("nbstream_relay_replies_total", code="554") == 1
+
+
+async def test_a_next_hop_that_is_away_is_451_at_the_recipient_and_says_no_host(
+    client: Redis, tmp_path: Path
+) -> None:
+    away = SmtpNextHop("127.0.0.1", 1, HopParams(connect_timeout_seconds=1))
+    async with open_door(client, tmp_path / "m", away) as door:
+        reply = await door.send(MESSAGE)
+
+        assert reply.startswith("451 4.4.1")
+        assert "127.0.0.1" not in reply
+
+
+async def test_a_client_that_leaves_ends_the_transaction_at_the_next_hop(client: Redis, tmp_path: Path) -> None:
+    transcript = (
+        "C: MAIL FROM:<from@example.org>\nS: 250 ok\nC: RCPT TO:<to@example.org>\nS: 250 ok\nC: RSET\nS: 250 ok"
+    )
+    async with open_door_before(transcript, client, tmp_path) as door:
+        dialogue = await door.talk()
+        await dialogue.hello()
+        await dialogue.say("MAIL FROM:<from@example.org>")
+        await dialogue.say("RCPT TO:<to@example.org>")
+
+        dialogue.writer.close()
+
+
+# When the filter fails
+
+
+async def test_without_counts_mail_passes_unmarked_and_forged_verdicts_are_still_removed(
+    client: Redis, tmp_path: Path
+) -> None:
+    async with open_door(client, tmp_path / "m", follow=False) as door:
+        assert await door.send(b"X-Spam-Flag: NO\r\n" + MESSAGE) == "250 2.0.0 Delivered to the Maildir"
+
+        assert names(door.delivered()[0]) == ["return-path", "x-envelope-to", "from", "subject"]
+        assert door.metric("nbstream_filter_failures_total", reason="store") == 1
+        assert door.metric("nbstream_messages_total", listener="smtp", verdict="none") == 1
+
+
+async def test_without_counts_mail_is_deferred_where_that_is_configured(client: Redis, tmp_path: Path) -> None:
+    async with open_door(client, tmp_path / "m", follow=False, pass_on_failure=False) as door:
+        assert (await door.send(MESSAGE)).startswith("451 4.3.0")
+        assert door.delivered() == []
+
+
+# Draining
+
+
+async def test_draining_finishes_the_message_in_flight_and_closes_the_rest(door: Door) -> None:
+    busy, idle = await door.talk(), await door.talk()
+    await busy.begin()
+    await idle.hello()
+
+    draining = asyncio.create_task(door.listener.drain(20))
+
+    assert (await idle.ended()).startswith(b"421 4.3.2")
+    busy.writer.write(MESSAGE + b".\r\n")
+    assert (await busy.reply()).startswith("250 2.0.0")
+    assert (await busy.ended()).startswith(b"421 4.3.2")
+    await draining
+    assert len(door.delivered()) == 1
+
+
+async def test_draining_does_not_wait_longer_than_it_is_told(door: Door) -> None:
+    busy = await door.talk()
+    await busy.begin()
+
+    await door.listener.drain(0.05)
+
+    await until(lambda: not door.listener.sessions)
+    assert door.delivered() == []

@@ -1,0 +1,39 @@
+"""Log lines: one an event, and nothing from outside can forge another."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from nbstream.logs import JsonFormatter, TextFormatter
+
+
+def record(message: str, **fields: object) -> logging.LogRecord:
+    made = logging.LogRecord("nbstream", logging.INFO, "file", 1, message, None, None)
+    made.fields = fields
+    return made
+
+
+def test_json_holds_the_event_and_its_fields() -> None:
+    line = JsonFormatter().format(record("message", id="x", probability=0.5, verdict=None))
+
+    assert json.loads(line) | {"time": ""} == {
+        **{"time": "", "level": "info", "event": "message"},
+        **{"id": "x", "probability": 0.5, "verdict": None},
+    }
+
+
+@pytest.mark.parametrize("hostile", ["a\nb", "\x1b[2J", "\r", "\u202e", "\x85", "\u2028"])
+def test_no_text_can_begin_a_new_line_or_move_a_cursor(hostile: str) -> None:
+    for formatter in (TextFormatter(), JsonFormatter()):
+        line = formatter.format(record(hostile, reply=hostile))
+
+        assert line.isprintable()
+
+
+def test_text_is_name_and_value() -> None:
+    line = TextFormatter().format(record("message", id="x", reply="250 ok", verdict=None))
+
+    assert line.endswith('info    message id=x reply="250 ok" verdict=-')
