@@ -152,12 +152,12 @@ def test_what_is_read(write: Write, text: str, name: str, expected: object) -> N
     assert attrgetter(name)(load(write(text))) == expected
 
 
-@pytest.mark.parametrize("name", ["state_dir: ~/x", "relay: {next_hop: 'maildir:~/x/maildir'}"])
+@pytest.mark.parametrize("name", ["state_dir: ~/x", "relay: {next_hop: 'maildir:~/x/Maildir'}"])
 def test_a_tilde_is_the_home_folder(
     write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert load(write(name)).maildir == tmp_path / "x/maildir"
+    assert load(write(name)).maildir == tmp_path / "x/Maildir"
 
 
 @given(
@@ -226,7 +226,7 @@ REFUSED = [
     ("limits: {max_tokens: 0}", "limits.max_tokens", "found 0, must be at least 1"),
     ("limits: {max_depth: 101}", "limits.max_depth", "found 101, must be at most 100"),
     ("model: {min_learned: {ham: -1}}", "model.min_learned.ham", "found -1, must be at least 0"),
-    ("model: {smoothing: 0}", "model.smoothing", "found 0, must be greater than 0"),
+    ("model: {ledger_days: 0}", "model.ledger_days", "found 0, must be at least 1"),
     ("redis: {timeout_seconds: 0}", "redis.timeout_seconds", "found 0, must be greater than 0"),
     ("drain_seconds: -1", "drain_seconds", "found -1, must be at least 0"),
     ("model: {name: Default}", "model.name", "found 'Default', must be text of the characters a-z 0-9 . _ -"),

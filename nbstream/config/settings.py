@@ -169,8 +169,6 @@ class Model(Section):
 
     name: Annotated[str, BeforeValidator(read_model_name)] = "default"
     min_learned: MinLearned = MinLearned()
-    smoothing: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 0.2
-    clues_per_group: Count = 30
     ledger_days: Annotated[int, Field(ge=1, le=36500)] = 365
 
 

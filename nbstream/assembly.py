@@ -1,0 +1,150 @@
+"""From settings to working parts: what the daemon and the one-shot commands both need."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nbstream import filter as filter_
+from nbstream.bayes import calibration, classifier
+from nbstream.config import SmtpHop
+from nbstream.listeners import delivery, feedback, smtp
+from nbstream.mail import mime
+from nbstream.policy.verdict import Thresholds
+from nbstream.relay import connections
+from nbstream.relay.maildir import MaildirNextHop
+from nbstream.relay.smtp import SmtpNextHop
+from nbstream.store import connect
+from nbstream.store.embedded import EmbeddedRedis
+from nbstream.store.model import Model
+from nbstream.tokens import tokenizer
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from nbstream.config import Settings
+    from nbstream.config import SmtpListener as SmtpSettings
+    from nbstream.relay.next_hop import NextHop
+
+_DAY = 86_400
+
+
+def limits(settings: Settings) -> mime.Limits:
+    """How much of a message is looked at."""
+    return mime.Limits(settings.limits.look_bytes, settings.limits.max_parts, settings.limits.max_depth)
+
+
+def thresholds(settings: Settings) -> Thresholds:
+    """The thresholds of the verdicts."""
+    return Thresholds(settings.verdict.unsure, settings.verdict.spam, settings.verdict.reject)
+
+
+def model(settings: Settings, client: Redis) -> Model:
+    """The model that the settings name."""
+    return Model(client, settings.model.name, settings.model.ledger_days * _DAY)
+
+
+def spam_filter(
+    settings: Settings, model: Model, counts: filter_.CountSource, observer: filter_.Observer | None = None
+) -> filter_.Filter:
+    """The filter over a model; ``counts`` is the mirror or the model itself."""
+    return filter_.Filter(
+        tokenizer=tokenizer.Tokenizer(tokenizer.Params(max_tokens=settings.limits.max_tokens)),
+        classifier=classifier.Classifier(),
+        calibration=calibration.Calibration(),
+        model=model,
+        counts=counts,
+        params=filter_.Params(thresholds(settings), settings.model.min_learned.model_dump()),
+        observer=observer,
+    )
+
+
+def next_hop(settings: Settings) -> NextHop:
+    """Where mail goes next."""
+    hop = settings.relay.next_hop
+    if isinstance(hop, SmtpHop):
+        params = connections.Params(
+            connect_timeout_seconds=settings.relay.connect_timeout_seconds,
+            reply_timeout_seconds=settings.relay.reply_timeout_seconds,
+            max_connections=settings.relay.max_connections,
+        )
+        return SmtpNextHop(hop.address.host, hop.address.port, params)
+    assert settings.maildir is not None
+    return MaildirNextHop(settings.maildir)
+
+
+def smtp_params(listener: SmtpSettings) -> smtp.Params:
+    """The limits of the SMTP door."""
+    return smtp.Params(
+        hostname=listener.hostname or socket.getfqdn(),
+        max_message_bytes=listener.max_message_bytes,
+        idle_timeout_seconds=listener.idle_timeout_seconds,
+        max_connections=listener.max_connections,
+        max_bytes_in_flight=listener.max_bytes_in_flight,
+        max_recipients=listener.max_recipients,
+    )
+
+
+def delivery_params(settings: Settings) -> delivery.Params:
+    """How a message is marked, and what a failed check does."""
+    return delivery.Params(
+        model=settings.model.name,
+        thresholds=thresholds(settings),
+        limits=limits(settings),
+        pass_on_failure=settings.on_filter_failure == "pass",
+    )
+
+
+def feedback_params(settings: Settings) -> feedback.Params:
+    """Who may teach by mail."""
+    return feedback.Params(
+        spam_address=settings.feedback.spam_address,
+        ham_address=settings.feedback.ham_address,
+        allow_from=tuple(ipaddress.ip_network(network) for network in settings.feedback.allow_from),
+        limits=limits(settings),
+    )
+
+
+@asynccontextmanager
+async def redis(settings: Settings) -> AsyncIterator[tuple[Redis, EmbeddedRedis | None]]:
+    """A client, and the embedded server behind it where there is one; both are given back at the end.
+
+    Raises ``ConfigError``, ``StoreIncompatible`` or ``StoreUnavailable`` where the embedded server cannot be
+    started. An external server is not contacted here.
+    """
+    if not settings.redis.embedded:
+        password = settings.redis.password
+        client = connect.open_client(
+            connect.Params(
+                url=settings.redis.url.get_secret_value(),
+                password=password.get_secret_value() if password else None,
+                timeout_seconds=settings.redis.timeout_seconds,
+            )
+        )
+        try:
+            yield client, None
+        finally:
+            await client.aclose()
+        return
+    server = EmbeddedRedis(settings.state_dir)
+    try:
+        client = connect.open_socket(Path(await server.start()), settings.redis.timeout_seconds)
+        try:
+            yield client, server
+        finally:
+            await client.aclose()
+    finally:
+        await server.release()
+
+
+@asynccontextmanager
+async def one_shot(settings: Settings) -> AsyncIterator[tuple[filter_.Filter, Model]]:
+    """A filter that reads Redis itself, for commands that look at few messages. Raises as ``redis`` does."""
+    async with redis(settings) as (client, _):
+        opened = model(settings, client)
+        await opened.open()
+        yield spam_filter(settings, opened, opened), opened

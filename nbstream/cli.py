@@ -1,0 +1,136 @@
+"""The command line: arguments, exit codes, and which command runs.
+
+Rules: a command's module is imported only when it runs, so that ``--help`` is quick; exit codes are those of
+sysexits.h (66 unreadable input, 75 try again, 78 configuration), 64 wrong usage, and 1 from ``check`` for spam.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from nbstream import __version__
+from nbstream.errors import NbstreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EX_USAGE = 64
+EX_INTERRUPTED = 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with the exit code of sysexits.h for wrong usage; 2 stays free of meaning."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and how it is used, and exit."""
+        self.print_usage(sys.stderr)
+        self.exit(EX_USAGE, f"{self.prog}: {message}\n")
+
+
+def build_parser() -> _Parser:
+    """The parser of the whole command line."""
+    parser = _Parser(prog="nbstream", description="A spam filter daemon with an online naive Bayes.")
+    parser.add_argument("--version", action="version", version=f"nbstream {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    common = _Parser(add_help=False)
+    common.add_argument(
+        "-c",
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="configuration (default: ./nbstream.yaml, ~/.config, /etc)",
+    )
+    _add_serve(commands, common)
+    _add_check(commands, common)
+    _add_learn(commands, common)
+    _add_status(commands, common)
+    _add_config(commands)
+    _add_replay(commands, common)
+    return parser
+
+
+_Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # argparse has no public name for it
+
+
+def _add_serve(commands: _Commands, common: _Parser) -> None:
+    serve = commands.add_parser("serve", parents=[common], help="run the daemon")
+    serve.add_argument("--hints", action="store_true", help="print three commands to try, once mail is accepted")
+    serve.set_defaults(module="serve")
+
+
+def _add_check(commands: _Commands, common: _Parser) -> None:
+    check = commands.add_parser("check", parents=[common], help="score messages; exit 1 when one is spam")
+    check.add_argument(
+        "paths", nargs="+", metavar="PATH", help="message, mbox, folder, Maildir, or - for standard input"
+    )
+    check.add_argument("--json", action="store_true", help="one JSON object a line, with the clues")
+    check.set_defaults(module="check")
+
+
+def _add_learn(commands: _Commands, common: _Parser) -> None:
+    learn = commands.add_parser("learn", parents=[common], help="learn messages as spam or as ham")
+    learn.add_argument("label", choices=("spam", "ham"))
+    learn.add_argument(
+        "paths", nargs="+", metavar="PATH", help="message, mbox, folder, Maildir, or - for standard input"
+    )
+    learn.set_defaults(module="learn")
+    unlearn = commands.add_parser("unlearn", parents=[common], help="take back what messages were learned as")
+    unlearn.add_argument("paths", nargs="+", metavar="PATH", help="as for learn")
+    unlearn.set_defaults(module="learn", label=None)
+
+
+def _add_status(commands: _Commands, common: _Parser) -> None:
+    status = commands.add_parser("status", parents=[common], help="what the model knows, and what it still needs")
+    status.add_argument("--json", action="store_true", help="one JSON object")
+    status.set_defaults(module="status")
+
+
+def _add_config(commands: _Commands) -> None:
+    config = commands.add_parser("config", help="look at a configuration")
+    actions = config.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
+    check = actions.add_parser("check", help="say what is wrong with a file, without starting anything")
+    check.add_argument("config", type=Path, metavar="FILE")
+    check.set_defaults(module="config_check")
+
+
+def _add_replay(commands: _Commands, common: _Parser) -> None:
+    replay = commands.add_parser(
+        "replay", parents=[common], help="send a labelled corpus through a running daemon"
+    )
+    replay.add_argument("index", type=Path, metavar="INDEX", help="lines of label<TAB>path, in stream order")
+    replay.add_argument("--smtp", metavar="HOST:PORT", help="the daemon's SMTP door (default: as configured)")
+    replay.add_argument(
+        "--feedback",
+        choices=("immediate", "errors", "unsure", "none"),
+        default="immediate",
+        help="which messages get their label told",
+    )
+    replay.add_argument("--limit", type=int, metavar="N", help="only the first N messages")
+    replay.add_argument("--skip", type=int, default=0, metavar="N", help="leave the first N out of the measures")
+    replay.add_argument("--json", action="store_true", help="the result as one JSON object")
+    replay.set_defaults(module="replay")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    options = build_parser().parse_args(arguments)
+    command = importlib.import_module(f"nbstream.commands.{options.module}")
+    try:
+        return int(command.run(options))
+    except NbstreamError as error:
+        print(f"nbstream: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return EX_INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away (head, less): no error of ours, but Python would complain again at exit.
+        sys.stderr.close()
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

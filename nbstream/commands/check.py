@@ -1,0 +1,69 @@
+"""``nbstream check``: score messages and say why."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from nbstream import assembly, config
+from nbstream.commands import inputs
+from nbstream.mail import headers
+from nbstream.mail.message import Message
+from nbstream.policy.header import VERDICT_FIELDS
+
+if TYPE_CHECKING:
+    from nbstream.errors import InputError
+    from nbstream.filter import Check
+
+EX_SPAM = 1
+_SHOWN_CLUES = 5
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print one line a message; 0 when none is spam, 1 when one is, 66 when a path cannot be read."""
+    return asyncio.run(_run(options))
+
+
+async def _run(options: argparse.Namespace) -> int:
+    settings = config.load(config.find_config(options.config))
+    errors: list[InputError] = []
+    spam = 0
+    async with assembly.one_shot(settings) as (spam_filter, _):
+        for source in inputs.read(options.paths, errors):
+            raw = headers.strip(headers.canonical(source.raw), VERDICT_FIELDS)
+            check = await spam_filter.check(Message(raw, assembly.limits(settings)))
+            spam += check.verdict.is_spam
+            print(_json(source.name, check) if options.json else _text(source.name, check))
+    for error in errors:
+        print(f"nbstream: {error}", file=sys.stderr)
+    return errors[0].exit_code if errors else EX_SPAM if spam else 0
+
+
+def _json(name: str, check: Check) -> str:
+    return json.dumps(
+        {
+            "path": name,
+            "id": check.id,
+            "verdict": str(check.verdict),
+            "probability": check.probability,
+            "score": check.score,
+            "reason": check.reason,
+            "clues": [{"token": clue.token.decode(), "log_ratio": clue.log_ratio} for clue in check.clues],
+        }
+    )
+
+
+def _text(name: str, check: Check) -> str:
+    clues = "  ".join(
+        f"{printable(clue.token.decode())} {clue.log_ratio:+.1f}" for clue in check.clues[:_SHOWN_CLUES]
+    )
+    line = f"{check.verdict:6} {check.probability:8.4f}  {printable(name)}  ({check.reason})"
+    return f"{line}\n                 {clues}" if clues else line
+
+
+def printable(text: str) -> str:
+    """``text`` without what could move a terminal's cursor."""
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -1,0 +1,45 @@
+"""``nbstream status``: what the model knows, and what it still needs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+
+from nbstream import assembly, config
+from nbstream.bayes.counts import CLASSES
+from nbstream.policy.verdict import ModelState
+from nbstream.store.locks import daemon_pid
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the state of the model; ``StoreUnavailable`` (75) when Redis is away."""
+    return asyncio.run(_run(options))
+
+
+async def _run(options: argparse.Namespace) -> int:
+    settings = config.load(config.find_config(options.config))
+    pid = daemon_pid(settings.state_dir)
+    async with assembly.one_shot(settings) as (_, model):
+        totals = await model.totals()
+    state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), settings.model.min_learned.model_dump())
+    if options.json:
+        found = {
+            "model": settings.model.name,
+            "state": str(state),
+            "learned": dict(state.learned),
+            "needed": dict(state.needed),
+            "tokens": totals.vocabulary,
+            "redis": settings.redis.place,
+            "daemon_pid": pid,
+            "config": str(settings.source) if settings.source else None,
+        }
+        print(json.dumps(found))
+        return 0
+    needed = ", ".join(f"{label} {state.learned[label]}/{count}" for label, count in state.needed.items())
+    print(f"model    {settings.model.name}: {state} (learned/needed: {needed})")
+    print(f"tokens   {totals.vocabulary}")
+    print(f"redis    {settings.redis.place}")
+    print(f"daemon   {f'running, process {pid}' if pid else 'not running on this state folder'}")
+    print(f"config   {settings.source or 'defaults'}")
+    return 0

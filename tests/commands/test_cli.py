@@ -1,0 +1,174 @@
+"""The command line as a user meets it: output, exit codes, an embedded Redis that comes and goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+PRIZE = "Subject: prize {}\n\nClaim your free prize now, winner {}\n"
+LUNCH = "Subject: lunch {}\n\nShall we have lunch on Friday, Ann {}\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path, redis_binary: Path) -> Run:  # the commands start the server themselves
+    """Run a command on a state folder of its own."""
+    config = tmp_path / "nb.yaml"
+    config.write_text(f"state_dir: {tmp_path / 'state'}\nmodel: {{min_learned: {{spam: 3, ham: 3}}}}\n")
+
+    def command(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "nbstream.cli", arguments[0], "-c", str(config), *arguments[1:]]
+        return subprocess.run(words, input=text, capture_output=True, text=True, timeout=60, check=False)
+
+    return command
+
+
+def folder(path: Path, template: str, count: int) -> str:
+    path.mkdir()
+    for number in range(count):
+        (path / f"{number}.eml").write_text(template.format(number, number))
+    return str(path)
+
+
+def test_teach_check_take_back(run: Run, tmp_path: Path) -> None:
+    spam, ham = folder(tmp_path / "spam", PRIZE, 4), folder(tmp_path / "ham", LUNCH, 4)
+
+    learned = run("learn", "spam", spam)
+    assert learned.returncode == 0
+    assert learned.stdout == "4 learned; the model knows 0 ham, 4 spam (learning 3/6)\n"
+    assert run("learn", "ham", ham).stdout.endswith("the model knows 4 ham, 4 spam (ready)\n")
+    assert run("learn", "spam", spam).stdout.startswith("4 already; ")
+
+    checked = run("check", "--json", "-", text=PRIZE.format(9, 9))
+    line = json.loads(checked.stdout)
+    assert set(line) == {"path", "id", "verdict", "probability", "score", "reason", "clues"}
+    assert line["probability"] > 0.5
+    assert line["score"] > 0
+
+    assert run("learn", "ham", f"{spam}/0.eml").stdout.startswith("1 relearned as ham: P(spam) ")
+    assert run("unlearn", f"{spam}/0.eml").stdout.startswith("1 unlearned as ham")
+    assert run("unlearn", f"{spam}/0.eml").stdout.startswith("1 unknown")
+
+    status = json.loads(run("status", "--json").stdout)
+    assert status["learned"] == {"ham": 4, "spam": 3}
+    assert status["state"] == "ready"
+    assert status["daemon_pid"] is None
+    assert "ready (learned/needed: spam 3/3, ham 4/3)" in run("status").stdout
+
+
+def test_spam_is_exit_code_1_and_anything_else_0(run: Run, tmp_path: Path) -> None:
+    run("learn", "spam", folder(tmp_path / "spam", PRIZE, 60))
+    run("learn", "ham", folder(tmp_path / "ham", LUNCH, 60))
+
+    spam = run("check", "-", text=PRIZE.format("x", "x"))
+    ham = run("check", "-", text=LUNCH.format("x", "x"))
+
+    assert (spam.returncode, spam.stdout[:4]) == (1, "spam")
+    assert (ham.returncode, ham.stdout[:3]) == (0, "ham")
+
+
+def test_a_message_cannot_move_the_terminal(run: Run) -> None:
+    run("learn", "spam", "-", text="Subject: \x1b[2Jx\n\n\x1b]0;owned\x07\n")
+
+    assert "\x1b" not in run("check", "-", text="Subject: \x1b[2Jx\n\n\x1b]0;owned\x07\n").stdout
+
+
+def test_an_unreadable_path_is_66_and_the_others_are_done(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.eml").write_text(PRIZE)
+
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "nbstream.cli",
+            "learn",
+            "-c",
+            tmp_path / "nb.yaml",
+            "spam",
+            tmp_path / "no",
+            tmp_path / "a.eml",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert result.returncode == 66
+    assert "No such file" in result.stderr
+    assert result.stdout.startswith("1 learned as spam")
+
+
+def test_redis_away_is_75(tmp_path: Path) -> None:
+    config = tmp_path / "nb.yaml"
+    config.write_text(f"redis: {{url: 'unix://{tmp_path}/nobody.sock'}}\n")
+
+    result = subprocess.run(
+        [sys.executable, "-m", "nbstream.cli", "learn", "-c", config, "spam", "-"],
+        input="x",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert result.returncode == 75
+    assert result.stderr.startswith("nbstream: Redis: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [("verdict: {spam: 0.3}", 78, "verdict.spam: found 0.3, must be at least verdict.unsure"), ("", 0, "ok")],
+)
+def test_config_check_says_what_is_wrong_without_starting(tmp_path: Path, text: str, code: int, said: str) -> None:
+    config = tmp_path / "nb.yaml"
+    config.write_text(text)
+
+    result = subprocess.run(
+        [sys.executable, "-m", "nbstream.cli", "config", "check", config],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.returncode == code
+    assert said in result.stdout + result.stderr
+
+
+def test_wrong_usage_is_64_and_help_is_0() -> None:
+    wrong = subprocess.run(
+        [sys.executable, "-m", "nbstream.cli", "learn", "eggs", "-"], capture_output=True, text=True, check=False
+    )
+    right = subprocess.run(
+        [sys.executable, "-m", "nbstream.cli", "--help"], capture_output=True, text=True, check=False
+    )
+
+    assert (wrong.returncode, right.returncode) == (64, 0)
+    assert all(
+        word in right.stdout for word in ("serve", "check", "learn", "unlearn", "status", "config", "replay")
+    )
+
+
+def test_a_reader_that_goes_away_is_no_error(run: Run, tmp_path: Path) -> None:
+    spam = folder(tmp_path / "spam", PRIZE, 30)
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    result = subprocess.run(
+        [sys.executable, "-m", "nbstream.cli", "check", "-c", tmp_path / "nb.yaml", spam],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+
+    assert "Traceback" not in result.stderr

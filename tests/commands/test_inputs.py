@@ -1,0 +1,71 @@
+"""Messages from paths: files, mboxes, folders, Maildirs, standard input."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from nbstream.commands.inputs import count, read
+from nbstream.errors import InputError
+
+
+def found(*paths: Path | str) -> list[tuple[str, bytes]]:
+    errors: list[InputError] = []
+    sources = [(source.name, source.raw) for source in read(map(str, paths), errors)]
+    assert not errors
+    return sources
+
+
+def test_a_file_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "a.eml").write_bytes(b"Subject: x\n\nFrom me\n")
+
+    assert found(tmp_path / "a.eml") == [(str(tmp_path / "a.eml"), b"Subject: x\n\nFrom me\n")]
+
+
+def test_an_mbox_is_many_and_its_quoting_is_undone(tmp_path: Path) -> None:
+    mbox = tmp_path / "box"
+    mbox.write_bytes(
+        b"From a Mon\nSubject: 1\n\n>From here\n>>From there\n\nFrom b Tue\nSubject: 2\n\nsee\nFrom x\n"
+    )
+
+    assert found(mbox) == [
+        (f"{mbox}#1", b"Subject: 1\n\nFrom here\n>From there\n"),
+        (f"{mbox}#2", b"Subject: 2\n\nsee\nFrom x\n"),
+    ]
+
+
+def test_a_folder_is_all_its_files_without_hidden_ones(tmp_path: Path) -> None:
+    for name in ("b", "a/z", ".hidden", "a/.git/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+
+    assert [raw for _, raw in found(tmp_path)] == [b"a/z", b"b"]
+    assert count([str(tmp_path)]) == 2
+
+
+def test_a_maildir_is_its_new_and_cur_only(tmp_path: Path) -> None:
+    for name in ("new/1", "cur/2:2,S", "tmp/3", "dovecot-uidlist"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+
+    assert [raw for _, raw in found(tmp_path)] == [b"new/1", b"cur/2:2,S"]
+
+
+def test_standard_input_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"hello")))
+
+    assert found("-") == [("-", b"hello")]
+    assert count(["-"]) is None
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    errors: list[InputError] = []
+
+    sources = list(read([str(tmp_path / "missing"), str(tmp_path / "a")], errors))
+
+    assert [source.raw for source in sources] == [b"x"]
+    assert [str(error) for error in errors] == [f"{tmp_path / 'missing'}: No such file or directory"]

@@ -1,0 +1,221 @@
+"""The life of a daemon: start, refusals to start, drain, kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import smtplib
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemon import DaemonProcess, command, free_port, gone, wait_until
+
+MESSAGE = b"Subject: hello\r\n\r\nHow are you?\r\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path, redis_binary: Path) -> Path:  # the daemon starts the server itself
+    path = tmp_path / "nb.yaml"
+    path.write_text(
+        f"state_dir: {tmp_path / 'state'}\n"
+        "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}}\nlog: {format: json}\n"
+    )
+    return path
+
+
+@pytest.fixture
+def daemon(config: Path) -> Iterator[DaemonProcess]:
+    with DaemonProcess(config) as process:
+        yield process
+
+
+def send(daemon: DaemonProcess, raw: bytes = MESSAGE, recipient: str = "to@example.org") -> str:
+    host, _, port = daemon.address("smtp").partition(":")
+    with smtplib.SMTP(host, int(port), timeout=30) as client:
+        client.ehlo("client")
+        client.mail("from@example.org")
+        client.rcpt(recipient)
+        code, text = client.data(raw)
+        return f"{code} {text.decode()}"
+
+
+def redis_pid(state: Path) -> int:
+    return int((state / "redis.server").read_text())
+
+
+def test_sigterm_drains_stops_redis_and_exits_0(daemon: DaemonProcess, tmp_path: Path) -> None:
+    assert send(daemon).startswith("250 ")
+    server = redis_pid(tmp_path / "state")
+
+    assert daemon.stop() == 0
+
+    assert gone(server)
+    assert [event["event"] for event in daemon.events][-2:] == ["draining", "stopped"]
+
+
+def test_each_message_is_one_structured_line(daemon: DaemonProcess) -> None:
+    send(daemon)
+    daemon.stop()
+
+    (line,) = [event for event in daemon.events if event["event"] == "message"]
+    assert line["verdict"] == "unsure"
+    assert line["reply"] == "250 2.0.0 Delivered to the Maildir"
+    assert set(line) == {
+        "time",
+        "level",
+        "event",
+        "listener",
+        "id",
+        "verdict",
+        "probability",
+        "reply",
+        "milliseconds",
+    }
+
+
+def test_kill_9_leaves_no_orphan_and_loses_nothing_acknowledged(config: Path, tmp_path: Path) -> None:
+    with DaemonProcess(config) as first:
+        assert send(first, MESSAGE, "spam@nbstream.invalid").startswith("250 2.0.0 learned")
+        server = redis_pid(tmp_path / "state")
+    wait_until(lambda: gone(server))
+
+    with DaemonProcess(config) as second:
+        assert second.metric('nbstream_model_messages{class="spam"}') == 1
+        assert send(second, MESSAGE, "spam@nbstream.invalid").startswith("250 2.0.0 already")
+
+
+def test_a_second_daemon_on_the_same_state_is_refused(daemon: DaemonProcess) -> None:
+    result = command("serve", "-c", daemon.config)
+
+    assert result.returncode == 78
+    assert "another nbstream daemon" in result.stderr
+
+
+def test_a_port_in_use_is_refused_by_name(daemon: DaemonProcess, tmp_path: Path) -> None:
+    config = tmp_path / "other.yaml"
+    config.write_text(
+        f"state_dir: {tmp_path / 'other'}\nlisteners: {{smtp: {{listen: '{daemon.address('smtp')}'}}}}\n"
+    )
+
+    result = command("serve", "-c", config)
+
+    assert result.returncode == 78
+    assert "listeners.smtp.listen: cannot listen on 127.0.0.1:" in result.stderr
+
+
+def test_a_bad_configuration_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "nb.yaml").write_text("verdict: {spam: 0.2}\n")
+
+    assert command("serve", "-c", tmp_path / "nb.yaml").returncode == 78
+
+
+def test_commands_use_the_running_daemons_redis_and_it_sees_what_they_learn(daemon: DaemonProcess) -> None:
+    result = command("learn", "-c", daemon.config, "spam", "-", input="Subject: x\n\nbuy now\n")
+
+    assert result.stdout.startswith("1 learned as spam")
+    wait_until(lambda: daemon.metric('nbstream_model_messages{class="spam"}') == 1)
+    status = json.loads(command("status", "-c", daemon.config, "--json").stdout)
+    assert status["daemon_pid"] == daemon.process.pid
+    assert daemon.get("/readyz") == (200, '{"ready": true, "degraded": {}}')
+
+
+def test_a_redis_that_dies_comes_back_with_everything(daemon: DaemonProcess, tmp_path: Path) -> None:
+    send(daemon, MESSAGE, "spam@nbstream.invalid")
+    os.kill(redis_pid(tmp_path / "state"), signal.SIGKILL)
+
+    wait_until(lambda: send(daemon, MESSAGE, "spam@nbstream.invalid").startswith("250 2.0.0 already"))
+
+    wait_until(lambda: daemon.metric("nbstream_redis_up") == 1)
+
+
+def test_an_external_redis_that_is_away_at_the_start_is_waited_for(tmp_path: Path) -> None:
+    port = free_port()
+    config = tmp_path / "nb.yaml"
+    config.write_text(
+        f"state_dir: {tmp_path / 'state'}\nredis: {{url: 'redis://127.0.0.1:{port}', timeout_seconds: 1}}\n"
+        "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}}\nlog: {format: json}\n"
+    )
+    with DaemonProcess(config) as daemon:
+        code, body = daemon.get("/readyz")
+
+        assert code == 503
+        assert "no counts are loaded" in body
+        assert "127.0.0.1" not in body
+        assert send(daemon) == "250 2.0.0 Delivered to the Maildir"
+        assert daemon.metric("nbstream_redis_up") == 0
+        assert daemon.get("/healthz") == (200, "ok\n")
+
+
+def test_an_external_redis_without_persistence_is_warned_about(tmp_path: Path, redis_binary: Path) -> None:
+    port = free_port()
+    server = subprocess.Popen(
+        [
+            redis_binary,
+            "--port",
+            str(port),
+            "--save",
+            "",
+            "--maxmemory-policy",
+            "allkeys-lru",
+            "--dir",
+            str(tmp_path),
+        ],
+        stdout=subprocess.DEVNULL,
+    )
+    config = tmp_path / "nb.yaml"
+    config.write_text(
+        f"state_dir: {tmp_path / 'state'}\nredis: {{url: 'redis://127.0.0.1:{port}'}}\n"
+        "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}}\nlog: {format: json}\n"
+    )
+    try:
+        wait_until(lambda: command("status", "-c", config).returncode == 0)
+        with DaemonProcess(config) as daemon:
+            warnings = " ".join(event["event"] for event in daemon.events if event.get("level") == "warning")
+            assert "a restart loses everything learned" in warnings
+            assert "Redis may evict keys (maxmemory-policy allkeys-lru)" in warnings
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_metrics_are_clean(daemon: DaemonProcess, program: Callable[[str], str]) -> None:
+    send(daemon)
+    send(daemon, MESSAGE, "ham@nbstream.invalid")
+
+    text = daemon.get("/metrics")[1]
+    result = subprocess.run(
+        [program("promtool"), "check", "metrics"], input=text, capture_output=True, text=True, check=False
+    )
+
+    assert (result.returncode, result.stdout + result.stderr) == (0, "")
+
+
+METRICS = """
+nbstream_messages_total nbstream_check_seconds_bucket nbstream_relay_seconds_bucket nbstream_relay_replies_total
+nbstream_feedback_total nbstream_feedback_disagreement_total nbstream_score_probability_bucket
+nbstream_model_messages nbstream_model_tokens nbstream_mirror_lag_seconds nbstream_redis_up nbstream_threshold
+nbstream_filter_failures_total nbstream_build_info
+"""
+
+
+def test_every_promised_metric_is_exported(daemon: DaemonProcess) -> None:
+    send(daemon)
+    send(daemon, MESSAGE, "ham@nbstream.invalid")
+
+    text = daemon.get("/metrics")[1]
+
+    assert [name for name in METRICS.split() if f"\n{name}{{" not in text and f"\n{name} " not in text] == []
+
+
+def test_beyond_loopback_http_needs_its_password(tmp_path: Path) -> None:
+    config = tmp_path / "nb.yaml"
+    config.write_text("listeners: {http: {listen: '0.0.0.0:0'}}\n")
+
+    result = command("config", "check", config)
+
+    assert result.returncode == 78
+    assert "listeners.http.password_file" in result.stderr

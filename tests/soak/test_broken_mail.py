@@ -1,0 +1,30 @@
+"""Broken mail in bulk: 10,000 mutations, and the torture messages of MIME libraries where they are at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemon import DaemonProcess
+from tests.letters import letters
+from tests.listeners.test_broken_mail import RICH, pass_all, write_config
+from tests.mutation import mutations
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
+
+
+def test_10_000_mutated_messages_pass(tmp_path: Path, redis_binary: Path) -> None:
+    originals = [RICH, *(raw for _, raw in letters(50))]
+    with DaemonProcess(write_config(tmp_path)) as daemon:
+        assert pass_all(daemon, tmp_path / "state/Maildir", mutations(originals, 10_000)) == 10_000
+        assert daemon.metric('nbstream_filter_failures_total{reason="error"}') == 0
+
+
+def test_torture_messages_and_their_mutations_pass(
+    tmp_path: Path, redis_binary: Path, torture: list[bytes]
+) -> None:
+    with DaemonProcess(write_config(tmp_path)) as daemon:
+        assert pass_all(daemon, tmp_path / "state/Maildir", torture) == len(torture)
+        assert pass_all(daemon, tmp_path / "state/Maildir", mutations(torture, 10_000)) == 10_000
+        assert daemon.metric('nbstream_filter_failures_total{reason="error"}') == 0
