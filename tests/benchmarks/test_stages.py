@@ -71,6 +71,5 @@ async def test_the_rate_of_learning(client: Redis, tmp_path: Path) -> None:
     for label, message in stream:
         await spam_filter.learn(message, label, "bench")
 
-    print(
-        f"\n{MESSAGES / (time.perf_counter() - started):.0f} learns a second, one after the other, without a mirror"
-    )
+    rate = MESSAGES / (time.perf_counter() - started)
+    print(f"\n{rate:.0f} learns a second, one after the other, without a mirror")

@@ -1,0 +1,62 @@
+# The commands of development; `make run` and `make test` are all that a fresh clone needs. Another interpreter:
+# make PYTHON=/path/to/python3.12 run
+
+PYTHON ?= python3
+
+PIP_INSTALL := .venv/bin/pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
+PYTEST := .venv/bin/pytest
+
+# Each says something where this machine has what is needed, and nothing otherwise.
+python_found = $(shell $(PYTHON) -c 'import sys; print("yes" if sys.version_info >= (3, 11) else "")' 2>/dev/null)
+venv_found = $(shell $(PYTHON) -c 'import ensurepip, venv; print("yes")' 2>/dev/null)
+redis_found = $(shell command -v redis-server || command -v valkey-server)
+wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
+	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
+	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
+
+.PHONY: run test soak bench format clean python redis
+
+run: python redis .venv/run.stamp
+	@exec .venv/bin/nbstream serve --hints
+
+test: .venv/test.stamp
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	$(PYTEST) -n 2 -r s -m "not soak and not bench"
+
+# Long runs: broken and mutated mail. No other processes beside it, so that a hang is a hang.
+soak: .venv/test.stamp
+	$(PYTEST) -r s -m soak
+
+# Timings. Not in parallel, and with what they print.
+bench: .venv/test.stamp
+	$(PYTEST) -r s -s -m bench
+
+format: .venv/test.stamp
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+python:
+	@$(if $(python_found),,$(error nbstream needs Python 3.11 or newer as "$(PYTHON)": install one, or name it as in `make PYTHON=/usr/bin/python3.12`))
+	@$(if $(venv_found),,$(error nbstream needs the venv module of "$(PYTHON)": `apt install python3-venv`))
+
+redis:
+	@$(if $(redis_found)$(wheel_found),,$(error nbstream needs a Redis: `apt install redis-server` (or valkey-server), or a CPython 3.11 or 3.12 on x86_64 as in `make PYTHON=/usr/bin/python3.12`))
+
+# Installed again only when what is to be installed has changed. The package itself is used where it stands.
+.venv/run.stamp: pyproject.toml .ci/constraints.txt | python
+	@echo "Installing into .venv, this once ..."
+	@$(PYTHON) -m venv .venv
+	@$(PIP_INSTALL) --editable '.[embedded]'
+	@touch $@
+
+.venv/test.stamp: pyproject.toml .ci/constraints.txt | python
+	@echo "Installing into .venv, this once ..."
+	@$(PYTHON) -m venv .venv
+	@$(PIP_INSTALL) --editable '.[dev,embedded]'
+	@touch .venv/run.stamp $@

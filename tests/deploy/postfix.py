@@ -1,0 +1,200 @@
+"""A Postfix in a folder of its own, with the pieces of ``deploy/postfix`` added as its README says.
+
+It serves example.org with the mailbox ann@example.org, to which team@example.org is an alias. 127.0.0.1 is its
+network; 127.0.0.2, which Linux takes for loopback as well, is a stranger.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import smtplib
+import socketserver
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from shutil import chown, rmtree
+
+from tests.integration.daemon import DEADLINE_SECONDS, free_port, wait_until
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+FRIEND = "127.0.0.1"
+STRANGER = "127.0.0.2"
+MESSAGE_SIZE_LIMIT = 100_000
+
+MAIN = """\
+compatibility_level = 3.6
+queue_directory = {folder}/queue
+data_directory = {folder}/data
+maillog_file = {folder}/log
+maillog_file_prefixes = {folder}
+myhostname = mx.example.org
+mydestination =
+mynetworks = 127.0.0.1/32
+inet_interfaces = 127.0.0.1
+inet_protocols = ipv4
+alias_maps =
+alias_database =
+message_size_limit = {limit}
+queue_run_delay = 1s
+minimal_backoff_time = 1s
+maximal_backoff_time = 1s
+smtpd_relay_restrictions = permit_mynetworks permit_sasl_authenticated defer_unauth_destination
+smtpd_sasl_type = dovecot
+smtpd_sasl_path = {folder}/auth
+virtual_alias_maps = inline:{{ team@example.org=ann@example.org }}
+virtual_mailbox_domains = example.org
+virtual_mailbox_base = {folder}/mail
+virtual_mailbox_maps = inline:{{ ann@example.org=ann/ }}
+virtual_uid_maps = static:65534
+virtual_gid_maps = static:65534
+"""
+
+MASTER = """\
+127.0.0.1:{outside} inet n - n - - smtpd
+127.0.0.1:{submission} inet n - n - - smtpd
+    -o smtpd_sasl_auth_enable=yes
+    -o smtpd_relay_restrictions=permit_sasl_authenticated,reject
+cleanup unix n - n - 0 cleanup
+qmgr unix n - n 300 1 qmgr
+rewrite unix - - n - - trivial-rewrite
+bounce unix - - n - 0 bounce
+defer unix - - n - 0 bounce
+trace unix - - n - 0 bounce
+error unix - - n - - error
+retry unix - - n - - error
+proxymap unix - - n - - proxymap
+smtp unix - - n - - smtp
+virtual unix - n n - - virtual
+anvil unix - - n - 1 anvil
+scache unix - - n - 1 scache
+postlog unix-dgram n - n - 1 postlogd
+"""
+
+
+class Postfix:
+    """The configuration in ``folder`` and, within ``running``, the processes; ``program`` finds Postfix's own."""
+
+    def __init__(self, folder: Path, program: Callable[[str], str]) -> None:
+        self.folder = folder
+        self._program = program
+        self.outside, self.submission, self.filter, self.reinjection = (free_port() for _ in range(4))
+        for name in ("etc", "queue", "data", "mail"):
+            (folder / name).mkdir()
+        self._write("main.cf", MAIN.format(folder=folder, limit=MESSAGE_SIZE_LIMIT))
+        self._write("master.cf", MASTER.format(outside=self.outside, submission=self.submission))
+        for name, *options in self._commands():
+            subprocess.run(self._command(name, *options), check=True, timeout=30)
+
+    def own(self, text: str) -> str:
+        """The text of a piece with the ports, and the name of the service on port 25, that are in use here."""
+        text = text.replace("127.0.0.1]:10025", f"127.0.0.1]:{self.filter}")
+        text = text.replace("127.0.0.1:10025", f"127.0.0.1:{self.filter}")
+        text = text.replace("127.0.0.1:10026", f"127.0.0.1:{self.reinjection}")
+        return text.replace("smtp/inet/", f"127.0.0.1:{self.outside}/inet/")
+
+    def _write(self, name: str, base: str) -> None:
+        piece = (DEPLOY / "postfix" / name).read_text()
+        path = self.folder / "etc" / name
+        path.write_text(base + self.own(piece))
+        os.utime(path, (0, 0))  # Postfix waits two seconds for a file that has just been written to cool down
+
+    def _commands(self) -> Iterator[list[str]]:
+        """The commands of the README that change a service."""
+        for line in (DEPLOY / "README.md").read_text().splitlines():
+            if line.strip().startswith("postconf -P"):
+                yield shlex.split(self.own(line))
+
+    def postconf(self, *options: str) -> str:
+        """What Postfix reads from its configuration."""
+        words = self._command("postconf", *options)
+        return subprocess.run(words, check=True, timeout=30, capture_output=True, text=True).stdout
+
+    def connect(self, port: int, source: str) -> smtplib.SMTP:
+        """A client at the address ``source``."""
+        return smtplib.SMTP(FRIEND, port, "client.example", DEADLINE_SECONDS, (source, 0))
+
+    def answer(self, source: str, recipient: str, sender: str = "someone@elsewhere.example") -> tuple[int, str]:
+        """The answer to a recipient at the outer door; to the sender, if that is refused at once."""
+        with self.connect(self.outside, source) as client:
+            client.ehlo()
+            code, text = client.mail(sender)
+            if code == 250:
+                code, text = client.rcpt(recipient)
+            return code, text.decode()
+
+    def delivered(self, marker: str) -> list[bytes]:
+        """The messages in the mailbox that contain the marker."""
+        messages = [path.read_bytes() for path in self.folder.glob("mail/ann/new/*")]
+        return [message for message in messages if marker.encode() in message]
+
+    @property
+    def log(self) -> str:
+        """All that Postfix has logged."""
+        return (self.folder / "log").read_text()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Start, wait for the doors, and stop at the end."""
+        chown(self.folder / "data", "postfix")
+        os.chown(self.folder / "mail", 65534, 65534)
+        # In a session of its own, so that what is left of it can be told from others.
+        process = subprocess.Popen(self._command("postfix", "start-fg"), start_new_session=True)
+        try:
+            wait_until(lambda: self._listens(process))
+            yield
+        finally:
+            subprocess.run(self._command("postfix", "stop"), check=False, timeout=30)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(DEADLINE_SECONDS)
+
+    def _command(self, name: str, *options: str) -> list[str]:
+        return [self._program(name), "-c", str(self.folder / "etc"), *options]
+
+    def _listens(self, process: subprocess.Popen[bytes]) -> bool:
+        assert process.poll() is None, self.log
+        with suppress(OSError), self.connect(self.outside, FRIEND):
+            return True
+        return False
+
+
+class _Login(socketserver.StreamRequestHandler):
+    """Dovecot's side of its authentication protocol 1, which says yes to every user."""
+
+    def handle(self) -> None:
+        with suppress(ConnectionError):
+            self.wfile.write(b"VERSION\t1\t0\nMECH\tPLAIN\tplaintext\nSPID\t1\nCUID\t1\nCOOKIE\t1\nDONE\n")
+            for line in self.rfile:
+                command, number, *_ = line.rstrip(b"\n").split(b"\t")
+                if command == b"AUTH":
+                    self.wfile.write(b"OK\t" + number + b"\tuser=ann\n")
+
+
+@contextmanager
+def logins(socket: Path) -> Iterator[None]:
+    """A server on ``socket`` that Postfix may ask about users."""
+    with socketserver.ThreadingUnixStreamServer(str(socket), _Login) as server:
+        socket.chmod(0o666)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join(DEADLINE_SECONDS)
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A temporary folder that Postfix's own users may enter, unlike pytest's."""
+    folder = Path(tempfile.mkdtemp(prefix="postfix-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        rmtree(folder)

@@ -1,0 +1,220 @@
+"""The pieces for Postfix: read by Postfix, and at work between a real Postfix and a real daemon."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nbstream import config
+from nbstream.config import SmtpHop
+from tests.deploy.postfix import DEPLOY, FRIEND, MESSAGE_SIZE_LIMIT, STRANGER, Postfix, logins, open_folder
+from tests.integration.daemon import DaemonProcess, wait_until
+
+SETTINGS = DEPLOY / "postfix" / "nbstream.yaml"
+
+
+@pytest.fixture
+def postfix(program: Callable[[str], str]) -> Iterator[Postfix]:
+    """Configured, not running."""
+    program("postconf")
+    with open_folder() as folder:
+        yield Postfix(folder, program)
+
+
+def entries(postfix: Postfix, parameter: str) -> str:
+    return " ".join(postfix.postconf("-x", "-h", parameter).split())
+
+
+def service(postfix: Postfix, port: int) -> dict[str, str]:
+    lines = postfix.postconf("-P", f"127.0.0.1:{port}/inet").splitlines()
+    pairs = (line.partition(" =") for line in lines)
+    return {name.rpartition("/")[2]: value.strip() for name, _, value in pairs}
+
+
+def test_the_feedback_domain_is_guarded_before_anything_is_permitted(postfix: Postfix) -> None:
+    restrictions = entries(postfix, "smtpd_relay_restrictions")
+    assert restrictions.startswith("check_sender_access inline:{ { nbstream.invalid = 550 ")
+    guard = restrictions.index("check_recipient_access inline:{ nbstream.invalid=nbstream_feedback }")
+    assert guard < restrictions.index("permit_")
+    assert entries(postfix, "smtpd_restriction_classes") == "nbstream_feedback"
+    allowed = entries(postfix, "nbstream_feedback")
+    assert allowed.endswith("permit_mynetworks permit_sasl_authenticated reject")
+    assert allowed.count("permit_") == 2
+
+
+def test_only_the_outer_door_leads_to_the_filter(postfix: Postfix) -> None:
+    outside = service(postfix, postfix.outside)
+    assert outside["content_filter"] == f"nbstream:[127.0.0.1]:{postfix.filter}"
+    assert outside["receive_override_options"] == "no_address_mappings"
+    assert "content_filter" not in service(postfix, postfix.submission)
+    assert entries(postfix, "content_filter") == ""
+
+
+def test_the_way_back_refuses_nothing_and_does_nothing_twice(postfix: Postfix) -> None:
+    back = service(postfix, postfix.reinjection)
+    assert back["content_filter"] == ""
+    assert back["mynetworks"] == "127.0.0.0/8"
+    overridden = set(back["receive_override_options"].split(","))
+    assert overridden == {"no_header_body_checks", "no_unknown_recipient_checks", "no_milters"}
+    for stage in ("helo", "sender", "data", "end_of_data"):
+        assert back[f"smtpd_{stage}_restrictions"] == ""
+    for stage in ("client", "relay"):
+        assert back[f"smtpd_{stage}_restrictions"] == "permit_mynetworks,reject"
+
+
+def test_the_settings_fit_the_services() -> None:
+    settings = config.load(SETTINGS)
+    hop = settings.relay.next_hop
+    assert isinstance(hop, SmtpHop)
+    assert f"\n{hop.address} inet" in (DEPLOY / "postfix" / "master.cf").read_text()
+    assert settings.listeners.smtp is not None
+    assert str(settings.listeners.smtp.listen) == "127.0.0.1:10025"
+    assert "nbstream:[127.0.0.1]:10025" in (DEPLOY / "postfix" / "main.cf").read_text()
+
+
+def test_nothing_is_refused_after_postfix_has_accepted_it() -> None:
+    assert config.load(SETTINGS).verdict.reject is None
+
+
+def test_the_feedback_addresses_are_in_the_guarded_domain(postfix: Postfix) -> None:
+    feedback = config.load(SETTINGS).feedback
+    domain = entries(postfix, "nbstream_feedback_domain")
+    assert feedback.spam_address == f"spam@{domain}"
+    assert feedback.ham_address == f"ham@{domain}"
+
+
+@dataclass(slots=True)
+class Site:
+    """A running Postfix with a running daemon behind it."""
+
+    postfix: Postfix
+    settings: Path
+    daemon: DaemonProcess
+
+    def send(self, source: str, recipient: str, text: str, sender: str = "someone@elsewhere.example") -> None:
+        with self.postfix.connect(self.postfix.outside, source) as client:
+            client.sendmail(sender, recipient, text)
+
+    def learned(self, label: str) -> float:
+        return self.daemon.metric(f'nbstream_feedback_total{{label="{label}",outcome="learned",source="smtp"}}')
+
+    def arrived(self, marker: str) -> bytes:
+        wait_until(lambda: self.postfix.delivered(marker))
+        (message,) = self.postfix.delivered(marker)
+        return message
+
+
+@pytest.fixture(scope="module")
+def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:  # the daemon needs a server
+    program("postfix")
+    if os.geteuid() != 0:
+        pytest.skip("only root can start Postfix")
+    with open_folder() as folder:
+        postfix = Postfix(folder, program)
+        settings = folder / "nbstream.yaml"
+        text = postfix.own(SETTINGS.read_text()).replace("/var/lib/nbstream", f"{folder}/state")
+        text = text.replace("listeners:\n", "listeners:\n  http: {listen: 127.0.0.1:0}\n")
+        settings.write_text(text)
+        with logins(folder / "auth"), postfix.running():
+            whole = Site(postfix, settings, DaemonProcess(settings).ready())
+            yield whole
+            whole.daemon.kill()
+
+
+def test_mail_from_outside_is_delivered_once_with_one_verdict(site: Site) -> None:
+    site.send(STRANGER, "team@example.org", "Subject: m-outside\nX-Spam-Flag: YES\nX-Nbstream: ham\n\nhello\n")
+    message = site.arrived("m-outside")
+    assert message.count(b"\nX-Nbstream: unsure;") == 1
+    assert message.count(b"X-Nbstream:") == 1
+    assert b"X-Spam-Flag" not in message
+    assert message.count(b"\nReceived:") == 2
+    assert b"\nMessage-Id:" not in message  # headers are not completed
+    assert message.endswith(b"\n\nhello\n")
+
+
+def test_the_largest_message_that_comes_in_comes_back(site: Site) -> None:
+    sizes = iter(range(MESSAGE_SIZE_LIMIT, 0, -100))
+    with site.postfix.connect(site.postfix.outside, STRANGER) as client:
+        code = 0
+        while code != 250:
+            lines = (b"x" * 98 + b"\r\n") * (next(sizes) // 100)
+            client.ehlo_or_helo_if_needed()
+            client.mail("someone@elsewhere.example")
+            client.rcpt("ann@example.org")
+            code, _ = client.data(b"Subject: m-size\r\n\r\n" + lines)
+    assert site.arrived("m-size").count(b"\nX-Nbstream:") == 1
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "spam@nbstream.invalid",
+        "ham@nbstream.invalid",
+        "SPAM@NBstream.Invalid",
+        "spam+more@nbstream.invalid",
+        "other@nbstream.invalid",
+        "spam@sub.nbstream.invalid",
+        "spam%nbstream.invalid@example.org",
+        "spam%nbstream.invalid@[127.0.0.1]",
+        "@example.org:spam@nbstream.invalid",
+        '"spam@nbstream.invalid"@example.org',
+        "spam@nbstream.invalid@example.org",
+        "nbstream.invalid!spam",
+        "nbstream.invalid!spam@example.org",
+    ],
+)
+def test_a_stranger_is_refused_at_every_spelling_of_a_feedback_address(site: Site, address: str) -> None:
+    code, text = site.postfix.answer(STRANGER, address)
+    assert 550 <= code <= 554, text
+
+
+def test_a_client_of_the_own_networks_teaches(site: Site) -> None:
+    before = site.learned("spam")
+    site.send(FRIEND, "spam@nbstream.invalid", "Subject: m-teach\n\nfree prize\n", "ann@example.org")
+    wait_until(lambda: site.learned("spam") == before + 1)
+    assert not site.postfix.delivered("m-teach")
+
+
+def test_an_authenticated_user_teaches_from_anywhere(site: Site) -> None:
+    before = site.learned("ham")
+    with site.postfix.connect(site.postfix.submission, STRANGER) as client:
+        client.login("ann", "secret")
+        client.sendmail("ann@example.org", "ham@nbstream.invalid", "Subject: m-user\n\nlunch on Friday\n")
+    wait_until(lambda: site.learned("ham") == before + 1)
+
+
+def test_nobody_teaches_through_the_submission_port_without_a_login(site: Site) -> None:
+    with site.postfix.connect(site.postfix.submission, STRANGER) as client:
+        client.ehlo()
+        client.mail("ann@example.org")
+        assert client.rcpt("ham@nbstream.invalid")[0] == 554
+
+
+@pytest.mark.parametrize("source", [STRANGER, FRIEND])
+def test_mail_from_a_feedback_address_is_refused_so_that_no_bounce_teaches(site: Site, source: str) -> None:
+    code, text = site.postfix.answer(source, "ann@example.org", sender="ham@nbstream.invalid")
+    assert (code, "Feedback addresses send no mail" in text) == (550, True)
+
+
+def test_mail_without_a_sender_teaches_nothing_but_is_delivered_as_ever(site: Site) -> None:
+    assert site.postfix.answer(FRIEND, "ham@nbstream.invalid", sender="")[0] == 550
+    assert site.postfix.answer(STRANGER, "ann@example.org", sender="")[0] == 250
+
+
+def test_a_mistyped_feedback_address_comes_back_to_its_writer(site: Site) -> None:
+    site.send(FRIEND, "spm@nbstream.invalid", "Subject: m-typo\n\nfree prize\n", "ann@example.org")
+    assert b"nbstream does not know this feedback address" in b" ".join(site.arrived("m-typo").split())
+
+
+def test_mail_waits_while_nbstream_is_away(site: Site) -> None:
+    assert site.daemon.stop() == 0
+    site.daemon.kill()
+    deferrals = site.postfix.log.count("status=deferred")
+    site.send(STRANGER, "ann@example.org", "Subject: m-away\n\nhello\n")
+    wait_until(lambda: site.postfix.log.count("status=deferred") > deferrals)
+    site.daemon = DaemonProcess(site.settings).ready()
+    assert site.arrived("m-away").count(b"\nX-Nbstream:") == 1

@@ -1,0 +1,77 @@
+"""The systemd unit: accepted by systemd's own checks, and in step with the daemon's deadlines and exit codes."""
+
+from __future__ import annotations
+
+import configparser
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nbstream import config
+from nbstream.cli import EX_USAGE
+from nbstream.errors import ConfigError
+from nbstream.store import embedded
+from tests.deploy.postfix import DEPLOY
+
+UNIT = DEPLOY / "systemd" / "nbstream.service"
+EXPOSURE_TENTHS = 20  # of 100; systemd 252 finds 12
+
+
+@pytest.fixture
+def service() -> configparser.SectionProxy:
+    # Of a setting that is given twice, this keeps the last.
+    unit = configparser.ConfigParser(strict=False, interpolation=None, delimiters="=")
+    unit.optionxform = str  # type: ignore[assignment,method-assign]  # the documented way to keep upper case
+    unit.read(UNIT)
+    return unit["Service"]
+
+
+@pytest.fixture
+def analyze(program: Callable[[str], str], tmp_path: Path) -> Callable[..., str]:
+    """Run a check of systemd on the unit, with a program that exists here."""
+    copy = tmp_path / UNIT.name
+    copy.write_text(UNIT.read_text().replace("/opt/nbstream/bin/nbstream", "/bin/true"))
+
+    def run(*options: str) -> str:
+        words = [program("systemd-analyze"), *options, str(copy)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stderr
+
+    return run
+
+
+def test_systemd_finds_nothing_wrong(analyze: Callable[..., str]) -> None:
+    assert UNIT.name not in analyze("verify")
+
+
+def test_systemd_finds_it_well_protected(analyze: Callable[..., str]) -> None:
+    analyze("security", "--offline=true", "--no-pager", f"--threshold={EXPOSURE_TENTHS}")
+
+
+def test_the_daemon_has_time_to_drain_and_to_stop_its_redis(service: configparser.SectionProxy) -> None:
+    needed = config.load(DEPLOY / "postfix" / "nbstream.yaml").drain_seconds + embedded.STOP_SECONDS
+    assert float(service["TimeoutStopSec"]) > needed
+
+
+def test_sigterm_reaches_the_daemon_and_not_its_redis(service: configparser.SectionProxy) -> None:
+    assert service["KillMode"] == "mixed"
+
+
+def test_what_trying_again_does_not_mend_is_not_tried_again(service: configparser.SectionProxy) -> None:
+    assert service["Restart"] == "on-failure"
+    assert service["RestartPreventExitStatus"].split() == [str(EX_USAGE), str(ConfigError.exit_code)]
+
+
+def test_the_state_folder_is_the_one_in_the_settings(service: configparser.SectionProxy) -> None:
+    settings = config.load(DEPLOY / "postfix" / "nbstream.yaml")
+    assert settings.state_dir == Path("/var/lib") / service["StateDirectory"]
+    assert service["ExecStart"].split()[1:] == ["serve", "--config", "/etc/nbstream/nbstream.yaml"]
+
+
+def test_it_runs_as_a_user_without_privileges(service: configparser.SectionProxy) -> None:
+    assert service["User"] == "nbstream"
+    assert service["CapabilityBoundingSet"] == ""
+    assert service["NoNewPrivileges"] == "yes"
