@@ -5,9 +5,10 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from nbstream import filter as filter_
 from nbstream.bayes import calibration, classifier
@@ -109,42 +110,44 @@ def feedback_params(settings: Settings) -> feedback.Params:
     )
 
 
-@asynccontextmanager
-async def redis(settings: Settings) -> AsyncIterator[tuple[Redis, EmbeddedRedis | None]]:
-    """A client, and the embedded server behind it where there is one; both are given back at the end.
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The way to Redis: a client to work with, one for the mirror, and the embedded server where there is one."""
 
-    Raises ``ConfigError``, ``StoreIncompatible`` or ``StoreUnavailable`` where the embedded server cannot be
-    started. An external server is not contacted here.
+    client: Redis
+    follower: Redis
+    embedded: EmbeddedRedis | None = None
+
+
+@asynccontextmanager
+async def store(settings: Settings) -> AsyncIterator[Store]:
+    """Two clients, and the use of the embedded server; all given back at the end.
+
+    No server is contacted or started here. Raises ``ConfigError`` for a state folder that cannot be used.
     """
-    if not settings.redis.embedded:
-        password = settings.redis.password
-        client = connect.open_client(
-            connect.Params(
-                url=settings.redis.url.get_secret_value(),
-                password=password.get_secret_value() if password else None,
-                timeout_seconds=settings.redis.timeout_seconds,
-            )
-        )
-        try:
-            yield client, None
-        finally:
-            await client.aclose()
-        return
-    server = EmbeddedRedis(settings.state_dir)
-    try:
-        client = connect.open_socket(Path(await server.start()), settings.redis.timeout_seconds)
-        try:
-            yield client, server
-        finally:
-            await client.aclose()
-    finally:
-        await server.release()
+    async with AsyncExitStack() as stack:
+        embedded, url = None, settings.redis.url.get_secret_value()
+        if settings.redis.embedded:
+            embedded = EmbeddedRedis(settings.state_dir)
+            stack.push_async_callback(embedded.release)
+            url = f"unix://{quote(await embedded.join())}"
+        password = settings.redis.password.get_secret_value() if settings.redis.password else None
+        params = connect.Params(url, password, settings.redis.timeout_seconds)
+        client, follower = connect.open_client(params), connect.open_client(params, retries=0)
+        stack.push_async_callback(client.aclose)
+        stack.push_async_callback(follower.aclose)
+        yield Store(client, follower, embedded)
 
 
 @asynccontextmanager
-async def one_shot(settings: Settings) -> AsyncIterator[tuple[filter_.Filter, Model]]:
-    """A filter that reads Redis itself, for commands that look at few messages. Raises as ``redis`` does."""
-    async with redis(settings) as (client, _):
-        opened = model(settings, client)
-        await opened.open()
-        yield spam_filter(settings, opened, opened), opened
+async def one_shot(settings: Settings, *, sign: bool = False) -> AsyncIterator[tuple[filter_.Filter, Model]]:
+    """A filter that reads Redis itself, for commands that look at few messages; ``sign`` a model that is new.
+
+    Raises ``ConfigError``, ``StoreIncompatible`` or ``StoreUnavailable`` where Redis cannot be used.
+    """
+    async with store(settings) as opened:
+        if opened.embedded:
+            await opened.embedded.ensure_running()
+        found = model(settings, opened.client)
+        await found.open(sign=sign)
+        yield spam_filter(settings, found, found), found

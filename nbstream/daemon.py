@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nbstream import assembly
 from nbstream.errors import ConfigError, StoreUnavailable
@@ -25,16 +25,16 @@ from nbstream.store.locks import lock_daemon
 from nbstream.store.mirror import Mirror
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
+    from nbstream.assembly import Store
     from nbstream.config import Address, Settings
     from nbstream.filter import Filter
     from nbstream.relay.next_hop import NextHop
-    from nbstream.store.embedded import EmbeddedRedis
+    from nbstream.store.model import Model
 
 _log = logging.getLogger(__name__)
 
-_LOAD_SECONDS = 10.0  # mail is taken after this even when the model is not loaded yet
+_REDIS_SECONDS = 10.0  # the start goes on after this without Redis
+_LOAD_SECONDS = 10.0  # and mail is taken after this even when the model is not loaded yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,51 +77,63 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         with lock_daemon(self._settings.state_dir):
-            async with assembly.redis(self._settings) as (client, embedded):
-                await self._serve(client, embedded, on_ready)
+            async with assembly.store(self._settings) as store:
+                await self._serve(store, on_ready)
 
-    async def _serve(
-        self, client: Redis, embedded: EmbeddedRedis | None, on_ready: Callable[[Addresses], None] | None
-    ) -> None:
-        model = assembly.model(self._settings, client)
-        try:
-            await model.open()
-            for warning in [] if embedded else await durability_warnings(client):
-                _log.warning("%s", warning)
-        except StoreUnavailable as error:
-            _log.error("starting without Redis: %s", error)
-        mirror = Mirror(model, embedded.ensure_running if embedded else None)
+    async def _serve(self, store: Store, on_ready: Callable[[Addresses], None] | None) -> None:
+        model = assembly.model(self._settings, store.client)
+        await self._within(_REDIS_SECONDS, self._check_store(store, model))
+        mirror = Mirror(
+            assembly.model(self._settings, store.follower),
+            self._settings.redis.timeout_seconds,
+            store.embedded.ensure_running if store.embedded else None,
+        )
         metrics = Metrics()
-        metrics.watch(mirror, assembly.thresholds(self._settings), lambda: mirror.following)
+        metrics.watch(mirror, assembly.thresholds(self._settings), self._settings.model.min_learned.model_dump())
         spam_filter = assembly.spam_filter(self._settings, model, mirror, metrics)
         house = _House(mirror, assembly.next_hop(self._settings))
         following = asyncio.create_task(mirror.run(), name="mirror")
         try:
             # The first message is to be scored, but mail is not to wait for ever.
-            await self._wait_for(mirror.loaded, following, _LOAD_SECONDS)
-            addresses = await self._open_doors(house, spam_filter, metrics)
-            _log.info("ready", extra={"fields": _told(addresses)})
-            if on_ready:
-                on_ready(addresses)
-            await self._wait_for(self._stop, following)
+            await self._within(_LOAD_SECONDS, mirror.loaded.wait(), following)
+            if not self._stop.is_set():
+                addresses = await self._open_doors(house, spam_filter, metrics)
+                _log.info("ready", extra={"fields": _told(addresses)})
+                if on_ready:
+                    on_ready(addresses)
+                await self._within(None, self._stop.wait(), following)
         finally:
             await self._drain(house)
-            following.cancel()
-            await asyncio.wait([following])
+            while not following.done():  # more than once: see mirror._stop_if_cancelled
+                following.cancel()
+                await asyncio.wait([following], timeout=1)
         _log.info("stopped")
 
-    async def _wait_for(
-        self, event: asyncio.Event, following: asyncio.Task[None], seconds: float | None = None
-    ) -> None:
-        """Return at the event, at a signal to stop, or after ``seconds``; raise what ended the mirror."""
-        waits = [asyncio.create_task(event.wait()), asyncio.create_task(self._stop.wait())]
+    async def _check_store(self, store: Store, model: Model) -> None:
+        """Start the embedded server, look at what is stored; only what no waiting can mend is raised."""
         try:
-            await asyncio.wait([*waits, following], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if store.embedded:
+                await store.embedded.ensure_running()
+            await model.open()
+            for warning in [] if store.embedded else await durability_warnings(store.client):
+                _log.warning("%s", warning)
+        except StoreUnavailable as error:
+            _log.error("starting without Redis: %s", error)
+
+    async def _within(
+        self, seconds: float | None, work: Coroutine[Any, Any, object], following: asyncio.Task[None] | None = None
+    ) -> None:
+        """Return when ``work`` is done, at a signal, or after ``seconds``; raise what ended it or the mirror."""
+        working, stopping = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
+        watched: list[asyncio.Task[Any]] = [working, stopping, *([following] if following else [])]
+        try:
+            await asyncio.wait(watched, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in waits:
-                each.cancel()
-        if following.done():
-            following.result()
+            working.cancel()
+            stopping.cancel()
+        for each in watched:
+            if each.done() and not each.cancelled():
+                each.result()
 
     async def _open_doors(self, house: _House, spam_filter: Filter, metrics: Metrics) -> Addresses:
         settings = self._settings
@@ -166,7 +178,10 @@ async def _health(house: _House) -> Health:
     reachable = await house.next_hop.reachable()
     if not reachable:
         degraded["next_hop"] = "cannot be reached"
-    return Health(loaded and reachable, degraded)
+    draining = house.smtp is not None and house.smtp.draining
+    if draining:
+        degraded["smtp"] = "draining"
+    return Health(loaded and reachable and not draining, degraded)
 
 
 async def _opened(name: str, address: Address, start: Callable[[str, int], object]) -> tuple[str, int]:

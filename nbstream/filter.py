@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.errors import NbstreamError, StoreUnavailable
+from nbstream.errors import StoreUnavailable
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide
 from nbstream.store.ledger import Entry
 
@@ -42,8 +42,8 @@ class CountSource(Protocol):
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens``, shape (n, classes), and the totals."""
 
-    async def applied(self, sequence: int) -> None:
-        """Return when ``look_up`` shows the change of that number."""
+    async def applied(self, change: bytes) -> None:
+        """Return when ``look_up`` shows the change of that stream id; raises ``StoreUnavailable``."""
 
 
 class Outcome(StrEnum):
@@ -160,7 +160,7 @@ class Filter:
     async def _teach(self, message: Message, label: str | None, source: str) -> Lesson:
         try:
             lesson = await self._change(message, label, source)
-        except NbstreamError:
+        except Exception:
             self._observer.teaching_failed(label, source)
             raise
         self._observer.taught(lesson, source)
@@ -169,31 +169,43 @@ class Filter:
     async def _change(self, message: Message, label: str | None, source: str) -> Lesson:
         """Bring the ledger's entry of ``message`` to ``label`` (None: no entry)."""
         tokens, _ = await self._take_apart(message)
-        version = secrets.token_hex(8)
-        known, attempted = None, False
         before, score = await self._check(message, tokens)
+        version = secrets.token_hex(8)
+        known: Entry | None = None
+        written: Outcome | None = None
         for _ in range(_MAX_CONFLICTS):
             entry = await self._model.entry(message.key)
-            if attempted and (entry.version == version if entry else label is None):
-                # The reply to our own write was lost and the write repeated: it was applied once.
-                sequence = entry.sequence if entry else 0
-            elif entry is None if label is None else entry is not None and entry.label == label:
-                return Lesson(Outcome.UNKNOWN if label is None else Outcome.ALREADY, label, before, before)
-            else:
-                known, attempted = entry, True
-                new = self._entry(version, label, tokens, score, source) if label else None
-                written = await self._model.replace(message.key, entry, new)
-                if written is None:
-                    continue
-                sequence = written
-            await self._counts.applied(sequence)
-            after, _ = await self._check(message, tokens)
-            return Lesson(_outcome(known, label), label or (known.label if known else None), before, after)
-        raise StoreUnavailable(f"message {message.key} is being changed by others all the time")
+            if (entry.label if entry else None) == label:
+                if written is None or (entry and entry.version != version):
+                    return await self._unchanged(entry, label, before)
+                # The reply to our own write was lost, and it was made again: it was applied once.
+                change = entry.change if entry else await self._model.last_change()
+                break
+            known, written = entry, _outcome(entry, label)
+            new = self._entry(version, label, tokens, score, source, known) if label else None
+            stored = await self._model.replace(message.key, known, new)
+            if stored is not None:
+                change = stored
+                break
+        else:
+            raise StoreUnavailable(f"message {message.key} is being changed by others all the time")
+        await self._counts.applied(change)
+        after, _ = await self._check(message, tokens)
+        return Lesson(written, label or (known.label if known else None), before, after)
 
-    def _entry(self, version: str, label: str, tokens: Tokens, score: Score, source: str) -> Entry:
+    async def _unchanged(self, entry: Entry | None, label: str | None, before: Check) -> Lesson:
+        """It is so already. A repeat after a lost reply ends here too, so the mirror must have it as well."""
+        if entry is None:
+            return Lesson(Outcome.UNKNOWN, label, before, before)
+        await self._counts.applied(entry.change)
+        return Lesson(Outcome.ALREADY, label, before, before)
+
+    def _entry(
+        self, version: str, label: str, tokens: Tokens, score: Score, source: str, known: Entry | None
+    ) -> Entry:
         weight = self._classifier.weight(score, label)
-        return Entry(version, label, weight, tokens.all, time.time(), source, score.log_odds)
+        first_score = known.score if known else score.log_odds
+        return Entry(version, label, weight, tokens.all, time.time(), source, first_score)
 
     async def _check(self, message: Message, tokens: Tokens) -> tuple[Check, Score]:
         counts, totals = await self._counts.look_up(tokens.all)

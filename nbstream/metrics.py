@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -81,9 +81,9 @@ class Metrics:
         for reason in ("store", "error"):
             self._failures.labels(reason)
 
-    def watch(self, mirror: Mirror, thresholds: Thresholds, redis_up: Callable[[], bool]) -> None:
+    def watch(self, mirror: Mirror, thresholds: Thresholds, min_learned: Mapping[str, int]) -> None:
         """Export the state of the model, read at each scrape."""
-        self.registry.register(_ModelCollector(mirror, thresholds, redis_up))
+        self.registry.register(_ModelCollector(mirror, thresholds, min_learned))
 
     def render(self) -> bytes:
         """All metrics in Prometheus's text format."""
@@ -134,29 +134,20 @@ def _disagrees(verdict: Verdict, label: str | None) -> bool:
 class _ModelCollector(Collector):
     """Gauges of the model, the mirror and the thresholds."""
 
-    def __init__(self, mirror: Mirror, thresholds: Thresholds, redis_up: Callable[[], bool]) -> None:
+    def __init__(self, mirror: Mirror, thresholds: Thresholds, min_learned: Mapping[str, int]) -> None:
         self._mirror = mirror
         self._thresholds = thresholds
-        self._redis_up = redis_up
+        self._min_learned = min_learned
 
     def collect(self) -> Iterator[Metric]:
         """The gauges as they are now."""
-        totals = self._mirror.totals
-        messages = GaugeMetricFamily(
-            "nbstream_model_messages", "Messages learned and not taken back, by class.", labels=["class"]
-        )
-        for column, label in enumerate(CLASSES):
-            messages.add_metric([label], totals.messages[column] if totals else 0)
-        yield messages
-        yield GaugeMetricFamily(
-            "nbstream_model_tokens", "Distinct tokens known.", value=totals.vocabulary if totals else 0
-        )
+        yield from self._of_the_model()
         yield GaugeMetricFamily(
             "nbstream_mirror_lag_seconds",
             "Seconds since the counts in memory were last known to equal Redis.",
             value=self._mirror.lag_seconds,
         )
-        yield GaugeMetricFamily("nbstream_redis_up", "1 while Redis answers.", value=float(self._redis_up()))
+        yield GaugeMetricFamily("nbstream_redis_up", "1 while Redis answers.", value=float(self._mirror.following))
         thresholds = GaugeMetricFamily(
             "nbstream_threshold", "P(spam) from which a verdict holds.", labels=["name"]
         )
@@ -165,3 +156,23 @@ class _ModelCollector(Collector):
             if value is not None:
                 thresholds.add_metric([name], value)
         yield thresholds
+
+    def _of_the_model(self) -> Iterator[Metric]:
+        """What is learned and what is needed; nothing is said of what is learned before it is known."""
+        messages = GaugeMetricFamily(
+            "nbstream_model_messages", "Messages learned and not taken back, by class.", labels=["class"]
+        )
+        tokens = GaugeMetricFamily("nbstream_model_tokens", "Distinct tokens known.")
+        needed = GaugeMetricFamily(
+            "nbstream_model_messages_needed",
+            "Messages that the model must know before it decides.",
+            labels=["class"],
+        )
+        totals = self._mirror.totals
+        for column, label in enumerate(CLASSES):
+            needed.add_metric([label], self._min_learned.get(label, 0))
+            if totals is not None:
+                messages.add_metric([label], totals.messages[column])
+        if totals is not None:
+            tokens.add_metric([], totals.vocabulary)
+        yield from (messages, tokens, needed)

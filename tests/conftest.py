@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.store.connect import open_socket
+from nbstream.store.connect import Params, open_client
 from nbstream.store.servers import find_servers
 
 
@@ -47,6 +48,7 @@ class RedisServer:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self.socket = folder / "redis.sock"
+        self.url = f"unix://{self.socket}"
 
     def start(self, *options: str) -> None:
         arguments = ["--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._folder), "--save", ""]
@@ -58,6 +60,11 @@ class RedisServer:
             assert self._process.poll() is None, "the test's Redis did not start"
             assert time.monotonic() < until, "the test's Redis did not answer"
             time.sleep(0.01)
+
+    def hang(self) -> None:
+        """Answer nothing any more, but keep all connections."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
 
     def stop(self) -> None:
         if self._process is not None:
@@ -95,7 +102,7 @@ def own_redis(redis_binary: Path, tmp_path: Path) -> Iterator[RedisServer]:
 @pytest.fixture
 async def client(shared_redis: RedisServer) -> AsyncIterator[Redis]:
     """A client of an empty server."""
-    redis = open_socket(shared_redis.socket, 5.0)
+    redis = open_client(Params(shared_redis.url))
     await redis.flushall()
     yield redis
     await redis.aclose()

@@ -35,7 +35,7 @@ async def _run(options: argparse.Namespace) -> int:
     last: Lesson | None = None
     quiet = not sys.stderr.isatty()
     total = None if quiet else inputs.count(options.paths)
-    async with assembly.one_shot(settings) as (spam_filter, _):
+    async with assembly.one_shot(settings, sign=True) as (spam_filter, _):
         with tqdm(inputs.read(options.paths, errors), total=total, unit="msg", disable=quiet) as sources:
             for source in sources:
                 raw = headers.strip(headers.canonical(source.raw), VERDICT_FIELDS)

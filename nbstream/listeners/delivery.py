@@ -107,8 +107,9 @@ class Delivery:
         try:
             return await self._filter.check(Message(raw, self._params.limits))
         except Exception as error:
-            self._observer.filter_failed("store" if isinstance(error, NbstreamError) else "error")
-            _log.exception("check failed")
+            known = isinstance(error, NbstreamError)
+            self._observer.filter_failed("store" if known else "error")
+            _log.error("check failed: %s", error, exc_info=not known)
             if self._params.pass_on_failure:
                 return None
             raise CheckFailed("check failed") from error

@@ -7,10 +7,9 @@ caller reads another's reply; a URL's password never reaches a log or an error.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ConstantBackoff
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _RETRY_SECONDS = 0.05
+_CONNECTIONS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +32,22 @@ class Params:
     timeout_seconds: float = 5.0
 
 
-def open_client(params: Params) -> Redis:
-    """A client for an external server; connects at the first command."""
-    options: dict[str, Any] = _options(params.timeout_seconds)
+def open_client(params: Params, retries: int = 1) -> Redis:
+    """A client that connects at its first command.
+
+    It uses at most ``_CONNECTIONS`` connections; who wants one more waits for one. One retry by default, no more:
+    a kept connection may have died with a restarted server.
+    """
+    options: dict[str, Any] = {
+        "max_connections": _CONNECTIONS,
+        "timeout": params.timeout_seconds,
+        "socket_timeout": params.timeout_seconds,
+        "socket_connect_timeout": params.timeout_seconds,
+        "retry": Retry(ConstantBackoff(_RETRY_SECONDS), retries),
+    }
     if params.password is not None:
         options["password"] = params.password
-    return Redis.from_url(params.url, **options)
-
-
-def open_socket(path: Path, timeout_seconds: float) -> Redis:
-    """A client for the embedded server behind a unix socket."""
-    return Redis(unix_socket_path=str(path), **_options(timeout_seconds))
-
-
-def _options(timeout_seconds: float) -> dict[str, Any]:
-    return {
-        "socket_timeout": timeout_seconds,
-        "socket_connect_timeout": timeout_seconds,
-        # Once more and no longer: a pooled connection may have died with a restarted server.
-        "retry": Retry(ConstantBackoff(_RETRY_SECONDS), 1),
-    }
+    return Redis.from_pool(BlockingConnectionPool.from_url(params.url, **options))
 
 
 async def durability_warnings(client: Redis) -> list[str]:

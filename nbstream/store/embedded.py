@@ -101,22 +101,38 @@ class EmbeddedRedis:
     async def start(self) -> str:
         """Join the running server, or start it; returns the path of its socket, good until ``release``.
 
-        Raises ConfigError for a folder that cannot be used or no server program, StoreIncompatible if only
-        servers are installed that would lose the state, StoreUnavailable if the server does not answer in time.
+        Raises what ``join`` and ``ensure_running`` raise.
+        """
+        address = await self.join()
+        try:
+            await self.ensure_running()
+        except BaseException:
+            self._close()
+            raise
+        return address
+
+    async def join(self) -> str:
+        """Begin the use, whether the server runs or not; returns the path of its socket, good until ``release``.
+
+        Raises ConfigError for a folder that cannot be used, StoreUnavailable while a server is being stopped for
+        too long.
         """
         try:
             if self._users is None:
                 with os_errors(self._state_dir):
                     self._open()
             await self._hold()
-            await self.ensure_running()
         except BaseException:
             self._close()
             raise
         return self._address
 
     async def ensure_running(self) -> None:
-        """Return when the server answers, started again if it is gone; raises like ``start``, in bounded time."""
+        """Return when the server answers, started if it does not run; in bounded time.
+
+        Raises ConfigError if there is no server program, StoreIncompatible if only servers are installed that
+        would lose the state, StoreUnavailable if the server does not answer in time.
+        """
         if self._users is None:
             raise StoreUnavailable("the embedded Redis is not in use: start comes first")
         with os_errors(self._state_dir):
@@ -193,7 +209,8 @@ class EmbeddedRedis:
         if ping(self._address) is not Answer.ABSENT:
             return False
         servers = find_servers() if self._servers is None else self._servers
-        server = choose_server(servers, read_record(self._folder))
+        server, version = choose_server(servers, read_record(self._folder))
+        write_record(self._folder, version)  # before: it converts the files as soon as it opens them
         self._guardian_ended()
         log = self._folder / _LOG
         self._log_start = _size(log)

@@ -6,7 +6,7 @@
 --       5 column of the class to add to    (0 = nothing)   6 its weight   7 its tokens
 --       8 length to which the change stream is trimmed
 --       9 seconds until the new ledger entry expires, 10... its fields and values (none = delete it)
--- Tokens come as one text, separated by line feeds. Returns the change's number, or false where the ledger
+-- Tokens come as one text, separated by line feeds. Returns the change's stream id, or false where the ledger
 -- entry is not of the expected version: then nothing was changed.
 --
 -- Counts stay below 2^53, so that Lua's numbers hold them exactly; "%.0f" writes them in full.
@@ -110,17 +110,16 @@ totals[#totals + 1] = total('vocabulary', vocabulary)
 
 local sequence = redis.call('INCR', KEYS[4])
 
-redis.call('DEL', KEYS[1])
-if #ARGV > 9 then
-  redis.call('HSET', KEYS[1], unpack(ARGV, 10))
-  redis.call('HSET', KEYS[1], 'sequence', sequence)
-  redis.call('EXPIRE', KEYS[1], ARGV[9])
-end
-
 local change = {'sequence', sequence, 'totals', table.concat(totals, ' '), 'tokens', table.concat(tokens, '\n')}
 for column = 1, classes do
   change[#change + 1] = 'counts:' .. labels[column]
   change[#change + 1] = table.concat(resulting[column], ' ')
 end
-redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[8], '*', unpack(change))
-return sequence
+local id = redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[8], '*', unpack(change))
+
+redis.call('DEL', KEYS[1])
+if #ARGV > 9 then
+  redis.call('HSET', KEYS[1], 'change', id, unpack(ARGV, 10))
+  redis.call('EXPIRE', KEYS[1], ARGV[9])
+end
+return id

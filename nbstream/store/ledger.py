@@ -10,6 +10,8 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbstream.errors import StoreIncompatible
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -22,8 +24,8 @@ class Entry:
 
     ``version`` is drawn anew for each learn and says which one wrote the entry; ``weight`` is the fixed-point
     weight that each of ``tokens`` was given (it may be 0); ``learned_at`` is in seconds since the epoch;
-    ``source`` is the door the label came through; ``score`` the log-odds before the first learn; ``sequence``
-    the number of the change (0 before it is stored).
+    ``source`` is the door the label came through; ``score`` the log-odds before the first learn; ``change``
+    the stream id of the change (empty before it is stored).
     """
 
     version: str
@@ -33,10 +35,10 @@ class Entry:
     learned_at: float
     source: str
     score: float
-    sequence: int = 0
+    change: bytes = b""
 
     def pack(self) -> dict[str, str | bytes]:
-        """The entry as fields of a Redis hash; ``sequence`` is filled in by the store."""
+        """The entry as fields of a Redis hash; ``change`` is filled in by the store."""
         return {
             "version": self.version,
             "label": self.label,
@@ -49,9 +51,19 @@ class Entry:
 
     @classmethod
     def unpack(cls, fields: Mapping[bytes, bytes]) -> Entry | None:
-        """The entry in the fields of a Redis hash, or None for an empty one."""
+        """The entry in the fields of a Redis hash, or None for an empty one.
+
+        Raises ``StoreIncompatible`` for fields that are none of this program's.
+        """
         if not fields:
             return None
+        try:
+            return cls._read(fields)
+        except (KeyError, ValueError, zlib.error) as error:
+            raise StoreIncompatible("a ledger entry cannot be read: another program wrote it") from error
+
+    @classmethod
+    def _read(cls, fields: Mapping[bytes, bytes]) -> Entry:
         return cls(
             version=fields[b"version"].decode(),
             label=fields[b"label"].decode(),
@@ -60,7 +72,7 @@ class Entry:
             learned_at=float(fields[b"learned_at"]),
             source=fields[b"source"].decode(),
             score=float(fields[b"score"]),
-            sequence=int(fields[b"sequence"]),
+            change=fields[b"change"],
         )
 
 

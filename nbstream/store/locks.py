@@ -80,8 +80,9 @@ def lock_daemon(state_dir: Path) -> FileLock:
 def daemon_pid(state_dir: Path) -> int | None:
     """The process id of the daemon that runs on ``state_dir``; None when none does."""
     path = state_dir / "daemon.lock"
-    if not path.exists():
-        return None
+    with os_errors(state_dir):
+        if not path.exists():
+            return None
     with os_errors(state_dir), FileLock(path) as lock:
         if lock.take(fcntl.LOCK_SH):
             return None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nbstream.bayes.counts import CLASSES, Counts, Totals
-from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.store.model import Model, store_errors, totals_from_hash
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SCAN_COUNT = 2000  # fields a SCAN step: 1 to 2 ms of Redis, so that nobody waits long behind it
-_BLOCK_MS = 1000
+_BLOCK_SECONDS = 1.0
+_SILENT_BLOCKS = 3  # without a reply for so long Redis is taken for away
 _READ_COUNT = 500
 _RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
 _APPLIED_SECONDS = 5.0
@@ -48,6 +49,12 @@ class _Replica:
 
     def apply(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> None:
         """Put the resulting counts of the next change; raises ``_Rescan`` if it is not the next one."""
+        try:
+            self._apply(entry_id, fields)
+        except (KeyError, ValueError) as error:
+            raise _Rescan(f"change {entry_id.decode()} cannot be read: {error!r}") from error
+
+    def _apply(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> None:
         sequence = int(fields[b"sequence"])
         if sequence != self.sequence + 1:
             raise _Rescan(f"change {sequence} came after {self.sequence}")
@@ -60,32 +67,38 @@ class _Replica:
 
 
 class Mirror:
-    """A model's counts in memory; ``run`` keeps them equal to Redis until it is cancelled."""
+    """A model's counts in memory; ``run`` keeps them equal to Redis until it is cancelled.
 
-    def __init__(self, model: Model, before_connect: Callable[[], Awaitable[None]] | None = None) -> None:
+    ``model`` is behind a client of the mirror's own, which does not try again by itself: a connection that broke
+    may lead to another server, so everything is compared anew. ``before_connect`` is awaited first each time.
+    """
+
+    def __init__(
+        self, model: Model, timeout_seconds: float, before_connect: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         self._model = model
         self._before_connect = before_connect
+        self._block_seconds = min(_BLOCK_SECONDS, timeout_seconds / 2)  # its reply must come before the deadline
         self._replica: _Replica | None = None
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._followed_at = time.monotonic()
-        self.following = False
-        self.problem: str | None = "not loaded yet"
+        self._waiting: list[tuple[tuple[int, int], asyncio.Future[None]]] = []
+        self._heard_at = time.monotonic()
+        self._connected = False
         self.loaded = asyncio.Event()
+
+    @property
+    def following(self) -> bool:
+        """True while the change stream is read and Redis answers in time."""
+        return self._connected and time.monotonic() - self._heard_at < _SILENT_BLOCKS * self._block_seconds
 
     @property
     def lag_seconds(self) -> float:
         """Seconds since this mirror was last known to equal Redis; 0 while it follows."""
-        return 0.0 if self.following else time.monotonic() - self._followed_at
+        return 0.0 if self.following else time.monotonic() - self._heard_at
 
     @property
     def totals(self) -> Totals | None:
         """The totals as this mirror knows them; None before the first load."""
         return None if self._replica is None else self._replica.counts.totals
-
-    @property
-    def sequence(self) -> int:
-        """The number of the last change applied here."""
-        return 0 if self._replica is None else self._replica.sequence
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens``, shape (n, classes), and the totals; waits for nothing.
@@ -93,24 +106,25 @@ class Mirror:
         Raises ``StoreUnavailable`` before the first load.
         """
         if self._replica is None:
-            raise StoreUnavailable(f"the model is not loaded: {self.problem}")
+            raise StoreUnavailable("the counts are not loaded yet")
         counts = self._replica.counts
         return counts.look_up(tokens), counts.totals
 
-    async def applied(self, sequence: int) -> None:
-        """Return when this mirror has applied the change of that number.
+    async def applied(self, change: bytes) -> None:
+        """Return when this mirror has applied the change of that stream id.
 
-        Gives up after 5 seconds: the change is durable all the same, and the mirror gets it when it is back.
+        Raises ``StoreUnavailable`` when that takes longer than 5 seconds; the change is durable all the same.
         """
-        if self.sequence >= sequence:
+        place = _place(change)
+        if self._replica is not None and _place(self._replica.last_id) >= place:
             return
         arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((sequence, arrival))
+        self._waiting.append((place, arrival))
         try:
             async with asyncio.timeout(_APPLIED_SECONDS):
                 await arrival
-        except TimeoutError:
-            _log.warning("the mirror did not see change %d within %g s", sequence, _APPLIED_SECONDS)
+        except TimeoutError as error:
+            raise StoreUnavailable("the change is stored, but the counts in memory do not follow Redis") from error
         finally:
             self._waiting = [each for each in self._waiting if each[1] is not arrival]
 
@@ -118,6 +132,7 @@ class Mirror:
         """Load and follow until cancelled; come back by itself whenever Redis does."""
         failures = 0
         while True:
+            _stop_if_cancelled()
             try:
                 if self._before_connect:
                     await self._before_connect()
@@ -126,38 +141,28 @@ class Mirror:
                 failures = 0
                 self._found(replica)
                 await self._follow(replica)
-            except _Rescan as reason:
-                _log.warning("mirror: %s; scanning the counts again", reason)
-                await asyncio.sleep(_RETRY_SECONDS[0])
-            except (StoreUnavailable, StoreIncompatible) as error:
+            except (_Rescan, NbstreamError) as error:
                 self._lost(str(error), loud=failures == 0)
                 await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
                 failures += 1
 
     def _found(self, replica: _Replica) -> None:
-        self.following, self.problem = True, None
+        self._connected, self._heard_at = True, time.monotonic()
         self.loaded.set()
-        self._wake(replica.sequence)
+        self._wake(replica)
         _log.info("mirror: %d tokens, change %d", len(replica.counts), replica.sequence)
 
     def _lost(self, problem: str, *, loud: bool) -> None:
-        if self.following:
-            self._followed_at = time.monotonic()
-        self.following = False
-        self.problem = problem
+        self._connected = False
         _log.log(logging.ERROR if loud else logging.DEBUG, "mirror: %s", problem)
 
     async def _load(self) -> _Replica:
         """Scan all counts, then replay what was learned meanwhile."""
         keys, client = self._model.keys, self._model.client
+        last_id, sequence, totals = await self._noted_place()
+        replica = _Replica(Counts(), last_id, sequence)
+        replica.counts.totals = totals
         with store_errors():
-            async with client.pipeline(transaction=True) as pipe:
-                pipe.xrevrange(keys.changes, count=1)
-                pipe.get(keys.sequence)
-                pipe.hgetall(keys.totals)
-                last, sequence, totals = await pipe.execute()
-            replica = _Replica(Counts(), last[0][0] if last else b"0-0", int(sequence or 0))
-            replica.counts.totals = totals_from_hash(totals)
             for column, key in enumerate(keys.counts):
                 cursor = None
                 while cursor != 0:
@@ -180,27 +185,46 @@ class Mirror:
 
     async def _follow(self, replica: _Replica) -> None:
         changes, client = self._model.keys.changes, self._model.client
+        block = max(1, round(self._block_seconds * 1000))
         while True:
             _stop_if_cancelled()
             with store_errors():
-                streams: Any = await client.xread({changes: replica.last_id}, count=_READ_COUNT, block=_BLOCK_MS)
+                streams: Any = await client.xread({changes: replica.last_id}, count=_READ_COUNT, block=block)
+            self._heard_at = time.monotonic()
             for entry_id, fields in _entries(streams):
                 replica.apply(entry_id, fields)
-            self._wake(replica.sequence)
+            self._wake(replica)
             if not streams:
                 await self._compare_place(replica)
 
     async def _compare_place(self, replica: _Replica) -> None:
-        """Nothing came: make sure that Redis did not lose what is known here (an emptied or older server)."""
-        with store_errors():
-            sequence: Any = await self._model.client.get(self._model.keys.sequence)
-        if int(sequence or 0) < replica.sequence:
-            raise _Rescan(f"change {replica.sequence} is known here, Redis has only {int(sequence or 0)}")
+        """Nothing came: make sure that Redis has what is known here, and nothing else in its place."""
+        last, sequence, _ = await self._noted_place()
+        behind = _place(last) < _place(replica.last_id)
+        if behind or (last == replica.last_id and sequence != replica.sequence):
+            raise _Rescan(f"known here is change {replica.sequence}, the last in Redis is {sequence}")
 
-    def _wake(self, sequence: int) -> None:
+    async def _noted_place(self) -> tuple[bytes, int, Totals]:
+        """The stream's last id, that change's number and the totals, all of one moment."""
+        keys = self._model.keys
+        with store_errors():
+            async with self._model.client.pipeline(transaction=True) as pipe:
+                pipe.xrevrange(keys.changes, count=1)
+                pipe.get(keys.sequence)
+                pipe.hgetall(keys.totals)
+                last, sequence, totals = await pipe.execute()
+        return (last[0][0] if last else b"0-0"), int(sequence or 0), totals_from_hash(totals)
+
+    def _wake(self, replica: _Replica) -> None:
         for awaited, arrival in self._waiting:
-            if awaited <= sequence and not arrival.done():
+            if awaited <= _place(replica.last_id) and not arrival.done():
                 arrival.set_result(None)
+
+
+def _place(stream_id: bytes) -> tuple[int, int]:
+    """A stream id in the order of the stream; empty is before all."""
+    milliseconds, _, number = stream_id.partition(b"-")
+    return int(milliseconds or 0), int(number or 0)
 
 
 def _stop_if_cancelled() -> None:

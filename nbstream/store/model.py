@@ -49,8 +49,8 @@ class Model:
         self._ledger_seconds = ledger_seconds
         self._learn = client.register_script(_script("learn.lua"))
 
-    async def open(self) -> None:
-        """Check that this program can use what is stored, and sign a model that is new.
+    async def open(self, *, sign: bool = True) -> None:
+        """Check that this program can use what is stored; ``sign`` a model that is new as written by it.
 
         Raises ``StoreIncompatible`` where another schema or tokenizer wrote it, ``StoreUnavailable``.
         """
@@ -62,12 +62,14 @@ class Model:
         }
         with store_errors():
             async with self.client.pipeline(transaction=True) as pipe:
-                for field, value in ours.items():
+                for field, value in ours.items() if sign else ():
                     pipe.hsetnx(self.keys.schema, field, value)
                 pipe.hgetall(self.keys.schema)
                 stored = {name.decode(): value.decode() for name, value in (await pipe.execute())[-1].items()}
         wrong = [
-            f"{name} {stored.get(name)} (this is {value})" for name, value in ours.items() if stored[name] != value
+            f"{name} {stored.get(name)} (this is {value})"
+            for name, value in ours.items()
+            if stored.get(name, value) != value
         ]
         if wrong:
             raise StoreIncompatible(
@@ -92,8 +94,14 @@ class Model:
             counts[:, column] = [int(value or 0) for value in values]
         return counts, totals_from_hash(totals)
 
-    async def applied(self, sequence: int) -> None:
+    async def applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""
+
+    async def last_change(self) -> bytes:
+        """The stream id of the last change; empty before the first."""
+        with store_errors():
+            entries: Any = await self.client.xrevrange(self.keys.changes, count=1)
+        return entries[0][0] if entries else b""
 
     async def entry(self, message_key: str) -> ledger.Entry | None:
         """What the message was learned as, or None."""
@@ -101,10 +109,10 @@ class Model:
             fields: Any = await self.client.hgetall(self.keys.ledger(message_key))
             return ledger.Entry.unpack(fields)
 
-    async def replace(self, message_key: str, old: ledger.Entry | None, new: ledger.Entry | None) -> int | None:
+    async def replace(self, message_key: str, old: ledger.Entry | None, new: ledger.Entry | None) -> bytes | None:
         """Take back ``old`` and add ``new`` in one atomic step.
 
-        Returns the number of the change, or None where the ledger no longer holds ``old``: nothing was changed
+        Returns the stream id of the change, or None where the ledger no longer holds ``old``: nothing was changed
         then, and the caller reads it again. Returns only after Redis has answered, so with an AOF that is always
         synced what was returned is durable.
         """
@@ -119,8 +127,8 @@ class Model:
             *fields,
         ]
         with store_errors():
-            sequence: Any = await self._learn(keys=[*keys, *self.keys.counts], args=arguments)
-        return None if sequence is None else int(sequence)
+            change: bytes | None = await self._learn(keys=[*keys, *self.keys.counts], args=arguments)
+        return change
 
     async def totals(self) -> Totals:
         """The totals as they are in Redis."""

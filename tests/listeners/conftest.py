@@ -127,8 +127,8 @@ async def open_door(
     metrics = Metrics()
     async with AsyncExitStack() as stack:
         model = Model(client, "test", 3600)
-        mirror = Mirror(model)
-        metrics.watch(mirror, thresholds, lambda: mirror.following)
+        mirror = Mirror(model, 5.0)
+        metrics.watch(mirror, thresholds, min_learned)
         if follow:
             task = asyncio.create_task(mirror.run())
             stack.push_async_callback(asyncio.wait, [task])

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from nbstream.commands.replay import forward
 from nbstream.relay.connections import Params as HopParams
 from nbstream.relay.smtp import SmtpNextHop
-from nbstream.store.connect import open_socket
+from nbstream.store.connect import Params, open_client
 from tests.conftest import RedisServer
 from tests.listeners.conftest import HAM, SPAM, Door, open_door
 
@@ -101,7 +101,7 @@ async def test_feedback_is_learned_while_the_next_hop_is_away(client: Redis, tmp
 
 @pytest.fixture
 async def own_client(own_redis: RedisServer) -> AsyncIterator[Redis]:
-    client = open_socket(own_redis.socket, 1.0)
+    client = open_client(Params(own_redis.url, timeout_seconds=1))
     yield client
     await client.aclose()
 

@@ -36,7 +36,7 @@ async def model(client: Redis) -> Model:
     return opened
 
 
-async def change(model: Model, message: str, new: Entry | None) -> int | None:
+async def change(model: Model, message: str, new: Entry | None) -> bytes | None:
     return await model.replace(message, await model.entry(message), new)
 
 
@@ -151,12 +151,12 @@ async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing(mode
 async def test_the_ledger_gives_back_what_was_written_and_expires(model: Model) -> None:
     new = entry("spam", TOKENS, weight=123)
 
-    sequence = await change(model, "m1", new)
+    change_id = await change(model, "m1", new)
 
     found = await model.entry("m1")
     assert found is not None
     assert (found.version, found.label, found.weight, found.tokens) == (new.version, "spam", 123, tuple(TOKENS))
-    assert (found.learned_at, found.source, found.score, found.sequence) == (1.5, "test", 0.25, sequence)
+    assert (found.learned_at, found.source, found.score, found.change) == (1.5, "test", 0.25, change_id)
     assert 0 < await model.client.ttl(model.keys.ledger("m1")) <= 3600
 
 
@@ -209,7 +209,7 @@ async def test_models_do_not_touch_each_other(model: Model) -> None:
 
 async def test_a_server_that_is_away_is_store_unavailable(own_redis: RedisServer) -> None:
     own_redis.stop()
-    model = Model(open_client(Params(f"unix://{own_redis.socket}", timeout_seconds=1)), "test", 60)
+    model = Model(open_client(Params(own_redis.url, timeout_seconds=1)), "test", 60)
 
     with pytest.raises(StoreUnavailable):
         await model.entry("m1")
@@ -218,7 +218,7 @@ async def test_a_server_that_is_away_is_store_unavailable(own_redis: RedisServer
 
 
 async def test_a_server_out_of_memory_refuses_and_changes_nothing(own_redis: RedisServer) -> None:
-    client = open_client(Params(f"unix://{own_redis.socket}"))
+    client = open_client(Params(own_redis.url))
     model = Model(client, "test", 3600)
     await change(model, "m1", entry("spam", TOKENS))
     before = await stored(model)
