@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EX_USAGE = 64
+EX_IOERR = 74
 EX_INTERRUPTED = 130
 
 
@@ -93,7 +94,8 @@ def _add_config(commands: _Commands) -> None:
     config = commands.add_parser("config", help="look at a configuration")
     actions = config.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
     check = actions.add_parser("check", help="say what is wrong with a file, without starting anything")
-    check.add_argument("config", type=Path, metavar="FILE")
+    check.add_argument("file", nargs="?", type=Path, metavar="FILE", help="default: the one that would be read")
+    check.add_argument("-c", "--config", type=Path, metavar="FILE", help="the same")
     check.set_defaults(module="config_check")
 
 
@@ -109,10 +111,19 @@ def _add_replay(commands: _Commands, common: _Parser) -> None:
         default="immediate",
         help="which messages get their label told",
     )
-    replay.add_argument("--limit", type=int, metavar="N", help="only the first N messages")
-    replay.add_argument("--skip", type=int, default=0, metavar="N", help="leave the first N out of the measures")
+    replay.add_argument("--limit", type=_whole, metavar="N", help="only the first N messages")
+    replay.add_argument(
+        "--skip", type=_whole, default=0, metavar="N", help="leave the first N out of the measures"
+    )
     replay.add_argument("--json", action="store_true", help="the result as one JSON object")
     replay.set_defaults(module="replay")
+
+
+def _whole(text: str) -> int:
+    """A count from the command line: a whole number, not negative."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is no whole number")
+    return int(text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -127,9 +138,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EX_INTERRUPTED
     except BrokenPipeError:
-        # The reader went away (head, less): no error of ours, but Python would complain again at exit.
+        # The reader went away (head, less): nothing to complain of, as Python would at exit.
         sys.stderr.close()
-        return 0
+        return EX_IOERR
 
 
 if __name__ == "__main__":

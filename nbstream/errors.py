@@ -1,4 +1,4 @@
-"""The error tree. Each error carries its own SMTP reply and knows whether it is temporary.
+"""The error tree. Each error carries its own SMTP reply: 4xx where trying again may help.
 
 Rules: the public text never names a host, a path, a key or an exception; the hidden cause travels as
 ``__cause__`` and goes to the log only. Nothing here imports anything of nbstream.
@@ -47,11 +47,6 @@ class NbstreamError(Exception):
     reply: ClassVar[Reply] = Reply(451, "4.3.0 Temporary failure, please try again later")
     exit_code: ClassVar[int] = 75  # EX_TEMPFAIL, sysexits.h
 
-    @property
-    def temporary(self) -> bool:
-        """True when trying again later may succeed."""
-        return 400 <= self.reply.code < 500
-
 
 class ConfigError(NbstreamError):
     """The configuration cannot be used; the text names the file, the key and what is allowed."""
@@ -85,6 +80,8 @@ class RelayUnavailable(NbstreamError):
 
 class RelayRefused(NbstreamError):
     """The next hop answered a command with a refusal; ``reply`` is its own answer."""
+
+    exit_code = 69  # EX_UNAVAILABLE
 
     def __init__(self, reply: Reply) -> None:
         super().__init__(f"next hop: {reply}")

@@ -8,7 +8,8 @@ from nbstream import config
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print ``ok``; a file that cannot be used is a ``ConfigError`` (exit code 78)."""
-    config.load(config.find_config(options.config))
-    print(f"{options.config}: ok")
+    """Print what was read and ``ok``; a file that cannot be used is a ``ConfigError`` (exit code 78)."""
+    path = config.find_config(options.file or options.config)
+    config.load(path)
+    print(f"{path or 'defaults'}: ok")
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,7 +11,11 @@ from typing import BinaryIO
 
 from nbstream.errors import InputError
 
+STANDARD_INPUT = "-"
+
 _MAILDIR_FOLDERS = ("new", "cur")
+_MBOX_START = b"From "
+_MAX_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,44 +29,63 @@ class Source:
 def read(paths: Iterable[str], errors: list[InputError]) -> Iterator[Source]:
     """The messages of all paths, in order; what cannot be read is added to ``errors`` and left out."""
     for path in paths:
-        try:
-            if path == "-":
-                yield from _messages("-", sys.stdin.buffer)
-                continue
-            for file in _files(Path(path)):
-                with file.open("rb") as stream:
-                    yield from _messages(str(file), stream)
-        except OSError as error:
-            errors.append(InputError(f"{path}: {error.strerror}"))
+        for file in _files(path, errors):
+            try:
+                if file == STANDARD_INPUT:
+                    yield from _messages(file, sys.stdin.buffer)
+                else:
+                    with Path(file).open("rb") as stream:
+                        yield from _messages(file, stream)
+            except OSError as error:
+                errors.append(InputError(f"{file}: {error.strerror}"))
+            except InputError as error:
+                errors.append(error)
 
 
 def count(paths: Iterable[str]) -> int | None:
-    """How many files there are to read; None where that is not known (standard input, no such path)."""
+    """How many messages there are to read; None where that is not known (standard input, an mbox)."""
     total = 0
     for path in paths:
-        if path == "-" or not Path(path).exists():
-            return None
-        total += sum(1 for _ in _files(Path(path)))
+        for file in _files(path, []):
+            try:
+                if file == STANDARD_INPUT or _is_mbox(file):
+                    return None
+            except OSError:
+                continue
+            total += 1
     return total
 
 
-def _files(path: Path) -> Iterator[Path]:
-    """The message files of a path: itself, those of a Maildir, or all in a folder, sorted, without hidden ones."""
-    if not path.is_dir():
+def _is_mbox(file: str) -> bool:
+    with Path(file).open("rb") as stream:
+        return stream.read(len(_MBOX_START)) == _MBOX_START
+
+
+def _files(path: str, errors: list[InputError]) -> Iterator[str]:
+    """The files of a path: itself, those of a Maildir, or all in a folder, sorted, without hidden ones."""
+    if path == STANDARD_INPUT or not Path(path).is_dir():
         yield path
         return
-    maildir = all((path / name).is_dir() for name in _MAILDIR_FOLDERS)
-    roots = [path / name for name in _MAILDIR_FOLDERS] if maildir else [path]
-    for root in roots:
-        for file in sorted(root.rglob("*")):
-            if file.is_file() and not any(piece.startswith(".") for piece in file.relative_to(root).parts):
-                yield file
+
+    def note(error: OSError) -> None:
+        errors.append(InputError(f"{error.filename}: {error.strerror}"))
+
+    maildir = all((Path(path) / name).is_dir() for name in _MAILDIR_FOLDERS)
+    for root in [Path(path) / name for name in _MAILDIR_FOLDERS] if maildir else [Path(path)]:
+        for folder, folders, names in os.walk(root, onerror=note):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in sorted(names):
+                if not name.startswith("."):
+                    yield str(Path(folder) / name)
 
 
 def _messages(name: str, stream: BinaryIO) -> Iterator[Source]:
-    first = stream.readline()
-    if not first.startswith(b"From "):
-        yield Source(name, first + stream.read())
+    first = stream.readline(_MAX_BYTES)
+    if not first.startswith(_MBOX_START):
+        raw = first + stream.read(_MAX_BYTES)
+        if len(raw) > _MAX_BYTES:
+            raise InputError(f"{name}: larger than {_MAX_BYTES >> 20} MiB, that is no message")
+        yield Source(name, raw)
         return
     for number, raw in enumerate(_mbox(stream), start=1):
         yield Source(f"{name}#{number}", raw)
@@ -72,13 +96,13 @@ def _mbox(stream: BinaryIO) -> Iterator[bytes]:
     lines: list[bytes] = []
     blank = True
     for line in stream:
-        if blank and line.startswith(b"From "):
+        if blank and line.startswith(_MBOX_START):
             yield _joined(lines)
             lines = []
             blank = True
             continue
         blank = line in {b"\n", b"\r\n"}
-        lines.append(line[1:] if line.lstrip(b">").startswith(b"From ") and line.startswith(b">") else line)
+        lines.append(line[1:] if line.lstrip(b">").startswith(_MBOX_START) and line.startswith(b">") else line)
     yield _joined(lines)
 
 

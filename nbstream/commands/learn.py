@@ -17,6 +17,8 @@ from nbstream.mail.message import Message
 from nbstream.policy.header import VERDICT_FIELDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nbstream.errors import InputError
     from nbstream.filter import Lesson
 
@@ -31,33 +33,50 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load(config.find_config(options.config))
     errors: list[InputError] = []
-    outcomes: Counter[str] = Counter()
-    last: Lesson | None = None
-    quiet = not sys.stderr.isatty()
-    total = None if quiet else inputs.count(options.paths)
-    async with assembly.one_shot(settings, sign=True) as (spam_filter, _):
-        with tqdm(inputs.read(options.paths, errors), total=total, unit="msg", disable=quiet) as sources:
-            for source in sources:
-                raw = headers.strip(headers.canonical(source.raw), VERDICT_FIELDS)
-                message = Message(raw, assembly.limits(settings))
-                if options.label:
-                    last = await spam_filter.learn(message, options.label, _SOURCE)
-                else:
-                    last = await spam_filter.unlearn(message, _SOURCE)
-                outcomes[str(last.outcome)] += 1
-    print(_summary(outcomes, last))
-    for error in errors:
-        print(f"nbstream: {error}", file=sys.stderr)
+    lessons = _Lessons()
+    try:
+        async with assembly.one_shot(settings, sign=True) as (spam_filter, _):
+            with _progress(options.paths, errors) as sources:
+                for source in sources:
+                    raw = headers.strip(headers.canonical(source.raw), VERDICT_FIELDS)
+                    message = Message(raw, assembly.limits(settings))
+                    if options.label:
+                        lessons.add(await spam_filter.learn(message, options.label, _SOURCE))
+                    else:
+                        lessons.add(await spam_filter.unlearn(message, _SOURCE))
+    finally:
+        print(lessons)
+        for error in errors:
+            print(f"nbstream: {error}", file=sys.stderr)
     return errors[0].exit_code if errors else 0
 
 
-def _summary(outcomes: Counter[str], last: Lesson | None) -> str:
-    """What was done, and where the model is now."""
-    if last is None:
-        return "no messages"
-    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-    if outcomes.total() == 1:
-        told += f" as {last.label}" if last.label else ""
-        told += f": P(spam) {last.before.probability:.4f} -> {last.after.probability:.4f}"
-    learned = ", ".join(f"{count} {label}" for label, count in last.after.state.learned.items())
-    return f"{told}; the model knows {learned} ({last.after.state})"
+def _progress(paths: Sequence[str], errors: list[InputError]) -> tqdm[inputs.Source]:
+    """The messages, with a progress bar on a terminal."""
+    quiet = not sys.stderr.isatty()
+    return tqdm(
+        inputs.read(paths, errors), total=None if quiet else inputs.count(paths), unit=" messages", disable=quiet
+    )
+
+
+class _Lessons:
+    """What was done, counted; as text also where the model is now."""
+
+    def __init__(self) -> None:
+        self._outcomes: Counter[str] = Counter()
+        self._last: Lesson | None = None
+
+    def add(self, lesson: Lesson) -> None:
+        self._outcomes[str(lesson.outcome)] += 1
+        self._last = lesson
+
+    def __str__(self) -> str:
+        last = self._last
+        if last is None:
+            return "no messages"
+        told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self._outcomes.items()))
+        if self._outcomes.total() == 1:
+            told += f" as {last.label}" if last.label else ""
+            told += f": P(spam) {last.before.probability:.4f} -> {last.after.probability:.4f}"
+        learned = ", ".join(f"{count} {label}" for label, count in last.after.state.learned.items())
+        return f"{told}; the model knows {learned} ({last.after.state})"

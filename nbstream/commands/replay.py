@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from nbstream import config
 from nbstream.bayes.counts import CLASSES
-from nbstream.errors import ConfigError, InputError, RelayUnavailable
+from nbstream.errors import ConfigError, InputError, RelayRefused, RelayUnavailable, Reply
 from nbstream.mail import headers
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _SENDER = "replay@nbstream.invalid"
 _RECIPIENT = "inbox@nbstream.invalid"
 _BOUNDARY = b"=_nbstream_replay_8c1f"
-_TOLD = re.compile(r"nbstream id=(\S+) verdict=(\S+) probability=(\S+)")
+_TOLD = re.compile(r"nbstream id=(\S+) verdict=(\S+) probability=(\S+)\s*\Z")
 _PATIENCE_SECONDS = 120.0
 _RETRY_SECONDS = 0.2
 _TIMEOUT_SECONDS = 60.0
@@ -66,7 +66,7 @@ class Client:
     def send(self, recipient: str, content: bytes) -> str:
         """Send until it is accepted, and return the reply's text; waits out what is temporary.
 
-        Raises ``RelayUnavailable`` when that takes longer than two minutes, ``InputError`` for a 5xx.
+        Raises ``RelayUnavailable`` when that takes longer than two minutes, ``RelayRefused`` for a 5xx.
         """
         until = time.monotonic() + _PATIENCE_SECONDS
         while True:
@@ -78,18 +78,25 @@ class Client:
             time.sleep(_RETRY_SECONDS)
 
     def try_send(self, recipient: str, content: bytes) -> str | None:
-        """Send once; None when it was deferred or the connection broke. Raises ``InputError`` for a 5xx."""
+        """Send once; None when it was deferred or the connection broke.
+
+        A refusal that tells a verdict is an answer too. Raises ``RelayRefused`` for any other 5xx.
+        """
         try:
             code, text = self._transaction(recipient, content)
             if code >= 300 and self._connection is not None:
                 self._connection.rset()
+        except smtplib.SMTPDataError as error:
+            code, text = error.smtp_code, error.smtp_error if isinstance(error.smtp_error, bytes) else b""
+            self.close()
         except (OSError, smtplib.SMTPException):
             self.close()
             code, text = 451, b""
-        if code < 300:
-            return text.decode("utf-8", "replace")
+        reply = text.decode("utf-8", "replace")
+        if code < 300 or _TOLD.search(reply):
+            return reply
         if code >= 500:
-            raise InputError(f"refused: {code} {text.decode('utf-8', 'replace')}")
+            raise RelayRefused(Reply(code, reply))
         self.deferred += 1
         return None
 
@@ -121,7 +128,7 @@ class Replay:
         self._skip = skip
         self._addresses = {"spam": settings.feedback.spam_address, "ham": settings.feedback.ham_address}
         self._late: deque[tuple[str, bytes]] = deque()
-        self._learning = True  # until a feedback reply says otherwise
+        self._learning = True  # until a verdict or a feedback reply says otherwise
         self._sent = 0
         self.told = 0
         self.board = Scoreboard()
@@ -152,6 +159,7 @@ class Replay:
     def _tells(self, label: str, verdict: str) -> bool:
         if self._regime in {"immediate", "none"}:
             return self._regime == "immediate"
+        self._learning = self._learning and verdict == "unsure"  # a model that learns calls everything unsure
         if self._learning:
             return True
         wrong = {"ham": verdict in {"spam", "reject"}, "spam": verdict == "ham"}[label]

@@ -48,7 +48,10 @@ class FeedbackObserver(Protocol):
     """What the door itself reports; what is learned, the filter reports."""
 
     def feedback_refused(self, label: str, source: str) -> None:
-        """Feedback came from a peer that is not believed."""
+        """Feedback came from a peer that is not believed, or held too many messages."""
+
+    def teaching_failed(self, label: str | None, source: str) -> None:
+        """One message was not reached, because one before it could not be stored."""
 
 
 class FeedbackDoor:
@@ -82,17 +85,19 @@ class FeedbackDoor:
         """Learn what ``content`` (any line ends) means as ``label``; the reply says what changed."""
         meant = messages_meant(headers.canonical(content), MAX_MESSAGES)
         if len(meant) > MAX_MESSAGES:
+            self._observer.feedback_refused(label, source)
             return _TOO_MANY
         lessons: list[Lesson] = []
-        try:
-            for raw in meant:
-                message = Message.parse(headers.strip(raw, header.VERDICT_FIELDS), self._params.limits)
+        for raw in meant:
+            message = Message.parse(headers.strip(raw, header.VERDICT_FIELDS), self._params.limits)
+            try:
                 lessons.append(await self._filter.learn(message, label, source))
-        except NbstreamError as error:
-            _log.warning("feedback not learned: %s", error)
-            return error.reply
-        for lesson in lessons:
-            _log_lesson(lesson, source)
+            except NbstreamError as error:
+                for _ in meant[len(lessons) + 1 :]:
+                    self._observer.teaching_failed(label, source)
+                _log.warning("feedback: %d of %d messages learned: %s", len(lessons), len(meant), error)
+                return error.reply
+            _log_lesson(lessons[-1], source)
         return Reply(250, f"2.0.0 {_summary(lessons, label)}")
 
 

@@ -64,7 +64,8 @@ class Message:
         words decoded, white space ignored) and their leaf parts hold the same content after the transfer
         encoding is taken off, white space ignored. So a hop may add trace fields and verdict headers, rewrap
         header lines, change line ends or re-encode a part, and it stays the same message; another Message-ID, or
-        another body under the same Message-ID, makes another one. A bare text is its characters.
+        another body under the same Message-ID, makes another one. A bare text is its characters. Of a message
+        beyond the limits, what is looked at counts.
         """
         digest = hashlib.blake2b(digest_size=_KEY_BYTES)
         if not self.is_mail:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from nbstream.mail.headers import Field
 
-MAX_HEADER_BYTES = 256 * 1024
+MAX_HEADER_BYTES = 64 * 1024
 """At most so many bytes of a header block are read as fields; real ones stay under 20 kB."""
 
 
@@ -62,7 +62,10 @@ class Part:
 
 def walk(raw: bytes, limits: Limits) -> tuple[Part, ...]:
     """The parts of the message ``raw`` (CRLF line ends), the message's own node first."""
-    looked_at = raw[: limits.look_bytes]
+    offset = headers.body_offset(raw)
+    # Counted from the body on: what a hop adds to the header must not change how much of the body is seen.
+    end = limits.look_bytes if offset > MAX_HEADER_BYTES else offset + limits.look_bytes - MAX_HEADER_BYTES
+    looked_at = raw[: max(end, 0)]
     return tuple(islice(_walk(looked_at, 0, limits, "text/plain"), limits.max_parts))
 
 

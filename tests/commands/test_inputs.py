@@ -42,7 +42,7 @@ def test_a_folder_is_all_its_files_without_hidden_ones(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
 
-    assert [raw for _, raw in found(tmp_path)] == [b"a/z", b"b"]
+    assert [raw for _, raw in found(tmp_path)] == [b"b", b"a/z"]
     assert count([str(tmp_path)]) == 2
 
 
@@ -62,10 +62,23 @@ def test_standard_input_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"x")
+    (tmp_path / "folder").mkdir()
+    for name in ("a", "c"):
+        (tmp_path / "folder" / name).write_bytes(name.encode())
+    (tmp_path / "folder" / "b").symlink_to("gone")
     errors: list[InputError] = []
 
-    sources = list(read([str(tmp_path / "missing"), str(tmp_path / "a")], errors))
+    sources = list(read([str(tmp_path / "missing"), str(tmp_path / "folder")], errors))
 
-    assert [source.raw for source in sources] == [b"x"]
-    assert [str(error) for error in errors] == [f"{tmp_path / 'missing'}: No such file or directory"]
+    assert [source.raw for source in sources] == [b"a", b"c"]
+    said = "No such file or directory"
+    assert [str(error) for error in errors] == [
+        f"{tmp_path / 'missing'}: {said}",
+        f"{tmp_path / 'folder/b'}: {said}",
+    ]
+
+
+def test_an_mbox_has_no_count_beforehand(tmp_path: Path) -> None:
+    (tmp_path / "box").write_bytes(b"From a Mon\nSubject: 1\n\n")
+
+    assert count([str(tmp_path)]) is None

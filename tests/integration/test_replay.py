@@ -92,6 +92,15 @@ def test_feedback_is_given_as_the_regime_says(
         assert least <= result(replaying(config, index, "--feedback", regime))["learned"] <= most
 
 
+def test_refused_spam_is_counted_as_spam(tmp_path: Path, index: Path) -> None:
+    config = write_config(tmp_path, verdict="{reject: 0.96}")
+    with DaemonProcess(config) as daemon:
+        report = result(replaying(config, index, "--skip", "50"))
+
+        assert report["sm_percent"] == 0
+        assert daemon.metric('nbstream_messages_total{listener="smtp",verdict="reject"}') > 20
+
+
 def test_kill_9_and_restart_in_mid_replay_lose_nothing_acknowledged(tmp_path: Path, index: Path) -> None:
     config = write_config(tmp_path)
     with DaemonProcess(config) as daemon:

@@ -51,6 +51,12 @@ def test_another_delivery_of_a_campaign_is_another_message() -> None:
     assert key(ORIGINAL.replace("<1@", "<2@")) != key(ORIGINAL)
 
 
+def test_a_large_message_keeps_its_key_when_its_header_grows() -> None:
+    large = ORIGINAL + "line of text\n" * 150_000
+
+    assert key("Received: from x by y\n" * 9 + large) == key(large)
+
+
 def test_a_bare_text_is_its_characters() -> None:
     assert key("WIN a prize: call now") == key("WIN a prize:\n call now\n")
     assert key("WIN a prize: call now") != key("WIN a prize: call later")

@@ -93,7 +93,8 @@ def test_no_more_than_the_permitted_parts_depth_and_bytes_are_looked_at() -> Non
 
     assert len(walk(many, max_parts=10)) == 10
     assert max(part.depth for part in walk(deep, max_depth=5)) == 5
-    assert len(walk(b"A: 1\n\n" + b"x" * 1000, look_bytes=100)[0].payload) < 100
+    assert len(walk(b"A: 1\n\n" + b"x" * 90_000, look_bytes=70_000)[0].payload) < 70_000
+    assert len(walk(b"no header" * 90_000, look_bytes=1000)[0].payload) == 0
 
 
 def test_a_digest_holds_messages() -> None:

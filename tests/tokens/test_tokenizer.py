@@ -80,16 +80,28 @@ def test_an_empty_message_is_tokenized() -> None:
     assert tokenize(b"").body == ()
 
 
-def test_tokens_are_bounded_head_first_then_body_in_order_of_appearance() -> None:
+def test_tokens_are_bounded_and_come_in_order_of_appearance() -> None:
     body = b" ".join(b"w%d" % n for n in range(5000))
     bounded = tokenize(MAIL[: MAIL.index(b"MIME")] + b"\n" + body, Params(max_tokens=300))
     assert len(bounded.all) == 300
     assert bounded.body[:2] == (b"body:w0", b"body:w1")
-    assert tokenize(MAIL, Params(max_tokens=10)).head == tokenize(MAIL).head[:10]
+    assert tokenize(MAIL, Params(max_tokens=10)).head == tokenize(MAIL).head[:5]
 
 
-def test_text_beyond_the_limit_is_not_looked_at() -> None:
-    assert b"body:late" not in tokenize(b"early " * 100 + b"late", Params(max_text=100)).body
+def test_a_long_header_does_not_crowd_out_the_body() -> None:
+    lists = (b", ".join(b"n%d@h%d.example" % (n, n) for n in range(k, k + 30)) for k in range(0, 2700, 30))
+    fields = b"".join(b"To: " + each + b"\n" for each in lists)
+
+    tokens = tokenize(fields + b"Subject: x\n\n" + b" ".join(b"word%d" % n for n in range(1500)))
+
+    assert (len(tokens.head), len(tokens.body)) == (1000, 1000)
+
+
+def test_what_one_group_does_not_need_the_other_gets() -> None:
+    tokens = tokenize(b"Subject: x\n\n" + b" ".join(b"word%d" % n for n in range(5000)))
+
+    assert len(tokens.all) == 2000
+    assert len(tokens.head) < 100
 
 
 @given(st.binary(max_size=400))
