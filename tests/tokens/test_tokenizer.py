@@ -94,7 +94,8 @@ def test_a_long_header_does_not_crowd_out_the_body() -> None:
 
     tokens = tokenize(fields + b"Subject: x\n\n" + b" ".join(b"word%d" % n for n in range(1500)))
 
-    assert (len(tokens.head), len(tokens.body)) == (1000, 1000)
+    assert len(tokens.all) == 2000
+    assert len(tokens.body) >= 1000
 
 
 def test_what_one_group_does_not_need_the_other_gets() -> None:
