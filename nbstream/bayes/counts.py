@@ -61,14 +61,18 @@ class Counts:
 
     def look_up(self, tokens: Sequence[bytes]) -> NDArray[np.int64]:
         """The counts of ``tokens``, shape (tokens, classes); zeros for an unknown token."""
-        rows = np.fromiter(map(self._rows.get, tokens, repeat(_NOWHERE)), dtype=np.intp, count=len(tokens))
-        return self._counts[rows]
+        return self._counts[self._places(tokens)]
 
     def put(self, tokens: Sequence[bytes], rows: NDArray[np.int64]) -> None:
         """Set the counts of distinct ``tokens`` to ``rows``; a row of zeros forgets its token."""
-        kept: NDArray[np.bool_] = np.any(rows != 0, axis=1)
-        places = np.fromiter(map(self._place, tokens, kept.tolist()), dtype=np.intp, count=len(tokens))
-        self._counts[places] = np.where(kept[:, None], rows, 0)
+        self._write(tokens, self._places(tokens), rows)
+
+    def put_column(self, tokens: Sequence[bytes], column: int, values: NDArray[np.int64]) -> None:
+        """Set the counts of distinct ``tokens`` in one class, and leave those in the others."""
+        places = self._places(tokens)
+        rows = self._counts[places]
+        rows[:, column] = values
+        self._write(tokens, places, rows)
 
     def add(self, tokens: Sequence[bytes], column: int, weight: int) -> None:
         """Learn a message of distinct ``tokens`` in the class of ``column``, each with ``weight``."""
@@ -89,6 +93,15 @@ class Counts:
             _increased(self.totals.tokens, column, weight * len(tokens)),
             self.totals.vocabulary + grown,
         )
+
+    def _places(self, tokens: Sequence[bytes]) -> NDArray[np.intp]:
+        return np.fromiter(map(self._rows.get, tokens, repeat(_NOWHERE)), dtype=np.intp, count=len(tokens))
+
+    def _write(self, tokens: Sequence[bytes], places: NDArray[np.intp], rows: NDArray[np.int64]) -> None:
+        kept: NDArray[np.bool_] = np.any(rows != 0, axis=1)
+        for i in np.flatnonzero((places == _NOWHERE) | ~kept).tolist():  # the few that come or go
+            places[i] = self._place(tokens[i], bool(kept[i]))
+        self._counts[places] = rows
 
     def _place(self, token: bytes, kept: bool) -> int:
         """The row to write a token's counts to: its own, a fresh one, or the row of zeros."""

@@ -9,8 +9,9 @@
 -- Tokens come as one text, separated by line feeds. Returns the change's stream id, or false where the ledger
 -- entry is not of the expected version: then nothing was changed.
 --
--- Counts stay below 2^53, so that Lua's numbers hold them exactly; "%.0f" writes them in full.
--- A count that reaches zero is deleted. None is ever clamped: (+1,-1) and (-1,+1) must both give 0.
+-- Counts stay below 2^53, so that Lua's numbers hold them exactly. A count that reaches zero is deleted. None is
+-- ever clamped: (+1,-1) and (-1,+1) must both give 0. The change carries the resulting counts of the classes that
+-- it touched; the others are as they were.
 
 local CHUNK = 1000  -- unpack() is limited by Lua's stack, about 8,000 values
 local first_counts = 5
@@ -22,67 +23,85 @@ if (redis.call('HGET', KEYS[1], 'version') or '') ~= ARGV[1] then
   return false
 end
 
+-- table.concat writes 14 digits of a number, "%.0f" all of them. As arguments of a command all are written.
 local function text(number)
+  if number < 1e14 and number > -1e14 then return number end
   return string.format('%.0f', number)
 end
 
--- The distinct tokens of both messages, in order, and what is added to each class's count.
-local tokens, delta = {}, {}
-local function plan(column, weight, joined)
-  if column == 0 then return 0 end
-  local sum = 0
-  if weight ~= 0 then
-    for token in string.gmatch(joined, '[^\n]+') do
-      local row = delta[token]
-      if not row then
-        row = {}
-        delta[token] = row
-        tokens[#tokens + 1] = token
-      end
-      row[column] = (row[column] or 0) + weight
-      sum = sum + weight
-    end
+-- The distinct tokens of both sides, in order, and by class what is added to the count of each.
+local tokens, changes, touched = {}, {}, {}
+local function plan(column, weight, joined, other)
+  if column == 0 or weight == 0 then return 0 end
+  local change, known, sum = changes[column] or {}, changes[other] or {}, 0
+  if not changes[column] then touched[#touched + 1] = column end
+  changes[column] = change
+  for token in string.gmatch(joined, '[^\n]+') do
+    local before = change[token]
+    if not before and not known[token] then tokens[#tokens + 1] = token end
+    change[token] = (before or 0) + weight
+    sum = sum + weight
   end
   return sum
 end
 
 local take, give = tonumber(ARGV[2]), tonumber(ARGV[5])
-local taken = plan(take, -tonumber(ARGV[3]), ARGV[4])
-local given = plan(give, tonumber(ARGV[6]), ARGV[7])
+local taken = plan(take, -tonumber(ARGV[3]), ARGV[4], 0)
+local given = plan(give, tonumber(ARGV[6]), ARGV[7], take)
 
--- Read and write the counts of all touched tokens, a chunk at a time, and follow the vocabulary.
-local resulting = {}
-for column = 1, classes do resulting[column] = {} end
-local vocabulary = 0
+-- How many of the tokens that came or went, as far as the touched classes know, no other class has.
+local function vocabulary_change(came_or_went, gained)
+  if #came_or_went == 0 then return 0 end
+  local elsewhere, sum = {}, 0
+  for column = 1, classes do
+    if not changes[column] then
+      local values = redis.call('HMGET', KEYS[first_counts + column - 1], unpack(came_or_went))
+      for i = 1, #values do
+        if values[i] and tonumber(values[i]) > 0 then elsewhere[i] = true end
+      end
+    end
+  end
+  for i = 1, #came_or_went do
+    if not elsewhere[i] then sum = sum + gained[i] end
+  end
+  return sum
+end
+
+-- Read and write the counts of the tokens in the touched classes, a chunk at a time, and follow the vocabulary.
+local resulting, vocabulary = {}, 0
+for _, column in ipairs(touched) do resulting[column] = {} end
 for first = 1, #tokens, CHUNK do
   local last = math.min(first + CHUNK - 1, #tokens)
   local before, after = {}, {}
-  for column = 1, classes do
-    local key = KEYS[first_counts + column - 1]
+  for _, column in ipairs(touched) do
+    local key, change, result = KEYS[first_counts + column - 1], changes[column], resulting[column]
     local values = redis.call('HMGET', key, unpack(tokens, first, last))
     local set, delete = {}, {}
     for i = 1, #values do
       local token = tokens[first + i - 1]
-      local old = tonumber(values[i] or 0)
-      local change = delta[token][column]
-      local new = old + (change or 0)
-      resulting[column][first + i - 1] = text(new)
+      local old, by = values[i] and tonumber(values[i]) or 0, change[token]
+      local new = by and old + by or old
+      result[first + i - 1] = text(new)
       if old > 0 then before[i] = true end
       if new > 0 then after[i] = true end
-      if change and new == 0 then
+      if by and new == 0 then
         delete[#delete + 1] = token
-      elseif change then
+      elseif by then
         set[#set + 1] = token
-        set[#set + 1] = text(new)
+        set[#set + 1] = new
       end
     end
     if #set > 0 then redis.call('HSET', key, unpack(set)) end
     if #delete > 0 then redis.call('HDEL', key, unpack(delete)) end
   end
+  local came_or_went, gained = {}, {}
   for i = 1, last - first + 1 do
-    if after[i] and not before[i] then vocabulary = vocabulary + 1 end
-    if before[i] and not after[i] then vocabulary = vocabulary - 1 end
+    if before[i] ~= after[i] then
+      came_or_went[#came_or_went + 1] = tokens[first + i - 1]
+      gained[#gained + 1] = after[i] and 1 or -1
+    end
   end
+  vocabulary = vocabulary + vocabulary_change(came_or_went, gained)
 end
 
 local function total(field, change)
@@ -93,7 +112,7 @@ local function total(field, change)
   if result == 0 then
     redis.call('HDEL', KEYS[2], field)
   else
-    redis.call('HSET', KEYS[2], field, text(result))
+    redis.call('HSET', KEYS[2], field, result)
   end
   return text(result)
 end
@@ -111,7 +130,7 @@ totals[#totals + 1] = total('vocabulary', vocabulary)
 local sequence = redis.call('INCR', KEYS[4])
 
 local change = {'sequence', sequence, 'totals', table.concat(totals, ' '), 'tokens', table.concat(tokens, '\n')}
-for column = 1, classes do
+for _, column in ipairs(touched) do
   change[#change + 1] = 'counts:' .. labels[column]
   change[#change + 1] = table.concat(resulting[column], ' ')
 end

@@ -59,9 +59,11 @@ class _Replica:
         if sequence != self.sequence + 1:
             raise _Rescan(f"change {sequence} came after {self.sequence}")
         if fields[b"tokens"]:
-            columns = [fields[b"counts:" + label.encode()].split() for label in CLASSES]
-            rows = np.array([[int(count) for count in column] for column in columns], dtype=np.int64).T
-            self.counts.put(fields[b"tokens"].split(b"\n"), rows)
+            tokens = fields[b"tokens"].split(b"\n")
+            for column, label in enumerate(CLASSES):
+                resulting = fields.get(b"counts:" + label.encode())
+                if resulting is not None:
+                    self.counts.put_column(tokens, column, np.fromstring(resulting, dtype=np.int64, sep=" "))
         self.counts.totals = _totals(fields[b"totals"])
         self.sequence, self.last_id = sequence, entry_id
 
@@ -247,12 +249,8 @@ def _entries(streams: Any) -> Sequence[tuple[bytes, Mapping[bytes, bytes]]]:
 
 
 def _put_column(counts: Counts, column: int, fields: Mapping[bytes, bytes]) -> None:
-    if not fields:
-        return
-    tokens = list(fields)
-    rows = counts.look_up(tokens)
-    rows[:, column] = [int(value) for value in fields.values()]
-    counts.put(tokens, rows)
+    values = np.fromiter(map(int, fields.values()), dtype=np.int64, count=len(fields))
+    counts.put_column(list(fields), column, values)
 
 
 def _totals(text: bytes) -> Totals:

@@ -61,6 +61,16 @@ def test_order_makes_no_difference_even_through_negative_counts(
     assert state(counts) == state(expected)
 
 
+def test_put_column_sets_one_class_and_leaves_the_others() -> None:
+    counts = Counts()
+    counts.put([b"a", b"b"], np.array([[1, 2], [0, 4]]))
+
+    counts.put_column([b"a", b"b", b"c"], 1, np.array([9, 0, 5]))
+
+    assert counts.look_up([b"a", b"b", b"c"]).tolist() == [[1, 9], [0, 0], [0, 5]]
+    assert len(counts) == 2
+
+
 def test_put_sets_counts_forgets_rows_of_zeros_and_leaves_totals() -> None:
     counts = Counts()
     counts.put([b"a", b"b"], np.array([[1, 2], [3, -4]]))

@@ -146,9 +146,9 @@ async def test_a_cut_connection_loses_no_change(model: Model) -> None:
 
 
 async def test_an_idle_mirror_follows_whatever_the_deadline_of_a_command(own_redis: RedisServer) -> None:
-    follower = Model(open_client(Params(own_redis.url, timeout_seconds=0.2), retries=0), "test", 3600)
-    async with running(Mirror(follower, 0.2)) as mirror:
-        for _ in range(80):
+    follower = Model(open_client(Params(own_redis.url, timeout_seconds=0.8), retries=0), "test", 3600)
+    async with running(Mirror(follower, 0.8)) as mirror:
+        for _ in range(100):
             await asyncio.sleep(0.01)
             assert mirror.following
     await follower.client.aclose()
