@@ -36,6 +36,12 @@ async def equals_redis(mirror: Mirror, model: Model, tokens: list[bytes]) -> boo
     return bool((ours == theirs).all()) and our_totals == their_totals
 
 
+async def later_than(model: Model, moment: tuple[int, int]) -> bool:
+    """Whether the server's clock shows a later millisecond."""
+    seconds, microseconds = await model.client.time()
+    return (seconds, microseconds // 1000) > (moment[0], moment[1] // 1000)
+
+
 @pytest.fixture
 def model(client: Redis) -> Model:
     return Model(client, "test", 3600)
@@ -169,6 +175,8 @@ async def test_applied_does_not_mistake_old_counts_for_new_ones(model: Model) ->
         for number in range(3):
             await mirror.applied(await change(model, f"m{number}", entry("spam", TOKENS)) or b"")
         await model.client.flushall()
+        emptied = await model.client.time()
+        await until(lambda: later_than(model, emptied))  # ids are milliseconds: the same one could come again
 
         await mirror.applied(await change(model, "m9", entry("ham", TOKENS)) or b"")
 
