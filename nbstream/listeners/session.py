@@ -1,0 +1,286 @@
+"""One SMTP connection: aiosmtpd's protocol, made a transparent relay.
+
+Rules:
+- The next hop's transaction opens at MAIL and every RCPT gets the hop's answer. A hop that cannot be reached
+  is told at RCPT, so that feedback is learned even while it is away.
+- DATA is read in chunks up to CRLF.CRLF and nothing else; memory is reserved from a budget that all
+  connections share.
+- aiosmtpd's own MAIL, RCPT, DATA and EHLO are replaced: they refuse unknown parameters and long lines, change
+  the case of parameters, and answer an exception with its text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import logging
+from typing import TYPE_CHECKING, Any
+
+from aiosmtpd.smtp import SMTP
+
+from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable, Reply
+from nbstream.relay.next_hop import Path, Transaction
+from nbstream.wire import smtp as wire
+
+if TYPE_CHECKING:
+    from nbstream.listeners.delivery import Delivered
+    from nbstream.listeners.smtp import SmtpListener
+
+_log = logging.getLogger(__name__)
+
+_SYNTAX_MAIL = Reply(501, "5.5.4 Syntax: MAIL FROM:<address> [parameters]")
+_SYNTAX_RCPT = Reply(501, "5.5.4 Syntax: RCPT TO:<address> [parameters]")
+_NO_HELO = Reply(503, "5.5.1 Send EHLO or HELO first")
+_NESTED = Reply(503, "5.5.1 MAIL was already given")
+_NO_MAIL = Reply(503, "5.5.1 Send MAIL first")
+_NO_RCPT = Reply(503, "5.5.1 No valid recipients")
+_NO_ARGUMENT = Reply(501, "5.5.4 DATA takes no argument")
+_TOO_MANY_RECIPIENTS = Reply(452, "4.5.3 Too many recipients, send the others in another transaction")
+_MIXED = Reply(452, "4.5.3 Feedback travels alone, send this recipient in another transaction")
+_TOO_BIG = Reply(552, "5.3.4 Message is larger than is accepted here")
+_NO_MEMORY = Reply(452, "4.3.1 Too much mail is in flight, please try again later")
+CLOSING = Reply(421, "4.3.2 Shutting down, please try again later")
+_GO_AHEAD = Reply(354, "End data with <CR><LF>.<CR><LF>")
+
+_END = b"\r\n.\r\n"
+_CHUNK = 64 * 1024
+_COMMAND_BYTES = 4096  # RFC 5321's 512, and room for the parameters of DSN (ORCPT: 500) and AUTH (500)
+_PASSED_ON = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE"})
+
+
+class Session(SMTP):
+    """One connection. State between MAIL and the end of DATA: sender, recipients, the hop's transaction."""
+
+    line_length_limit = _CHUNK  # aiosmtpd makes it the reader's limit, which is how much DATA is read at a time
+
+    def __init__(self, listener: SmtpListener) -> None:
+        super().__init__(
+            handler=None,
+            hostname=listener.params.hostname,
+            ident="ESMTP nbstream",
+            enable_SMTPUTF8=True,
+            data_size_limit=listener.params.max_message_bytes,
+            timeout=listener.params.idle_timeout_seconds,
+            loop=asyncio.get_running_loop(),
+        )
+        # aiosmtpd shares this one between all connections and lets EHLO make it grow.
+        self.command_size_limit = _COMMAND_BYTES
+        self.command_size_limits = collections.defaultdict(lambda: _COMMAND_BYTES)
+        self._listener = listener
+        self._sender: Path | None = None
+        self._recipients = 0
+        self._label: str | None = None
+        self._transaction: Transaction | None = None
+
+    # Life of the connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin a session."""
+        self._listener.sessions.add(self)
+        super().connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End the session; aiosmtpd cancels its task."""
+        super().connection_lost(error)
+        self._listener.closed(self)
+
+    async def _handle_client(self) -> None:
+        # aiosmtpd's task for the whole connection: its end, however it comes, ends the hop's transaction.
+        try:
+            await super()._handle_client()
+        except ConnectionError:
+            _log.debug("smtp: the client went away")
+        finally:
+            await self._forget()
+
+    def leave_if_idle(self) -> None:
+        """While draining: close the connection now unless a message is under way."""
+        if self._sender is None:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self.transport is not None:
+            self._writer.write(CLOSING.render() + b"\r\n")
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Drop the connection."""
+        if self.transport is not None:
+            self.transport.abort()  # type: ignore[attr-defined]  # aiosmtpd types it as the base transport
+
+    @property
+    def _peer_host(self) -> str:
+        peer: Any = self.session.peer if self.session else None
+        return str(peer[0]) if isinstance(peer, tuple) else ""
+
+    async def _answer(self, reply: Reply) -> None:
+        await self.push(reply.render())
+
+    async def handle_exception(self, error: Exception) -> str:
+        """The reply to a command that failed: never the text of an exception."""
+        await self._forget()
+        if isinstance(error, NbstreamError):
+            _log.warning("smtp: %s", error)
+            return str(error.reply)
+        _log.error("smtp: a command failed", exc_info=error)
+        return str(NbstreamError.reply)
+
+    async def _forget(self) -> None:
+        """Back to the state after EHLO."""
+        transaction, self._transaction = self._transaction, None
+        self._sender, self._recipients, self._label = None, 0, None
+        if transaction is not None:
+            await transaction.abort()
+
+    # Commands
+
+    async def smtp_HELO(self, hostname: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """HELO: no extensions."""
+        await self._forget()
+        await super().smtp_HELO(hostname)
+
+    async def smtp_EHLO(self, hostname: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """EHLO: offer only what the next hop offers, so that everything taken here can be passed on."""
+        if not hostname:
+            await self._answer(Reply(501, "5.5.4 Syntax: EHLO hostname"))
+            return
+        await self._forget()
+        assert self.session is not None
+        self.session.extended_smtp = True
+        self.session.host_name = hostname
+        offered = sorted((await self._listener.next_hop.features()) & _PASSED_ON)
+        size = f"SIZE {self._listener.params.max_message_bytes}"
+        lines = [self.hostname, *(size if each == "SIZE" else each for each in offered)]
+        await self._answer(Reply(250, "\n".join(lines)))
+
+    async def smtp_RSET(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """RSET: give up the transaction."""
+        await self._forget()
+        await super().smtp_RSET(arg)
+
+    async def smtp_MAIL(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """MAIL: open the next hop's transaction; its refusal is the answer."""
+        await self._answer(await self._mail(arg))
+
+    async def _mail(self, arg: str | None) -> Reply:
+        assert self.session is not None
+        if not self.session.host_name:
+            return _NO_HELO
+        if self._sender is not None:
+            return _NESTED
+        parsed = wire.parse_path("FROM", arg)
+        if parsed is None:
+            return _SYNTAX_MAIL
+        size = wire.declared_size(parsed[1])
+        if size is not None and size > self._listener.params.max_message_bytes:
+            return _TOO_BIG
+        sender = Path(*parsed)
+        try:
+            self._transaction = await self._listener.next_hop.begin(sender)
+        except RelayRefused as refusal:
+            return refusal.reply
+        except RelayUnavailable as error:
+            _log.warning("smtp: %s", error)
+        self._sender = sender
+        return Reply(250, "2.1.0 Ok")
+
+    async def smtp_RCPT(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """RCPT: the next hop's own answer, or ours for a feedback address."""
+        await self._answer(await self._rcpt(arg))
+
+    async def _rcpt(self, arg: str | None) -> Reply:
+        if self._sender is None:
+            return _NO_MAIL
+        parsed = wire.parse_path("TO", arg)
+        if parsed is None or not parsed[0]:
+            return _SYNTAX_RCPT
+        if self._recipients >= self._listener.params.max_recipients:
+            return _TOO_MANY_RECIPIENTS
+        label = self._listener.feedback.label_of(parsed[0])
+        if label is not None:
+            return await self._feedback_rcpt(label)
+        if self._label is not None:
+            return _MIXED
+        if self._transaction is None:
+            return RelayUnavailable.reply
+        reply = await self._transaction.rcpt(Path(*parsed))
+        self._recipients += reply.accepted
+        return reply
+
+    async def _feedback_rcpt(self, label: str) -> Reply:
+        if not self._listener.feedback.allows(self._peer_host):
+            return self._listener.feedback.refuse(label, self._listener.name)
+        if self._recipients and self._label != label:
+            return _MIXED
+        self._label = label
+        self._recipients += 1
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            await transaction.abort()
+        return Reply(250, f"2.1.5 Ok, to be learned as {label}")
+
+    async def smtp_DATA(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """DATA: read the message, then learn it or deliver it."""
+        if self._sender is None or not self._recipients:
+            await self._answer(_NO_MAIL if self._sender is None else _NO_RCPT)
+            return
+        if arg:
+            await self._answer(_NO_ARGUMENT)
+            return
+        # The CRLF that ended the command is part of a lone CRLF.CRLF (an empty message) and of a first dot.
+        self._reader._buffer[:0] = b"\r\n"  # type: ignore[attr-defined]  # no public way to put back
+        await self._answer(_GO_AHEAD)
+        reserved: list[int] = []
+        try:
+            await self._answer(await self._finish(reserved))
+        finally:
+            self._listener.release(sum(reserved))
+            await self._forget()
+        if self._listener.draining:
+            self._leave()
+
+    async def _finish(self, reserved: list[int]) -> Reply:
+        content = await self._collect(reserved)
+        if isinstance(content, Reply):
+            return content
+        assert self._timeout_handle is not None
+        self._timeout_handle.cancel()  # what follows has deadlines of its own; it is the client who waits now
+        try:
+            if self._label is not None:
+                return await self._listener.feedback.learn(content, self._label, self._listener.name)
+            transaction, self._transaction = self._transaction, None
+            assert transaction is not None
+            return self._told(await self._listener.delivery.deliver(content, transaction, self._listener.name))
+        finally:
+            self._reset_timeout()
+
+    async def _collect(self, reserved: list[int]) -> bytes | Reply:
+        """The message, or the reply that refuses it; always reads to its end. RFC 5321 4.1.1.4."""
+        chunks: list[bytes] = []
+        size, problem, ended = 0, None, False
+        while not ended:
+            try:
+                chunk = await self._reader.readuntil(_END)
+                ended = True
+            except asyncio.LimitOverrunError as overrun:
+                chunk = await self._reader.readexactly(overrun.consumed)
+            self._reset_timeout()
+            size += len(chunk)
+            if problem is None and size - len(_END) > self._listener.params.max_message_bytes:
+                problem = _TOO_BIG
+            elif problem is None and not self._listener.reserve(len(chunk)):
+                problem = _NO_MEMORY
+            elif problem is None:
+                reserved.append(len(chunk))
+                chunks.append(chunk)
+            if problem is not None:
+                chunks.clear()
+        return problem or wire.unstuff(b"".join(chunks)[: -len(_END) + 2])
+
+    def _told(self, delivered: Delivered) -> Reply:
+        """The reply, with the verdict behind it for peers whose feedback is believed."""
+        check = delivered.check
+        if check is None or not self._listener.feedback.allows(self._peer_host):
+            return delivered.reply
+        told = f" nbstream id={check.id} verdict={check.verdict} probability={check.probability:.6f}"
+        return Reply(delivered.reply.code, delivered.reply.text + told)
