@@ -5,6 +5,7 @@ A missing server or program is a visible skip at home and a failure where ``CI=t
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+import uvloop
 from redis.asyncio import Redis
 
 from nbstream.store.connect import Params, open_client
@@ -25,6 +27,11 @@ def missing(what: str) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(f"{what} is missing")
     pytest.skip(f"{what} is missing")
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop that the daemon runs on: its transports differ from asyncio's."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture(scope="session")

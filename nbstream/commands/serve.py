@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import shlex
 import sys
 from typing import TYPE_CHECKING
@@ -25,11 +26,19 @@ def run(options: argparse.Namespace) -> int:
         if options.hints:
             print(hints(settings, options, addresses), flush=True)
 
+    _raise_file_limit()
+
     async def serve() -> None:
         await Daemon(settings).run(ready)
 
     uvloop.run(serve())
     return 0
+
+
+def _raise_file_limit() -> None:
+    """Allow as many open files as this process may: settings bound the connections, not a shell's 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def hints(settings: Settings, options: argparse.Namespace, addresses: Addresses) -> str:

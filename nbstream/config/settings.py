@@ -154,7 +154,7 @@ class Relay(Section):
     next_hop: Annotated[MaildirHop | SmtpHop, BeforeValidator(read_next_hop)] = MaildirHop()
     connect_timeout_seconds: Seconds = 10
     reply_timeout_seconds: Seconds = 300
-    max_connections: Count = 100
+    max_connections: Count = 200
 
 
 class MinLearned(Section):

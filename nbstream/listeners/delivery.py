@@ -7,8 +7,10 @@ answer or 451, and the client keeps the message. Verdict fields that came from o
 from __future__ import annotations
 
 import logging
+import re
 import time
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import CheckFailed, NbstreamError, RelayUnavailable, Reply
@@ -28,6 +30,7 @@ _log = logging.getLogger(__name__)
 _MAX_RECEIVED = (
     50  # RFC 5321 6.3 asks for at least 100 hops; mail that loops through here twice a round stops sooner
 )
+_RECEIVED = re.compile(rb"(?im)^received[ \t]*:")
 _REFUSED = Reply(550, "5.7.1 Message refused as spam")
 _LOOP = Reply(554, "5.4.6 Too many hops: this message has more than 50 Received fields")
 
@@ -72,15 +75,15 @@ class Delivery:
         self._observer = observer
 
     async def deliver(self, content: bytes, transaction: Transaction, listener: str) -> Delivered:
-        """Check and relay ``content`` (any line ends); ``transaction`` has its recipients already.
+        """Check and relay ``content`` (CRLF line ends); ``transaction`` has its recipients already.
 
         Closes the transaction in every case. Raises nothing but cancellation.
         """
         started = time.perf_counter()
-        raw = headers.strip(headers.canonical(content), header.VERDICT_FIELDS)
         check: Check | None = None
         try:
-            self._refuse_loop(raw)
+            self._refuse_loop(content)
+            raw = headers.guard(headers.strip(content, header.VERDICT_FIELDS), header.GUARD_FIELD)
             check = await self._check(raw)
             if check is not None:
                 raw = headers.prepend(raw, self._verdict_fields(check))
@@ -98,8 +101,10 @@ class Delivery:
 
     @staticmethod
     def _refuse_loop(raw: bytes) -> None:
-        fields = headers.fields(raw, min(headers.body_offset(raw), 1 << 20))
-        if sum(each.name == "received" for each in fields) > _MAX_RECEIVED:
+        if (
+            sum(1 for _ in islice(_RECEIVED.finditer(raw, 0, headers.body_offset(raw)), _MAX_RECEIVED + 1))
+            > _MAX_RECEIVED
+        ):
             raise _Refused(_LOOP)
 
     async def _check(self, raw: bytes) -> Check | None:

@@ -6,6 +6,7 @@ changes nothing, so after a 451 the client may send the same again.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ MAX_MESSAGES = 1000
 
 _TOO_MANY = Reply(552, f"5.3.4 More than {MAX_MESSAGES} messages attached, please send fewer at a time")
 
+_NOTHING = Reply(550, "5.6.0 This report carries no message to learn from")
 _STRANGER = Reply(550, "5.7.1 Feedback is not accepted from here")
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -48,7 +50,7 @@ class FeedbackObserver(Protocol):
     """What the door itself reports; what is learned, the filter reports."""
 
     def feedback_refused(self, label: str, source: str) -> None:
-        """Feedback came from a peer that is not believed, or held too many messages."""
+        """Feedback came from a peer that is not believed, or did not hold what can be learned."""
 
     def teaching_failed(self, label: str | None, source: str) -> None:
         """One message was not reached, because one before it could not be stored."""
@@ -82,11 +84,11 @@ class FeedbackDoor:
         return _STRANGER
 
     async def learn(self, content: bytes, label: str, source: str) -> Reply:
-        """Learn what ``content`` (any line ends) means as ``label``; the reply says what changed."""
-        meant = messages_meant(headers.canonical(content), MAX_MESSAGES)
-        if len(meant) > MAX_MESSAGES:
+        """Learn what ``content`` (CRLF line ends) means as ``label``; the reply says what changed."""
+        meant = await asyncio.to_thread(messages_meant, content, MAX_MESSAGES)
+        if not meant:
             self._observer.feedback_refused(label, source)
-            return _TOO_MANY
+            return _TOO_MANY if meant is None else _NOTHING
         lessons: list[Lesson] = []
         for raw in meant:
             message = Message.parse(headers.strip(raw, header.VERDICT_FIELDS), self._params.limits)

@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 import collections
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, AnyStr
 
 from aiosmtpd.smtp import SMTP
 
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable, Reply
+from nbstream.mail.headers import canonical
+from nbstream.mail.lines import pieces
 from nbstream.relay.next_hop import Path, Transaction
 from nbstream.wire import smtp as wire
 
@@ -39,11 +41,13 @@ _TOO_MANY_RECIPIENTS = Reply(452, "4.5.3 Too many recipients, send the others in
 _MIXED = Reply(452, "4.5.3 Feedback travels alone, send this recipient in another transaction")
 _TOO_BIG = Reply(552, "5.3.4 Message is larger than is accepted here")
 _NO_MEMORY = Reply(452, "4.3.1 Too much mail is in flight, please try again later")
+_OK = Reply(250, "2.0.0 Ok")
 CLOSING = Reply(421, "4.3.2 Shutting down, please try again later")
 _GO_AHEAD = Reply(354, "End data with <CR><LF>.<CR><LF>")
 
 _END = b"\r\n.\r\n"
 _CHUNK = 64 * 1024
+_PATIENCE = 2  # times the permitted size: a refused message is read to its end no further
 _COMMAND_BYTES = 4096  # RFC 5321's 512, and room for the parameters of DSN (ORCPT: 500) and AUTH (500)
 _PASSED_ON = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE"})
 
@@ -84,6 +88,24 @@ class Session(SMTP):
         super().connection_lost(error)
         self._listener.closed(self)
 
+    def eof_received(self) -> bool | None:
+        """A client may close its side and still read: what it sent is answered first.
+
+        aiosmtpd would cancel the session here, and with it a complete message that waits for its answer.
+        """
+        return asyncio.StreamReaderProtocol.eof_received(self)
+
+    def _timeout_cb(self) -> None:
+        # aiosmtpd closes, which waits for the client to read what was said; one that reads nothing would stay.
+        _log.info("smtp: a client was silent for too long")
+        self.abort()
+
+    async def push(self, status: AnyStr) -> None:
+        """Say a reply; a connection that is gone is a ConnectionError (uvloop would raise a RuntimeError)."""
+        if self.transport is None or self.transport.is_closing():
+            raise ConnectionResetError
+        await super().push(status)
+
     async def _handle_client(self) -> None:
         # aiosmtpd's task for the whole connection: its end, however it comes, ends the hop's transaction.
         try:
@@ -98,8 +120,12 @@ class Session(SMTP):
         if self._sender is None:
             self._leave()
 
+    def _leave_if_draining(self) -> None:
+        if self._listener.draining:
+            self._leave()
+
     def _leave(self) -> None:
-        if self.transport is not None:
+        if self.transport is not None and not self.transport.is_closing():
             self._writer.write(CLOSING.render() + b"\r\n")
             self.transport.close()
 
@@ -119,6 +145,12 @@ class Session(SMTP):
     async def handle_exception(self, error: Exception) -> str:
         """The reply to a command that failed: never the text of an exception."""
         await self._forget()
+        if isinstance(
+            error, asyncio.IncompleteReadError
+        ):  # the client has closed its side: nothing more will come
+            if self.transport is not None:
+                self.transport.close()
+            return ""  # push finds the connection closed, and that ends the session
         if isinstance(error, NbstreamError):
             _log.warning("smtp: %s", error)
             return str(error.reply)
@@ -155,11 +187,22 @@ class Session(SMTP):
 
     async def smtp_RSET(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """RSET: give up the transaction."""
+        if arg:
+            await self._answer(Reply(501, "5.5.4 RSET takes no argument"))
+            return
         await self._forget()
-        await super().smtp_RSET(arg)
+        await self._answer(_OK)
+        self._leave_if_draining()
+
+    async def smtp_VRFY(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """VRFY: never tell which addresses exist, and parse none."""
+        await self._answer(Reply(252, "2.5.2 Send some mail, it will be tried"))
 
     async def smtp_MAIL(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """MAIL: open the next hop's transaction; its refusal is the answer."""
+        if self._listener.draining:
+            self._leave()
+            return
         await self._answer(await self._mail(arg))
 
     async def _mail(self, arg: str | None) -> Reply:
@@ -236,8 +279,7 @@ class Session(SMTP):
         finally:
             self._listener.release(sum(reserved))
             await self._forget()
-        if self._listener.draining:
-            self._leave()
+            self._leave_if_draining()
 
     async def _finish(self, reserved: list[int]) -> Reply:
         content = await self._collect(reserved)
@@ -255,9 +297,10 @@ class Session(SMTP):
             self._reset_timeout()
 
     async def _collect(self, reserved: list[int]) -> bytes | Reply:
-        """The message, or the reply that refuses it; always reads to its end. RFC 5321 4.1.1.4."""
+        """The message with CRLF line ends, or the reply that refuses it; reads to its end. RFC 5321 4.1.1.4."""
         chunks: list[bytes] = []
         size, problem, ended = 0, None, False
+        limit = self._listener.params.max_message_bytes
         while not ended:
             try:
                 chunk = await self._reader.readuntil(_END)
@@ -266,16 +309,25 @@ class Session(SMTP):
                 chunk = await self._reader.readexactly(overrun.consumed)
             self._reset_timeout()
             size += len(chunk)
-            if problem is None and size - len(_END) > self._listener.params.max_message_bytes:
-                problem = _TOO_BIG
-            elif problem is None and not self._listener.reserve(len(chunk)):
-                problem = _NO_MEMORY
-            elif problem is None:
-                reserved.append(len(chunk))
-                chunks.append(chunk)
-            if problem is not None:
+            if problem is None:
+                problem = self._refusal(size, len(chunk), limit)
+                if problem is None:
+                    reserved.append(len(chunk))
+                    chunks.append(chunk)
+                    continue
+                self._listener.release(sum(reserved))
+                reserved.clear()
                 chunks.clear()
-        return problem or wire.unstuff(b"".join(chunks)[: -len(_END) + 2])
+            if size > _PATIENCE * limit:
+                await self._answer(problem)
+                self.abort()
+                raise ConnectionResetError
+        return problem or await _content(chunks)
+
+    def _refusal(self, size: int, more: int, limit: int) -> Reply | None:
+        if size - len(_END) > limit:
+            return _TOO_BIG
+        return None if self._listener.reserve(more) else _NO_MEMORY
 
     def _told(self, delivered: Delivered) -> Reply:
         """The reply, with the verdict behind it for peers whose feedback is believed."""
@@ -284,3 +336,21 @@ class Session(SMTP):
             return delivered.reply
         told = f" nbstream id={check.id} verdict={check.verdict} probability={check.probability:.6f}"
         return Reply(delivered.reply.code, delivered.reply.text + told)
+
+
+async def _content(chunks: list[bytes]) -> bytes:
+    """The message that DATA carried: dots unstuffed, lone CR and LF made CRLF, the final dot left out.
+
+    ``chunks`` begin with the CRLF before the message, and are emptied; others run between two pieces.
+    """
+    stuffed = b"".join(chunks)[: -len(_END) + 2]
+    chunks.clear()
+    rewritten: list[bytes] = []
+    after_crlf = False
+    for piece in pieces(stuffed):
+        unstuffed = wire.unstuff(piece[1:] if after_crlf and piece.startswith(b".") else piece)
+        rewritten.append(canonical(unstuffed))
+        after_crlf = piece.endswith(b"\r\n")
+        if len(rewritten) > 1:
+            await asyncio.sleep(0)
+    return b"".join(rewritten)[2:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from nbstream.errors import Reply
 from nbstream.listeners.session import CLOSING, Session
@@ -90,7 +90,7 @@ class SmtpListener:
                 async with asyncio.timeout(seconds):
                     await self._empty.wait()
             except TimeoutError:
-                _log.warning("smtp: %d connections did not finish in %g s", len(self.sessions), seconds)
+                _log.warning("smtp: mail in flight did not finish in %g s", seconds)
         for session in list(self.sessions):
             session.abort()
 
@@ -102,6 +102,6 @@ class _TurnAway(asyncio.Protocol):
         self._reply = reply
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        transport.write(self._reply.render() + b"\r\n")
-        transport.close()
+        writable = cast("asyncio.WriteTransport", transport)  # uvloop's is none by inheritance
+        writable.write(self._reply.render() + b"\r\n")
+        writable.close()

@@ -48,7 +48,7 @@ def decode(content: bytes, charset: str | None) -> str:
     """``content`` as text in ``charset``; where that is unknown or wrong: UTF-8, else Windows-1252."""
     if charset is None or charset.lower() in {"us-ascii", "utf-8", "ascii"}:
         return _guess(content)
-    codec = _codec(charset)
+    codec = _codec(charset[:64])
     if codec is None:
         return _guess(content)
     try:

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LINE_END = re.compile(rb"\r\n(?![ \t])")
-_ORPHANS = re.compile(rb"(?:[ \t][^\n]*\n)+")
 _NAME = re.compile(rb"[!-9;-~]+")
-_ENCODED_WORD = re.compile(rb"=\?([^?\s]{1,64})\?([bBqQ])\?([^?\s]*(?:\?(?!=)[^?\s]*)*)\?=")
+# Possessive throughout: each start scans on to the next one at most, and nothing is kept to come back to. Without
+# that a Subject of 32 kB took 6.6 s, and 50 MB of folded lines 2 GB of memory.
+_ENCODED_WORD = re.compile(rb"=\?([^?\s]{1,64})\?([bBqQ])\?((?:(?!\?=|=\?(?!=))\S)*+)\?=")
 _BETWEEN_WORDS = re.compile(rb"(\?=)\s+(?==\?[^?\s]{1,64}\?[bBqQ]\?)")
-_PARAMETER = re.compile(rb""";\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"?|([^;\s]*))""", re.DOTALL)
+_PARAMETER = re.compile(rb""";\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\.)*+)"?|([^;\s]*))""", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def fields(raw: bytes, end: int) -> tuple[Field, ...]:
 def strip(raw: bytes, names: Iterable[str]) -> bytes:
     """``raw`` without the header fields of these names: any case, folded, repeated. The rest is untouched."""
     wanted = b"|".join(re.escape(name.encode("ascii")) for name in names)
-    field = re.compile(rb"(?im)^(?:" + wanted + rb")[ \t]*:[^\n]*(?:\n[ \t][^\n]*)*(?:\n|\Z)")
+    field = re.compile(rb"(?im)^(?:" + wanted + rb")[ \t]*:[^\n]*+(?:\n[ \t][^\n]*+)*+(?:\n|\Z)")
     end = body_offset(raw)
     # The empty line itself must not count as the end of a folded field's last line.
     block = raw[:end]
@@ -80,13 +81,18 @@ def strip(raw: bytes, names: Iterable[str]) -> bytes:
 def prepend(raw: bytes, new: Iterable[tuple[str, str]]) -> bytes:
     """``raw`` with the given ``(name, value)`` fields above all others.
 
-    Values are ASCII; a line end in one is a fold, and followed by a tab. A message that begins with continuation
-    lines, which continue nothing, keeps them on top: else they would become part of the last new field.
+    Values are ASCII; a line end in one is a fold, and followed by a tab.
     """
     head = "".join(f"{name}: {value}\r\n" for name, value in new)
-    orphans = _ORPHANS.match(raw)
-    start = orphans.end() if orphans else 0
-    return raw[:start] + head.encode("ascii", "replace") + raw[start:]
+    return head.encode("ascii", "replace") + raw
+
+
+def guard(raw: bytes, name: str) -> bytes:
+    """``raw`` so that fields can be put above it: a first line that continues nothing gets a field to continue.
+
+    Else its sender could write into whatever field comes to stand above it.
+    """
+    return name.encode("ascii") + b":\r\n" + raw if raw[:1] in {b" ", b"\t"} else raw
 
 
 def decode_words(value: bytes) -> str:

@@ -11,7 +11,8 @@ import math
 from nbstream.policy.verdict import Thresholds, Verdict
 
 OWN_FIELD = "X-Nbstream"
-VERDICT_FIELDS = ("X-Spam-Flag", "X-Spam-Status", "X-Spam-Level", OWN_FIELD)
+GUARD_FIELD = "X-Nbstream-Continued"
+VERDICT_FIELDS = ("X-Spam-Flag", "X-Spam-Status", "X-Spam-Level", OWN_FIELD, GUARD_FIELD)
 """The fields that are ours: every copy that arrives from outside is removed."""
 
 _SCORE_LIMIT = 99.9

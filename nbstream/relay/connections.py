@@ -24,7 +24,7 @@ class Params:
     connect_timeout_seconds: float = 10.0  # until EHLO is answered; also the wait for a free connection
     reply_timeout_seconds: float = 300.0  # of one command; for the message, sending it included
     max_idle_seconds: float = 30.0
-    max_connections: int = 100
+    max_connections: int = 200
 
 
 class Pool:
@@ -36,6 +36,11 @@ class Pool:
         self._idle: dict[Connection, asyncio.TimerHandle] = {}
         self._closed = False
         self.features: frozenset[str] | None = None
+
+    @property
+    def all_lent(self) -> bool:
+        """True while no connection more may be lent."""
+        return self._slots.locked()
 
     async def lease(self) -> Connection:
         """A kept connection, or a fresh one; waits for a free place, and raises RelayUnavailable."""
@@ -89,7 +94,8 @@ class Pool:
         try:
             async with asyncio.timeout(self.params.connect_timeout_seconds):
                 await client.connect()
-                await client.ehlo(hostname=_own_name(client.get_transport_info("sockname")[0]))
+                own = client.get_transport_info("sockname")
+                await client.ehlo(hostname=_own_name(own[0]) if own else "localhost")
         except BaseException as error:
             client.close()
             if isinstance(error, aiosmtplib.SMTPException | OSError):

@@ -20,7 +20,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from nbstream.errors import RelayUnavailable, Reply
-from nbstream.relay.next_hop import Path, pieces
+from nbstream.mail.lines import pieces
+from nbstream.relay.next_hop import Path
 
 # Without DSN: nobody behind a file sends the notifications that its parameters ask for.
 FEATURES = frozenset({"8BITMIME", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE", "SMTPUTF8"})

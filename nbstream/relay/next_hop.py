@@ -7,13 +7,10 @@ ends with ``data`` or ``abort``, and by itself when a step raises. What cannot b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from nbstream.errors import Reply
-
-PIECE_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +55,3 @@ class NextHop(Protocol):
 
     async def close(self) -> None:
         """Give back what is held open; a transaction begun before may still end, a new one cannot begin."""
-
-
-def pieces(content: bytes) -> Iterator[bytes]:
-    """The content in pieces of whole lines, each of PIECE_BYTES and the rest of its last line.
-
-    Rewriting the lines of 50 MB in one step holds the interpreter for 30 to 300 ms; of a piece, 1 to 2 ms.
-    """
-    start = 0
-    while start < len(content):
-        end = content.find(b"\n", start + PIECE_BYTES) + 1 or len(content)
-        yield content[start:end]
-        start = end

@@ -16,11 +16,13 @@ import asyncio
 import re
 
 from nbstream.errors import RelayRefused, RelayUnavailable, Reply
+from nbstream.mail.lines import pieces
 from nbstream.relay.connections import Connection, ConnectionGone, Params, Pool
-from nbstream.relay.next_hop import Path, pieces
+from nbstream.relay.next_hop import Path
 
-# Neither adds a parameter to MAIL or RCPT: a hop not seen yet is asked for nothing it might not know.
-SAFE_FEATURES = frozenset({"ENHANCEDSTATUSCODES", "PIPELINING"})
+# Offered for a hop that was never seen: its mail gets 451 anyway, while a server that misses SMTPUTF8 or 8BITMIME
+# would bounce what it cannot pass on.
+USUAL_FEATURES = frozenset({"8BITMIME", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE", "SMTPUTF8"})
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _CONTROL_REFUSED = Reply(501, "5.5.4 Control characters are not allowed in an address or a parameter")
@@ -37,7 +39,7 @@ class SmtpNextHop:
         """The keywords of the last EHLO; asks for them when there was none yet. Never raises."""
         if self._pool.features is None:
             await self.reachable()
-        return self._pool.features or SAFE_FEATURES
+        return self._pool.features or USUAL_FEATURES
 
     async def begin(self, sender: Path) -> SmtpTransaction:
         """Send MAIL; raises RelayRefused with the hop's answer, or RelayUnavailable."""
@@ -50,6 +52,8 @@ class SmtpNextHop:
 
     async def reachable(self) -> bool:
         """Whether the hop answers within the connect timeout; asked on a kept connection if there is one."""
+        if self._pool.all_lent:
+            return True  # they were opened, and are in use
         try:
             async with asyncio.timeout(self._params.connect_timeout_seconds):
                 transaction = SmtpTransaction(self._pool, await self._pool.lease())

@@ -57,7 +57,7 @@ def is_foreign(name: str) -> bool:
 
 def header_tokens(fields: Sequence[Field], block: bytes) -> list[str]:
     """The tokens of a message's own header fields; ``block`` are the raw bytes they were read from."""
-    own = [(field.name, _text(field)) for field in fields[:MOST] if not is_foreign(field.name)]
+    own = [(field.name, _text(field)) for field in fields[:MOST] if not is_foreign(field.name[:80])]
     names = [name for name, _ in own]
     tokens = layout_tokens(names, block)
     hops = 0

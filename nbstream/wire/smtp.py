@@ -43,9 +43,5 @@ def declared_size(parameters: tuple[str, ...]) -> int | None:
 
 
 def unstuff(data: bytes) -> bytes:
-    """Message content from what stood between DATA's CRLF and the final CRLF.CRLF (RFC 5321 4.5.2).
-
-    ``data`` begins with that first CRLF, so that a dot at the very start is unstuffed too; it is left out of
-    the result.
-    """
-    return data.replace(b"\r\n.", b"\r\n")[2:]
+    """``data`` without the dot that each of its lines may begin with, but for its very first (RFC 5321 4.5.2)."""
+    return data.replace(b"\r\n.", b"\r\n")

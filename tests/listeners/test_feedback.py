@@ -86,6 +86,16 @@ async def test_feedback_travels_alone(door: Door, first: str, second: str) -> No
     assert (await dialogue.say(f"RCPT TO:<{second}>")).startswith("452 4.5.3")
 
 
+async def test_a_report_without_a_message_is_refused(door: Door) -> None:
+    report = (
+        b"Content-Type: multipart/report; report-type=feedback-report; boundary=b\r\n\r\n"
+        b"--b\r\nContent-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\n--b--\r\n"
+    )
+
+    assert (await door.send(report, SPAM)).startswith("550 5.6.0")
+    assert door.metric("nbstream_feedback_total", source="smtp", label="spam", outcome="refused") == 1
+
+
 async def test_feedback_is_not_delivered(door: Door) -> None:
     await door.send(forward(PRIZE), SPAM)
 

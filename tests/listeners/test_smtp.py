@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import textwrap
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -387,3 +388,113 @@ async def test_draining_does_not_wait_longer_than_it_is_told(door: Door) -> None
 
     await until(lambda: not door.listener.sessions)
     assert door.delivered() == []
+
+
+# Clients that misbehave
+
+
+async def test_a_client_that_closes_its_side_after_the_dot_gets_its_answer(door: Door) -> None:
+    for number in range(1, 11):
+        dialogue = await door.talk()
+        await dialogue.begin()
+
+        dialogue.writer.write(MESSAGE + b".\r\n")
+        dialogue.writer.write_eof()
+
+        assert (await dialogue.ended()).startswith(b"250 2.0.0")
+        assert len(door.delivered()) == number
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"EHLO x\r\nMAIL FROM:<a@b>\r\n", b"EHLO x\r\nMAIL FROM:<a@b>\r\nRCPT TO:<a@b>\r\nDATA\r\nx"]
+)
+async def test_a_client_that_closes_its_side_early_is_let_go(door: Door, said: bytes) -> None:
+    dialogue = await door.talk()
+    dialogue.writer.write(said)
+    dialogue.writer.write_eof()
+
+    await dialogue.ended()
+
+    await until(lambda: not door.listener.sessions)
+    assert door.listener._bytes_in_flight == 0
+    assert door.delivered() == []
+
+
+async def test_a_client_may_go_away_at_any_byte(door: Door, caplog: pytest.LogCaptureFixture) -> None:
+    whole = b"EHLO c\r\nMAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n" + MESSAGE + b".\r\nQUIT\r\n"
+    for end in range(0, len(whole), 3):
+        dialogue = await door.talk()
+        dialogue.writer.write(whole[:end])
+        await dialogue.writer.drain()
+        dialogue.writer.transport.abort()
+
+    await until(lambda: not door.listener.sessions)
+    assert door.listener._bytes_in_flight == 0
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert (await door.send(MESSAGE)).startswith("250 ")
+
+
+async def test_a_client_that_reads_nothing_loses_its_place(client: Redis, tmp_path: Path) -> None:
+    async with open_door(client, tmp_path / "m", idle_timeout_seconds=0.5) as door:
+        dialogue = await door.talk()
+        transport = cast("asyncio.Transport", dialogue.writer.transport)
+        transport.pause_reading()
+        dialogue.writer.write(b"HELP\r\n" * 300_000)
+
+        await until(lambda: bool(door.listener.sessions))
+        await until(lambda: not door.listener.sessions)
+        transport.abort()
+
+
+async def test_a_refused_message_gives_its_memory_back_before_its_end(client: Redis, tmp_path: Path) -> None:
+    async with open_door(client, tmp_path / "m", max_message_bytes=200_000, max_bytes_in_flight=200_000) as door:
+        dialogue = await door.talk()
+        await dialogue.begin()
+        dialogue.writer.write(b"x" * 190_000)
+        await until(lambda: door.listener._bytes_in_flight > 60_000)
+
+        dialogue.writer.write(b"x" * 100_000)
+
+        await until(lambda: door.listener._bytes_in_flight == 0)
+        assert (await door.send(b"y" * 150_000)).startswith("250 ")
+
+
+async def test_a_message_that_never_ends_is_cut_off(client: Redis, tmp_path: Path) -> None:
+    async with open_door(client, tmp_path / "m", max_message_bytes=100_000, max_bytes_in_flight=100_000) as door:
+        dialogue = await door.talk()
+        await dialogue.begin()
+
+        dialogue.writer.write(b"x" * 1_000_000)
+
+        with suppress(ConnectionError):
+            assert (await dialogue.ended()).startswith(b"552 5.3.4")
+        await until(lambda: not door.listener.sessions)
+
+
+async def test_while_draining_no_new_message_begins(door: Door) -> None:
+    busy = await door.talk()
+    await busy.hello()
+    await busy.say("MAIL FROM:<a@b>")
+    draining = asyncio.create_task(door.listener.drain(20))
+    await until(lambda: door.listener.draining)
+
+    assert (await busy.say("RSET")).startswith("250")
+
+    assert (await busy.ended()).startswith(b"421 4.3.2")
+    await draining
+
+
+async def test_a_first_line_that_continues_nothing_writes_into_no_field(door: Door) -> None:
+    await door.send(b" , boss@corp.example\r\nSubject: x\r\n\r\nbody\r\n")
+
+    (delivered,) = door.delivered()
+    assert delivered.startswith(b"Return-Path: <from@example.org>\nX-Envelope-To: to@example.org\nX-Spam-Status:")
+    assert b"id=" + delivered.split(b"id=")[1].split(b"\n")[0] + b"\nX-Nbstream-Continued:\n , boss@" in delivered
+
+
+async def test_a_large_message_of_all_line_ends_arrives_whole(door: Door) -> None:
+    lines = b"Subject: large\r\n\r\n" + b"one\ntwo\rthree\r\n.four\r\n" * 100_000
+
+    assert (await door.send(lines)).startswith("250 ")
+
+    assert door.delivered()[0].endswith(b"\n\n" + b"one\ntwo\nthree\n.four\n" * 100_000)

@@ -15,8 +15,9 @@ def multipart(kind: str, *parts: str) -> bytes:
     return f"Subject: Fwd\r\nContent-Type: multipart/{kind}; boundary=b\r\n\r\n{body}--b--\r\n".encode()
 
 
-def meant(raw: bytes, max_messages: int = 100) -> list[str]:
-    return [each.decode() for each in messages_meant(raw, max_messages)]
+def meant(raw: bytes, max_messages: int = 100) -> list[str] | None:
+    found = messages_meant(raw, max_messages)
+    return None if found is None else [each.decode() for each in found]
 
 
 def test_a_forward_means_its_attached_messages() -> None:
@@ -59,8 +60,16 @@ def test_a_message_attached_in_base64_is_decoded() -> None:
     assert meant(multipart("mixed", part)) == ["Subject: spam\r\n\r\nbuy now\r\n"]
 
 
-def test_one_more_than_permitted_comes_back_so_that_none_is_silently_left_out() -> None:
-    assert len(meant(multipart("mixed", *[RFC822 + INNER] * 9), max_messages=5)) == 6
+def test_more_messages_or_parts_than_permitted_are_none_so_that_none_is_silently_left_out() -> None:
+    assert meant(multipart("mixed", *[RFC822 + INNER] * 6), max_messages=5) is None
+    assert meant(multipart("mixed", *[TEXT] * 50, RFC822 + INNER), max_messages=5) is None
+    assert meant(multipart("mixed", *[TEXT] * 9, RFC822 + INNER), max_messages=5) == [INNER]
+
+
+def test_an_abuse_report_without_a_message_means_none() -> None:
+    report = "Content-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\n"
+
+    assert meant(multipart("report; report-type=feedback-report", TEXT, report)) == []
 
 
 def test_a_forward_inside_the_attached_message_is_left_alone() -> None:

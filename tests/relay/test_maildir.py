@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.errors import RelayUnavailable, Reply
+from nbstream.mail.lines import PIECE_BYTES
 from nbstream.relay.maildir import MaildirNextHop, _envelope
-from nbstream.relay.next_hop import PIECE_BYTES, Path
+from nbstream.relay.next_hop import Path
 
 ALICE, BOB, CAROL = Path("alice@a.test", ("SIZE=9",)), Path("bob@b.test"), Path("carol@c.test")
 CONTENT = b"Subject: x\r\n\r\nhello\r\n"

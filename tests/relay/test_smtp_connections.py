@@ -10,7 +10,7 @@ import pytest
 from nbstream.errors import RelayRefused, RelayUnavailable, Reply
 from nbstream.relay.connections import Params
 from nbstream.relay.next_hop import Path
-from nbstream.relay.smtp import SAFE_FEATURES, SmtpNextHop
+from nbstream.relay.smtp import USUAL_FEATURES, SmtpNextHop
 
 from .conftest import Play, Relay
 from .scripted_hop import DEADLINE_SECONDS
@@ -344,6 +344,6 @@ async def test_a_hop_that_cannot_be_reached(listening: bool) -> None:
         relay = SmtpNextHop(host, port, Params(connect_timeout_seconds=0.2))
 
         assert not await relay.reachable()
-        assert await relay.features() == SAFE_FEATURES
+        assert await relay.features() == USUAL_FEATURES
         with pytest.raises(RelayUnavailable):
             await relay.begin(ALICE)

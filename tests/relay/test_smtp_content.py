@@ -11,7 +11,8 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nbstream.relay.next_hop import PIECE_BYTES, Path, pieces
+from nbstream.mail.lines import PIECE_BYTES, pieces
+from nbstream.relay.next_hop import Path
 from nbstream.relay.smtp import SmtpNextHop
 
 lines = st.lists(
