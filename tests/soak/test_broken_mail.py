@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.corpora import torture_messages
 from tests.integration.daemon import DaemonProcess
 from tests.letters import letters
 from tests.listeners.test_broken_mail import RICH, pass_all, write_config
@@ -21,9 +22,8 @@ def test_10_000_mutated_messages_pass(tmp_path: Path, redis_binary: Path) -> Non
         assert daemon.metric('nbstream_filter_failures_total{reason="error"}') == 0
 
 
-def test_torture_messages_and_their_mutations_pass(
-    tmp_path: Path, redis_binary: Path, torture: list[bytes]
-) -> None:
+def test_torture_messages_and_their_mutations_pass(tmp_path: Path, redis_binary: Path) -> None:
+    torture = torture_messages(tmp_path / "torture")
     with DaemonProcess(write_config(tmp_path)) as daemon:
         assert pass_all(daemon, tmp_path / "state/Maildir", torture) == len(torture)
         assert pass_all(daemon, tmp_path / "state/Maildir", mutations(torture, 10_000)) == 10_000
