@@ -104,10 +104,24 @@ class Client:
         if self._connection is None:
             self._connection = smtplib.SMTP(*self._address, timeout=_TIMEOUT_SECONDS)
             self._connection.ehlo("replay.nbstream.invalid")
-        code, text = self._connection.mail(_SENDER, ["BODY=8BITMIME"])
-        if code < 300:
-            code, text = self._connection.rcpt(recipient)
-        return self._connection.data(content) if code < 300 else (code, text)
+        if not self._connection.has_extn("pipelining"):
+            code, text = self._connection.mail(_SENDER, ["BODY=8BITMIME"])
+            if code < 300:
+                code, text = self._connection.rcpt(recipient)
+            return self._connection.data(content) if code < 300 else (code, text)
+        return self._pipelined(self._connection, recipient, content)
+
+    @staticmethod
+    def _pipelined(connection: smtplib.SMTP, recipient: str, content: bytes) -> tuple[int, bytes]:
+        """The same with MAIL, RCPT and DATA sent in one go, as mail servers do (RFC 2920)."""
+        connection.send(f"MAIL FROM:<{_SENDER}> BODY=8BITMIME\r\nRCPT TO:<{recipient}>\r\nDATA\r\n")
+        replies = [connection.getreply() for _ in range(3)]
+        refused = next((reply for reply in replies[:2] if reply[0] >= 300), None)
+        if replies[2][0] != 354:
+            return refused or replies[2]
+        end = b".\r\n" if content.endswith(b"\r\n") else b"\r\n.\r\n"
+        connection.send((b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:] + end)
+        return connection.getreply()
 
     def close(self) -> None:
         """Close the connection, politely if it still stands."""

@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 MAX_MESSAGES = 1000
 """So many messages may be attached to one feedback mail."""
 
+_THREAD_BYTES = 256 * 1024
 _TOO_MANY = Reply(552, f"5.3.4 More than {MAX_MESSAGES} messages attached, please send fewer at a time")
 
 _NOTHING = Reply(550, "5.6.0 This report carries no message to learn from")
@@ -85,7 +86,10 @@ class FeedbackDoor:
 
     async def learn(self, content: bytes, label: str, source: str) -> Reply:
         """Learn what ``content`` (CRLF line ends) means as ``label``; the reply says what changed."""
-        meant = await asyncio.to_thread(messages_meant, content, MAX_MESSAGES)
+        if len(content) > _THREAD_BYTES:
+            meant = await asyncio.to_thread(messages_meant, content, MAX_MESSAGES)
+        else:
+            meant = messages_meant(content, MAX_MESSAGES)
         if not meant:
             self._observer.feedback_refused(label, source)
             return _TOO_MANY if meant is None else _NOTHING
