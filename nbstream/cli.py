@@ -101,7 +101,9 @@ def _add_config(commands: _Commands) -> None:
 
 def _add_replay(commands: _Commands, common: _Parser) -> None:
     replay = commands.add_parser(
-        "replay", parents=[common], help="send a labelled corpus through a running daemon"
+        "replay",
+        parents=[common],
+        help="send a labelled corpus through a running daemon: its next hop gets the mail, its model learns",
     )
     replay.add_argument("index", type=Path, metavar="INDEX", help="lines of label<TAB>path, in stream order")
     replay.add_argument("--smtp", metavar="HOST:PORT", help="the daemon's SMTP door (default: as configured)")

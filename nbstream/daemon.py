@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nbstream import assembly
-from nbstream.errors import ConfigError, StoreUnavailable
+from nbstream.errors import CannotStart, StoreUnavailable
 from nbstream.listeners.delivery import Delivery
 from nbstream.listeners.feedback import FeedbackDoor
 from nbstream.listeners.http import Health, HttpListener
@@ -70,8 +70,8 @@ class Daemon:
     async def run(self, on_ready: Callable[[Addresses], None] | None = None) -> None:
         """Serve until ``stop`` or SIGTERM or SIGINT, then drain.
 
-        ``on_ready`` is called once mail is accepted. Raises ``ConfigError`` or ``StoreIncompatible`` where it
-        cannot start.
+        ``on_ready`` is called once mail is accepted. Raises ``ConfigError``, ``StoreIncompatible`` or
+        ``CannotStart``.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -98,7 +98,12 @@ class Daemon:
             await self._within(_LOAD_SECONDS, mirror.loaded.wait(), following)
             if not self._stop.is_set():
                 addresses = await self._open_doors(house, spam_filter, metrics)
-                _log.info("ready", extra={"fields": _told(addresses)})
+                loaded = mirror.totals is not None
+                _log.log(
+                    logging.INFO if loaded else logging.WARNING,
+                    "ready" if loaded else "listening, but not ready: no counts are loaded",
+                    extra={"fields": _told(addresses)},
+                )
                 if on_ready:
                     on_ready(addresses)
                 await self._within(None, self._stop.wait(), following)
@@ -189,7 +194,7 @@ async def _opened(name: str, address: Address, start: Callable[[str, int], objec
     try:
         return await start(address.host, address.port)  # type: ignore[misc,no-any-return]  # each door's own start
     except OSError as error:
-        raise ConfigError(f"listeners.{name}.listen: cannot listen on {address}: {error.strerror}") from error
+        raise CannotStart(f"listeners.{name}.listen: cannot listen on {address}: {error.strerror}") from error
 
 
 def _told(addresses: Addresses) -> dict[str, str]:

@@ -54,6 +54,10 @@ class ConfigError(NbstreamError):
     exit_code = 78  # EX_CONFIG
 
 
+class CannotStart(NbstreamError):
+    """Something that the daemon needs is taken now: an address, or the state folder. It may be free later."""
+
+
 class InputError(NbstreamError):
     """A file or folder given on the command line cannot be read."""
 

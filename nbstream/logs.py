@@ -36,7 +36,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of one record; an exception follows on lines of its own."""
-        time = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
+        time = datetime.fromtimestamp(record.created).astimezone().strftime("%Y-%m-%d %H:%M:%S")
         fields = "".join(f" {name}={_value(value)}" for name, value in getattr(record, "fields", {}).items())
         line = f"{time} {record.levelname.lower():7} {_escaped(record.getMessage())}{fields}"
         if record.exc_info:
@@ -62,5 +62,6 @@ def set_up(style: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    for chatty in ("mail.log", "aiohttp.access", "asyncio"):  # these log a line for each command or request
+    for chatty in ("aiohttp.access", "asyncio"):  # a line for each request
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    logging.getLogger("mail.log").setLevel(logging.ERROR)  # a warning for each unknown command of any port scan

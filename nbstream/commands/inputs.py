@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ STANDARD_INPUT = "-"
 _MAILDIR_FOLDERS = ("new", "cur")
 _MBOX_START = b"From "
 _MAX_BYTES = 256 << 20
+_LOOKED_AT = 512
+_SEPARATOR = re.compile(rb"From .*\d\d:\d\d")  # with its date; "From the top" is text
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ def _messages(name: str, stream: BinaryIO) -> Iterator[Source]:
         raw = first + stream.read(_MAX_BYTES)
         if len(raw) > _MAX_BYTES:
             raise InputError(f"{name}: larger than {_MAX_BYTES >> 20} MiB, that is no message")
+        if not raw.strip() or b"\0" in raw[:_LOOKED_AT]:
+            raise InputError(f"{name}: {'empty' if not raw.strip() else 'a binary file'}, that is no message")
         yield Source(name, raw)
         return
     for number, raw in enumerate(_mbox(stream), start=1):
@@ -96,7 +101,7 @@ def _mbox(stream: BinaryIO) -> Iterator[bytes]:
     lines: list[bytes] = []
     blank = True
     for line in stream:
-        if blank and line.startswith(_MBOX_START):
+        if blank and _SEPARATOR.match(line):
             yield _joined(lines)
             lines = []
             blank = True

@@ -48,6 +48,8 @@ async def _run(options: argparse.Namespace) -> int:
         print(lessons)
         for error in errors:
             print(f"nbstream: {error}", file=sys.stderr)
+        if errors:
+            print(f"nbstream: {len(errors)} could not be read, the rest was", file=sys.stderr)
     return errors[0].exit_code if errors else 0
 
 
@@ -73,7 +75,7 @@ class _Lessons:
     def __str__(self) -> str:
         last = self._last
         if last is None:
-            return "no messages"
+            return "nothing learned"
         told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self._outcomes.items()))
         if self._outcomes.total() == 1:
             told += f" as {last.label}" if last.label else ""

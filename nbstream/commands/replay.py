@@ -34,6 +34,7 @@ _RECIPIENT = "inbox@nbstream.invalid"
 _BOUNDARY = b"=_nbstream_replay_8c1f"
 _TOLD = re.compile(r"nbstream id=(\S+) verdict=(\S+) probability=(\S+)\s*\Z")
 _PATIENCE_SECONDS = 120.0
+_FIRST_SECONDS = 5.0
 _RETRY_SECONDS = 0.2
 _TIMEOUT_SECONDS = 60.0
 
@@ -61,20 +62,27 @@ class Client:
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
         self._connection: smtplib.SMTP | None = None
+        self._reached = False
+        self._problem = ""
         self.deferred = 0
 
     def send(self, recipient: str, content: bytes) -> str:
         """Send until it is accepted, and return the reply's text; waits out what is temporary.
 
-        Raises ``RelayUnavailable`` when that takes longer than two minutes, ``RelayRefused`` for a 5xx.
+        Raises ``RelayUnavailable`` when that takes longer than two minutes (five seconds, the first time), and
+        ``RelayRefused`` for a 5xx.
         """
-        until = time.monotonic() + _PATIENCE_SECONDS
+        until = time.monotonic() + (_PATIENCE_SECONDS if self._reached else _FIRST_SECONDS)
         while True:
             reply = self.try_send(recipient, content)
             if reply is not None:
+                self._reached = True
                 return reply
             if time.monotonic() > until:
-                raise RelayUnavailable("the daemon did not accept a message for two minutes")
+                host, port = self._address
+                raise RelayUnavailable(
+                    f"{host}:{port} does not accept a message ({self._problem}): is it running?"
+                )
             time.sleep(_RETRY_SECONDS)
 
     def try_send(self, recipient: str, content: bytes) -> str | None:
@@ -89,15 +97,16 @@ class Client:
         except smtplib.SMTPDataError as error:
             code, text = error.smtp_code, error.smtp_error if isinstance(error.smtp_error, bytes) else b""
             self.close()
-        except (OSError, smtplib.SMTPException):
+        except (OSError, smtplib.SMTPException) as error:
             self.close()
-            code, text = 451, b""
+            code, text = 451, str(error).encode()
         reply = text.decode("utf-8", "replace")
         if code < 300 or _TOLD.search(reply):
             return reply
         if code >= 500:
             raise RelayRefused(Reply(code, reply))
         self.deferred += 1
+        self._problem = reply
         return None
 
     def _transaction(self, recipient: str, content: bytes) -> tuple[int, bytes]:
@@ -282,5 +291,6 @@ def _report(replay: Replay, client: Client, sent: int, seconds: float, *, as_jso
     print(
         f"{sent} messages in {seconds:.1f} s ({result['messages_per_second']} a second), "
         f"{replay.told} labels told, {client.deferred} deferrals\n"
-        f"hm {result['hm_percent']}% of {result['ham']} ham, sm {result['sm_percent']}% of {result['spam']} spam"
+        f"hm {result['hm_percent']}%: {board.wrong['ham']} of {result['ham']} ham called spam\n"
+        f"sm {result['sm_percent']}%: {board.wrong['spam']} of {result['spam']} spam not so called"
     )

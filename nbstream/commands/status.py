@@ -41,5 +41,6 @@ async def _run(options: argparse.Namespace) -> int:
     print(f"tokens   {totals.vocabulary}")
     print(f"redis    {settings.redis.place}")
     print(f"daemon   {f'running, process {pid}' if pid else 'not running on this state folder'}")
-    print(f"config   {settings.source or 'defaults'}")
+    print(f"state    {settings.state_dir}")
+    print(f"config   {settings.source.absolute() if settings.source else 'defaults'}")
     return 0

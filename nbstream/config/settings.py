@@ -49,6 +49,8 @@ MailAddress = Annotated[str, BeforeValidator(read_mail_address)]
 Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 ByteCount = Annotated[int, Field(ge=1, le=1 << 40)]
+_ANY_HOST = {"0.0.0.0", "::"}  # noqa: S104 - recognised here, not listened on
+
 Probability = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
@@ -244,6 +246,16 @@ class Settings(Section):
     feedback: Feedback = Feedback()
     log: Log = Log()
     drain_seconds: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] = 30
+
+    @field_validator("relay")
+    @classmethod
+    def _not_in_a_circle(cls, value: Relay, info: ValidationInfo) -> Relay:
+        listeners = info.data.get("listeners")
+        own = listeners.smtp.listen if listeners and listeners.smtp else None
+        hop = value.next_hop.address if isinstance(value.next_hop, SmtpHop) else None
+        if own and hop and own.port == hop.port and hop.loopback and (own.loopback or own.host in _ANY_HOST):
+            raise ValueError("next_hop must be another server: listeners.smtp.listen is this daemon's own")
+        return value
 
     _source: Path | None = PrivateAttr(default=None)
 

@@ -90,7 +90,7 @@ class Delivery:
             reply = await self._relay(raw, check, transaction)
         except NbstreamError as error:
             await transaction.abort()
-            _log.warning("message not passed on: %s", error, exc_info=error.__cause__)
+            _log.warning("message not passed on: %s", error)
             reply = error.reply
         except BaseException:
             await transaction.abort()

@@ -82,6 +82,7 @@ class FeedbackDoor:
     def refuse(self, label: str, source: str) -> Reply:
         """The answer to feedback from a peer that is not allowed."""
         self._observer.feedback_refused(label, source)
+        _log.warning("feedback refused: its sender is not in feedback.allow_from")
         return _STRANGER
 
     async def learn(self, content: bytes, label: str, source: str) -> Reply:

@@ -315,6 +315,7 @@ class Session(SMTP):
                     reserved.append(len(chunk))
                     chunks.append(chunk)
                     continue
+                _log.warning("smtp: a message was refused: %s", problem)
                 self._listener.release(sum(reserved))
                 reserved.clear()
                 chunks.clear()

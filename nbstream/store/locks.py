@@ -13,7 +13,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Self
 
-from nbstream.errors import ConfigError, StoreUnavailable
+from nbstream.errors import CannotStart, ConfigError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ class FileLock:
 
 
 def lock_daemon(state_dir: Path) -> FileLock:
-    """Keep other daemons off ``state_dir`` until the lock is closed; raises ConfigError if one is there."""
+    """Keep other daemons off ``state_dir`` until the lock is closed; raises CannotStart if one is there."""
     with os_errors(state_dir):
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = state_dir / "daemon.lock"
@@ -71,7 +71,7 @@ def lock_daemon(state_dir: Path) -> FileLock:
             time.sleep(0.02)  # daemon_pid holds the lock too, for an instant
         lock.close()
         holder = path.read_text().strip() or "unknown"
-    raise ConfigError(
+    raise CannotStart(
         f"another nbstream daemon (pid {holder}) runs on state_dir {state_dir}: "
         "stop it, or give this one a state_dir of its own"
     )

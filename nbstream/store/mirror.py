@@ -33,6 +33,7 @@ _SILENT_BLOCKS = 3  # without a reply for so long Redis is taken for away
 _READ_COUNT = 500
 _RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
 _APPLIED_SECONDS = 5.0
+_LOUD_EVERY = 30  # attempts, two seconds apart: about once a minute
 
 
 class _Rescan(Exception):
@@ -139,12 +140,14 @@ class Mirror:
                 if self._before_connect:
                     await self._before_connect()
                 await self._model.open()
-                self._replica = replica = await self._load()
+                replica = await self._load()
+                self._compare(self._replica, replica)
+                self._replica = replica
                 failures = 0
                 self._found(replica)
                 await self._follow(replica)
             except (_Rescan, NbstreamError) as error:
-                self._lost(str(error), loud=failures == 0)
+                self._lost(str(error), loud=failures % _LOUD_EVERY == 0)
                 await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
                 failures += 1
 
@@ -152,7 +155,16 @@ class Mirror:
         self._connected, self._heard_at = True, time.monotonic()
         self.loaded.set()
         self._wake(replica)
-        _log.info("mirror: %d tokens, change %d", len(replica.counts), replica.sequence)
+        _log.info(
+            "counts loaded: %d tokens of %d messages", len(replica.counts), sum(replica.counts.totals.messages)
+        )
+
+    @staticmethod
+    def _compare(before: _Replica | None, now: _Replica) -> None:
+        """Say so when Redis came back with less than it had."""
+        if before is not None and now.sequence < before.sequence:
+            known, left = sum(before.counts.totals.messages), sum(now.counts.totals.messages)
+            _log.error("Redis has lost what it had learned: %d messages were known, %d are left", known, left)
 
     def _lost(self, problem: str, *, loud: bool) -> None:
         self._connected = False

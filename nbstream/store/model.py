@@ -12,7 +12,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from redis.exceptions import RedisError
+from redis.exceptions import AuthenticationError, RedisError
 
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
 from nbstream.errors import StoreIncompatible, StoreUnavailable
@@ -36,6 +36,8 @@ def store_errors() -> Iterator[None]:
     """Turn what redis-py raises into ``StoreUnavailable``, with the cause for the log."""
     try:
         yield
+    except AuthenticationError as error:
+        raise StoreUnavailable("Redis refuses the password, or wants one: see redis.password_file") from error
     except (RedisError, OSError) as error:
         raise StoreUnavailable(f"Redis: {type(error).__name__}: {error}") from error
 

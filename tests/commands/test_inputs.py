@@ -28,12 +28,13 @@ def test_a_file_is_one_message(tmp_path: Path) -> None:
 def test_an_mbox_is_many_and_its_quoting_is_undone(tmp_path: Path) -> None:
     mbox = tmp_path / "box"
     mbox.write_bytes(
-        b"From a Mon\nSubject: 1\n\n>From here\n>>From there\n\nFrom b Tue\nSubject: 2\n\nsee\nFrom x\n"
+        b"From a Sat Nov 21 10:00:00 2026\nSubject: 1\n\n>From here\n>>From there\n\n"
+        b"From b Sat Nov 21 10:00:01 2026\nSubject: 2\n\nFrom the top\n"
     )
 
     assert found(mbox) == [
         (f"{mbox}#1", b"Subject: 1\n\nFrom here\n>From there\n"),
-        (f"{mbox}#2", b"Subject: 2\n\nsee\nFrom x\n"),
+        (f"{mbox}#2", b"Subject: 2\n\nFrom the top\n"),
     ]
 
 
@@ -76,6 +77,15 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> No
         f"{tmp_path / 'missing'}: {said}",
         f"{tmp_path / 'folder/b'}: {said}",
     ]
+
+
+@pytest.mark.parametrize(("content", "what"), [(b"\n", "empty"), (b"\x7fELF\0\0", "a binary file")])
+def test_what_is_no_message_is_not_taken_for_one(tmp_path: Path, content: bytes, what: str) -> None:
+    (tmp_path / "x").write_bytes(content)
+    errors: list[InputError] = []
+
+    assert list(read([str(tmp_path)], errors)) == []
+    assert [str(error) for error in errors] == [f"{tmp_path / 'x'}: {what}, that is no message"]
 
 
 def test_an_mbox_has_no_count_beforehand(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class DaemonProcess:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.events.append(json.loads(line) if line.startswith(b"{") else {"event": line.decode()})
-            if self.events[-1]["event"] == "ready":
+            if "http" in self.events[-1] or "smtp" in self.events[-1]:
                 self._ready.set()
         self._ready.set()
 
@@ -60,7 +60,7 @@ class DaemonProcess:
         return self
 
     def address(self, door: str) -> str:
-        return str(next(event for event in self.events if event["event"] == "ready")[door])
+        return str(next(event for event in self.events if door in event)[door])
 
     def get(self, path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
         request = urllib.request.Request(f"http://{self.address('http')}{path}", headers=headers or {})

@@ -91,7 +91,7 @@ def test_kill_9_leaves_no_orphan_and_loses_nothing_acknowledged(config: Path, tm
 def test_a_second_daemon_on_the_same_state_is_refused(daemon: DaemonProcess) -> None:
     result = command("serve", "-c", daemon.config)
 
-    assert result.returncode == 78
+    assert result.returncode == 75
     assert "another nbstream daemon" in result.stderr
 
 
@@ -103,7 +103,7 @@ def test_a_port_in_use_is_refused_by_name(daemon: DaemonProcess, tmp_path: Path)
 
     result = command("serve", "-c", config)
 
-    assert result.returncode == 78
+    assert result.returncode == 75
     assert "listeners.smtp.listen: cannot listen on 127.0.0.1:" in result.stderr
 
 

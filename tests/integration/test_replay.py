@@ -216,7 +216,7 @@ def test_a_flood_of_connections_is_served_whole(
 
 
 def test_a_daemon_that_is_not_there_is_75(tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nbstream.commands.replay._PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("nbstream.commands.replay._FIRST_SECONDS", 0.0)
     from nbstream.cli import main  # noqa: PLC0415  # in this process, where the patience is short
 
     assert main(["replay", "-c", str(write_config(tmp_path)), str(index)]) == 75

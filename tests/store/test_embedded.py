@@ -17,7 +17,7 @@ import pytest
 from redis.asyncio import Redis
 
 import nbstream
-from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
+from nbstream.errors import CannotStart, ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.store.embedded import LOG_BYTES, EmbeddedRedis, ask
 from nbstream.store.locks import FileLock, daemon_pid, lock_daemon
 from nbstream.store.servers import ServerVersion, choose_server, find_servers, read_record, write_record
@@ -360,7 +360,7 @@ def test_a_state_dir_that_cannot_be_made_is_a_configuration_error(tmp_path: Path
 
 
 def test_a_second_daemon_on_a_state_dir_is_refused_by_name_and_pid(tmp_path: Path) -> None:
-    with lock_daemon(tmp_path / "state"), pytest.raises(ConfigError) as refused:
+    with lock_daemon(tmp_path / "state"), pytest.raises(CannotStart) as refused:
         lock_daemon(tmp_path / "state")
     assert str(tmp_path / "state") in str(refused.value)
     assert f"pid {os.getpid()}" in str(refused.value)
@@ -416,6 +416,13 @@ async def test_a_state_from_the_future_is_refused_by_every_server(use: Use, stat
     write_record(state_dir / "redis", ServerVersion("redis", (99, 0, 0)))
     with pytest.raises(StoreIncompatible, match=r"redis 99\.0\.0"):
         await use().start()
+
+
+def test_an_activated_virtual_environment_does_not_change_which_server_is_found() -> None:
+    system = os.environ.get("PATH", os.defpath)
+    activated = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{system}"
+
+    assert find_servers(search_path=activated) == find_servers(search_path=system)
 
 
 async def test_without_any_server_the_error_says_what_to_install(tmp_path: Path) -> None:
