@@ -6,6 +6,7 @@ import argparse
 import resource
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -43,8 +44,8 @@ def _raise_file_limit() -> None:
 
 def hints(settings: Settings, options: argparse.Namespace, addresses: Addresses) -> str:
     """Three shell commands for a newcomer: teach, send a message, look at what came out."""
-    program = shlex.quote(sys.argv[0])
-    chosen = f" -c {shlex.quote(str(options.config))}" if options.config else ""
+    program = shlex.quote(str(Path(sys.argv[0]).absolute()))
+    chosen = f" -c {shlex.quote(str(options.config.absolute()))}" if options.config else ""
     mail = "Subject: You won\\n\\nClaim your free prize now\\n"
     lines = [f"printf '{mail}' | {program} learn spam{chosen} -"]
     if addresses.smtp:

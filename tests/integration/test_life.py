@@ -7,6 +7,7 @@ import os
 import signal
 import smtplib
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -219,3 +220,24 @@ def test_beyond_loopback_http_needs_its_password(tmp_path: Path) -> None:
 
     assert result.returncode == 78
     assert "listeners.http.password_file" in result.stderr
+
+
+def test_the_hints_work_when_pasted_anywhere(config: Path, tmp_path: Path) -> None:
+    nbstream = Path(sys.executable).with_name("nbstream")
+    words = [str(nbstream), "serve", "--hints", "-c", config.name]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    try:
+        lines = [process.stdout.readline() for _ in range(6)]
+        hints = [line.strip() for line in lines if line.startswith("  ")]
+
+        assert len(hints) == 3
+        script = "\n".join(hints)
+        result = subprocess.run(["bash", "-euc", script], cwd="/", capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        assert "1 learned as spam" in result.stdout
+        assert "X-Nbstream: unsure" in result.stdout
+    finally:
+        process.terminate()
+        process.wait(30)
+        process.stdout.close()
