@@ -93,6 +93,7 @@ class Daemon:
         spam_filter = assembly.spam_filter(self._settings, model, mirror, metrics)
         house = _House(mirror, assembly.next_hop(self._settings))
         following = asyncio.create_task(mirror.run(), name="mirror")
+        warning = asyncio.create_task(self._warn(store, mirror), name="durability")
         try:
             # The first message is to be scored, but mail is not to wait for ever.
             await self._within(_LOAD_SECONDS, mirror.loaded.wait(), following)
@@ -109,6 +110,7 @@ class Daemon:
                 await self._within(None, self._stop.wait(), following)
         finally:
             await self._drain(house)
+            warning.cancel()
             while not following.done():  # more than once: see mirror._stop_if_cancelled
                 following.cancel()
                 await asyncio.wait([following], timeout=1)
@@ -120,10 +122,18 @@ class Daemon:
             if store.embedded:
                 await store.embedded.ensure_running()
             await model.open()
+        except StoreUnavailable as error:
+            _log.error("starting without Redis: %s", error)
+
+    @staticmethod
+    async def _warn(store: Store, mirror: Mirror) -> None:
+        """Say what an external server would lose, as soon as it is there."""
+        await mirror.loaded.wait()
+        try:
             for warning in [] if store.embedded else await durability_warnings(store.client):
                 _log.warning("%s", warning)
         except StoreUnavailable as error:
-            _log.error("starting without Redis: %s", error)
+            _log.warning("Redis was not asked whether it persists: %s", error)
 
     async def _within(
         self, seconds: float | None, work: Coroutine[Any, Any, object], following: asyncio.Task[None] | None = None

@@ -175,9 +175,12 @@ def test_an_external_redis_without_persistence_is_warned_about(tmp_path: Path, r
     try:
         wait_until(lambda: command("status", "-c", config).returncode == 0)
         with DaemonProcess(config) as daemon:
-            warnings = " ".join(event["event"] for event in daemon.events if event.get("level") == "warning")
-            assert "a restart loses everything learned" in warnings
-            assert "Redis may evict keys (maxmemory-policy allkeys-lru)" in warnings
+
+            def warnings() -> str:
+                return " ".join(event["event"] for event in daemon.events if event.get("level") == "warning")
+
+            wait_until(lambda: "Redis may evict keys (maxmemory-policy allkeys-lru)" in warnings())
+            assert "a restart loses everything learned" in warnings()
     finally:
         server.kill()
         server.wait()
