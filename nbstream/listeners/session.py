@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, AnyStr
 from aiosmtpd.smtp import SMTP
 
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable, Reply
-from nbstream.mail.headers import canonical
-from nbstream.mail.lines import pieces
+from nbstream.listeners.content import END, message
 from nbstream.relay.next_hop import Path, Transaction
 from nbstream.wire import smtp as wire
 
@@ -45,7 +44,6 @@ _OK = Reply(250, "2.0.0 Ok")
 CLOSING = Reply(421, "4.3.2 Shutting down, please try again later")
 _GO_AHEAD = Reply(354, "End data with <CR><LF>.<CR><LF>")
 
-_END = b"\r\n.\r\n"
 _CHUNK = 64 * 1024
 _PATIENCE = 2  # times the permitted size: a refused message is read to its end no further
 _COMMAND_BYTES = 4096  # RFC 5321's 512, and room for the parameters of DSN (ORCPT: 500) and AUTH (500)
@@ -303,7 +301,7 @@ class Session(SMTP):
         limit = self._listener.params.max_message_bytes
         while not ended:
             try:
-                chunk = await self._reader.readuntil(_END)
+                chunk = await self._reader.readuntil(END)
                 ended = True
             except asyncio.LimitOverrunError as overrun:
                 chunk = await self._reader.readexactly(overrun.consumed)
@@ -323,10 +321,10 @@ class Session(SMTP):
                 await self._answer(problem)
                 self.abort()
                 raise ConnectionResetError
-        return problem or await _content(chunks)
+        return problem or await message(chunks)
 
     def _refusal(self, size: int, more: int, limit: int) -> Reply | None:
-        if size - len(_END) > limit:
+        if size - len(END) > limit:
             return _TOO_BIG
         return None if self._listener.reserve(more) else _NO_MEMORY
 
@@ -337,21 +335,3 @@ class Session(SMTP):
             return delivered.reply
         told = f" nbstream id={check.id} verdict={check.verdict} probability={check.probability:.6f}"
         return Reply(delivered.reply.code, delivered.reply.text + told)
-
-
-async def _content(chunks: list[bytes]) -> bytes:
-    """The message that DATA carried: dots unstuffed, lone CR and LF made CRLF, the final dot left out.
-
-    ``chunks`` begin with the CRLF before the message, and are emptied; others run between two pieces.
-    """
-    stuffed = b"".join(chunks)[: -len(_END) + 2]
-    chunks.clear()
-    rewritten: list[bytes] = []
-    after_crlf = False
-    for piece in pieces(stuffed):
-        unstuffed = wire.unstuff(piece[1:] if after_crlf and piece.startswith(b".") else piece)
-        rewritten.append(canonical(unstuffed))
-        after_crlf = piece.endswith(b"\r\n")
-        if len(rewritten) > 1:
-            await asyncio.sleep(0)
-    return b"".join(rewritten)[2:]
