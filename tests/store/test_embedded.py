@@ -487,3 +487,17 @@ def test_an_unreadable_record_is_refused_and_says_what_belongs_there(tmp_path: P
     (tmp_path / "server.json").write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(StoreIncompatible, match=r"server\.json"):
         read_record(tmp_path)
+
+
+class DiesBeforeItRecords(EmbeddedRedis):
+    """A user that ends between the server's first answer and anything else."""
+
+    def _record(self) -> None:
+        raise StoreUnavailable("killed here")
+
+
+async def test_the_version_is_recorded_before_the_server_can_convert_the_files(state_dir: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="killed here"):
+        await DiesBeforeItRecords(state_dir).start()
+
+    assert read_record(state_dir / "redis") is not None
