@@ -142,7 +142,7 @@ class Session(SMTP):
 
     async def handle_exception(self, error: Exception) -> str:
         """The reply to a command that failed: never the text of an exception."""
-        await self._forget()
+        await self._give_up_relaying()
         if isinstance(
             error, asyncio.IncompleteReadError
         ):  # the client has closed its side: nothing more will come
@@ -157,8 +157,16 @@ class Session(SMTP):
 
     async def _forget(self) -> None:
         """Back to the state after EHLO."""
+        self._sender, self._recipients = None, 0
+        await self._give_up_relaying()
+
+    async def _give_up_relaying(self) -> None:
+        """Drop what would take the message on: each further RCPT and DATA gets 451.
+
+        After a mere 503 at DATA the client would bounce mail whose first recipients were accepted.
+        """
         transaction, self._transaction = self._transaction, None
-        self._sender, self._recipients, self._label = None, 0, None
+        self._label = None
         if transaction is not None:
             await transaction.abort()
 
@@ -268,6 +276,10 @@ class Session(SMTP):
         if arg:
             await self._answer(_NO_ARGUMENT)
             return
+        if self._transaction is None and self._label is None:
+            await self._forget()
+            await self._answer(RelayUnavailable.reply)
+            return
         # The CRLF that ended the command is part of a lone CRLF.CRLF (an empty message) and of a first dot.
         self._reader._buffer[:0] = b"\r\n"  # type: ignore[attr-defined]  # no public way to put back
         await self._answer(_GO_AHEAD)
@@ -292,7 +304,8 @@ class Session(SMTP):
             assert transaction is not None
             return self._told(await self._listener.delivery.deliver(content, transaction, self._listener.name))
         finally:
-            self._reset_timeout()
+            if self.transport is not None:
+                self._reset_timeout()
 
     async def _collect(self, reserved: list[int]) -> bytes | Reply:
         """The message with CRLF line ends, or the reply that refuses it; reads to its end. RFC 5321 4.1.1.4."""
@@ -317,7 +330,7 @@ class Session(SMTP):
                 self._listener.release(sum(reserved))
                 reserved.clear()
                 chunks.clear()
-            if size > _PATIENCE * limit:
+            if size > _PATIENCE * limit and not ended:
                 await self._answer(problem)
                 self.abort()
                 raise ConnectionResetError

@@ -329,6 +329,27 @@ async def test_a_next_hop_that_is_away_is_451_at_the_recipient_and_says_no_host(
         assert "127.0.0.1" not in reply
 
 
+async def test_a_next_hop_that_goes_away_between_recipients_is_451_to_the_end(
+    client: Redis, tmp_path: Path
+) -> None:
+    begun = "C: MAIL FROM:<a@b>\nS: 250 ok\nC: RCPT TO:<one@b>\nS: 250 ok\nC: RCPT TO:<two@b>\nS: drop"
+    hop = ScriptedHop(["C: NOOP\nS: 250 ok\n" + begun, "C: MAIL FROM:<a@b>\nS: drop"])
+    await hop.start()
+    try:
+        next_hop = SmtpNextHop(hop.host, hop.port, HopParams(connect_timeout_seconds=5))
+        async with open_door(client, tmp_path / "m", next_hop) as door:
+            dialogue = await door.talk()
+            await dialogue.hello()
+            lines = ("MAIL FROM:<a@b>", "RCPT TO:<one@b>", "RCPT TO:<two@b>", "RCPT TO:<three@b>", "DATA")
+
+            replies = [await dialogue.say(line) for line in lines]
+
+            assert [reply[:3] for reply in replies] == ["250", "250", "451", "451", "451"]
+            await hop.played()
+    finally:
+        await hop.stop()
+
+
 async def test_a_client_that_leaves_ends_the_transaction_at_the_next_hop(client: Redis, tmp_path: Path) -> None:
     transcript = (
         "C: MAIL FROM:<from@example.org>\nS: 250 ok\nC: RCPT TO:<to@example.org>\nS: 250 ok\nC: RSET\nS: 250 ok"
