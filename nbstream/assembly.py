@@ -22,6 +22,7 @@ from nbstream.relay.smtp import SmtpNextHop
 from nbstream.store import connect
 from nbstream.store.embedded import EmbeddedRedis
 from nbstream.store.model import Model
+from nbstream.store.temporary import temporary_model
 from nbstream.tokens import tokenizer
 
 if TYPE_CHECKING:
@@ -50,11 +51,15 @@ def model(settings: Settings, client: Redis) -> Model:
 
 
 def spam_filter(
-    settings: Settings, model: Model, counts: filter_.CountSource, observer: filter_.Observer | None = None
+    settings: Settings,
+    model: filter_.Teachable,
+    counts: filter_.CountSource,
+    observer: filter_.Observer | None = None,
+    make_tokenizer: type[tokenizer.Tokenizer] = tokenizer.Tokenizer,
 ) -> filter_.Filter:
     """The filter over a model; ``counts`` is the mirror or the model itself."""
     return filter_.Filter(
-        tokenizer=tokenizer.Tokenizer(tokenizer.Params(max_tokens=settings.limits.max_tokens)),
+        tokenizer=make_tokenizer(tokenizer.Params(max_tokens=settings.limits.max_tokens)),
         classifier=classifier.Classifier(),
         calibration=calibration.Calibration(),
         model=model,
@@ -151,3 +156,16 @@ async def one_shot(settings: Settings, *, sign: bool = False) -> AsyncIterator[t
         found = model(settings, opened.client)
         await found.open(sign=sign)
         yield spam_filter(settings, found, found), found
+
+
+@asynccontextmanager
+async def temporary(settings: Settings, purpose: str) -> AsyncIterator[Model]:
+    """A new model in the Redis of ``settings``, named after its ``purpose`` and removed at the end.
+
+    Raises ``ConfigError`` or ``StoreUnavailable`` where Redis cannot be used.
+    """
+    async with store(settings) as opened:
+        if opened.embedded:
+            await opened.embedded.ensure_running()
+        async with temporary_model(opened.client, purpose, settings.model.ledger_days * _DAY) as found:
+            yield found

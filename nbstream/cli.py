@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
@@ -51,6 +52,7 @@ def build_parser() -> _Parser:
     _add_status(commands, common)
     _add_config(commands)
     _add_replay(commands, common)
+    _add_evaluate(commands, common)
     return parser
 
 
@@ -119,6 +121,67 @@ def _add_replay(commands: _Commands, common: _Parser) -> None:
     )
     replay.add_argument("--json", action="store_true", help="the result as one JSON object")
     replay.set_defaults(module="replay")
+
+
+def _add_evaluate(commands: _Commands, common: _Parser) -> None:
+    evaluate = commands.add_parser(
+        "evaluate",
+        parents=[common],
+        help="score a labelled stream, learning as it goes, and measure how good that was",
+    )
+    evaluate.add_argument(
+        "index",
+        nargs="?",
+        type=Path,
+        metavar="INDEX",
+        help="lines of label<TAB>path, in stream order, or a .csv or .tsv of label and text",
+    )
+    for label in ("spam", "ham"):
+        evaluate.add_argument(
+            f"--{label}", nargs="+", metavar="PATH", help=f"instead of INDEX: messages, mboxes, folders of {label}"
+        )
+    evaluate.add_argument(
+        "--regime",
+        type=_regime,
+        default="immediate",
+        metavar="immediate|delayed:N|errors|unsure|none",
+        help="which labels are learned, and when (default: each at once)",
+    )
+    evaluate.add_argument("--limit", type=_whole, metavar="N", help="only the first N messages")
+    evaluate.add_argument(
+        "--skip", type=_whole, default=0, metavar="N", help="leave the first N out of the measures"
+    )
+    evaluate.add_argument(
+        "--label-noise",
+        type=_share,
+        default=0.0,
+        metavar="P",
+        help="flip this share of the labels that are learned",
+    )
+    evaluate.add_argument("--seed", type=_whole, default=0, metavar="S", help="which labels are flipped")
+    evaluate.add_argument("--json", metavar="FILE|-", help="the measures as one JSON object")
+    evaluate.add_argument("--scores", type=Path, metavar="FILE", help="what each message got, as TSV")
+    evaluate.add_argument("--plot", type=Path, metavar="FILE.png", help="ROC, learning curve and histograms")
+    evaluate.add_argument("--redis", metavar="URL", help="count in a temporary model there instead of in memory")
+    evaluate.set_defaults(module="evaluate", wrong_usage=evaluate.error)
+
+
+def _regime(text: str) -> str:
+    """The name of a regime."""
+    if not re.fullmatch(r"immediate|errors|unsure|none|delayed:[0-9]{1,9}", text):
+        raise argparse.ArgumentTypeError(f"{text} is none of immediate, delayed:N, errors, unsure, none")
+    return text
+
+
+def _share(text: str) -> float:
+    """A number from 0 to 1 from the command line."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number from 0 to 1")
+    return share
 
 
 def _whole(text: str) -> int:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from nbstream.bayes.classifier import Classifier, Clue, Score
     from nbstream.bayes.counts import Totals
     from nbstream.mail.message import Message
-    from nbstream.store.model import Model
     from nbstream.tokens.tokenizer import Tokenizer, Tokens
 
 _MAX_CONFLICTS = 20
@@ -44,6 +43,19 @@ class CountSource(Protocol):
 
     async def applied(self, change: bytes) -> None:
         """Return when ``look_up`` shows the change of that stream id; raises ``StoreUnavailable``."""
+
+
+class Teachable(Protocol):
+    """Where lessons are kept: a model in Redis, or one in memory. What each promises is said by ``Model``."""
+
+    async def entry(self, message_key: str) -> Entry | None:
+        """What the message was learned as, or None."""
+
+    async def replace(self, message_key: str, old: Entry | None, new: Entry | None) -> bytes | None:
+        """Take back ``old`` and add ``new``; the change's stream id, or None where ``old`` is not what is kept."""
+
+    async def last_change(self) -> bytes:
+        """The stream id of the last change; empty before the first."""
 
 
 class Outcome(StrEnum):
@@ -122,7 +134,7 @@ class Filter:
         tokenizer: Tokenizer,
         classifier: Classifier,
         calibration: Calibration,
-        model: Model,
+        model: Teachable,
         counts: CountSource,
         params: Params,
         observer: Observer | None = None,

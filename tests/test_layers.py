@@ -27,6 +27,7 @@ LAYERS = [
     {"metrics", "logs"},
     {"config"},
     {"assembly"},
+    {"evaluation"},
     {"daemon"},
     {"commands"},
     {"cli"},

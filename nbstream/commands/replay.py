@@ -24,6 +24,7 @@ from tqdm import tqdm
 from nbstream import config
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import ConfigError, InputError, RelayRefused, RelayUnavailable, Reply
+from nbstream.evaluation.streams import read_index
 from nbstream.mail import headers
 
 if TYPE_CHECKING:
@@ -212,21 +213,6 @@ def forward(content: bytes) -> bytes:
         b"Content-Type: message/rfc822\r\nContent-Disposition: attachment\r\n\r\n"
     )
     return head + content + b"\r\n--" + _BOUNDARY + b"--\r\n"
-
-
-def read_index(index: Path, limit: int | None) -> list[tuple[str, Path]]:
-    """The (label, path) pairs of an index; paths are relative to its folder. Raises ``InputError``."""
-    try:
-        lines = index.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{index}: {getattr(error, 'strerror', None) or 'is not UTF-8 text'}") from error
-    pairs = []
-    for number, line in enumerate(lines[:limit], start=1):
-        label, tab, path = line.partition("\t")
-        if not tab or label not in CLASSES:
-            raise InputError(f"{index}:{number}: must be spam or ham, a tab, and a path")
-        pairs.append((label, index.parent / path))
-    return pairs
 
 
 def run(options: argparse.Namespace) -> int:

@@ -26,20 +26,29 @@ _KEY_BYTES = 15  # 120 bits: 24 characters of base32 without padding
 class Message:
     """A message as it is looked at; ``raw`` has CRLF line ends.
 
-    Made by ``Message.parse``, which never raises: any bytes are a message, if perhaps one without fields.
+    Made by ``Message.parse``, which never raises: any bytes are a message, if perhaps one without fields. Of a
+    ``bare`` one nothing is read as a field: it is all text.
     """
 
     raw: bytes = field(repr=False)
     limits: mime.Limits = field(default_factory=mime.Limits, repr=False)
+    bare: bool = False
 
     @classmethod
     def parse(cls, raw: bytes, limits: mime.Limits | None = None) -> Message:
         """The message in ``raw``, whose line ends may be of any kind (see ``headers.canonical``)."""
         return cls(headers.canonical(raw), limits or mime.Limits())
 
+    @classmethod
+    def of_text(cls, text: str, limits: mime.Limits | None = None) -> Message:
+        """A text that is known to be no mail, such as a comment or an SMS: "Date: tonight?" is no field in it."""
+        return cls(headers.canonical(text.encode("utf-8", "replace")), limits or mime.Limits(), bare=True)
+
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The MIME parts in document order, the message's own node first."""
+        if self.bare:
+            return (mime.Part("text/plain", depth=0, payload=self.raw[: self.limits.look_bytes]),)
         return mime.walk(self.raw, self.limits)
 
     @property

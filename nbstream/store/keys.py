@@ -22,6 +22,11 @@ class Keys:
         return f"nbstream:{{{self.model}}}:{name}"
 
     @property
+    def pattern(self) -> str:
+        """What matches all keys of the model, and no others, in a SCAN; a model's name holds no wildcard."""
+        return self._key("*")
+
+    @property
     def counts(self) -> tuple[str, ...]:
         """Per class, in the order of ``CLASSES``: a hash token → count."""
         return tuple(self._key(f"counts:{label}") for label in CLASSES)

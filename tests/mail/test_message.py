@@ -62,6 +62,26 @@ def test_a_bare_text_is_its_characters() -> None:
     assert key("WIN a prize: call now") != key("WIN a prize: call later")
 
 
+def test_in_a_text_that_is_no_mail_nothing_is_a_field() -> None:
+    message = Message.of_text("Date: tonight?\nFrom: me\n\nUrgent: call now")
+
+    assert not message.is_mail
+    assert not message.fields
+    assert [(part.content_type, part.text) for part in message.parts] == [
+        ("text/plain", "Date: tonight?\r\nFrom: me\r\n\r\nUrgent: call now")
+    ]
+    assert message.key == Message.of_text("Date: tonight? From: me Urgent: call now").key
+    assert message.key != Message.parse(b"Date: tonight?\nFrom: me\n\nUrgent: call now").key
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_a_message(text: str) -> None:
+    message = Message.of_text(text)
+
+    assert not message.is_mail
+    assert len(message.key) == 24
+
+
 @given(st.binary(max_size=300))
 def test_any_bytes_have_a_key_that_does_not_depend_on_line_ends(raw: bytes) -> None:
     message = Message.parse(raw)

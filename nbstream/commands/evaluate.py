@@ -1,0 +1,144 @@
+"""``nbstream evaluate``: score a labelled stream, learning as it goes, and say how good that was.
+
+Rules: counts live in memory, or in a model of their own that is removed at the end; what the daemon learned is
+never touched. A place that cannot be written to is found before the run, so that no result is lost by it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+from nbstream import assembly, config
+from nbstream.commands import inputs
+from nbstream.config.values import read_redis_url
+from nbstream.errors import ConfigError, InputError
+from nbstream.evaluation import report, streams
+from nbstream.evaluation.run import Params, RememberingTokenizer, Result, Tally, evaluate
+from nbstream.store.memory import MemoryModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nbstream.config import Settings
+    from nbstream.evaluation.report import Columns, Report
+    from nbstream.evaluation.streams import Stream
+    from nbstream.policy.verdict import Thresholds
+    from nbstream.store.model import Model
+
+    Draw = Callable[[Path, Columns, int, Thresholds], None]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the measures, and write what was asked for; 66 when a path cannot be read, of a pair the rest is."""
+    _check_usage(options)
+    settings = config.load(config.find_config(options.config))
+    _check_writable([path for path in (_json_file(options), options.scores, options.plot) if path])
+    draw = _draw() if options.plot else None
+    errors: list[InputError] = []
+    stream = _stream(options, errors).first(options.limit)
+    params = Params(options.regime, options.label_noise, options.seed)
+    result, tally = asyncio.run(_run(settings, options.redis, stream, params))
+    measured = report.report(result, tally, params, options.skip, options.limit)
+    print(measured.json() if options.json == inputs.STANDARD_INPUT else measured.text())
+    _write(options, result, measured)
+    if draw:
+        columns = report.Columns.of(result.rows[options.skip :])
+        with _writing(options.plot):
+            draw(options.plot, columns, options.skip, assembly.thresholds(settings))
+    for error in errors:
+        print(f"nbstream: {error}", file=sys.stderr)
+    return errors[0].exit_code if errors else 0
+
+
+def _check_usage(options: argparse.Namespace) -> None:
+    pair = (options.spam, options.ham)
+    if all(pair) == bool(options.index) or any(pair) != all(pair):
+        options.wrong_usage("give an INDEX, or both --spam and --ham")
+    if any(inputs.STANDARD_INPUT in (paths or []) for paths in pair):
+        options.wrong_usage("--spam and --ham are read twice, standard input cannot be")
+
+
+def _stream(options: argparse.Namespace, errors: list[InputError]) -> Stream:
+    if options.index:
+        stream = streams.read(options.index)
+        print(f"{options.index}: read as {stream.what}", file=sys.stderr)
+        return stream
+    heaps = {"spam": options.spam, "ham": options.ham}
+    return streams.merged([(label, _count(paths), _raw(paths, errors)) for label, paths in heaps.items()])
+
+
+def _count(paths: Sequence[str]) -> int:
+    known = inputs.count(paths)
+    return sum(1 for _ in inputs.read(paths, [])) if known is None else known
+
+
+def _raw(paths: Sequence[str], errors: list[InputError]) -> Iterator[bytes]:
+    return (source.raw for source in inputs.read(paths, errors))
+
+
+async def _run(settings: Settings, url: str | None, stream: Stream, params: Params) -> tuple[Result, Tally]:
+    async with _model(settings, url) as model:
+        tally = Tally(model)
+        spam_filter = assembly.spam_filter(settings, tally, model, make_tokenizer=RememberingTokenizer)
+        with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
+            return await evaluate(spam_filter, bar, params, assembly.limits(settings)), tally
+
+
+@asynccontextmanager
+async def _model(settings: Settings, url: str | None) -> AsyncIterator[MemoryModel | Model]:
+    if url is None:
+        yield MemoryModel()
+        return
+    try:
+        redis = config.Redis(url=read_redis_url(url), timeout_seconds=settings.redis.timeout_seconds)
+    except ValueError as error:
+        raise ConfigError(f"--redis: {error}") from error
+    async with assembly.temporary(settings.model_copy(update={"redis": redis}), "evaluate") as model:
+        yield model
+
+
+def _draw() -> Draw:
+    """What draws the plot, imported only when it is asked for."""
+    try:
+        from nbstream.evaluation.plot import draw  # noqa: PLC0415 - matplotlib is an extra
+    except ModuleNotFoundError as error:
+        raise ConfigError("--plot needs matplotlib: pip install 'nbstream[plot]'") from error
+    return draw
+
+
+def _json_file(options: argparse.Namespace) -> Path | None:
+    return Path(options.json) if options.json and options.json != inputs.STANDARD_INPUT else None
+
+
+def _check_writable(paths: Sequence[Path]) -> None:
+    for path in paths:
+        place = path if path.exists() else path.parent
+        if path.is_dir() or not place.exists() or not os.access(place, os.W_OK):
+            raise InputError(f"{path}: cannot be written there")
+
+
+def _write(options: argparse.Namespace, result: Result, measured: Report) -> None:
+    json_file = _json_file(options)
+    if json_file:
+        with _writing(json_file):
+            json_file.write_text(measured.json() + "\n", encoding="utf-8")
+    if options.scores:
+        with _writing(options.scores), options.scores.open("w", encoding="utf-8") as file:
+            report.write_scores(file, result.rows)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error

@@ -1,0 +1,86 @@
+"""The regimes: which labels a filter is given, and when.
+
+Rules: a regime is asked once for each message, in the order of the stream, when the message has been scored. A
+label that it holds back at the end of the stream is never given.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from nbstream.policy.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbstream.filter import Check
+    from nbstream.mail.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A message, the label that a person would give it, and the check before that."""
+
+    message: Message
+    label: str
+    check: Check
+
+
+class Regime(Protocol):
+    """Who gives labels, and when."""
+
+    def due(self, case: Case) -> Sequence[Case]:
+        """Whose labels are learned now that ``case`` has been scored."""
+
+
+class Delayed:
+    """Every label, ``delay`` messages later: when as many others have been scored. With 0 at once."""
+
+    def __init__(self, delay: int) -> None:
+        self._delay = delay
+        self._waiting: deque[Case] = deque()
+
+    def due(self, case: Case) -> Sequence[Case]:
+        """The case of ``delay`` messages ago."""
+        self._waiting.append(case)
+        return [self._waiting.popleft()] if len(self._waiting) > self._delay else []
+
+
+class Corrections:
+    """What a person sees to be wrong, or ``unsure`` too; every label while the model does not decide yet."""
+
+    def __init__(self, *, unsure: bool) -> None:
+        self._unsure = unsure
+
+    def due(self, case: Case) -> Sequence[Case]:
+        """The case itself, if its label is given."""
+        verdict = case.check.verdict
+        if case.check.state.learning or (self._unsure and verdict is Verdict.UNSURE):
+            return [case]
+        wrong = verdict.is_spam if case.label == "ham" else verdict is Verdict.HAM
+        return [case] if wrong else []
+
+
+class Never:
+    """No label at all: an untaught model."""
+
+    def due(self, case: Case) -> Sequence[Case]:
+        """Nothing."""
+        return []
+
+
+def named(name: str) -> Regime:
+    """The regime ``immediate``, ``delayed:N``, ``errors``, ``unsure`` or ``none``; ``ValueError`` for another."""
+    kind, _, delay = name.partition(":")
+    match kind, delay:
+        case "delayed", _:
+            return Delayed(int(delay))
+        case "immediate", "":
+            return Delayed(0)
+        case "errors" | "unsure", "":
+            return Corrections(unsure=kind == "unsure")
+        case "none", "":
+            return Never()
+    raise ValueError(f"no regime is called {name}")

@@ -1,0 +1,131 @@
+"""What a run amounts to: its measures, as JSON and for a reader, and its scores as a table."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, TextIO
+
+import numpy as np
+
+from nbstream.evaluation import measures
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbstream.evaluation.measures import Flags, Numbers
+    from nbstream.evaluation.run import Params, Result, Row, Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Rows as arrays, one value a message."""
+
+    is_spam: Flags
+    score: Numbers
+    probability: Numbers
+    called_spam: Flags
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> Columns:
+        """The columns of ``rows``."""
+        return cls(
+            np.array([row.label == "spam" for row in rows], dtype=np.bool_),
+            np.array([row.score for row in rows], dtype=np.float64),
+            np.array([row.probability for row in rows], dtype=np.float64),
+            np.array([row.verdict.is_spam for row in rows], dtype=np.bool_),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The measures, under the names that they have in JSON; None is undefined.
+
+    ``messages``, ``spam``, ``ham`` and all percentages are of the measured messages, the others of the whole
+    stream; ``learned`` are the labels that changed the model.
+    """
+
+    messages: int
+    spam: int
+    ham: int
+    learned: int
+    one_minus_auc_percent: float | None
+    hm_percent: float | None
+    sm_percent: float | None
+    lam_percent: float | None
+    fn_at_fp_0_1_percent: float | None
+    fn_at_fp_0_5_percent: float | None
+    expected_calibration_error: float | None
+    seconds_per_message: float | None
+    tokens_per_message: float | None
+    regime: str
+    seed: int
+    label_noise: float
+    skip: int
+    limit: int | None
+
+    def json(self) -> str:
+        """One JSON object on one line."""
+        return json.dumps(asdict(self), allow_nan=False)
+
+    def text(self) -> str:
+        """A few lines for a reader."""
+        rows = [
+            ("1 - area under the ROC curve", self.one_minus_auc_percent, 4, "%"),
+            ("ham called spam (hm)", self.hm_percent, 2, "%"),
+            ("spam missed (sm; unsure is a miss)", self.sm_percent, 2, "%"),
+            ("their logit average (lam)", self.lam_percent, 2, "%"),
+            ("spam missed at 0.1 % of the ham lost", self.fn_at_fp_0_1_percent, 2, "%"),
+            ("spam missed at 0.5 % of the ham lost", self.fn_at_fp_0_5_percent, 2, "%"),
+            ("expected calibration error", self.expected_calibration_error, 4, ""),
+            ("milliseconds a message", _times(self.seconds_per_message, 1000), 2, ""),
+            ("tokens learned of a message", self.tokens_per_message, 0, ""),
+        ]
+        width = max(len(name) for name, *_ in rows)
+        counted = f"{self.messages} measured: {self.spam} spam, {self.ham} ham; {self.learned} learned"
+        lines = [f"{name:{width}} {_number(value, digits):>9} {unit}" for name, value, digits, unit in rows]
+        return "\n".join([f"{counted} ({self.regime})", *(line.rstrip() for line in lines)])
+
+
+def report(result: Result, tally: Tally, params: Params, skip: int, limit: int | None) -> Report:
+    """The report on ``result`` without its first ``skip`` messages."""
+    columns = Columns.of(result.rows[skip:])
+    spam = int(columns.is_spam.sum())
+    return Report(
+        messages=len(columns.is_spam),
+        spam=spam,
+        ham=len(columns.is_spam) - spam,
+        learned=tally.learned,
+        one_minus_auc_percent=measures.one_minus_auc_percent(columns.is_spam, columns.score),
+        hm_percent=measures.hm_percent(columns.is_spam, columns.called_spam),
+        sm_percent=measures.sm_percent(columns.is_spam, columns.called_spam),
+        lam_percent=measures.lam_percent(columns.is_spam, columns.called_spam),
+        fn_at_fp_0_1_percent=measures.fn_at_fp_percent(columns.is_spam, columns.score, 0.001),
+        fn_at_fp_0_5_percent=measures.fn_at_fp_percent(columns.is_spam, columns.score, 0.005),
+        expected_calibration_error=measures.expected_calibration_error(columns.is_spam, columns.probability),
+        seconds_per_message=result.seconds / len(result.rows) if result.rows else None,
+        tokens_per_message=tally.tokens_per_message,
+        regime=params.regime,
+        seed=params.seed,
+        label_noise=params.label_noise,
+        skip=skip,
+        limit=limit,
+    )
+
+
+def write_scores(file: TextIO, rows: Sequence[Row]) -> None:
+    """All rows as tab-separated values under a line of names; ``index`` counts from 1, as lines of an index do.
+
+    Numbers are written so that reading them gives the same ones.
+    """
+    file.write("index\tlabel\tscore\tprobability\tverdict\n")
+    for index, row in enumerate(rows, start=1):
+        file.write(f"{index}\t{row.label}\t{row.score!r}\t{row.probability!r}\t{row.verdict}\n")
+
+
+def _times(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,67 @@
+"""A model in memory: what a ``Model`` promises the filter, without Redis. It is gone with its process.
+
+Rules: the same changes give the same counts as in Redis, to the last digit (a test does both); the ledger keeps
+its entries packed as Redis does, about 2 kB a message of 240 tokens, so 75,000 messages take some 170 MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nbstream.bayes.counts import CLASSES, Counts, Totals
+from nbstream.store.ledger import Entry
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class MemoryModel:
+    """Counts and their ledger in this process."""
+
+    def __init__(self) -> None:
+        self._counts = Counts()
+        self._ledger: dict[str, dict[str, str | bytes]] = {}
+        self._changes = 0
+
+    async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
+        """The counts of ``tokens``, shape (n, classes), and the totals."""
+        return self._counts.look_up(tokens), self._counts.totals
+
+    async def applied(self, change: bytes) -> None:
+        """Return at once: every look-up sees every change."""
+
+    async def last_change(self) -> bytes:
+        """The id of the last change; empty before the first."""
+        return b"0-%d" % self._changes if self._changes else b""
+
+    async def entry(self, message_key: str) -> Entry | None:
+        """What the message was learned as, or None."""
+        packed = self._ledger.get(message_key, {})
+        return Entry.unpack({name.encode(): _bytes(value) for name, value in packed.items()})
+
+    async def replace(self, message_key: str, old: Entry | None, new: Entry | None) -> bytes | None:
+        """Take back ``old`` and add ``new``; the change's id, or None where the ledger does not hold ``old``."""
+        if self._ledger.get(message_key, {}).get("version") != (old.version if old else None):
+            return None
+        _move(self._counts, old, new)
+        self._changes += 1
+        change = await self.last_change()
+        if new:
+            self._ledger[message_key] = {**new.pack(), "change": change}
+        else:
+            self._ledger.pop(message_key, None)
+        return change
+
+
+def _move(counts: Counts, old: Entry | None, new: Entry | None) -> None:
+    """The one place where an entry meets the counts."""
+    if old:
+        counts.subtract(old.tokens, CLASSES.index(old.label), old.weight)
+    if new:
+        counts.add(new.tokens, CLASSES.index(new.label), new.weight)
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value

@@ -1,0 +1,160 @@
+"""The measures, against counting by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from nbstream.evaluation import measures
+
+Flags = NDArray[np.bool_]
+Numbers = NDArray[np.float64]
+
+# Few different scores, so that many are equal.
+scored = st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), min_size=1, max_size=40)
+
+
+def arrays(pairs: list[tuple[bool, int]]) -> tuple[Flags, Numbers]:
+    return np.array([spam for spam, _ in pairs]), np.array([float(score) for _, score in pairs])
+
+
+def halves(pairs: list[tuple[bool, int]]) -> tuple[list[int], list[int]]:
+    """The scores of ham, and of spam."""
+    return [score for spam, score in pairs if not spam], [score for spam, score in pairs if spam]
+
+
+@given(scored)
+def test_one_minus_auc_is_the_share_of_pairs_in_the_wrong_order(pairs: list[tuple[bool, int]]) -> None:
+    hams, spams = halves(pairs)
+
+    found = measures.one_minus_auc_percent(*arrays(pairs))
+
+    if not hams or not spams:
+        assert found is None
+        return
+    wrong = sum((ham > spam) + (ham == spam) / 2 for ham in hams for spam in spams)
+    assert found == 100 * wrong / (len(hams) * len(spams))
+
+
+def test_one_minus_auc_of_perfect_turned_around_and_constant_scores() -> None:
+    is_spam = np.array([False, False, True])
+
+    assert measures.one_minus_auc_percent(is_spam, np.array([-1.0, 0.0, 1.0])) == 0.0
+    assert measures.one_minus_auc_percent(is_spam, np.array([1.0, 0.0, -1.0])) == 100.0
+    assert measures.one_minus_auc_percent(is_spam, np.array([2.0, 2.0, 2.0])) == 50.0
+
+
+@given(scored, st.sampled_from([0.0, 0.1, 0.29, 0.5, 0.9]))
+def test_fn_at_fp_is_that_of_the_lowest_threshold_that_loses_no_more_ham(
+    pairs: list[tuple[bool, int]], rate: float
+) -> None:
+    hams, spams = halves(pairs)
+
+    found = measures.fn_at_fp_percent(*arrays(pairs), rate)
+
+    if not hams or not spams:
+        assert found is None
+        return
+    allowed = math.floor(round(rate * len(hams), 6))
+    thresholds = [*sorted({*hams, *spams}), math.inf]
+    lowest = next(each for each in thresholds if sum(ham >= each for ham in hams) <= allowed)
+    assert found == 100 * sum(spam < lowest for spam in spams) / len(spams)
+
+
+def test_fn_at_fp_of_a_tenth_of_a_percent_of_two_thousand_ham_loses_two() -> None:
+    hams = [float(score) for score in range(2000)]
+    spams = [1996.5, 1997.0, 1997.5, 5000.0]
+    is_spam = np.array([False] * len(hams) + [True] * len(spams))
+
+    # 1998 and 1999 may be lost, 1997 not: of the spam what is above 1997 is caught.
+    assert measures.fn_at_fp_percent(is_spam, np.array(hams + spams), 0.001) == 50.0
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=30))
+def test_hm_and_sm_are_shares_of_their_own_class(cases: list[tuple[bool, bool]]) -> None:
+    is_spam = np.array([spam for spam, _ in cases], dtype=np.bool_)
+    called = np.array([called for _, called in cases], dtype=np.bool_)
+    hams, spams = [c for spam, c in cases if not spam], [c for spam, c in cases if spam]
+
+    assert measures.hm_percent(is_spam, called) == (100 * sum(hams) / len(hams) if hams else None)
+    assert measures.sm_percent(is_spam, called) == (
+        100 * (len(spams) - sum(spams)) / len(spams) if spams else None
+    )
+
+
+def verdicts(hams: int, lost: int, spams: int, missed: int) -> tuple[Flags, Flags]:
+    is_spam = np.array([False] * hams + [True] * spams)
+    called = np.array([True] * lost + [False] * (hams - lost) + [False] * missed + [True] * (spams - missed))
+    return is_spam, called
+
+
+def test_lam_is_the_average_of_the_logits() -> None:
+    # Odds of 1/99 and 1/4: the root of their product is 0.05025, as a share 0.04785.
+    assert measures.lam_percent(*verdicts(100, 1, 100, 20)) == pytest.approx(4.7847, abs=1e-4)
+    assert measures.lam_percent(*verdicts(100, 7, 50, 7)) == measures.lam_percent(*verdicts(50, 7, 100, 7))
+    assert measures.lam_percent(*verdicts(40, 4, 60, 6)) == pytest.approx(10.0)
+
+
+def test_lam_takes_half_a_message_for_none() -> None:
+    # 0 of 99 is taken as 0.5 of 100, odds of 1/199.
+    assert measures.lam_percent(*verdicts(99, 0, 99, 0)) == pytest.approx(0.5)
+    assert measures.lam_percent(*verdicts(99, 99, 99, 99)) == pytest.approx(99.5)
+    assert measures.lam_percent(*verdicts(99, 0, 0, 0)) is None
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from([0.1, 0.2, 0.5, 0.9])), min_size=1, max_size=60))
+def test_calibration_error_does_not_depend_on_the_order_of_the_stream(cases: list[tuple[bool, float]]) -> None:
+    by_probability = sorted(cases)
+
+    values = [
+        measures.expected_calibration_error(np.array([s for s, _ in each]), np.array([p for _, p in each]))
+        for each in (cases, by_probability, by_probability[::-1])
+    ]
+
+    assert values[0] == pytest.approx(values[1])
+    assert values[0] == pytest.approx(values[2])
+
+
+def test_calibration_error_of_distinct_probabilities_is_the_mean_over_equal_bins() -> None:
+    probability = np.array([0.01, 0.03, 0.20, 0.40, 0.60, 0.98])
+    is_spam = np.array([False, False, True, False, True, True])
+
+    # Pairs: means 0.02, 0.30, 0.79; shares of spam 0, 1/2, 1.
+    expected = (0.02 + 0.20 + 0.21) / 3
+    assert measures.expected_calibration_error(is_spam, probability, bins=3) == pytest.approx(expected)
+
+
+def test_calibration_error_of_a_probability_that_means_it_is_zero() -> None:
+    is_spam = np.array([True, False, False, False] * 30)
+
+    assert measures.expected_calibration_error(is_spam, np.full(120, 0.25)) == pytest.approx(0.0)
+    assert measures.expected_calibration_error(is_spam, np.full(120, 0.75)) == pytest.approx(0.5)
+
+
+@given(scored)
+def test_the_area_over_the_roc_curve_is_one_minus_auc(pairs: list[tuple[bool, int]]) -> None:
+    is_spam, score = arrays(pairs)
+    if is_spam.all() or not is_spam.any():
+        return
+
+    lost, missed = measures.roc_percent(is_spam, score)
+
+    assert (lost[0], missed[0], lost[-1], missed[-1]) == (0.0, 100.0, 100.0, 0.0)
+    area = np.trapezoid(missed, lost) / 100
+    assert area == pytest.approx(measures.one_minus_auc_percent(is_spam, score))
+
+
+def test_of_nothing_nothing_is_known() -> None:
+    none, no_scores = np.array([], dtype=np.bool_), np.array([], dtype=np.float64)
+
+    assert measures.one_minus_auc_percent(none, no_scores) is None
+    assert measures.fn_at_fp_percent(none, no_scores, 0.001) is None
+    assert measures.hm_percent(none, none) is None
+    assert measures.sm_percent(none, none) is None
+    assert measures.lam_percent(none, none) is None
+    assert measures.expected_calibration_error(none, no_scores) is None

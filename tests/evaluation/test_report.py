@@ -1,0 +1,89 @@
+"""What is reported: names, gaps, numbers that come back the same."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+
+from nbstream.evaluation.report import report, write_scores
+from nbstream.evaluation.run import Params, Result, Row, Tally
+from nbstream.policy.verdict import Verdict
+from nbstream.store.memory import MemoryModel
+
+ROWS = (
+    Row("spam", 0.0, 0.5, Verdict.UNSURE),
+    Row("ham", -0.1, 0.49, Verdict.HAM),
+    Row("ham", 9.5, 0.96, Verdict.SPAM),
+    Row("spam", 9.0, 0.95, Verdict.SPAM),
+    Row("spam", 30.0, 1 / 3 + 0.66, Verdict.REJECT),
+    Row("ham", -30.0, 1e-17, Verdict.HAM),
+)
+
+
+def reported(rows: tuple[Row, ...], skip: int = 0) -> dict[str, object]:
+    tally = Tally(MemoryModel())
+    return dict(json.loads(report(Result(rows, 0.25), tally, Params(), skip, None).json()))
+
+
+def test_the_json_has_these_fields_and_no_others() -> None:
+    names = (
+        "messages spam ham learned one_minus_auc_percent hm_percent sm_percent lam_percent fn_at_fp_0_1_percent "
+        "fn_at_fp_0_5_percent expected_calibration_error seconds_per_message "
+        "regime seed label_noise skip limit tokens_per_message"
+    )
+    assert set(reported(ROWS)) == set(names.split())
+
+
+def test_errors_are_by_the_verdict_and_unsure_is_a_miss() -> None:
+    found = reported(ROWS)
+
+    assert (found["messages"], found["spam"], found["ham"]) == (6, 3, 3)
+    assert (found["hm_percent"], found["sm_percent"]) == (100 / 3, 100 / 3)
+    # Of nine pairs the ham at 9.5 is above two spam.
+    assert found["one_minus_auc_percent"] == 100 * 2 / 9
+    assert found["fn_at_fp_0_1_percent"] == 100 * 2 / 3
+    assert found["seconds_per_message"] == 0.25 / 6
+
+
+def test_what_is_skipped_is_not_measured() -> None:
+    found = reported(ROWS, skip=3)
+
+    assert (found["messages"], found["spam"], found["ham"], found["skip"]) == (3, 2, 1, 3)
+    assert (found["hm_percent"], found["sm_percent"], found["one_minus_auc_percent"]) == (0.0, 0.0, 0.0)
+    assert found["seconds_per_message"] == 0.25 / 6
+
+
+def test_what_is_undefined_is_null() -> None:
+    nothing, only_ham = reported(()), reported(ROWS[1:3])
+
+    counts = {"messages", "spam", "ham", "learned", "regime", "seed", "label_noise", "skip"}
+    assert {name for name, value in nothing.items() if value is not None} == counts
+    assert only_ham["hm_percent"] == 50.0
+    assert only_ham["sm_percent"] is only_ham["lam_percent"] is only_ham["one_minus_auc_percent"] is None
+
+
+def test_for_a_reader_it_is_aligned_and_a_gap_is_a_dash() -> None:
+    tally = Tally(MemoryModel())
+    lines = report(Result(ROWS[1:3], 0.25), tally, Params("errors"), 0, None).text().splitlines()
+
+    assert lines[0] == "2 measured: 0 spam, 2 ham; 0 learned (errors)"
+    assert "ham called spam (hm)                     50.00 %" in lines
+    assert "spam missed (sm; unsure is a miss)           - %" in lines
+    assert len({len(line) for line in lines if line.endswith("%")}) == 1
+
+
+def test_scores_come_back_from_their_table_as_they_were() -> None:
+    file = io.StringIO()
+
+    write_scores(file, ROWS)
+
+    file.seek(0)
+    table = list(csv.DictReader(file, delimiter="\t"))
+    assert [int(line["index"]) for line in table] == [1, 2, 3, 4, 5, 6]
+    assert [
+        Row(line["label"], float(line["score"]), float(line["probability"]), Verdict(line["verdict"]))
+        for line in table
+    ] == list(ROWS)
+    assert not any(math.isnan(float(line["score"])) for line in table)

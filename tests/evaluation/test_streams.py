@@ -1,0 +1,111 @@
+"""Labelled streams from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.errors import InputError
+from nbstream.evaluation.streams import Labelled, merged, read
+from tests.letters import letters, write_corpus
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_bytes(text.encode())
+    return path
+
+
+def test_an_index_is_its_files_as_mail_in_its_order(tmp_path: Path) -> None:
+    stream = read(write_corpus(tmp_path / "corpus", 5))
+
+    assert (stream.what, stream.count) == ("an index of messages", 5)
+    assert list(stream.messages) == [Labelled(label, raw) for label, raw in letters(5)]
+
+
+@pytest.mark.parametrize("limit", [0, 3, 9])
+def test_the_first_of_a_stream_are_no_more_than_there_are(tmp_path: Path, limit: int) -> None:
+    stream = read(write_corpus(tmp_path / "corpus", 5)).first(limit)
+
+    assert stream.count == len(list(stream.messages)) == min(limit, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.tsv", 'spam\tWIN: "now", friend\nham\t"said ""hi""\tto me"\n\nham\tx\ny\n'.replace("x\ny", '"x\ny"')),
+        ("a.csv", 'label,text\r\nspam,"WIN: ""now"", friend"\r\nham,"said ""hi""\tto me"\r\nham,"x\ny"\r\n'),
+        ("a.CSV", '\ufeffLabel,Text\nspam,"WIN: ""now"", friend"\nham,"said ""hi""\tto me"\nham,"x\ny"'),
+    ],
+)
+def test_a_table_is_its_texts(tmp_path: Path, name: str, text: str) -> None:
+    stream = read(written(tmp_path / name, text))
+
+    assert (stream.what, stream.count) == ("a table of texts", 3)
+    assert list(stream.messages) == [
+        Labelled("spam", 'WIN: "now", friend'),
+        Labelled("ham", 'said "hi"\tto me'),
+        Labelled("ham", "x\ny"),
+    ]
+
+
+def test_a_separator_of_lines_that_is_none_of_csv_stays_in_its_text(tmp_path: Path) -> None:
+    stream = read(written(tmp_path / "a.csv", "spam,one\u2028two\x0bthree\nham,x\n"))
+
+    assert [each.content for each in stream.messages] == ["one\u2028two\x0bthree", "x"]
+
+
+def test_a_first_line_that_names_a_file_makes_an_index(tmp_path: Path) -> None:
+    written(tmp_path / "lunch", "Subject: lunch\n\n")
+
+    assert read(written(tmp_path / "a.tsv", "ham\tlunch\n")).what == "an index of messages"
+    assert read(written(tmp_path / "b.tsv", "ham\tdinner\n")).what == "a table of texts"
+    assert read(written(tmp_path / "c.tsv", f"ham\t{'x' * 5000}\n")).what == "a table of texts"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("index", "eggs\tx\n", "index:1: must be spam or ham, a tab, and a path"),
+        ("index", "spam x\n", "index:1: must be spam or ham, a tab, and a path"),
+        ("a.tsv", "ham\tx\n\neggs\ty\n", "a.tsv:3: must be spam or ham, a tab, and a text"),
+        ("a.csv", "spam,WIN, now\n", "a.csv:1: must be spam or ham, a comma, and a text (quoted"),
+        ("a.csv", 'ham,x\nspam,"WIN\n', "a.csv:2: unexpected end of data"),
+        ("a.csv", "ham,x\n\x00", "a.csv:2: must be spam or ham"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, name: str, text: str, said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read(written(tmp_path / name, text))
+
+    assert str(refused.value).startswith(f"{tmp_path}/{said}")
+
+
+def test_a_file_that_is_missing_or_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "latin.csv").write_bytes(b"spam,\xa31000\n")
+
+    with pytest.raises(InputError, match=r"latin\.csv: is not UTF-8 text"):
+        read(tmp_path / "latin.csv")
+    with pytest.raises(InputError, match=r"none: No such file or directory"):
+        read(tmp_path / "none")
+    stream = read(written(tmp_path / "index", "spam\tgone.eml\n"))
+    with pytest.raises(InputError, match=r"gone\.eml: No such file or directory"):
+        list(stream.messages)
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_two_heaps_run_out_together_each_in_its_own_order(spams: int, hams: int) -> None:
+    spam, ham = [b"s%d" % n for n in range(spams)], [b"h%d" % n for n in range(hams)]
+
+    stream = merged([("spam", spams, spam), ("ham", hams, ham)])
+
+    found = list(stream.messages)
+    assert stream.count == len(found) == spams + hams
+    assert [each.content for each in found if each.label == "spam"] == spam
+    assert [each.content for each in found if each.label == "ham"] == ham
+    for i in range(len(found)):
+        # At any place there are as many spam behind as the whole has, but for less than one.
+        behind = sum(each.label == "spam" for each in found[:i])
+        assert abs(behind - i * spams / len(found)) < 1
