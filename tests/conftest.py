@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -29,9 +30,24 @@ def missing(what: str) -> None:
     pytest.skip(f"{what} is missing")
 
 
+class Loop(uvloop.Loop):
+    """The loop that the daemon runs on; what a test leaves open on it is closed, and told.
+
+    uvloop closes what is open by warning of it first. Where warnings are errors, it warns but does not close, and
+    then waits for ever for the end of what is open. A test that had failed before it could clean up hung there,
+    unnamed, with all that were to come: pytest-timeout lets go of a test once it has failed.
+    """
+
+    def close(self) -> None:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            super().close()
+        assert not told, f"left open: {', '.join(str(warning.message) for warning in told)}"
+
+
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The loop that the daemon runs on: its transports differ from asyncio's."""
-    return {"uvloop": uvloop.new_event_loop}
+    """The daemon's loop: its transports differ from asyncio's."""
+    return {"uvloop": Loop}
 
 
 @pytest.fixture(scope="session")

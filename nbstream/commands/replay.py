@@ -102,7 +102,7 @@ class Client:
             self.close()
             code, text = 451, str(error).encode()
         reply = text.decode("utf-8", "replace")
-        if code < 300 or _TOLD.search(reply):
+        if code < 300 or (code >= 500 and _TOLD.search(reply)):  # a 451 tells one too: of mail that is still ours
             return reply
         if code >= 500:
             raise RelayRefused(Reply(code, reply))

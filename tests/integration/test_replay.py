@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from aiosmtpd.smtp import SMTP, Envelope, Session
@@ -141,16 +141,27 @@ def test_redis_stopped_and_started_in_mid_replay_defers_feedback_and_refuses_no_
 
 
 class Hop:
-    """A next hop that can be stopped and started; it keeps what it acknowledged."""
+    """A next hop that can stop and start, and defers ``not_now`` messages; it keeps what it acknowledged."""
 
     def __init__(self) -> None:
         self.port = free_port()
         self.messages: list[bytes] = []
+        self.not_now = 0
         self._server: asyncio.Server | None = None
         self._sessions: list[SMTP] = []
 
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
     async def handle_DATA(self, _: SMTP, __: Session, envelope: Envelope) -> str:  # noqa: N802  # aiosmtpd's name
         assert isinstance(envelope.content, bytes)
+        if self.not_now:
+            self.not_now -= 1
+            return "451 4.3.0 not now"
         self.messages.append(envelope.content)
         return "250 2.0.0 kept"
 
@@ -172,25 +183,33 @@ class Hop:
 
 
 async def test_a_next_hop_stopped_in_mid_replay_costs_451s_and_no_mail(tmp_path: Path, index: Path) -> None:
-    hop = Hop()
-    await hop.start()
-    config = write_config(
-        tmp_path, relay=f"{{next_hop: 'smtp://127.0.0.1:{hop.port}', connect_timeout_seconds: 1}}"
-    )
-    with await asyncio.to_thread(DaemonProcess(config).ready) as daemon:
-        replay = replaying(config, index)
-        await asyncio.to_thread(wait_until, lambda: len(hop.messages) > 40)
-        await hop.stop()
-        ready = await asyncio.to_thread(daemon.get, "/readyz")
-        assert ready[0] == 503
-        await hop.start()
-        report = await asyncio.to_thread(result, replay)
+    async with Hop() as hop:
+        config = write_config(
+            tmp_path, relay=f"{{next_hop: 'smtp://127.0.0.1:{hop.port}', connect_timeout_seconds: 1}}"
+        )
+        with await asyncio.to_thread(DaemonProcess(config).ready) as daemon:
+            replay = replaying(config, index)
+            await asyncio.to_thread(wait_until, lambda: len(hop.messages) > 40)
+            await hop.stop()
+            ready = await asyncio.to_thread(daemon.get, "/readyz")
+            assert ready[0] == 503
+            await hop.start()
+            report = await asyncio.to_thread(result, replay)
 
         assert report["learned"] == COUNT
         own = [headers.canonical(raw) for _, raw in letters(COUNT)]
         kept = [message[message.index(b"Message-ID:") :] for message in hop.messages]
         assert sorted(kept) == sorted(own)
-    await hop.stop()
+
+
+async def test_a_message_that_the_next_hop_defers_is_sent_again(tmp_path: Path, index: Path) -> None:
+    async with Hop() as hop:
+        hop.not_now = 3
+        config = write_config(tmp_path, relay=f"{{next_hop: 'smtp://127.0.0.1:{hop.port}'}}")
+        with await asyncio.to_thread(DaemonProcess(config).ready):
+            report = await asyncio.to_thread(result, replaying(config, index, "--limit", "10"))
+
+        assert (report["deferred"], report["learned"], len(hop.messages)) == (3, 10, 10)
 
 
 def test_a_flood_of_connections_is_served_whole(
