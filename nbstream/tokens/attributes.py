@@ -1,0 +1,275 @@
+"""The attributes of a message: what it is, out of closed lists of values, for the categorical event model.
+
+Rules: every attribute takes exactly one of its values, the last of which, "other", stands for all that is not
+listed; "none" says that what the attribute is about is missing. Never raises, whatever the bytes. Only header
+fields in ``_READ`` are looked at, none of which a filter or a mailbox writes; ``MOST`` fields, ``PARTS`` parts and
+``SAMPLE_BYTES`` of text are looked at, at most.
+
+The lists name what mail programs, charsets and scripts there are, not what some corpus holds: which value says
+what is for the counts to learn.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from nbstream.mail.charsets import decode
+from nbstream.mail.headers import decode_words
+from nbstream.tokens.headers import LONGEST, MOST
+from nbstream.tokens.markup import is_html
+from nbstream.tokens.scripts import SCRIPTS, script
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nbstream.mail.message import Message
+    from nbstream.mail.mime import Part
+
+SAMPLE_BYTES = 16 * 1024
+PARTS = 20
+
+_READ = frozenset(
+    {
+        "content-type",
+        "date",
+        "importance",
+        "in-reply-to",
+        "list-id",
+        "list-post",
+        "list-unsubscribe",
+        "mailing-list",
+    }
+    | {"precedence", "received", "references", "subject", "to", "user-agent", "x-mailer", "x-priority"}
+)
+
+
+def _inverted(families: Mapping[str, str]) -> dict[str, str]:
+    """Each of the names behind a family, which commas part, with that family."""
+    return {name.strip(): family for family, names in families.items() for name in names.split(",")}
+
+
+_CHARSETS = _inverted(
+    {
+        "ascii": "us-ascii, ascii",
+        "unicode": "utf-8, utf8, utf-7, utf-16, utf-16le, utf-16be",
+        "western": "iso-8859-1, iso-8859-15, windows-1252, cp1252, latin1, macintosh",
+        "central": "iso-8859-2, iso-8859-4, iso-8859-13, iso-8859-16, windows-1250, windows-1257",
+        "cyrillic": "koi8-r, koi8-u, windows-1251, cp1251, iso-8859-5, cp866",
+        "greek": "iso-8859-7, windows-1253",
+        "turkish": "iso-8859-9, windows-1254",
+        "hebrew": "iso-8859-8, iso-8859-8-i, windows-1255",
+        "arabic": "iso-8859-6, windows-1256",
+        "thai": "tis-620, iso-8859-11, windows-874",
+        "chinese": "gb2312, gbk, gb18030, x-gbk, hz-gb-2312, big5, big5-hkscs",
+        "japanese": "iso-2022-jp, shift_jis, x-sjis, euc-jp, cp932",
+        "korean": "euc-kr, ks_c_5601-1987, iso-2022-kr, cp949",
+    }
+)
+
+# Pieces of names in User-Agent or X-Mailer; the first that occurs decides, so the narrower ones come first.
+_PROGRAMS = _inverted(
+    {
+        "outlook express": "outlook express, windows mail, live mail",
+        "outlook": "outlook, internet mail service, exchange",
+        "apple": "apple mail, iphone, ipad",
+        "webmail": "webmail, squirrelmail, roundcube, horde, internet messaging program, yahoo, hotmail, aol, "
+        "gmail, zimbra, open-xchange, zoho",
+        "bulk mailer": "newsletter, campaign, listmanager, listserv, mailchimp, bulk",
+        "the bat": "the bat",
+        "desktop": "eudora, foxmail, pegasus, lotus, incredimail, becky, emclient",
+        "free desktop": "evolution, kmail, kontact, sylpheed, claws, balsa, geary",
+        "mozilla": "thunderbird, mozilla, seamonkey, icedove",
+        "terminal": "mutt, pine, gnus, emacs, exmh, nmh, mh-e, elm, mailx",
+        "library": "php, perl, mime-tools, mime::, python, java, ruby, cdo for, swiftmailer, symfony, nodemailer, "
+        "mailkit",
+    }
+)
+
+# File name endings and types; of several attachments the kind that comes first here is told.
+_ATTACHMENTS = _inverted(
+    {
+        "program": "exe, scr, com, pif, bat, cmd, msi, jar, js, jse, vbs, vbe, wsf, hta, lnk, ps1, cpl, reg, apk",
+        "archive": "zip, rar, 7z, gz, tgz, bz2, xz, tar, cab, ace, arj, iso, img",
+        "page": "htm, html, shtml, xhtml, mht, svg",
+        "document": "pdf, doc, docx, docm, rtf, xls, xlsx, xlsm, ppt, pptx, odt, ods, csv, one",
+        "message": "eml, message/rfc822",
+        "calendar": "ics, text/calendar",
+        "image": "image",
+        "media": "audio, video",
+        "signature": "asc, p7s, application/pgp-signature",
+    }
+)
+_KINDS = tuple(dict.fromkeys(_ATTACHMENTS.values()))
+
+ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    "type": (
+        *("text/plain", "text/html", "multipart/alternative", "multipart/mixed", "multipart/related"),
+        *("multipart/signed", "multipart/report", "none", "other"),
+    ),
+    "body": ("plain", "html", "both", "disguised", "none", "other"),
+    "charset": (*dict.fromkeys(_CHARSETS.values()), "none", "other"),
+    "encoding": ("7bit", "8bit", "quoted-printable", "base64", "binary", "none", "other"),
+    "program": (*dict.fromkeys(_PROGRAMS.values()), "none", "other"),
+    "script": SCRIPTS,
+    "zone": ("west", "zero", "unknown", "east", "far east", "none", "other"),
+    "reply": ("fresh", "answer", "claimed answer", "forward", "other"),
+    "hops": ("none", "1", "2", "3", "4", "5", "6", "other"),
+    "list": ("none", "list", "newsletter", "bulk", "other"),
+    "attachment": ("none", *_KINDS, "other"),
+    "subject": ("none", "capitals", "lower", "title", "sentence", "other"),
+    "priority": ("none", "high", "normal", "low", "other"),
+    "to": ("none", "undisclosed", "one", "several", "other"),
+}
+"""The values of each attribute, "other" last."""
+
+_ANSWER = re.compile(r"\s*(?:re|aw|sv|antw)(?:\[\d{1,3}\])?\s*:\s*", re.IGNORECASE)
+_FORWARD = re.compile(r"\s*(?:fwd?|wg|tr)\s*:\s*", re.IGNORECASE)
+_ZONE = re.compile(r"\d:\d\d(?::\d\d)?\s*(?:([+-])(\d\d)(\d\d)|([A-Za-z]{1,5}))")
+_NAMED_ZONES = {
+    **dict.fromkeys(("UT", "UTC", "GMT", "Z"), "zero"),
+    **dict.fromkeys(("EST", "EDT", "CST", "CDT", "MST", "MDT", "PST", "PDT"), "west"),  # RFC 5322 4.3
+}
+_PRIORITIES = {"1": "high", "2": "high", "3": "normal", "4": "low", "5": "low"}
+
+
+def attributes(message: Message) -> tuple[tuple[str, str], ...]:
+    """Each attribute with its value, in the order of ``ATTRIBUTES``; of a bare text those that it has."""
+    if not message.is_mail:
+        return (("script", script(decode(message.raw[: min(SAMPLE_BYTES, message.limits.look_bytes)], None))),)
+    looked_at = message.fields[:MOST]
+    first = {each.name: decode_words(each.value[:LONGEST]) for each in reversed(looked_at) if each.name in _READ}
+    parts = message.parts[:PARTS]
+    text = next((part for part in parts if _is_text(part) and part.payload), None)
+    sample = decode(text.payload[:SAMPLE_BYTES], text.charset) if text else ""
+    found = {
+        "type": parts[0].content_type if "content-type" in first else "none",
+        "body": _body(parts, text, sample),
+        "charset": _charset(text),
+        "encoding": (text.encoding or "none") if text else "none",
+        "program": _program(first.get("user-agent") or first.get("x-mailer")),
+        "script": script(sample),
+        "zone": _zone(first.get("date")),
+        "reply": _reply(first),
+        "hops": str(sum(each.name == "received" for each in looked_at) or "none"),
+        "list": _list(first),
+        "attachment": _attachment(parts),
+        "subject": _case(first.get("subject", "")),
+        "priority": _priority(first),
+        "to": _recipients(first.get("to")),
+    }
+    return tuple((name, found[name] if found[name] in values else "other") for name, values in ATTRIBUTES.items())
+
+
+def _is_text(part: Part) -> bool:
+    return not part.container and part.content_type.startswith("text/")
+
+
+def _body(parts: tuple[Part, ...], text: Part | None, sample: str) -> str:
+    """As what the text is sent; "disguised" is HTML that is called plain."""
+    types = {part.content_type for part in parts if _is_text(part)}
+    if {"text/plain", "text/html"} <= types:
+        return "both"
+    if "text/html" in types:
+        return "html"
+    if "text/plain" in types:
+        return "disguised" if text and is_html(text.content_type, sample[:200].lower()) else "plain"
+    return "other" if types else "none"
+
+
+def _charset(text: Part | None) -> str:
+    if text is None or not text.charset:
+        return "none"
+    return _CHARSETS.get(text.charset[:40].strip("\"' ").lower(), "other")
+
+
+def _program(name: str | None) -> str:
+    if not name:
+        return "none"
+    lower = name[:100].lower()
+    return next((family for piece, family in _PROGRAMS.items() if piece in lower), "other")
+
+
+def _zone(date: str | None) -> str:
+    """Which side of Greenwich; "unknown" is -0000, which says nothing of where it was sent (RFC 5322 3.3)."""
+    if not date:
+        return "none"
+    found = _ZONE.search(date[:80])
+    if found is None:
+        return "other"
+    sign, hours, minutes, name = found.groups()
+    if name:
+        return _NAMED_ZONES.get(name.upper(), "other")
+    ahead = int(hours) * 60 + int(minutes)
+    if ahead > 14 * 60 or int(minutes) % 15 or int(minutes) >= 60:
+        return "other"  # there is no such zone
+    if sign == "-":
+        return "west" if ahead else "unknown"
+    return "far east" if ahead > 4 * 60 else "east" if ahead else "zero"
+
+
+def _reply(first: Mapping[str, str]) -> str:
+    """Whether it says to be an answer, and answers something; "other" is a reference without "Re:"."""
+    subject = first.get("subject", "")
+    refers = "references" in first or "in-reply-to" in first
+    if _FORWARD.match(subject):
+        return "forward"
+    if _ANSWER.match(subject):
+        return "answer" if refers else "claimed answer"
+    return "other" if refers else "fresh"
+
+
+def _list(first: Mapping[str, str]) -> str:
+    if not first.keys().isdisjoint({"list-id", "list-post", "mailing-list"}):
+        return "list"
+    if "list-unsubscribe" in first:
+        return "newsletter"
+    if "precedence" not in first:
+        return "none"
+    return "bulk" if first["precedence"].strip().lower() in {"bulk", "junk", "list"} else "other"
+
+
+def _attachment(parts: tuple[Part, ...]) -> str:
+    """The most telling kind among the parts that are no text, or are files."""
+    kinds = {_kind(part) for part in parts} - {""}
+    return next((kind for kind in _KINDS if kind in kinds), "other" if kinds else "none")
+
+
+def _kind(part: Part) -> str:
+    """What an attachment is, by its file name, else by its type; empty for text and for what holds parts."""
+    extension = part.filename[-20:].rpartition(".")[2].strip().lower() if part.filename else ""
+    main = part.content_type.partition("/")[0]
+    for name in (extension, part.content_type, main):
+        if name in _ATTACHMENTS:
+            return _ATTACHMENTS[name]
+    return "" if main in {"text", "multipart"} else "other"
+
+
+def _case(subject: str) -> str:
+    """How the subject's letters are written, without "Re:" and "Fwd:"."""
+    while mark := _ANSWER.match(subject) or _FORWARD.match(subject):
+        subject = subject[mark.end() :]
+    if not subject or subject.isspace():
+        return "none"
+    if subject.isupper():
+        return "capitals"
+    if subject.islower():
+        return "lower"
+    if subject.istitle():
+        return "title"
+    return "sentence" if subject[:1].isupper() else "other"
+
+
+def _priority(first: Mapping[str, str]) -> str:
+    if "x-priority" in first:
+        return _PRIORITIES.get(first["x-priority"].strip()[:1], "other")
+    return first["importance"].strip().lower() if "importance" in first else "none"
+
+
+def _recipients(to: str | None) -> str:
+    if not to:
+        return "none"
+    if "undisclosed" in to[:200].lower():
+        return "undisclosed"
+    addresses = to.count("@")
+    return "several" if addresses > 1 else "one" if addresses else "other"
