@@ -1,0 +1,53 @@
+"""The categorical event model: which of its values each attribute of a message takes.
+
+Rules: pure; the values an attribute can take are known and closed, and a message takes one of them for each
+attribute that it has. A negative count, seen while changes are on their way, reads as 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nbstream.bayes.counts import WEIGHT_ONE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """``alpha``: how many messages with each value of an attribute each class is given."""
+
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < math.inf:
+            raise ValueError(f"alpha must be a number above 0: {self.alpha}")
+
+
+def log_probabilities(
+    counts: NDArray[np.int64], sizes: Sequence[int], params: Params = Params()
+) -> NDArray[np.float64]:
+    """Per value and class ln P(value | class), in nats; shape (values, classes).
+
+    ``counts`` are those of all values of all attributes: the first ``sizes[0]`` rows are the values of the first
+    attribute, and so on. Raises ``ValueError`` where they do not fit together.
+
+    P(value | class) = (n_v + alpha) / (n + alpha K), with n_v the value's count in the class, n the sum over the
+    attribute's values and K their number: Mitchell's m-estimate for attributes ("Machine Learning", 1997, 6.9.1)
+    with m = alpha K and p = 1/K. An attribute's probabilities sum to 1 in each class, and are equal where none of
+    its values was seen.
+    """
+    if min(sizes, default=1) < 1 or sum(sizes) != len(counts):
+        raise ValueError(f"{len(counts)} values are not those of attributes of {list(sizes)} values")
+    seen = np.maximum(counts, 0) / WEIGHT_ONE + params.alpha
+    lengths = np.array(sizes, dtype=np.intp)
+    of_attributes = np.add.reduceat(seen, np.cumsum(lengths) - lengths)
+    rows: NDArray[np.float64] = np.log(seen / np.repeat(of_attributes, lengths, axis=0))
+    return rows
