@@ -17,8 +17,10 @@ from nbstream.mail.charsets import decode
 from nbstream.mail.headers import body_offset
 from nbstream.mail.mime import MAX_HEADER_BYTES
 from nbstream.tokens import markup
+from nbstream.tokens.attributes import attributes
 from nbstream.tokens.headers import header_tokens
-from nbstream.tokens.structure import structure_tokens
+from nbstream.tokens.numbers import numbers
+from nbstream.tokens.structure import structure_tokens, text_tokens
 from nbstream.tokens.urls import link_tokens, links
 from nbstream.tokens.words import words
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from nbstream.mail.message import Message
 
-TOKENIZER_VERSION = 1
+TOKENIZER_VERSION = 2
 """Stored with a model; another version means other tokens, so counts learned with it say little."""
 
 LONGEST = 64
@@ -38,17 +40,24 @@ _CLEANED = bytes(c if (c > 32 and c != 127) or c == 10 else 95 for c in range(25
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """How much is made of a message: distinct tokens in all."""
+    """How much is made of a message: distinct tokens in all, and whether attributes and numbers are taken too."""
 
     max_tokens: int = 2000
+    attributes: bool = False
+    numbers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The distinct tokens of a message, by the two groups in which clues are picked."""
+    """The distinct tokens of a message, by the two groups in which clues are picked.
+
+    Beside them its attributes and numbers, by name, where they were asked for.
+    """
 
     head: tuple[bytes, ...]
     body: tuple[bytes, ...]
+    attributes: tuple[tuple[str, str], ...] = ()
+    numbers: tuple[tuple[str, int], ...] = ()
 
     @property
     def all(self) -> tuple[bytes, ...]:
@@ -68,7 +77,12 @@ class Tokenizer:
         head, body = _encoded(_head(message)), _encoded(_body(message))
         # Neither crowds the other out: 34 long To fields would otherwise leave nothing of the body.
         head = head[: max(limit - limit // 2, limit - len(body))]
-        return Tokens(head, body[: limit - len(head)])
+        return Tokens(
+            head,
+            body[: limit - len(head)],
+            attributes(message) if self._params.attributes else (),
+            numbers(message) if self._params.numbers else (),
+        )
 
 
 def _body(message: Message) -> list[str]:
@@ -84,7 +98,7 @@ def _body(message: Message) -> list[str]:
 
 def _head(message: Message) -> list[str]:
     if not message.is_mail:
-        return ["fields:none"]
+        return ["fields:none", *text_tokens(next(_texts(message))[0])]
     block = message.raw[: min(body_offset(message.raw), MAX_HEADER_BYTES)]
     return header_tokens(message.fields, block) + structure_tokens(message.parts)
 
