@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from nbstream import filter as filter_
-from nbstream.bayes import calibration, classifier
+from nbstream.bayes import (
+    bernoulli,
+    calibration,
+    categorical,
+    classifier,
+    gaussian,
+    learning,
+    multinomial,
+    priors,
+)
 from nbstream.config import SmtpHop
 from nbstream.listeners import delivery, feedback, smtp
 from nbstream.mail import mime
@@ -28,6 +37,8 @@ from nbstream.tokens import tokenizer
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+    from nbstream.config import EventModels as ChosenModels
+    from nbstream.config import Multinomial as MultinomialSettings
     from nbstream.config import Settings
     from nbstream.config import SmtpListener as SmtpSettings
     from nbstream.relay.next_hop import NextHop
@@ -50,6 +61,35 @@ def model(settings: Settings, client: Redis) -> Model:
     return Model(client, settings.model.name, settings.model.ledger_days * _DAY)
 
 
+def classifier_params(settings: Settings) -> classifier.Params:
+    """How features are weighed, and how much is learned."""
+    return classifier.Params(
+        event_models=event_models(settings.model.event_models),
+        priors=priors.Params(settings.model.prior_messages),
+        learning=learning.Params() if settings.model.learning_weights == "error" else None,
+    )
+
+
+def event_models(chosen: ChosenModels) -> classifier.EventModels:
+    """The event models that the settings name."""
+    return classifier.EventModels(
+        multinomial=_multinomial(chosen.multinomial) if chosen.multinomial else None,
+        bernoulli=bernoulli.Params(**chosen.bernoulli.model_dump()) if chosen.bernoulli else None,
+        categorical=categorical.Params(**chosen.categorical.model_dump()) if chosen.categorical else None,
+        gaussian=gaussian.Params(**chosen.gaussian.model_dump()) if chosen.gaussian else None,
+    )
+
+
+def _multinomial(chosen: MultinomialSettings) -> multinomial.Params:
+    smoothing: multinomial.Smoothing
+    if chosen.m is not None:
+        smoothing = multinomial.MEstimate(chosen.m)
+    else:
+        assert chosen.alpha is not None
+        smoothing = multinomial.Lidstone(chosen.alpha)
+    return multinomial.Params(smoothing, chosen.complement)
+
+
 def spam_filter(
     settings: Settings,
     model: filter_.Teachable,
@@ -58,9 +98,16 @@ def spam_filter(
     make_tokenizer: type[tokenizer.Tokenizer] = tokenizer.Tokenizer,
 ) -> filter_.Filter:
     """The filter over a model; ``counts`` is the mirror or the model itself."""
+    chosen = settings.model.event_models
     return filter_.Filter(
-        tokenizer=make_tokenizer(tokenizer.Params(max_tokens=settings.limits.max_tokens)),
-        classifier=classifier.Classifier(),
+        tokenizer=make_tokenizer(
+            tokenizer.Params(
+                max_tokens=settings.limits.max_tokens,
+                attributes=chosen.categorical is not None,
+                numbers=chosen.gaussian is not None,
+            )
+        ),
+        classifier=classifier.Classifier(classifier_params(settings)),
         calibration=calibration.Calibration(),
         model=model,
         counts=counts,

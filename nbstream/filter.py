@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from nbstream.bayes.calibration import BINS
 from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.event_models import Counted
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide
 from nbstream.store.ledger import Entry
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.bayes.calibration import Calibration
-    from nbstream.bayes.classifier import Classifier, Clue, Score
-    from nbstream.bayes.counts import Totals
+    from nbstream.bayes.classifier import Classifier, Score
+    from nbstream.bayes.clues import Clue
+    from nbstream.bayes.counts import Sums, Totals
     from nbstream.mail.message import Message
     from nbstream.tokens.tokenizer import Tokenizer, Tokens
 
@@ -39,7 +42,10 @@ class CountSource(Protocol):
     """Where counts are read: the mirror in a daemon, Redis itself in a one-shot command."""
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
-        """The counts of ``tokens``, shape (n, classes), and the totals."""
+        """The counts of ``tokens`` or sums, shape (n, classes), and the totals."""
+
+    async def vocabulary(self) -> NDArray[np.int64]:
+        """The counts of all tokens, without sums; the very same array until one of them changes."""
 
     async def applied(self, change: bytes) -> None:
         """Return when ``look_up`` shows the change of that stream id; raises ``StoreUnavailable``."""
@@ -151,7 +157,7 @@ class Filter:
         """Score ``message`` and decide. Raises ``StoreUnavailable`` while no counts are loaded."""
         tokens, stages = await self._take_apart(message)
         started = time.perf_counter()
-        check, _ = await self._check(message, tokens)
+        check, *_ = await self._check(message, tokens)
         self._observer.checked(check, {**stages, "score": time.perf_counter() - started})
         return check
 
@@ -181,7 +187,7 @@ class Filter:
     async def _change(self, message: Message, label: str | None, source: str) -> Lesson:
         """Bring the ledger's entry of ``message`` to ``label`` (None: no entry)."""
         tokens, _ = await self._take_apart(message)
-        before, score = await self._check(message, tokens)
+        before, score, totals = await self._check(message, tokens)
         version = secrets.token_hex(8)
         known: Entry | None = None
         written: Outcome | None = None
@@ -194,7 +200,12 @@ class Filter:
                 change = entry.change if entry else await self._model.last_change()
                 break
             known, written = entry, _outcome(entry, label)
-            new = self._entry(version, label, tokens, score, source, known) if label else None
+            if label:
+                weight, sums = self._lesson(tokens, score, label, totals, known)
+                first_score = known.score if known else score.log_odds
+                new = Entry(version, label, weight, tokens.all, time.time(), source, first_score, sums)
+            else:
+                new = None
             stored = await self._model.replace(message.key, known, new)
             if stored is not None:
                 change = stored
@@ -202,7 +213,7 @@ class Filter:
         else:
             raise StoreUnavailable(f"message {message.key} is being changed by others all the time")
         await self._counts.applied(change)
-        after, _ = await self._check(message, tokens)
+        after, *_ = await self._check(message, tokens)
         return Lesson(written, label or (known.label if known else None), before, after)
 
     async def _unchanged(self, entry: Entry | None, label: str | None, before: Check) -> Lesson:
@@ -212,20 +223,27 @@ class Filter:
         await self._counts.applied(entry.change)
         return Lesson(Outcome.ALREADY, label, before, before)
 
-    def _entry(
-        self, version: str, label: str, tokens: Tokens, score: Score, source: str, known: Entry | None
-    ) -> Entry:
-        weight = self._classifier.weight(score, label)
-        first_score = known.score if known else score.log_odds
-        return Entry(version, label, weight, tokens.all, time.time(), source, first_score)
+    def _lesson(
+        self, tokens: Tokens, score: Score, label: str, totals: Totals, known: Entry | None
+    ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
+        """The weight and the sums to learn; of a message that is ``known``, its first score counts, as before."""
+        first: Sums = self._calibration.lesson(score.log_odds, totals)
+        if known:
+            first = [each for each in known.sums if each[0] in BINS]
+        weight, sums = self._classifier.lesson(tokens, score, label, totals, certain=known is not None)
+        return weight, (*first, *sums)
 
-    async def _check(self, message: Message, tokens: Tokens) -> tuple[Check, Score]:
-        counts, totals = await self._counts.look_up(tokens.all)
-        score = self._classifier.score(tokens, counts, totals)
-        probability = self._calibration.probability(score.log_odds)
+    async def _check(self, message: Message, tokens: Tokens) -> tuple[Check, Score, Totals]:
+        names = tokens.all
+        rows, totals = await self._counts.look_up((*names, *BINS, *self._classifier.sums))
+        vocabulary = await self._counts.vocabulary() if self._classifier.needs_vocabulary else None
+        bins, sums = rows[len(names) : len(names) + len(BINS)], rows[len(names) + len(BINS) :]
+        score = self._classifier.score(tokens, Counted(rows[: len(names)], sums, totals, vocabulary))
+        probability = self._calibration.probability(score.log_odds, bins, totals)
         state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), self._params.min_learned)
         verdict, reason = decide(probability, self._params.thresholds, state)
-        return Check(message.key, verdict, probability, score.log_odds, reason, state, score.clues), score
+        check = Check(message.key, verdict, probability, score.log_odds, reason, state, score.clues)
+        return check, score, totals
 
     async def _take_apart(self, message: Message) -> tuple[Tokens, dict[str, float]]:
         if len(message.raw) > _THREAD_BYTES:

@@ -16,9 +16,14 @@ from pydantic import SecretStr, ValidationError
 
 from nbstream.config import (
     Address,
+    Bernoulli,
+    Categorical,
+    EventModels,
+    Gaussian,
     Log,
     MaildirHop,
     MinLearned,
+    Multinomial,
     Redis,
     Settings,
     SmtpHop,
@@ -133,7 +138,29 @@ ACCEPTED: list[tuple[str, str, object]] = [
     ("redis: {url: 'rediss://h'}", "redis.password", None),
     ("model: {name: a-b_c.9}", "model.name", "a-b_c.9"),
     ("model: {name: 2026-01-02}", "model.name", "2026-01-02"),
-    ("model: {min_learned: {spam: 0}}", "model.min_learned", MinLearned(spam=0, ham=10)),
+    ("model: {min_learned: {spam: 0}}", "model.min_learned", MinLearned(spam=0, ham=50)),
+    ("model: {name: x}", "model.event_models", EventModels(multinomial=Multinomial(alpha=0.12))),
+    ("model: {event_models: {bernoulli: {}}}", "model.event_models.bernoulli", Bernoulli(alpha=1, min_messages=5)),
+    ("model: {event_models: {bernoulli: {}}}", "model.event_models.multinomial", Multinomial()),
+    ("model: {event_models: {categorical: {alpha: 0.5}}}", "model.event_models.categorical.alpha", 0.5),
+    (
+        "model: {event_models: {gaussian: {min_messages: 2.5}}}",
+        "model.event_models.gaussian",
+        Gaussian(variance_floor=400, min_messages=2.5),
+    ),
+    (
+        "model: {event_models: {multinomial: null, bernoulli: {}, categorical: {}, gaussian: {}}}",
+        "model.event_models",
+        EventModels(multinomial=None, bernoulli=Bernoulli(), categorical=Categorical(), gaussian=Gaussian()),
+    ),
+    (
+        "model: {event_models: {multinomial: {alpha: null, m: 2, complement: true}}}",
+        "model.event_models.multinomial",
+        Multinomial(alpha=None, m=2, complement=True),
+    ),
+    ("model: {prior_messages: 0}", "model.prior_messages", 0),
+    ("model: {learning_weights: full}", "model.learning_weights", "full"),
+    ("model: {name: x}", "model.learning_weights", "error"),
     ("limits: {max_tokens: 5}", "limits.max_parts", 200),
     ("feedback: {allow_from: []}", "feedback.allow_from", ()),
     (
@@ -198,6 +225,16 @@ REFUSED = [
     ("on: x", "on", "found an unknown key"),
     ("<<: {}", "'<<'", "found an unknown key"),
     ("1: x", "1", "found an unknown key"),
+    (
+        "model: {event_models: {poisson: {}}}",
+        "model.event_models.poisson",
+        "must be one of multinomial, bernoulli,",
+    ),
+    (
+        "model: {event_models: {multinomial: {alhpa: 1}}}",
+        "model.event_models.multinomial.alhpa",
+        "did you mean alpha? must be one of alpha, m, complement",
+    ),
     # types
     ("redis:", "redis", "found null, must be a mapping with keys among url, password_file, timeout_seconds"),
     ("listeners: null", "listeners", "found null, must be a mapping with keys among smtp, http, metrics"),
@@ -229,6 +266,30 @@ REFUSED = [
     ("model: {ledger_days: 0}", "model.ledger_days", "found 0, must be at least 1"),
     ("redis: {timeout_seconds: 0}", "redis.timeout_seconds", "found 0, must be greater than 0"),
     ("drain_seconds: -1", "drain_seconds", "found -1, must be at least 0"),
+    ("model: {prior_messages: -1}", "model.prior_messages", "found -1, must be at least 0"),
+    ("model: {prior_messages: .inf}", "model.prior_messages", "found inf, must be a finite number"),
+    ("model: {learning_weights: half}", "model.learning_weights", "found 'half', must be 'error' or 'full'"),
+    *(
+        (
+            f"model: {{event_models: {{{key.replace('.', ': {')}: 0}}}}}}",
+            f"model.event_models.{key}",
+            "found 0, must be at least 1e-09",
+        )
+        for key in (
+            *("multinomial.alpha", "bernoulli.alpha", "bernoulli.min_messages", "categorical.alpha"),
+            *("gaussian.variance_floor", "gaussian.min_messages"),
+        )
+    ),
+    (
+        "model: {event_models: null}",
+        "model.event_models",
+        "found null, must be a mapping with keys among multinomial, bernoulli, categorical, gaussian",
+    ),
+    (
+        "model: {event_models: {gaussian: true}}",
+        "model.event_models.gaussian",
+        "found true or false, must be a mapping with keys among variance_floor, min_messages",
+    ),
     ("model: {name: Default}", "model.name", "found 'Default', must be text of the characters a-z 0-9 . _ -"),
     ("model: {name: 'a\n\n'}", "model.name", "must be text of the characters"),
     # addresses
@@ -274,6 +335,26 @@ REFUSED = [
         "found 0.95 (the default), must be at least verdict.unsure (0.97)",
     ),
     ("verdict: {reject: 0.9}", "verdict.reject", "found 0.9, must be null or at least verdict.spam (0.95)"),
+    (
+        "model: {event_models: {multinomial: null}}",
+        "model.event_models.gaussian",
+        "found null (the default), must be given where all the other event models are null",
+    ),
+    (
+        "model: {event_models: {multinomial: null, gaussian: null}}",
+        "model.event_models.gaussian",
+        "found null, must be given where all the other event models are null",
+    ),
+    (
+        "model: {event_models: {multinomial: {m: 1}}}",
+        "model.event_models.multinomial.m",
+        "found 1, must be a number where alpha is null, and null where alpha is a number",
+    ),
+    (
+        "model: {event_models: {multinomial: {alpha: null}}}",
+        "model.event_models.multinomial.m",
+        "found null (the default), must be a number where alpha is null",
+    ),
     ("verdict: {unsure: 0}", "verdict.unsure", "found 0, must be greater than 0"),
     ("verdict: {spam: 1}", "verdict.spam", "found 1, must be less than 1"),
     ("verdict: {reject: 1.1}", "verdict.reject", "found 1.1, must be at most 1"),

@@ -6,12 +6,16 @@ import asyncio
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.bayes.calibration import Calibration
+from nbstream.bayes import learning
+from nbstream.bayes.calibration import BINS, Calibration
 from nbstream.bayes.classifier import Classifier
+from nbstream.bayes.classifier import Params as ClassifierParams
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
 from nbstream.filter import Check, Filter, Lesson, Outcome, Params, Silent
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import Thresholds, Verdict
@@ -19,9 +23,12 @@ from nbstream.store.connect import Params as StoreParams
 from nbstream.store.connect import open_client
 from nbstream.store.mirror import Mirror
 from nbstream.store.model import Model
+from nbstream.tokens.tokenizer import Params as TokenizerParams
 from nbstream.tokens.tokenizer import Tokenizer
+from tests.bayes.taught import CHOICES
 from tests.conftest import RedisServer
 from tests.letters import letters
+from tests.store.test_mirror import running
 
 PRIZE = Message.parse(b"From: win@example.com\nSubject: prize\n\nClaim your free prize now\n")
 
@@ -41,16 +48,24 @@ class Recorder(Silent):
 
 
 def make_filter(
-    client: Redis, needed: int = 1, observer: Recorder | None = None, counts: Mirror | None = None
+    client: Redis,
+    observer: Recorder | None = None,
+    counts: Mirror | None = None,
+    choice: str = "multinomial",
 ) -> Filter:
+    event_models = CHOICES[choice]
     model = Model(client, "test", 3600)
     return Filter(
-        tokenizer=Tokenizer(),
-        classifier=Classifier(),
+        tokenizer=Tokenizer(
+            TokenizerParams(
+                attributes=event_models.categorical is not None, numbers=event_models.gaussian is not None
+            )
+        ),
+        classifier=Classifier(ClassifierParams(event_models)),
         calibration=Calibration(),
         model=model,
         counts=counts or model,
-        params=Params(Thresholds(), {"spam": needed, "ham": needed}),
+        params=Params(Thresholds(), {"spam": 1, "ham": 1}),
         observer=observer,
     )
 
@@ -58,12 +73,8 @@ def make_filter(
 async def test_an_empty_model_says_that_it_is_learning(client: Redis) -> None:
     check = await make_filter(client).check(PRIZE)
 
-    assert (check.verdict, check.probability, check.score, check.reason) == (
-        Verdict.UNSURE,
-        0.5,
-        0.0,
-        "learning 0/2",
-    )
+    assert (check.verdict, check.score, check.reason) == (Verdict.UNSURE, 0.0, "learning 0/2")
+    assert check.probability == pytest.approx(0.5)
     assert check.id == PRIZE.key
 
 
@@ -86,21 +97,123 @@ async def test_feedback_says_what_it_did(client: Redis) -> None:
 async def test_a_lesson_shows_the_check_before_and_after(client: Redis) -> None:
     lesson = await make_filter(client).learn(PRIZE, "spam", "test")
 
-    assert lesson.before.probability == 0.5
+    assert lesson.before.probability == pytest.approx(0.5)
     assert lesson.after.probability > 0.5
     assert lesson.after.state.learned == {"ham": 0, "spam": 1}
 
 
-async def test_learn_then_unlearn_of_a_whole_stream_leaves_nothing(client: Redis) -> None:
-    spam_filter = make_filter(client)
+async def stored(client: Redis) -> list[Any]:
+    """Counts and totals of the model, field by field."""
+    keys = Model(client, "test", 3600).keys
+    return [await client.hgetall(key) for key in (*keys.counts, keys.totals)]
+
+
+every_choice = pytest.mark.parametrize("choice", CHOICES)
+
+
+@every_choice
+async def test_learn_then_unlearn_gives_back_all_fields_and_the_same_score(client: Redis, choice: str) -> None:
+    spam_filter = make_filter(client, choice=choice)
+    for label, raw in letters(30):
+        await spam_filter.learn(Message.parse(raw), label, "test")
+    before, check = await stored(client), await spam_filter.check(PRIZE)
+
+    learned = await spam_filter.learn(PRIZE, "ham", "test")
+    relearned = await spam_filter.learn(PRIZE, "spam", "test")
+    assert check.score > learned.after.score < relearned.after.score
+    unlearned = await spam_filter.unlearn(PRIZE, "test")
+
+    assert await stored(client) == before
+    assert unlearned.after == check
+
+
+@every_choice
+async def test_learn_then_unlearn_of_a_whole_stream_leaves_nothing(client: Redis, choice: str) -> None:
+    spam_filter = make_filter(client, choice=choice)
     stream = [(label, Message.parse(raw)) for label, raw in letters(40)]
     for label, message in stream:
         await spam_filter.learn(message, label, "test")
+    assert all(await stored(client))
     for _, message in reversed(stream):
         await spam_filter.unlearn(message, "test")
 
-    model = Model(client, "test", 3600)
-    assert not await client.exists(model.keys.totals, *model.keys.counts)
+    assert await stored(client) == [{}, {}, {}]
+
+
+async def first_scores(model: Model) -> dict[str, dict[bytes, int]]:
+    """What the calibration has learned, by class and bin."""
+    rows, _ = await model.look_up(BINS)
+    return {
+        label: {name: int(count) for name, count in zip(BINS, column, strict=True) if count}
+        for label, column in zip(CLASSES, rows.T, strict=True)
+    }
+
+
+async def test_each_message_counts_once_for_the_calibration(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    stream = list(letters(30))
+    for label, raw in stream:
+        await spam_filter.learn(Message.parse(raw), label, "test")
+
+    by_class = await first_scores(model)
+
+    assert {label: sum(bins.values()) for label, bins in by_class.items()} == {
+        label: WEIGHT_ONE * sum(each == label for each, _ in stream) for label in CLASSES
+    }
+    assert len(by_class["ham"]) + len(by_class["spam"]) > 4
+
+
+async def test_what_a_message_says_of_the_calibration_is_its_score_before_the_first_label(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    for label, raw in letters(60):
+        await spam_filter.learn(Message.parse(raw), label, "test")
+    before, known = await spam_filter.check(PRIZE), await first_scores(model)
+    (bin_before,) = Calibration().lesson(before.score, await model.totals())
+
+    learned = await spam_filter.learn(PRIZE, "ham", "test")
+    first = await model.entry(PRIZE.key)
+    (bin_after,) = Calibration().lesson(learned.after.score, await model.totals())
+    relearned = await spam_filter.learn(PRIZE, "spam", "test")
+    second = await model.entry(PRIZE.key)
+
+    assert first is not None
+    assert second is not None
+    assert bin_before != bin_after
+    assert first.score == second.score == before.score != relearned.before.score
+    assert [each for entry in (first, second) for each in entry.sums if each[0] in BINS] == [bin_before] * 2
+    now = await first_scores(model)
+    assert now["ham"] == known["ham"]
+    assert now["spam"] == {**known["spam"], bin_before[0]: known["spam"].get(bin_before[0], 0) + WEIGHT_ONE}
+
+    await spam_filter.unlearn(PRIZE, "test")
+    assert await first_scores(model) == known
+
+
+async def test_a_second_label_is_not_doubted(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    for label, raw in letters(60):
+        await spam_filter.learn(Message.parse(raw), label, "test")
+
+    lessons = [await spam_filter.learn(PRIZE, label, "test") for label in ("spam", "ham")]
+    entry = await model.entry(PRIZE.key)
+
+    assert entry is not None
+    score = lessons[1].before.score
+    certain = learning.weight(score, "ham", Totals(), learning.Params(), certain=True)
+    assert score > 0  # the model says spam, the label does not
+    assert entry.weight == certain > learning.weight(score, "ham", Totals((60, 60)), learning.Params())
+
+
+@every_choice
+async def test_counts_in_redis_and_in_a_mirror_give_the_same_checks_to_the_last_bit(
+    client: Redis, choice: str
+) -> None:
+    direct = make_filter(client, choice=choice)
+    async with running(Mirror(Model(client, "test", 3600), 5.0)) as mirror:
+        mirrored = make_filter(client, counts=mirror, choice=choice)
+        for label, raw in letters(30):
+            lesson = await mirrored.learn(Message.parse(raw), label, "test")
+            assert await direct.check(Message.parse(raw)) == lesson.after
 
 
 async def test_an_unknown_label_is_an_error_of_the_caller(client: Redis) -> None:

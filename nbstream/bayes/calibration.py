@@ -1,24 +1,61 @@
-"""Log-odds to a probability that means what it says."""
+"""Log-odds to a probability that means what it says: a map learned from what people said of earlier scores.
+
+Rules: pure; what is learned are counts of first scores by label, in bins, kept with the model like any other
+count: one a message, taken back with it. A score counts as it was before the message's first label, never after.
+
+Naive Bayes takes its clues for independent; they are not, and so its log-odds are too large by about a constant
+factor. The map is Platt's ("Probabilistic outputs for support vector machines", 1999): P = sigmoid((s - b) / T),
+with one temperature T and one bias b a model; not the likeliest pair of them, but the average over a grid, each
+pair weighed by its posterior probability.
+
+What was tried: with T = 3 and b = 0 for all, the expected calibration error is 0.0013 on trec07p-20k, 0.0028 on
+SpamAssassin 2002h2 and 0.0030 shuffled. The likeliest T alone is 6 to 8 on all three: a handful of messages scored
+wrong at 60 nats decide it, P >= 0.95 then begins at 20 nats, and sm% on 2002h2 is 4.3 instead of 2.3. With every
+message counted in full T and b are 0.0008, 0.0007 and 0.0016 off, with hm% 0.11 and sm% 7.1 on 2002h2. Counted
+as a fiftieth, 0.0009, 0.0021, 0.0024 with hm% 0.33 and sm% 2.5.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nbstream.bayes.counts import SUM_MARK, WEIGHT_ONE
+from nbstream.bayes.multinomial import HAM, SPAM
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nbstream.bayes.counts import Sums, Totals
 
 _LARGEST = 36.0  # 1 / (1 + exp(-36)) is the last that differs from 1.0 in double precision
+_REACH = 24  # bins on each side of 0
+_UNIT = 6.0  # nats: bins are 1 nat wide around 0 and grow with the distance; the outermost are at 164 nats
+
+BINS = tuple(SUM_MARK + b"score%+d" % place for place in range(-_REACH, _REACH + 1))
+"""The names of the sums that count first scores, from the surest ham to the surest spam."""
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """``temperature``: the nats of evidence that count as one.
+    """The map before anything is learned, and how fast it changes.
 
-    Naive Bayes takes its clues for independent; they are not, and so its log-odds are too large by about a
-    constant factor (Guo et al., "On calibration of modern neural networks", 2017, for the method).
+    ``temperature`` in nats, its logarithm uncertain by ``temperature_spread``; the bias 0, uncertain by
+    ``bias_spread`` nats. ``evidence`` is how much one message counts: they come in campaigns, of which fifty alike
+    say little more than one. ``wrong_labels`` is the share of labels that are taken to be slips, so that a few of
+    them do not flatten the map. ``youth`` messages of the smaller class halve a score's worth: with 50 instead
+    of 0, ham called spam among messages 100 to 300 of 2002h2 went from 5 to 3.
     """
 
-    # At P >= 0.95 and 3.0, hm% and sm% from message 1,001 on are 0.00 and 0.36 on trec07p-20k, 0.33 and 2.25 on
-    # SpamAssassin 2002h2; at 2.0 they are 0.02 and 0.31, 0.39 and 1.88; at 5.0 0.00 and 0.53, 0.19 and 3.38.
-    temperature: float = 3.0
+    temperature: float = 2.0
+    temperature_spread: float = 0.2
+    bias_spread: float = 3.0
+    evidence: float = 0.02
+    wrong_labels: float = 0.03
+    youth: float = 50.0
 
 
 def sigmoid(log_odds: float) -> float:
@@ -32,7 +69,71 @@ class Calibration:
 
     def __init__(self, params: Params = Params()) -> None:
         self._params = params
+        self._grid = _Grid(params)
+        self._last: tuple[bytes, NDArray[np.float64]] | None = None
 
-    def probability(self, log_odds: float) -> float:
-        """P(spam) for ``log_odds`` in nats; 0.5 for 0."""
-        return sigmoid(log_odds / self._params.temperature)
+    def probability(self, log_odds: float, counts: NDArray[np.int64], totals: Totals) -> float:
+        """P(spam) for ``log_odds`` in nats, where ``counts`` are those of ``BINS``, shape (bins, classes)."""
+        seen = counts.tobytes()
+        if self._last is None or self._last[0] != seen:  # they change only when something is learned
+            self._last = seen, self._grid.posterior(counts)
+        return self._grid.probability(self._discounted(log_odds, totals), self._last[1])
+
+    def lesson(self, log_odds: float, totals: Totals) -> Sums:
+        """What a message adds that had these log-odds, under these totals, before its first label."""
+        place = round(_UNIT * math.asinh(self._discounted(log_odds, totals) / _UNIT))
+        return [(BINS[max(0, min(2 * _REACH, place + _REACH))], WEIGHT_ONE)]
+
+    def _discounted(self, log_odds: float, totals: Totals) -> float:
+        """A young model is surer than it may be: fewer messages stand behind each count."""
+        return log_odds / (1 + self._params.youth / max(min(totals.messages), 1))
+
+
+class _Grid:
+    """Pairs of temperature and bias, and what each bin's labels say about them."""
+
+    _temperatures = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
+    _biases = tuple(range(-24, 25, 3))
+
+    def __init__(self, params: Params) -> None:
+        pairs = np.array([(t, b) for t in self._temperatures for b in self._biases])
+        self._t, self._b = pairs.T
+        relative = np.log(self._t / params.temperature) / params.temperature_spread
+        self._log_prior = -0.5 * (relative**2 + (self._b / params.bias_spread) ** 2)
+        centres = _UNIT * np.sinh(np.arange(-_REACH, _REACH + 1) / _UNIT)
+        wrong = params.wrong_labels
+        spam = wrong + (1 - 2 * wrong) * _sigmoids((centres[:, np.newaxis] - self._b) / self._t)
+        self._log_likelihood = {SPAM: np.log(spam), HAM: np.log(1 - spam)}
+        self._evidence = params.evidence / WEIGHT_ONE
+
+    def posterior(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The probability of each pair, given the labels in each bin."""
+        labels = np.maximum(counts, 0)
+        log_posterior = self._log_prior + self._evidence * _trust(labels) * sum(
+            labels[:, column] @ rows for column, rows in self._log_likelihood.items()
+        )
+        weights = np.exp(log_posterior - log_posterior.max())
+        shares: NDArray[np.float64] = weights / weights.sum()
+        return shares
+
+    def probability(self, log_odds: float, posterior: NDArray[np.float64]) -> float:
+        """P(spam), averaged over the pairs; never exactly 0 or 1."""
+        mean = float(posterior @ _sigmoids((log_odds - self._b) / self._t))
+        return max(sigmoid(-_LARGEST), min(sigmoid(_LARGEST), mean))
+
+
+def _trust(labels: NDArray[np.int64]) -> float:
+    """From 0 to 1: whether the labels look like all there were, not only like corrections.
+
+    People who correct errors, and nothing else, tell of each class only what was on the wrong side. In the worse
+    of the two classes, up to four in five on the right side count for nothing, nine in ten in full.
+    """
+    right = labels[:_REACH, HAM].sum(), labels[_REACH + 1 :, SPAM].sum()
+    every = labels[:, HAM].sum(), labels[:, SPAM].sum()
+    worse = min(int(r) / max(int(n), 1) for r, n in zip(right, every, strict=True))
+    return max(0.0, min(1.0, (worse - 0.8) / 0.1))
+
+
+def _sigmoids(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    values: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-np.clip(log_odds, -_LARGEST, _LARGEST)))
+    return values

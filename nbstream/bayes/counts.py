@@ -3,13 +3,18 @@
 Rules: counts are fixed-point integers (``WEIGHT_ONE`` is one full-weight occurrence). Subtracting undoes adding
 exactly, whatever was done in between, so nothing is ever clamped here: a count may be negative for a while when
 changes arrive out of order. A token all of whose counts are zero is forgotten.
+
+Beside the tokens stand sums: what the event models and the calibration count that is no token, each under a name
+that begins with ``SUM_MARK``. They are added and subtracted like tokens, by amounts of their own, and belong
+neither to the totals nor to the vocabulary. No token is taken for one: a sum's name has no colon, and a token
+that begins with the mark does (it is made from a header field whose name begins so).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -18,11 +23,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+Sums: TypeAlias = "Sequence[tuple[bytes, int]]"
+"""Distinct names of sums and what a message adds to each."""
+
 CLASSES = ("ham", "spam")
 """The classes, in the order of the columns of every array of counts."""
 
 WEIGHT_ONE = 1000
 """The fixed-point count of one occurrence at full weight."""
+
+SUM_MARK = b"="
+"""The beginning of the name of a sum."""
 
 _NOWHERE = 0  # this row stays zero: what an unknown token is looked up as
 _FIRST_CAPACITY = 1024
@@ -53,10 +64,11 @@ class Counts:
         self._counts = np.zeros((_FIRST_CAPACITY, classes), dtype=np.int64)
         self._used = _NOWHERE + 1
         self._free: list[int] = []
+        self._vocabulary: NDArray[np.int64] | None = None
         self.totals = Totals((0,) * classes, (0,) * classes)
 
     def __len__(self) -> int:
-        """The number of tokens that have a count other than zero."""
+        """The number of tokens and sums that have a count other than zero."""
         return len(self._rows)
 
     def look_up(self, tokens: Sequence[bytes]) -> NDArray[np.int64]:
@@ -74,13 +86,35 @@ class Counts:
         rows[:, column] = values
         self._write(tokens, places, rows)
 
-    def add(self, tokens: Sequence[bytes], column: int, weight: int) -> None:
-        """Learn a message of distinct ``tokens`` in the class of ``column``, each with ``weight``."""
+    def add(self, tokens: Sequence[bytes], column: int, weight: int, sums: Sums = ()) -> None:
+        """Learn a message in the class of ``column``: distinct ``tokens``, each with ``weight``, and ``sums``."""
         self._change(tokens, column, weight, messages=1)
+        self._raise(sums, column, 1)
 
-    def subtract(self, tokens: Sequence[bytes], column: int, weight: int) -> None:
+    def subtract(self, tokens: Sequence[bytes], column: int, weight: int, sums: Sums = ()) -> None:
         """Take back what ``add`` with the same arguments did."""
         self._change(tokens, column, -weight, messages=-1)
+        self._raise(sums, column, -1)
+
+    def vocabulary(self) -> NDArray[np.int64]:
+        """The counts of all tokens, without the sums, shape (tokens, classes), in the order of ``tokens``.
+
+        The very same array until a count changes.
+        """
+        if self._vocabulary is None:
+            self._vocabulary = self._counts[[row for name, row in self._rows.items() if not is_sum(name)]]
+        return self._vocabulary
+
+    def tokens(self) -> list[bytes]:
+        """All tokens, without the sums."""
+        return [name for name in self._rows if not is_sum(name)]
+
+    def _raise(self, sums: Sums, column: int, sign: int) -> None:
+        if sums:
+            names = [name for name, _ in sums]
+            rows = self.look_up(names)
+            rows[:, column] += [sign * amount for _, amount in sums]
+            self.put(names, rows)
 
     def _change(self, tokens: Sequence[bytes], column: int, weight: int, messages: int) -> None:
         before = self.look_up(tokens)
@@ -102,6 +136,7 @@ class Counts:
         for i in np.flatnonzero((places == _NOWHERE) | ~kept).tolist():  # the few that come or go
             places[i] = self._place(tokens[i], bool(kept[i]))
         self._counts[places] = rows
+        self._vocabulary = None
 
     def _place(self, token: bytes, kept: bool) -> int:
         """The row to write a token's counts to: its own, a fresh one, or the row of zeros."""
@@ -123,6 +158,11 @@ class Counts:
             self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
         self._used += 1
         return self._used - 1
+
+
+def is_sum(name: bytes) -> bool:
+    """Whether a sum is counted under ``name``, not a token."""
+    return name.startswith(SUM_MARK) and b":" not in name
 
 
 def _increased(values: tuple[int, ...], column: int, change: int) -> tuple[int, ...]:

@@ -7,7 +7,11 @@ imported here: the top turns settings into the parameters that each module owns.
 
 from nbstream.config.loading import find_config, load
 from nbstream.config.settings import (
+    Bernoulli,
+    Categorical,
+    EventModels,
     Feedback,
+    Gaussian,
     HttpListener,
     Limits,
     Listeners,
@@ -15,6 +19,7 @@ from nbstream.config.settings import (
     MetricsListener,
     MinLearned,
     Model,
+    Multinomial,
     Redis,
     Relay,
     Settings,
@@ -25,7 +30,11 @@ from nbstream.config.values import Address, MaildirHop, Network, SecretFile, Smt
 
 __all__ = [
     "Address",
+    "Bernoulli",
+    "Categorical",
+    "EventModels",
     "Feedback",
+    "Gaussian",
     "HttpListener",
     "Limits",
     "Listeners",
@@ -34,6 +43,7 @@ __all__ = [
     "MetricsListener",
     "MinLearned",
     "Model",
+    "Multinomial",
     "Network",
     "Redis",
     "Relay",

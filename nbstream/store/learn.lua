@@ -2,12 +2,14 @@
 --
 -- KEYS: ledger entry, totals, changes, sequence, then the counts of each class.
 -- ARGV: 1 version the ledger entry must have now ("" = there is none)
---       2 column of the class to take from (0 = nothing)   3 its weight   4 its tokens
---       5 column of the class to add to    (0 = nothing)   6 its weight   7 its tokens
---       8 length to which the change stream is trimmed
---       9 seconds until the new ledger entry expires, 10... its fields and values (none = delete it)
--- Tokens come as one text, separated by line feeds. Returns the change's stream id, or false where the ledger
--- entry is not of the expected version: then nothing was changed.
+--       2 column of the class to take from (0 = nothing)   3 its weight   4 its tokens   5 its sums
+--       6 column of the class to add to    (0 = nothing)   7 its weight   8 its tokens   9 its sums
+--       10 length to which the change stream is trimmed
+--       11 seconds until the new ledger entry expires, 12... its fields and values (none = delete it)
+-- Tokens come as one text, separated by line feeds, and each is given the weight; sums as one text of names and
+-- amounts in turn, separated by spaces. A sum is stored and sent like a token, but belongs neither to the totals nor
+-- to the vocabulary. Returns the change's stream id, or false where the ledger entry is not of the expected version:
+-- then nothing was changed.
 --
 -- Counts stay below 2^53, so that Lua's numbers hold them exactly. A count that reaches zero is deleted. None is
 -- ever clamped: (+1,-1) and (-1,+1) must both give 0. The change carries the resulting counts of the classes that
@@ -29,25 +31,34 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- The distinct tokens of both sides, in order, and by class what is added to the count of each.
-local tokens, changes, touched = {}, {}, {}
-local function plan(column, weight, joined, other)
-  if column == 0 or weight == 0 then return 0 end
-  local change, known, sum = changes[column] or {}, changes[other] or {}, 0
+-- The distinct tokens and sums of both sides, in order, and by class what is added to the count of each.
+local tokens, is_sum, changes, touched = {}, {}, {}, {}
+local function plan(column, sign, weight, joined, sums, other)
+  if column == 0 or (weight == 0 and sums == '') then return 0 end
+  local change, known, total = changes[column] or {}, changes[other] or {}, 0
   if not changes[column] then touched[#touched + 1] = column end
   changes[column] = change
-  for token in string.gmatch(joined, '[^\n]+') do
+  local function add(token, amount)
     local before = change[token]
     if not before and not known[token] then tokens[#tokens + 1] = token end
-    change[token] = (before or 0) + weight
-    sum = sum + weight
+    change[token] = (before or 0) + amount
   end
-  return sum
+  if weight ~= 0 then
+    for token in string.gmatch(joined, '[^\n]+') do
+      add(token, sign * weight)
+      total = total + sign * weight
+    end
+  end
+  for name, amount in string.gmatch(sums, '(%S+) (%S+)') do
+    add(name, sign * tonumber(amount))
+    is_sum[name] = true
+  end
+  return total
 end
 
-local take, give = tonumber(ARGV[2]), tonumber(ARGV[5])
-local taken = plan(take, -tonumber(ARGV[3]), ARGV[4], 0)
-local given = plan(give, tonumber(ARGV[6]), ARGV[7], take)
+local take, give = tonumber(ARGV[2]), tonumber(ARGV[6])
+local taken = plan(take, -1, tonumber(ARGV[3]), ARGV[4], ARGV[5], 0)
+local given = plan(give, 1, tonumber(ARGV[7]), ARGV[8], ARGV[9], take)
 
 -- How many of the tokens that came or went, as far as the touched classes know, no other class has.
 local function vocabulary_change(came_or_went, gained)
@@ -96,7 +107,7 @@ for first = 1, #tokens, CHUNK do
   end
   local came_or_went, gained = {}, {}
   for i = 1, last - first + 1 do
-    if before[i] ~= after[i] then
+    if before[i] ~= after[i] and not is_sum[tokens[first + i - 1]] then
       came_or_went[#came_or_went + 1] = tokens[first + i - 1]
       gained[#gained + 1] = after[i] and 1 or -1
     end
@@ -134,11 +145,11 @@ for _, column in ipairs(touched) do
   change[#change + 1] = 'counts:' .. labels[column]
   change[#change + 1] = table.concat(resulting[column], ' ')
 end
-local id = redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[8], '*', unpack(change))
+local id = redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[10], '*', unpack(change))
 
 redis.call('DEL', KEYS[1])
-if #ARGV > 9 then
-  redis.call('HSET', KEYS[1], 'change', id, unpack(ARGV, 10))
-  redis.call('EXPIRE', KEYS[1], ARGV[9])
+if #ARGV > 11 then
+  redis.call('HSET', KEYS[1], 'change', id, unpack(ARGV, 12))
+  redis.call('EXPIRE', KEYS[1], ARGV[11])
 end
 return id

@@ -29,6 +29,10 @@ class MemoryModel:
         """The counts of ``tokens``, shape (n, classes), and the totals."""
         return self._counts.look_up(tokens), self._counts.totals
 
+    async def vocabulary(self) -> NDArray[np.int64]:
+        """The counts of all tokens, shape (n, classes)."""
+        return self._counts.vocabulary()
+
     async def applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""
 
@@ -58,9 +62,9 @@ class MemoryModel:
 def _move(counts: Counts, old: Entry | None, new: Entry | None) -> None:
     """The one place where an entry meets the counts."""
     if old:
-        counts.subtract(old.tokens, CLASSES.index(old.label), old.weight)
+        counts.subtract(old.tokens, CLASSES.index(old.label), old.weight, old.sums)
     if new:
-        counts.add(new.tokens, CLASSES.index(new.label), new.weight)
+        counts.add(new.tokens, CLASSES.index(new.label), new.weight, new.sums)
 
 
 def _bytes(value: str | bytes) -> bytes:

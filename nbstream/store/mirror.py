@@ -21,13 +21,13 @@ import numpy as np
 from nbstream.bayes.counts import CLASSES, Counts, Totals
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.store.model import Model, store_errors, totals_from_hash
+from nbstream.store.scan import scan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _log = logging.getLogger(__name__)
 
-_SCAN_COUNT = 2000  # fields a SCAN step: 1 to 2 ms of Redis, so that nobody waits long behind it
 _BLOCK_SECONDS = 1.0
 _SILENT_BLOCKS = 3  # without a reply for so long Redis is taken for away
 _READ_COUNT = 500
@@ -108,10 +108,15 @@ class Mirror:
 
         Raises ``StoreUnavailable`` before the first load.
         """
-        if self._replica is None:
-            raise StoreUnavailable("the counts are not loaded yet")
-        counts = self._replica.counts
+        counts = self._loaded()
         return counts.look_up(tokens), counts.totals
+
+    async def vocabulary(self) -> NDArray[np.int64]:
+        """The counts of all tokens, shape (n, classes); the same array until one changes. Waits for nothing.
+
+        Raises ``StoreUnavailable`` before the first load.
+        """
+        return self._loaded().vocabulary()
 
     async def applied(self, change: bytes) -> None:
         """Return when this mirror has applied the change of that stream id.
@@ -130,6 +135,11 @@ class Mirror:
             raise StoreUnavailable("the change is stored, but the counts in memory do not follow Redis") from error
         finally:
             self._waiting = [each for each in self._waiting if each[1] is not arrival]
+
+    def _loaded(self) -> Counts:
+        if self._replica is None:
+            raise StoreUnavailable("the counts are not loaded yet")
+        return self._replica.counts
 
     async def run(self) -> None:
         """Load and follow until cancelled; come back by itself whenever Redis does."""
@@ -156,7 +166,9 @@ class Mirror:
         self.loaded.set()
         self._wake(replica)
         _log.info(
-            "counts loaded: %d tokens of %d messages", len(replica.counts), sum(replica.counts.totals.messages)
+            "counts loaded: %d tokens of %d messages",
+            replica.counts.totals.vocabulary,
+            sum(replica.counts.totals.messages),
         )
 
     @staticmethod
@@ -174,15 +186,9 @@ class Mirror:
         """Scan all counts, then replay what was learned meanwhile."""
         keys, client = self._model.keys, self._model.client
         last_id, sequence, totals = await self._noted_place()
-        replica = _Replica(Counts(), last_id, sequence)
-        replica.counts.totals = totals
         with store_errors():
-            for column, key in enumerate(keys.counts):
-                cursor = None
-                while cursor != 0:
-                    reply: Any = await client.hscan(key, cursor or 0, count=_SCAN_COUNT)
-                    cursor, fields = reply
-                    _put_column(replica.counts, column, fields)
+            replica = _Replica(await scan(client, keys), last_id, sequence)
+        replica.counts.totals = totals
         await self._replay(replica)
         return replica
 
@@ -258,11 +264,6 @@ def _entries(streams: Any) -> Sequence[tuple[bytes, Mapping[bytes, bytes]]]:
         return []
     groups = next(iter(streams.values())) if isinstance(streams, dict) else streams[0][1]
     return groups[0] if isinstance(streams, dict) else groups  # type: ignore[no-any-return]  # untyped replies
-
-
-def _put_column(counts: Counts, column: int, fields: Mapping[bytes, bytes]) -> None:
-    values = np.fromiter(map(int, fields.values()), dtype=np.int64, count=len(fields))
-    counts.put_column(list(fields), column, values)
 
 
 def _totals(text: bytes) -> Totals:

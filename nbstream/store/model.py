@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from redis.exceptions import AuthenticationError, RedisError
 
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts, Totals
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store import ledger
 from nbstream.store.keys import Keys
+from nbstream.store.scan import scan
 from nbstream.tokens.tokenizer import TOKENIZER_VERSION
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from redis.asyncio import Redis
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised whenever keys or their meaning change."""
 
 CHANGES_KEPT = 10_000
@@ -96,6 +97,17 @@ class Model:
             counts[:, column] = [int(value or 0) for value in values]
         return counts, totals_from_hash(totals)
 
+    async def counts(self) -> Counts:
+        """All counts there are, with their totals: some seconds for a million tokens."""
+        with store_errors():
+            counts = await scan(self.client, self.keys)
+        counts.totals = await self.totals()
+        return counts
+
+    async def vocabulary(self) -> NDArray[np.int64]:
+        """The counts of all tokens, shape (n, classes), scanned anew each time."""
+        return (await self.counts()).vocabulary()
+
     async def applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""
 
@@ -148,11 +160,12 @@ def totals_from_hash(fields: Mapping[bytes, bytes]) -> Totals:
     )
 
 
-def _side(entry: ledger.Entry | None) -> tuple[int, int, bytes]:
-    """Column (1 is the first class, 0 none), weight and tokens of one side of a change."""
+def _side(entry: ledger.Entry | None) -> tuple[int, int, bytes, bytes]:
+    """Column (1 is the first class, 0 none), weight, tokens and sums of one side of a change."""
     if entry is None:
-        return 0, 0, b""
-    return CLASSES.index(entry.label) + 1, entry.weight, ledger.join(entry.tokens)
+        return 0, 0, b"", b""
+    column = CLASSES.index(entry.label) + 1
+    return column, entry.weight, ledger.join(entry.tokens), ledger.join_sums(entry.sums)
 
 
 def _script(name: str) -> str:

@@ -1,100 +1,223 @@
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.classifier import Classifier, Params, Score
-from nbstream.bayes.counts import WEIGHT_ONE, Counts, Totals
+from nbstream.bayes import learning, priors
+from nbstream.bayes.calibration import BINS
+from nbstream.bayes.classifier import Classifier, EventModels, Params, Score, log_prior
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts, Totals, is_sum
+from nbstream.bayes.event_models import Counted
 from nbstream.tokens.tokenizer import Tokens
+from tests.bayes.taught import CHOICES, classifier_of, counted, letter, score_of, taught, teach
 
-SCALES = st.floats(-500, 500)
+EMPTY = Tokens((), ())
+ALONE = ("multinomial", "bernoulli", "categorical", "gaussian")
 
-
-def learned() -> Counts:
-    counts = Counts()
-    for n in range(60):
-        counts.add([b"h:shared", b"b:shared", b"h:ham%d" % n, b"b:ham%d" % n, b"b:ham"], 0, WEIGHT_ONE)
-        counts.add([b"h:shared", b"b:shared", b"h:spam%d" % n, b"b:spam%d" % n, b"b:spam"], 1, WEIGHT_ONE)
-    return counts
+every_choice = pytest.mark.parametrize("choice", CHOICES)
 
 
-def score(tokens: Tokens, counts: Counts, params: Params | None = None) -> Score:
-    return Classifier(params or Params()).score(tokens, counts.look_up(tokens.all), counts.totals)
+# The score
 
 
-def test_an_empty_model_has_no_opinion() -> None:
-    assert score(Tokens((b"h:a",), (b"b:b",)), Counts()) == Score(0.0, (), 0.0)
+@every_choice
+def test_an_untaught_model_has_no_opinion(choice: str) -> None:
+    assert score_of(Counts(), classifier_of(choice), letter("spam", 1)) == Score(0.0, (), 0.0)
+    assert score_of(Counts(), classifier_of(choice), EMPTY) == Score(0.0, (), 0.0)
 
 
-def test_an_empty_message_scores_the_prior() -> None:
-    counts = learned()
-    counts.totals = Totals((9, 99), counts.totals.tokens, counts.totals.vocabulary)
-    result = score(Tokens((), ()), counts)
-    assert result.log_odds == result.prior == pytest.approx(math.log(100 / 10))
+@every_choice
+def test_the_sign_of_the_score_is_that_of_the_evidence(choice: str) -> None:
+    classifier = classifier_of(choice)
+    counts = taught(classifier)
+    assert score_of(counts, classifier, letter("spam", 5)).log_odds > 0
+    assert score_of(counts, classifier, letter("ham", 5)).log_odds < 0
 
 
-def test_the_sign_of_the_score_is_that_of_the_evidence() -> None:
-    counts = learned()
-    assert score(Tokens((), (b"b:spam",)), counts).log_odds > 0
-    assert score(Tokens((), (b"b:ham",)), counts).log_odds < 0
+@every_choice
+def test_the_score_is_the_sum_of_the_prior_and_the_clues_rounded_once(choice: str) -> None:
+    classifier = classifier_of(choice)
+    counts = taught(classifier)
+    teach(counts, classifier, letter("spam", 77), "spam")
+    for n in range(20):
+        result = score_of(counts, classifier, letter(CLASSES[n % 2], n))
+        assert result.prior > 0
+        assert len(result.clues) > 1
+        assert result.log_odds == math.fsum([result.prior, *(clue.log_ratio for clue in result.clues)])
 
 
-def test_unseen_tokens_do_not_vote() -> None:
-    counts = learned()
-    known = score(Tokens((), (b"b:spam",)), counts)
-    assert score(Tokens((b"h:unseen",), (b"b:spam", b"b:unseen")), counts) == known
-
-
-def test_clues_come_strongest_first_and_explain_the_score() -> None:
-    result = score(Tokens((b"h:spam1", b"h:shared"), (b"b:ham", b"b:spam2")), learned())
-    strengths = [abs(clue.log_ratio) for clue in result.clues]
+@every_choice
+def test_the_clues_come_strongest_first_and_each_says_something(choice: str) -> None:
+    classifier = classifier_of(choice)
+    counts = taught(classifier)
+    strengths = [abs(clue.log_ratio) for clue in score_of(counts, classifier, letter("spam", 5)).clues]
     assert strengths == sorted(strengths, reverse=True)
-    assert result.clues[0].token == b"b:ham"
-    assert result.log_odds == pytest.approx(result.prior + sum(clue.log_ratio for clue in result.clues))
+    assert all(strengths)
+    # A number of hops that is as frequent in both classes is no clue.
+    names = {clue.token for clue in score_of(counts, classifier, letter("spam", 5)).clues}
+    assert b"attribute:hops=3" not in names
+
+
+@every_choice
+@given(chance=st.randoms(use_true_random=False))
+def test_the_order_of_looking_up_makes_no_difference_to_the_last_bit(choice: str, chance: random.Random) -> None:
+    classifier = classifier_of(choice)
+    counts = taught(classifier, 12)
+    head = [b"h:%s%d" % (kind, n) for kind in (b"ham", b"spam") for n in range(9)]
+    body = [b"b:%s%d" % (kind, n) for kind in (b"ham", b"spam") for n in range(12)] + [b"b:ham", b"b:spam"]
+    tokens = replace(letter("spam", 3), head=tuple(head), body=tuple(body))
+    expected = score_of(counts, classifier, tokens)
+
+    chance.shuffle(head)
+    chance.shuffle(body)
+    shuffled = replace(tokens, head=tuple(head), body=tuple(body))
+    seen = counted(counts, classifier, shuffled)
+    if seen.vocabulary is not None:
+        order = list(range(len(seen.vocabulary)))
+        chance.shuffle(order)
+        seen = replace(seen, vocabulary=seen.vocabulary[order])
+
+    assert classifier.score(shuffled, seen) == expected
+
+
+@every_choice
+def test_tokens_never_seen_do_not_vote(choice: str) -> None:
+    classifier = classifier_of(choice)
+    counts, tokens = taught(classifier), letter("spam", 3)
+    more = replace(tokens, head=(b"h:unseen", *tokens.head), body=(*tokens.body, b"b:unseen"))
+    assert score_of(counts, classifier, more) == score_of(counts, classifier, tokens)
 
 
 def test_only_the_strongest_of_each_group_vote() -> None:
-    head, body = tuple(b"h:spam%d" % n for n in range(60)), tuple(b"b:ham%d" % n for n in range(60))
-    result = score(Tokens(head, body), learned(), Params(head_clues=7, body_clues=9))
+    classifier = Classifier(Params(head_clues=7, body_clues=9))
+    counts = taught(classifier)
+    head, body = tuple(b"h:spam%d" % n for n in range(9)), tuple(b"b:ham%d" % n for n in range(30))
+    result = score_of(counts, classifier, Tokens(head, body))
     assert len([clue for clue in result.clues if clue.token.startswith(b"h:")]) == 7
     assert len([clue for clue in result.clues if clue.token.startswith(b"b:")]) == 9
 
 
 def test_each_class_has_its_own_clues_however_strong_the_other() -> None:
-    body = (b"b:ham", *(b"b:spam%d" % n for n in range(60)))
-    assert score(Tokens((), body), learned(), Params(body_clues=5)).clues[0].token == b"b:ham"
-    assert len(score(Tokens((), body), learned(), Params(body_clues=5)).clues) == 6
+    classifier = Classifier(Params(body_clues=5))
+    body = (b"b:ham1", *(b"b:spam%d" % n for n in range(30)), b"b:spam")
+    clues = score_of(taught(classifier), classifier, Tokens((), body)).clues
+    assert len(clues) == 6
+    assert b"b:ham1" in {clue.token for clue in clues}
 
 
-@given(st.randoms(use_true_random=False))
-def test_the_order_of_tokens_makes_no_difference(chance: random.Random) -> None:
-    counts = learned()
-    head = [b"h:%s%d" % (kind, n) for kind in (b"ham", b"spam") for n in range(25)]
-    body = [b"b:%s%d" % (kind, n) for kind in (b"ham", b"spam") for n in range(25)] + [b"b:ham", b"b:spam"]
-    expected = score(Tokens(tuple(head), tuple(body)), counts)
-    chance.shuffle(head)
-    chance.shuffle(body)
-    assert score(Tokens(tuple(head), tuple(body)), counts) == expected
+# The prior
 
 
-@given(SCALES)
-def test_a_learning_weight_is_within_its_scale_and_shrinks_with_what_is_known(log_odds: float) -> None:
+def test_an_empty_message_scores_the_prior() -> None:
     classifier = Classifier()
-    spam, ham = (classifier.weight(Score(log_odds), label) for label in ("spam", "ham"))
-    assert 0 <= spam <= WEIGHT_ONE
-    assert abs(spam + ham - WEIGHT_ONE) <= 1
-    assert (spam <= ham) == (log_odds >= 0) or spam == ham
+    counts = taught(classifier)
+    counts.totals = replace(counts.totals, messages=(9, 99))
+    result = score_of(counts, classifier, EMPTY)
+    assert result.log_odds == result.prior == pytest.approx(math.log(100 / 10))
 
 
-def test_an_open_question_is_learned_at_half_weight() -> None:
-    assert Classifier().weight(Score(0.0), "spam") == WEIGHT_ONE // 2
-    assert Classifier().weight(Score(0.0), "ham") == WEIGHT_ONE // 2
+@pytest.mark.parametrize(("alpha", "expected"), [(0.0, 99 / 9), (1.0, 100 / 10), (50.0, 149 / 59)])
+def test_the_prior_is_the_ratio_of_the_messages_and_those_that_each_class_is_given(
+    alpha: float, expected: float
+) -> None:
+    assert log_prior(Totals(messages=(9, 99)), priors.Params(alpha)) == pytest.approx(math.log(expected))
 
 
-def test_a_label_that_is_learned_moves_the_score_towards_it() -> None:
-    counts, tokens = Counts(), Tokens((b"h:a",), (b"b:b",))
-    before = score(tokens, counts)
-    counts.add(tokens.all, 1, Classifier().weight(before, "spam"))
-    assert score(tokens, counts).log_odds > before.log_odds
+@pytest.mark.parametrize("messages", [(0, 0), (0, 7), (7, 0), (-2, 7)])
+def test_a_prior_that_knows_no_message_of_a_class_says_nothing(messages: tuple[int, int]) -> None:
+    assert log_prior(Totals(messages=messages), priors.Params(alpha=0.0)) == 0.0
+
+
+# The event models together
+
+
+def test_the_votes_of_all_models_add_up() -> None:
+    everyone = classifier_of("all together")
+    counts, tokens = taught(everyone), letter("ham", 4)
+    alone = {choice: score_of(counts, classifier_of(choice), tokens) for choice in ALONE}
+
+    together = score_of(counts, everyone, tokens)
+
+    clues = [clue for score in alone.values() for clue in score.clues]
+    assert sorted(clue.token for clue in together.clues) == sorted(clue.token for clue in clues)
+    assert set(together.clues) == set(clues)
+    assert together.log_odds == math.fsum([together.prior, *(clue.log_ratio for clue in clues)])
+    assert all(score.clues for score in alone.values())
+
+
+def test_the_sums_of_all_models_and_of_the_calibration_have_names_of_their_own() -> None:
+    names = (*classifier_of("all together").sums, *BINS)
+    assert len(set(names)) == len(names)
+    assert all(map(is_sum, names))
+    assert set(names) == {*BINS, *(name for choice in ALONE for name in classifier_of(choice).sums)}
+
+
+@every_choice
+def test_a_lesson_adds_to_the_sums_that_a_score_reads_each_once(choice: str) -> None:
+    classifier = classifier_of(choice)
+    _, sums = classifier.lesson(letter("spam", 3), Score(), "spam", Totals())
+    names = [name for name, _ in sums]
+    assert len(set(names)) == len(names)
+    assert set(names) <= set(classifier.sums)
+
+
+def test_only_the_bernoulli_model_needs_the_whole_vocabulary() -> None:
+    needing = [choice for choice in CHOICES if classifier_of(choice).needs_vocabulary]
+    assert needing == ["bernoulli", "all together"]
+
+
+@every_choice
+def test_a_model_that_is_not_chosen_costs_no_sums(choice: str) -> None:
+    classifier = classifier_of(choice)
+    _, sums = classifier.lesson(letter("spam", 3), Score(), "spam", Totals())
+    assert (not sums) == (not classifier.sums) == choice.startswith("multinomial")
+
+
+def test_without_any_model_a_score_is_the_prior() -> None:
+    classifier = Classifier(Params(EventModels(multinomial=None)))
+    counted_nothing = Counted(Counts().look_up([]), Counts().look_up([]), Totals(messages=(1, 3)))
+    assert classifier.score(EMPTY, counted_nothing).log_odds == pytest.approx(math.log(4 / 2))
+
+
+# The lesson
+
+
+@every_choice
+@pytest.mark.parametrize(("label", "sign"), [("spam", 1), ("ham", -1)])
+def test_a_correction_moves_the_score_towards_its_label(choice: str, label: str, sign: int) -> None:
+    classifier = classifier_of(choice)
+    counts, tokens = taught(classifier), letter("ham" if label == "spam" else "spam", 3)
+    before = score_of(counts, classifier, tokens)
+    teach(counts, classifier, tokens, label)
+    assert sign * score_of(counts, classifier, tokens).log_odds > sign * before.log_odds
+
+
+@every_choice
+def test_what_is_learned_and_taken_back_gives_back_the_score_to_the_last_bit(choice: str) -> None:
+    classifier = Classifier(Params(CHOICES[choice]))
+    counts, tokens = taught(classifier), letter("spam", 3)
+    before = score_of(counts, classifier, tokens)
+    weight, sums = classifier.lesson(tokens, before, "ham", counts.totals)
+
+    counts.add(tokens.all, 0, weight, sums)
+    assert score_of(counts, classifier, tokens) != before
+    counts.subtract(tokens.all, 0, weight, sums)
+
+    assert score_of(counts, classifier, tokens) == before
+
+
+@every_choice
+@pytest.mark.parametrize("certain", [False, True])
+def test_tokens_and_sums_are_learned_with_the_weight_of_the_message(choice: str, certain: bool) -> None:
+    classifier = Classifier(Params(CHOICES[choice]))
+    totals, score = Totals(messages=(900, 900)), Score(-40.0)
+    weight, sums = classifier.lesson(letter("spam", 3), score, "spam", totals, certain=certain)
+    assert weight == learning.weight(-40.0, "spam", totals, learning.Params(), certain=certain)
+    full, sums_in_full = classifier_of(choice).lesson(letter("spam", 3), score, "spam", totals)
+    assert full == WEIGHT_ONE
+    assert [(name, amount * WEIGHT_ONE) for name, amount in sums] == [
+        (name, amount * weight) for name, amount in sums_in_full
+    ]

@@ -1,18 +1,27 @@
 import random
 import sys
+from collections.abc import Callable
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts, Totals
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts, Sums, Totals, is_sum
 
-TOKENS = st.lists(st.sampled_from([b"a", b"b", b"c", b"d", b"e"]), unique=True, max_size=5)
-LEARNED = st.tuples(TOKENS, st.integers(0, len(CLASSES) - 1), st.integers(0, WEIGHT_ONE))
+# A token that begins like a sum is one: it is made from a header field of that name.
+NAMES = [b"a", b"b", b"c", b"d", b"=d:e"]
+SUM_NAMES = [b"=x", b"=y", b"=z"]
+TOKENS = st.lists(st.sampled_from(NAMES), unique=True, max_size=5)
+SUMS = st.lists(
+    st.tuples(st.sampled_from(SUM_NAMES), st.integers(-5, 10**9)), unique_by=lambda each: each[0], max_size=3
+)
+LEARNED = st.tuples(TOKENS, st.integers(0, len(CLASSES) - 1), st.integers(0, WEIGHT_ONE), SUMS)
+Learned = tuple[list[bytes], int, int, Sums]
 
 
 def state(counts: Counts) -> tuple[list[list[int]], Totals, int]:
-    return counts.look_up([b"a", b"b", b"c", b"d", b"e"]).tolist(), counts.totals, len(counts)
+    return counts.look_up([*NAMES, *SUM_NAMES]).tolist(), counts.totals, len(counts)
 
 
 def test_an_unknown_token_has_no_counts() -> None:
@@ -36,9 +45,7 @@ def test_a_learn_of_weight_zero_counts_the_message_and_keeps_no_token() -> None:
 
 
 @given(st.lists(LEARNED, max_size=10), LEARNED)
-def test_subtracting_undoes_adding_exactly(
-    before: list[tuple[list[bytes], int, int]], one: tuple[list[bytes], int, int]
-) -> None:
+def test_subtracting_undoes_adding_exactly(before: list[Learned], one: Learned) -> None:
     counts = Counts()
     for learned in before:
         counts.add(*learned)
@@ -50,7 +57,7 @@ def test_subtracting_undoes_adding_exactly(
 
 @given(st.lists(LEARNED, min_size=1, max_size=8), st.randoms(use_true_random=False))
 def test_order_makes_no_difference_even_through_negative_counts(
-    learned: list[tuple[list[bytes], int, int]], chance: random.Random
+    learned: list[Learned], chance: random.Random
 ) -> None:
     changes = [(Counts.add, each) for each in learned] + [(Counts.subtract, each) for each in learned[1:]]
     chance.shuffle(changes)
@@ -125,3 +132,89 @@ def test_a_token_takes_at_most_two_hundred_bytes() -> None:
     index = counts._rows
     held = sys.getsizeof(index) + sum(map(sys.getsizeof, index)) + sum(map(sys.getsizeof, index.values()))
     assert (held + counts._counts.nbytes) / n <= 200
+
+
+# Sums
+
+
+def test_sums_are_counted_beside_the_tokens_by_amounts_of_their_own() -> None:
+    counts = Counts()
+    counts.add([b"a"], 1, 300, [(b"=x", 300), (b"=y", 90_000)])
+    counts.add([b"a", b"b"], 0, 1000, [(b"=x", 1000)])
+    assert counts.look_up([b"=x", b"=y", b"=z"]).tolist() == [[1000, 300], [0, 90_000], [0, 0]]
+    assert counts.look_up([b"a", b"b"]).tolist() == [[1000, 300], [1000, 0]]
+
+
+@given(st.lists(LEARNED, max_size=8))
+def test_sums_belong_neither_to_the_totals_nor_to_the_vocabulary(learned: list[Learned]) -> None:
+    counts, without = Counts(), Counts()
+    for tokens, column, weight, sums in learned:
+        counts.add(tokens, column, weight, sums)
+        without.add(tokens, column, weight)
+    assert counts.totals == without.totals
+    assert sorted(counts.tokens()) == sorted(without.tokens())
+    assert counts.vocabulary().shape == without.vocabulary().shape
+
+
+def test_the_sums_of_a_message_without_weight_are_added() -> None:
+    counts = Counts()
+    counts.add([b"a"], 0, 0, [(b"=x", 5)])
+    assert counts.look_up([b"a", b"=x"]).tolist() == [[0, 0], [5, 0]]
+    assert len(counts) == 1
+
+
+def test_a_sum_that_is_back_at_zero_is_forgotten() -> None:
+    counts = Counts()
+    counts.add([], 0, 1000, [(b"=x", 5), (b"=y", 0)])
+    counts.subtract([], 0, 1000, [(b"=x", 5), (b"=y", 0)])
+    assert len(counts) == 0
+    assert counts.totals == Totals()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [(b"=x", True), (b"=", True), (b"=type=text/plain", True), (b"=x:y", False), (b"x", False), (b"a=b", False)],
+)
+def test_a_sum_begins_with_the_mark_and_has_no_colon(name: bytes, expected: bool) -> None:
+    assert is_sum(name) is expected
+
+
+# The vocabulary
+
+
+@given(st.lists(LEARNED, max_size=8))
+def test_the_vocabulary_is_the_counts_of_all_tokens_in_their_order(learned: list[Learned]) -> None:
+    counts = Counts()
+    for each in learned:
+        counts.add(*each)
+    for each in learned[1::2]:
+        counts.subtract(*each)
+    present = [name for name in NAMES if counts.look_up([name]).any()]
+    assert sorted(counts.tokens()) == sorted(present)
+    assert counts.vocabulary().tolist() == counts.look_up(counts.tokens()).tolist()
+    assert counts.totals.vocabulary == len(present)
+
+
+def test_an_empty_vocabulary_has_columns() -> None:
+    assert Counts().vocabulary().shape == (0, 2)
+
+
+def test_the_vocabulary_is_the_very_same_array_until_a_count_changes() -> None:
+    counts = Counts()
+    counts.add([b"a"], 0, 5, [(b"=x", 5)])
+    kept = counts.vocabulary()
+    counts.look_up([b"a", b"z"])
+    assert counts.vocabulary() is kept
+
+    changes: list[Callable[[], None]] = [
+        lambda: counts.add([b"a"], 1, 7),
+        lambda: counts.subtract([b"a"], 1, 7),
+        lambda: counts.put([b"b"], np.array([[1, 1]])),
+        lambda: counts.put_column([b"a"], 1, np.array([9])),
+    ]
+    for change in changes:
+        before = counts.vocabulary()
+        change()
+        assert counts.vocabulary() is not before
+        assert counts.vocabulary().tolist() == counts.look_up(counts.tokens()).tolist()
+    assert kept.tolist() == [[5, 0]]

@@ -2,58 +2,52 @@
 
 from __future__ import annotations
 
-import secrets
-
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES, Totals
-from nbstream.store.ledger import Entry
 from nbstream.store.memory import MemoryModel
 from nbstream.store.model import Model
+from tests.store.test_model import MESSAGES, SUM_NAMES, TOKENS, Step, entry, steps, stored
 
-TOKENS = [f"token:{n}".encode() for n in range(8)]
-MESSAGES = ["m1", "m2", "m3"]
-
-
-def entry(label: str, tokens: list[bytes], weight: int = 1000) -> Entry:
-    return Entry(secrets.token_hex(4), label, weight, tuple(tokens), 1.5, "test", 0.1)
+NAMES = [*TOKENS, *SUM_NAMES]
 
 
-steps = st.lists(
-    st.tuples(
-        st.sampled_from(MESSAGES),
-        st.one_of(
-            st.none(),
-            st.builds(
-                entry,
-                st.sampled_from(CLASSES),
-                st.lists(st.sampled_from(TOKENS), unique=True),
-                st.sampled_from([0, 1, 1000]),
-            ),
-        ),
-    ),
-    max_size=12,
-)
+async def kept(model: MemoryModel) -> dict[str, dict[bytes, int]]:
+    """Counts by class, those that are not zero."""
+    rows, _ = await model.look_up(NAMES)
+    return {
+        label: {name: int(count) for name, count in zip(NAMES, column, strict=True) if count}
+        for label, column in zip(CLASSES, rows.T, strict=True)
+    }
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
-async def test_the_same_changes_give_the_same_counts_and_totals_as_in_redis(
-    client: Redis, steps: list[tuple[str, Entry | None]]
+async def test_the_same_changes_give_the_same_counts_as_in_redis_and_none_when_all_are_taken_back(
+    client: Redis, steps: list[Step]
 ) -> None:
     await client.flushall()
-    memory, stored = MemoryModel(), Model(client, "test", ledger_seconds=3600)
+    memory, redis = MemoryModel(), Model(client, "test", ledger_seconds=3600)
 
-    for message, new in steps:
-        for model in (memory, stored):
+    for message, lesson in steps:
+        new = entry(*lesson) if lesson else None
+        for model in (memory, redis):
             assert await model.replace(message, await model.entry(message), new) is not None
 
-    ours, totals = await memory.look_up(TOKENS)
-    theirs, expected = await stored.look_up(TOKENS)
-    assert ours.tolist() == theirs.tolist()
-    assert totals == expected
+    counts, _ = await stored(redis)
+    assert await kept(memory) == counts
+    assert (await memory.look_up([]))[1] == await redis.totals() == (await redis.counts()).totals
+    assert sorted((await memory.vocabulary()).tolist()) == sorted((await redis.vocabulary()).tolist())
+
+    for message in MESSAGES:
+        for model in (memory, redis):
+            await model.replace(message, await model.entry(message), None)
+
+    assert await kept(memory) == {"ham": {}, "spam": {}}
+    assert (await memory.look_up([]))[1] == Totals()
+    assert (await memory.vocabulary()).shape == (0, 2)
+    assert await stored(redis) == ({"ham": {}, "spam": {}}, {})
 
 
 async def test_an_empty_model_knows_nothing() -> None:
@@ -63,19 +57,21 @@ async def test_an_empty_model_knows_nothing() -> None:
 
     assert counts.tolist() == [[0, 0]]
     assert totals == Totals()
+    assert (await model.vocabulary()).shape == (0, 2)
     assert await model.entry("m1") is None
     assert await model.last_change() == b""
 
 
 async def test_an_entry_comes_back_as_it_was_with_the_id_of_its_change() -> None:
-    model, new = MemoryModel(), entry("spam", TOKENS, 123)
+    model, new = MemoryModel(), entry("spam", TOKENS, 123, [(b"=x", 7), (b"=size.xx", -9)])
 
     change = await model.replace("m1", None, new)
 
     found = await model.entry("m1")
     assert found is not None
     assert (found.version, found.label, found.weight, found.tokens) == (new.version, "spam", 123, tuple(TOKENS))
-    assert (found.learned_at, found.source, found.score, found.change) == (1.5, "test", 0.1, change)
+    assert (found.learned_at, found.source, found.score, found.change) == (1.5, "test", 0.25, change)
+    assert found.sums == new.sums
     assert await model.last_change() == change
 
 
@@ -84,8 +80,20 @@ async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing() ->
     await model.replace("m1", None, entry("spam", TOKENS))
     stale = await model.entry("m1")
     await model.replace("m1", stale, entry("ham", TOKENS))
-    before = (await model.look_up(TOKENS))[0].tolist()
+    before = await kept(model)
 
     assert await model.replace("m1", stale, entry("spam", TOKENS)) is None
     assert await model.replace("m1", None, entry("spam", TOKENS)) is None
-    assert (await model.look_up(TOKENS))[0].tolist() == before
+    assert await kept(model) == before
+
+
+async def test_the_vocabulary_is_the_very_same_array_until_something_is_learned() -> None:
+    model = MemoryModel()
+    await model.replace("m1", None, entry("spam", TOKENS[:2], sums=[(b"=x", 5)]))
+
+    vocabulary = await model.vocabulary()
+    assert vocabulary.tolist() == [[0, 1000], [0, 1000]]
+    assert await model.vocabulary() is vocabulary
+
+    await model.replace("m2", None, entry("ham", TOKENS[:1]))
+    assert (await model.vocabulary()).tolist() == [[1000, 1000], [0, 1000]]

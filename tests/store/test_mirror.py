@@ -14,7 +14,7 @@ from nbstream.store.connect import Params, open_client
 from nbstream.store.mirror import Mirror, _place
 from nbstream.store.model import Model
 from tests.conftest import RedisServer
-from tests.store.test_model import TOKENS, change, entry
+from tests.store.test_model import SUM_NAMES, TOKENS, change, entry
 from tests.waiting import DEADLINE_SECONDS, until
 
 
@@ -65,6 +65,37 @@ async def test_a_mirror_loads_what_is_there_and_follows_what_comes(model: Model)
         assert mirror.lag_seconds == 0
 
 
+async def test_a_mirror_sees_sums_those_it_loads_and_those_that_come(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS[:4], sums=[(b"=x", 5), (b"=messages", 1000)]))
+    names = [*TOKENS, *SUM_NAMES]
+
+    async with running(Mirror(model, 5.0)) as mirror:
+        assert (await mirror.look_up([b"=x"]))[0].tolist() == [[0, 5]]
+        assert await equals_redis(mirror, model, names)
+        for new in (
+            entry("ham", TOKENS[2:], 7, [(b"=x", 6), (b"=size.xx", 10**12)]),  # =messages goes
+            entry("spam", [], 0, [(b"=x", 8)]),
+            None,
+        ):
+            await mirror.applied(await change(model, "m1", new) or b"")
+            assert await equals_redis(mirror, model, names)
+            assert sorted((await mirror.vocabulary()).tolist()) == sorted((await model.vocabulary()).tolist())
+
+
+async def test_the_vocabulary_of_a_mirror_is_the_very_same_array_until_something_is_learned(model: Model) -> None:
+    with pytest.raises(StoreUnavailable):
+        await Mirror(model, 5.0).vocabulary()
+    await change(model, "m1", entry("spam", TOKENS[:2], sums=[(b"=x", 5)]))
+
+    async with running(Mirror(model, 5.0)) as mirror:
+        vocabulary = await mirror.vocabulary()
+        assert vocabulary.tolist() == [[0, 1000], [0, 1000]]
+        assert await mirror.vocabulary() is vocabulary
+
+        await mirror.applied(await change(model, "m2", entry("ham", TOKENS[:2])) or b"")
+        assert (await mirror.vocabulary()).tolist() == [[1000, 1000], [1000, 1000]]
+
+
 async def test_a_learn_with_weight_zero_still_counts_the_message(model: Model) -> None:
     async with running(Mirror(model, 5.0)) as mirror:
         learned = await change(model, "m1", entry("spam", TOKENS, weight=0))
@@ -86,7 +117,8 @@ async def test_a_mirror_that_loads_under_writers_ends_equal(model: Model) -> Non
             step += 1
             start = (number * 700 + step * 13) % 2500
             label = "spam" if step % 3 else "ham"
-            last = await change(model, f"{number}-{step % 20}", entry(label, tokens[start : start + 300])) or last
+            new = entry(label, tokens[start : start + 300], sums=[(b"=x", step), (b"=messages", 1000)])
+            last = await change(model, f"{number}-{step % 20}", new) or last
         return last
 
     writers = [asyncio.create_task(write(number)) for number in range(3)]
@@ -95,8 +127,8 @@ async def test_a_mirror_that_loads_under_writers_ends_equal(model: Model) -> Non
         last = max(await asyncio.gather(*writers), key=_place)
         await asyncio.gather(mirror.applied(last), late.applied(last))
 
-        assert await equals_redis(mirror, model, tokens)
-        assert await equals_redis(late, model, tokens)
+        for each in (mirror, late):
+            assert await equals_redis(each, model, [*tokens, b"=x", b"=messages"])
 
 
 async def test_a_mirror_whose_place_was_trimmed_away_scans_again(model: Model) -> None:

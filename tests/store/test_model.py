@@ -12,21 +12,28 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.counts import CLASSES, Sums, Totals
 from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.mail.message import Message
 from nbstream.store.connect import Params, open_client
 from nbstream.store.ledger import Entry
 from nbstream.store.model import Model
+from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
 
 State = tuple[dict[str, dict[bytes, int]], dict[bytes, int]]
 
-TOKENS = [f"token:{n}".encode() for n in range(8)]
+Lesson = tuple[str, list[bytes], int, Sums]
+Step = tuple[str, Lesson | None]
+
+# The first is of a header field that is called like a sum.
+TOKENS = [b"=x:free", *(f"token:{n}".encode() for n in range(7))]
+SUM_NAMES = [b"=x", b"=messages", b"=type=text/plain", b"=size.xx"]
 MESSAGES = ["m1", "m2", "m3"]
 
 
-def entry(label: str, tokens: list[bytes], weight: int = 1000) -> Entry:
-    return Entry(secrets.token_hex(4), label, weight, tuple(tokens), 1.5, "test", 0.25)
+def entry(label: str, tokens: list[bytes], weight: int = 1000, sums: Sums = ()) -> Entry:
+    return Entry(secrets.token_hex(4), label, weight, tuple(tokens), 1.5, "test", 0.25, tuple(sums))
 
 
 @pytest.fixture
@@ -61,35 +68,28 @@ async def expected(model: Model) -> State:
         totals[f"messages:{found.label}".encode()] += 1
         totals[f"tokens:{found.label}".encode()] += found.weight * len(found.tokens)
         counts[found.label].update(dict.fromkeys(found.tokens, found.weight))
-    present = {token for label in CLASSES for token, count in counts[label].items() if count}
+        counts[found.label].update(dict(found.sums))
+    present = {token for label in CLASSES for token in TOKENS if counts[label][token]}
     totals[b"vocabulary"] = len(present)
     return (
-        {label: {token: count for token, count in counts[label].items() if count} for label in CLASSES},
+        {label: {name: count for name, count in counts[label].items() if count} for label in CLASSES},
         {name: value for name, value in totals.items() if value},
     )
 
 
-steps = st.lists(
-    st.tuples(
-        st.sampled_from(MESSAGES),
-        st.one_of(
-            st.none(),
-            st.tuples(
-                st.sampled_from(CLASSES),
-                st.lists(st.sampled_from(TOKENS), unique=True),
-                st.sampled_from([0, 1, 1000]),
-            ),
-        ),
-    ),
-    max_size=12,
+sums = st.lists(
+    st.tuples(st.sampled_from(SUM_NAMES), st.sampled_from([0, 1, 1000, 10**9])), unique_by=lambda each: each[0]
 )
+lessons = st.tuples(
+    st.sampled_from(CLASSES), st.lists(st.sampled_from(TOKENS), unique=True), st.sampled_from([0, 1, 1000]), sums
+)
+steps = st.lists(st.tuples(st.sampled_from(MESSAGES), st.none() | lessons), max_size=12)
+"""Messages that are learned, relearned (as either class) or unlearned."""
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
-async def test_any_sequence_of_changes_ends_at_the_sum_over_the_ledger(
-    client: Redis, steps: list[tuple[str, tuple[str, list[bytes], int] | None]]
-) -> None:
+async def test_any_sequence_of_changes_ends_at_the_sum_over_the_ledger(client: Redis, steps: list[Step]) -> None:
     await client.flushall()
     model = Model(client, "test", ledger_seconds=3600)
 
@@ -103,8 +103,8 @@ async def test_learn_then_unlearn_gives_back_the_same_fields_and_integers(model:
     await change(model, "m1", entry("spam", TOKENS[:5]))
     before = await stored(model)
 
-    await change(model, "m2", entry("ham", TOKENS[2:]))
-    await change(model, "m2", entry("spam", TOKENS[1:4], weight=7))
+    await change(model, "m2", entry("ham", TOKENS[2:], sums=[(b"=x", 1)]))
+    await change(model, "m2", entry("spam", TOKENS[1:4], 7, [(b"=x", 1), (b"=messages", 2)]))
     await change(model, "m2", None)
 
     assert await stored(model) == before
@@ -113,11 +113,117 @@ async def test_learn_then_unlearn_gives_back_the_same_fields_and_integers(model:
 
 async def test_unlearning_everything_leaves_no_counts_and_no_totals(model: Model) -> None:
     for message in MESSAGES:
-        await change(model, message, entry("ham", TOKENS))
+        await change(model, message, entry("ham", TOKENS, sums=[(b"=x", 1000)]))
     for message in MESSAGES:
         await change(model, message, None)
 
     assert await stored(model) == ({"ham": {}, "spam": {}}, {})
+
+
+# Sums
+
+
+async def test_sums_are_learned_relearned_and_unlearned_with_their_message(model: Model) -> None:
+    await change(model, "m1", entry("spam", [], sums=[(b"=x", 5), (b"=messages", 1000)]))
+    await change(model, "m2", entry("spam", [], sums=[(b"=x", 7)]))
+    assert (await stored(model))[0] == {"ham": {}, "spam": {b"=x": 12, b"=messages": 1000}}
+
+    # The same name on both sides, one that goes and one that comes.
+    await change(model, "m1", entry("ham", [], sums=[(b"=x", 3), (b"=size.xx", 10**9)]))
+    assert (await stored(model))[0] == {"ham": {b"=x": 3, b"=size.xx": 10**9}, "spam": {b"=x": 7}}
+
+    await change(model, "m1", entry("ham", [], sums=[(b"=x", 4)]))
+    assert (await stored(model))[0] == {"ham": {b"=x": 4}, "spam": {b"=x": 7}}
+
+    await change(model, "m2", None)
+    await change(model, "m1", None)
+    assert await stored(model) == ({"ham": {}, "spam": {}}, {})
+
+
+async def test_sums_belong_neither_to_the_totals_nor_to_the_vocabulary(model: Model) -> None:
+    lessons = {"m1": ("spam", TOKENS[:2]), "m2": ("ham", TOKENS[1:4]), "m3": ("spam", [])}
+    for message, (label, tokens) in lessons.items():
+        await change(model, message, entry(label, tokens))
+    _, without = await stored(model)
+
+    for message, (label, tokens) in lessons.items():
+        await change(model, message, entry(label, tokens, sums=[(name, 9) for name in SUM_NAMES]))
+
+    counts, totals = await stored(model)
+    assert (
+        totals
+        == without
+        == {
+            b"messages:spam": 2,
+            b"messages:ham": 1,
+            b"tokens:spam": 2000,
+            b"tokens:ham": 3000,
+            b"vocabulary": 4,
+        }
+    )
+    assert counts["spam"][b"=x"] == 18
+
+
+async def test_a_message_without_weight_is_counted_with_its_sums(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS, 0, [(b"=x", 1000), (b"=messages", 0)]))
+
+    assert await stored(model) == ({"ham": {}, "spam": {b"=x": 1000}}, {b"messages:spam": 1})
+
+    await change(model, "m1", entry("ham", TOKENS, 0, [(b"=x", 1000)]))
+    assert await stored(model) == ({"ham": {b"=x": 1000}, "spam": {}}, {b"messages:ham": 1})
+
+
+async def test_a_token_of_a_field_that_is_named_like_a_sum_is_a_token(model: Model) -> None:
+    tokens = Tokenizer().tokenize(Message.parse(b"=x: free\nSubject: lunch\n\nnow\n"))
+    assert b"=x:free" in tokens.head
+
+    await change(model, "m1", entry("spam", list(tokens.all), sums=[(b"=x", 7)]))
+
+    assert (await model.totals()).vocabulary == len(tokens.all)
+    counts = await model.counts()
+    assert sorted(counts.tokens()) == sorted(tokens.all)
+    assert counts.look_up([b"=x:free", b"=x"]).tolist() == [[0, 1000], [0, 7]]
+
+
+async def test_the_ledger_keeps_the_sums(model: Model) -> None:
+    new = entry("spam", TOKENS, sums=[(b"=type=text/plain", 123), (b"=size.xx", 2**52), (b"=x", -4)])
+
+    await change(model, "m1", new)
+
+    found = await model.entry("m1")
+    assert found is not None
+    assert found.sums == new.sums
+
+
+async def test_large_sums_stay_exact(model: Model) -> None:
+    await change(model, "m1", entry("spam", [], sums=[(b"=size.xx", 2**52)]))
+    await change(model, "m2", entry("spam", [], sums=[(b"=size.xx", 1)]))
+    assert (await stored(model))[0]["spam"] == {b"=size.xx": 2**52 + 1}
+
+    await change(model, "m1", None)
+    assert (await stored(model))[0]["spam"] == {b"=size.xx": 1}
+
+
+async def test_all_counts_are_read_with_their_totals(model: Model) -> None:
+    many = [b"t%d" % n for n in range(5000)]  # more than a step of the scan
+    await change(model, "m1", entry("spam", many, sums=[(b"=x", 5)]))
+    await change(model, "m2", entry("ham", many[:3000], 7, [(b"=messages", 7)]))
+
+    counts = await model.counts()
+
+    assert len(counts) == 5002
+    assert sorted(counts.tokens()) == sorted(many)
+    assert counts.totals == await model.totals() == Totals((1, 1), (21_000, 5_000_000), 5000)
+    names = [*many, b"=x", b"=messages"]
+    assert counts.look_up(names).tolist() == (await model.look_up(names))[0].tolist()
+
+
+async def test_the_vocabulary_is_the_counts_of_all_tokens_without_the_sums(model: Model) -> None:
+    assert (await model.vocabulary()).shape == (0, 2)
+    await change(model, "m1", entry("spam", TOKENS[:2], sums=[(b"=x", 5)]))
+    await change(model, "m2", entry("ham", TOKENS[1:3], 7))
+
+    assert sorted((await model.vocabulary()).tolist()) == [[0, 1000], [7, 0], [7, 1000]]
 
 
 async def test_a_message_of_more_tokens_than_lua_can_unpack_is_learned_whole(model: Model) -> None:
@@ -128,6 +234,17 @@ async def test_a_message_of_more_tokens_than_lua_can_unpack_is_learned_whole(mod
     counts, totals = await stored(model)
     assert counts["spam"] == dict.fromkeys(many, 1000)
     assert totals[b"vocabulary"] == 9000
+
+
+async def test_a_message_of_more_tokens_than_a_chunk_is_relearned_whole(model: Model) -> None:
+    many = [b"t%d" % n for n in range(2500)]
+    await change(model, "m1", entry("spam", many, sums=[(b"=x", 5)]))
+
+    await change(model, "m1", entry("ham", many[100:], 300, [(b"=x", 7)]))
+
+    counts, totals = await stored(model)
+    assert counts == {"ham": {**dict.fromkeys(many[100:], 300), b"=x": 7}, "spam": {}}
+    assert totals == {b"messages:ham": 1, b"tokens:ham": 300 * 2400, b"vocabulary": 2400}
 
 
 async def test_large_counts_stay_exact(model: Model) -> None:

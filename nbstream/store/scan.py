@@ -1,0 +1,32 @@
+"""All counts of a model, read from Redis by bounded steps.
+
+Rules: a step is one HSCAN of about ``STEP`` fields, so that nobody waits long behind it. While others learn, each
+count is as it was at some moment of the scan.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nbstream.bayes.counts import Counts
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from nbstream.store.keys import Keys
+
+STEP = 2000  # fields: 1 to 2 ms of Redis
+
+
+async def scan(client: Redis, keys: Keys) -> Counts:
+    """The counts of all tokens and sums, without totals. Raises what redis-py raises."""
+    counts = Counts()
+    for column, key in enumerate(keys.counts):
+        cursor = None
+        while cursor != 0:
+            reply: Any = await client.hscan(key, cursor or 0, count=STEP)
+            cursor, fields = reply
+            counts.put_column(list(fields), column, np.array([int(value) for value in fields.values()], np.int64))
+    return counts

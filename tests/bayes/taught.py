@@ -1,0 +1,70 @@
+"""Messages made of tokens, attributes and numbers, and class counts that have learned some."""
+
+from __future__ import annotations
+
+from nbstream.bayes import bernoulli, categorical, gaussian, multinomial
+from nbstream.bayes.classifier import Classifier, EventModels, Params, Score
+from nbstream.bayes.counts import CLASSES, Counts
+from nbstream.bayes.event_models import Counted
+from nbstream.bayes.multinomial import Lidstone, MEstimate
+from nbstream.tokens.tokenizer import Tokens
+
+CHOICES: dict[str, EventModels] = {
+    "multinomial": EventModels(),
+    "multinomial, m-estimate": EventModels(multinomial.Params(MEstimate(1.0))),
+    "multinomial, complement": EventModels(multinomial.Params(Lidstone(1.0), complement=True)),
+    "bernoulli": EventModels(None, bernoulli=bernoulli.Params()),
+    "categorical": EventModels(None, categorical=categorical.Params()),
+    "gaussian": EventModels(None, gaussian=gaussian.Params()),
+    "all together": EventModels(
+        bernoulli=bernoulli.Params(), categorical=categorical.Params(), gaussian=gaussian.Params()
+    ),
+}
+"""Event models that may be chosen, by name: each alone, and all together."""
+
+
+def letter(label: str, n: int) -> Tokens:
+    """The ``n``-th message of a class: some of its tokens are the class's, one its own, the others anyone's."""
+    name = label.encode()
+    spam = label == "spam"
+    return Tokens(
+        (b"h:shared", b"h:%s%d" % (name, n % 9)),
+        (b"b:shared", b"b:%s" % name, b"b:%s%d" % (name, n)),
+        (("type", "text/html" if spam or n % 4 == 0 else "text/plain"), ("hops", str(1 + n % 3))),
+        (("size", (400 if spam else 600) + 7 * n % 90), ("words", 300 + 11 * n % 70)),
+    )
+
+
+def classifier_of(choice: str) -> Classifier:
+    """A classifier with these of ``CHOICES``, which learns every message at full weight."""
+    return Classifier(Params(CHOICES[choice], learning=None))
+
+
+def teach(counts: Counts, classifier: Classifier, tokens: Tokens, label: str) -> None:
+    """Learn one message as the classifier says, scored first."""
+    weight, sums = classifier.lesson(tokens, score_of(counts, classifier, tokens), label, counts.totals)
+    counts.add(tokens.all, CLASSES.index(label), weight, sums)
+
+
+def taught(classifier: Classifier, messages: int = 30) -> Counts:
+    """The counts after ``messages`` of each class."""
+    counts = Counts()
+    for n in range(messages):
+        for label in CLASSES:
+            teach(counts, classifier, letter(label, n), label)
+    return counts
+
+
+def counted(counts: Counts, classifier: Classifier, tokens: Tokens) -> Counted:
+    """What the counts say of a message."""
+    return Counted(
+        counts.look_up(tokens.all),
+        counts.look_up(classifier.sums),
+        counts.totals,
+        counts.vocabulary() if classifier.needs_vocabulary else None,
+    )
+
+
+def score_of(counts: Counts, classifier: Classifier, tokens: Tokens) -> Score:
+    """The score of a message."""
+    return classifier.score(tokens, counted(counts, classifier, tokens))

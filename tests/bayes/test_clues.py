@@ -1,0 +1,62 @@
+import math
+import random
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.bayes.clues import Vote, by_strength, strongest
+
+# Few different ratios, so that many are equal.
+VOTES = st.lists(
+    st.tuples(st.sampled_from([-5.0, -1.0, -0.0, 0.0, 1.0, 2.5]), st.integers(0, 99)),
+    unique_by=lambda vote: vote[1],
+).map(lambda votes: [(ratio, b"token:%d" % n) for ratio, n in votes])
+
+
+def strongest_of(votes: list[Vote], limit: int) -> list[Vote]:
+    return strongest([name for _, name in votes], np.array([ratio for ratio, _ in votes]), limit)
+
+
+def test_the_strongest_speak_each_way_for_itself() -> None:
+    votes = [(9.0, b"a"), (8.0, b"b"), (7.0, b"c"), (-0.1, b"d"), (-0.2, b"e"), (-0.3, b"f")]
+    assert strongest_of(votes, 2) == [(-0.3, b"f"), (-0.2, b"e"), (8.0, b"b"), (9.0, b"a")]
+
+
+def test_where_there_are_fewer_all_of_them_speak() -> None:
+    assert strongest_of([(3.0, b"a"), (0.0, b"b"), (-1.0, b"c")], 50) == [(-1.0, b"c"), (3.0, b"a")]
+    assert strongest_of([], 50) == []
+
+
+def test_what_says_nothing_is_no_clue_and_what_says_the_least_is_one() -> None:
+    least = math.ulp(0.0)
+    assert strongest_of([(0.0, b"a"), (-0.0, b"b"), (least, b"c"), (-least, b"d")], 4) == [
+        (-least, b"d"),
+        (least, b"c"),
+    ]
+
+
+@given(VOTES, st.integers(0, 8))
+def test_they_are_the_ends_of_all_votes_in_order(votes: list[Vote], limit: int) -> None:
+    ordered = sorted(votes)
+    hams = [vote for vote in ordered if vote[0] < 0]
+    spams = [vote for vote in ordered if vote[0] > 0]
+    assert strongest_of(votes, limit) == hams[:limit] + spams[max(0, len(spams) - limit) :]
+
+
+@given(VOTES, st.integers(0, 8), st.randoms(use_true_random=False))
+def test_which_are_chosen_does_not_depend_on_the_order_of_looking_up(
+    votes: list[Vote], limit: int, chance: random.Random
+) -> None:
+    expected = strongest_of(votes, limit)
+    chance.shuffle(votes)
+    assert strongest_of(votes, limit) == expected
+
+
+def test_by_strength_the_strongest_comes_first_and_equal_ones_by_name() -> None:
+    votes = [(1.0, b"c"), (-3.0, b"z"), (-1.0, b"b"), (1.0, b"a"), (2.0, b"y")]
+    assert by_strength(votes) == [(-3.0, b"z"), (2.0, b"y"), (1.0, b"a"), (-1.0, b"b"), (1.0, b"c")]
+
+
+def test_by_strength_too_what_says_nothing_is_left_out() -> None:
+    assert by_strength([(0.0, b"a"), (1.0, b"b"), (-0.0, b"c")]) == [(1.0, b"b")]
