@@ -50,6 +50,7 @@ def build_parser() -> _Parser:
     _add_check(commands, common)
     _add_learn(commands, common)
     _add_status(commands, common)
+    _add_top_tokens(commands, common)
     _add_config(commands)
     _add_replay(commands, common)
     _add_evaluate(commands, common)
@@ -90,6 +91,16 @@ def _add_status(commands: _Commands, common: _Parser) -> None:
     status = commands.add_parser("status", parents=[common], help="what the model knows, and what it still needs")
     status.add_argument("--json", action="store_true", help="one JSON object")
     status.set_defaults(module="status")
+
+
+def _add_top_tokens(commands: _Commands, common: _Parser) -> None:
+    top = commands.add_parser("top-tokens", parents=[common], help="the tokens that speak loudest for a class")
+    top.add_argument(
+        "--class", dest="label", choices=("spam", "ham"), default="spam", help="for which (default: spam)"
+    )
+    top.add_argument("-k", type=_whole, default=20, metavar="N", help="how many (default: 20)")
+    top.add_argument("--json", action="store_true", help="one JSON object a line")
+    top.set_defaults(module="top_tokens")
 
 
 def _add_config(commands: _Commands) -> None:
