@@ -7,31 +7,26 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from pydantic import BaseModel
 
 from nbstream.cli import build_parser
-from nbstream.config import HttpListener, MetricsListener, Settings, SmtpListener
+from nbstream.config import Settings
 from tests.integration.daemon import DaemonProcess
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
+ACCURACY = (Path(__file__).parent / "benchmarks" / "ACCURACY.md").read_text()
 
 
 def keys(section: type[BaseModel], prefix: str = "") -> list[str]:
     """The dotted path of every setting."""
     found = []
     for name, field in section.model_fields.items():
-        listeners: dict[str, type[BaseModel]] = {
-            "smtp": SmtpListener,
-            "http": HttpListener,
-            "metrics": MetricsListener,
-        }
-        kind = listeners.get(name) if prefix == "listeners." else field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            found += keys(kind, f"{prefix}{name}.")
-        else:
-            found.append(prefix + name)
+        kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
+        sections = [kind for kind in kinds if issubclass(kind, BaseModel)]
+        found += keys(sections[0], f"{prefix}{name}.") if sections else [prefix + name]
     return found
 
 
@@ -44,6 +39,13 @@ def test_every_metric_is_named() -> None:
     from tests.integration.test_life import METRICS  # noqa: PLC0415  # the list that the daemon is held to
 
     assert [name for name in METRICS.split() if f"`{name.removesuffix('_bucket')}`" not in README] == []
+
+
+def test_the_accuracy_is_what_was_measured_last() -> None:
+    figures = re.findall(r"\| (\d[\d.]* · [\d./]+ / [\d.]+ · [\d.]+) (?=\|)", README)
+
+    assert len(figures) == 6 * 3
+    assert [figure for figure in figures if figure not in ACCURACY] == []
 
 
 def test_every_command_line_that_is_shown_is_understood() -> None:
@@ -78,7 +80,7 @@ def test_the_first_steps_work_as_they_stand(tmp_path: Path, redis_binary: Path) 
         )
 
     assert result.returncode == 0, result.stderr
-    assert 'X-Nbstream: unsure; probability=0.500000; reason="learning 0/20";' in result.stdout
+    assert 'X-Nbstream: unsure; probability=0.500000; reason="learning 0/100";' in result.stdout
     assert "1 learned as ham" in result.stdout
-    assert "prize.eml  (learning 2/20)" in result.stdout
-    assert "spam 1/10, ham 1/10" in result.stdout
+    assert "prize.eml  (learning 2/100)" in result.stdout
+    assert "spam 1/50, ham 1/50" in result.stdout

@@ -1,0 +1,122 @@
+"""Runs of ``nbstream evaluate``, and what each message got in them.
+
+Rules: a run is one command that anybody can repeat, with nothing but what its configuration says; each is made
+once, and all measures come from its rows. All its figures but the seconds are the same each time.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbstream.evaluation import measures
+from nbstream.evaluation.report import Columns
+from nbstream.evaluation.run import Row
+from nbstream.policy.verdict import Verdict
+
+DEFAULTS = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A stream by name, how its labels are learned, and the section ``model`` of the configuration, as YAML."""
+
+    stream: str
+    regime: str = "immediate"
+    label_noise: float = 0.0
+    seed: int = 0
+    model: str = DEFAULTS
+    limit: int | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """The options of ``nbstream evaluate``, as few as possible."""
+        words = ["--regime", self.regime] if self.regime != "immediate" else []
+        words += ["--label-noise", f"{self.label_noise:g}", "--seed", str(self.seed)] if self.label_noise else []
+        return words + (["--limit", str(self.limit)] if self.limit else [])
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """The measures of some messages; None is undefined. Percentages, but for the last."""
+
+    one_minus_auc: float | None
+    fn_at_fp_0_1: float | None
+    fn_at_fp_0_5: float | None
+    hm: float | None
+    sm: float | None
+    lam: float | None
+    calibration_error: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What each message got, in stream order, and what the run cost; ``learned`` labels changed the model."""
+
+    rows: tuple[Row, ...]
+    learned: int
+    tokens_per_message: float | None
+    seconds_per_message: float
+
+    def measures(self, first: int = 1, last: int | None = None) -> Measures:
+        """The measures of the messages from the ``first`` to the ``last``, counted from 1."""
+        columns = Columns.of(self.rows[first - 1 : last])
+        is_spam, score, called_spam = columns.is_spam, columns.score, columns.called_spam
+        return Measures(
+            one_minus_auc=measures.one_minus_auc_percent(is_spam, score),
+            fn_at_fp_0_1=measures.fn_at_fp_percent(is_spam, score, 0.001),
+            fn_at_fp_0_5=measures.fn_at_fp_percent(is_spam, score, 0.005),
+            hm=measures.hm_percent(is_spam, called_spam),
+            sm=measures.sm_percent(is_spam, called_spam),
+            lam=measures.lam_percent(is_spam, called_spam),
+            calibration_error=measures.expected_calibration_error(is_spam, columns.probability),
+        )
+
+
+def make_all(runs: Sequence[Run], streams: Mapping[str, Path]) -> dict[Run, Outcome]:
+    """The outcomes of ``runs`` over the indexes of ``streams``, as many at a time as there are cores.
+
+    Raises ``RuntimeError`` with what the command said where one fails.
+    """
+    outcomes = {}
+    started = time.monotonic()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for run, outcome in zip(runs, pool.map(lambda run: make(run, streams[run.stream]), runs), strict=True):
+            outcomes[run] = outcome
+            words = [run.stream, *run.options, run.model if run.model != DEFAULTS else ""]
+            passed = f"{len(outcomes)} of {len(runs)}, {time.monotonic() - started:.0f} s"
+            print(f"{passed}: {' '.join(words).rstrip()}", file=sys.stderr)
+    return outcomes
+
+
+def make(run: Run, index: Path) -> Outcome:
+    """The outcome of one run. Raises ``RuntimeError`` with what the command said where it fails."""
+    with tempfile.TemporaryDirectory() as name:
+        config, found, scores = (Path(name) / file for file in ("nbstream.yaml", "found.json", "scores.tsv"))
+        config.write_text(f"model: {run.model}\n")
+        words = ["evaluate", "-c", config, index, *run.options, "--json", found, "--scores", scores]
+        command = [sys.executable, "-m", "nbstream.cli", *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{run}: {done.stderr}")
+        report = json.loads(found.read_text())
+        return Outcome(
+            _rows(scores), report["learned"], report["tokens_per_message"], report["seconds_per_message"]
+        )
+
+
+def _rows(scores: Path) -> tuple[Row, ...]:
+    with scores.open(newline="") as file:
+        return tuple(
+            Row(row["label"], float(row["score"]), float(row["probability"]), Verdict(row["verdict"]))
+            for row in csv.DictReader(file, delimiter="\t")
+        )

@@ -1,0 +1,114 @@
+"""``make accuracy`` works: over letters written for tests it makes every run and writes the whole page."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from nbstream.evaluation.run import Row
+from nbstream.policy.verdict import Verdict
+from tests.benchmarks import accuracy
+from tests.benchmarks.page import page
+from tests.benchmarks.plan import ALTERNATIVES, DEFAULT_RUNS, IN_TIME, MAIL, NOISY, PEERS, RUNS, SMS, TREC
+from tests.benchmarks.runs import Outcome, Run, make
+from tests.letters import letters, write_corpus
+
+ROOT = Path(__file__).parents[2]
+
+
+def outcome(wrong: int = 0, score: float = 9.0) -> Outcome:
+    """2,000 messages in the right order but for ``wrong`` spam that scored lowest and was called ham."""
+    ham = Row("ham", -score, 0.0, Verdict.HAM)
+    spam, missed = Row("spam", score, 1.0, Verdict.SPAM), Row("spam", -2 * score, 0.0, Verdict.HAM)
+    rows = (*[ham, spam] * (1000 - wrong), *[ham, missed] * wrong)
+    return Outcome(rows, learned=2000, tokens_per_message=250.4, seconds_per_message=0.002)
+
+
+def cells(text: str, *words: str) -> Sequence[str]:
+    """The one line of a table with these words in it."""
+    (line,) = (line for line in text.splitlines() if line.startswith("|") and all(word in line for word in words))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+@pytest.mark.timeout(300)
+def test_every_run_is_made_and_the_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index = write_corpus(tmp_path / "corpus", 30)
+    texts = tmp_path / "sms.tsv"
+    texts.write_text("".join(f"{label}\t{raw.decode().split()[-1]} text\n" for label, raw in letters(30)))
+
+    accuracy.write({**dict.fromkeys(MAIL, index), SMS: texts}, tmp_path / "ACCURACY.md")
+
+    written = (tmp_path / "ACCURACY.md").read_text()
+    assert cells(written, "mean of seeds 0 to 4", "(1-AUC)%")[3] == "0.0100"
+    assert all(name in written for name in (*ALTERNATIVES, *PEERS, *MAIL, platform.python_version()))
+    assert f"{len(RUNS)} of {len(RUNS)}, " in capsys.readouterr().err
+
+
+def test_a_run_has_a_row_for_each_message_and_its_figures_are_the_same_each_time(tmp_path: Path) -> None:
+    index = write_corpus(tmp_path / "corpus", 60)
+    run = Run(TREC, label_noise=0.2, seed=1, model="{min_learned: {spam: 3, ham: 3}}", limit=50)
+
+    once, again = make(run, index), make(run, index)
+
+    assert [row.label for row in once.rows] == [label for label, _ in letters(50)]
+    assert once.learned == 50
+    assert once.rows == again.rows
+    assert {row.verdict for row in once.rows} == {Verdict.UNSURE, Verdict.HAM}  # too few for more
+
+
+def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="No such file"):
+        make(Run(TREC), tmp_path / "no index")
+
+
+def test_a_target_is_met_or_not_by_its_measure() -> None:
+    outcomes = {**dict.fromkeys(RUNS, outcome()), Run(IN_TIME): outcome(wrong=30)}
+
+    written = page(outcomes)
+
+    assert cells(written, f"{TREC} |", "(1-AUC)%", "met")[2:] == ["1", "0.0040", "0.0000", "met"]
+    # The 30 are among the messages from 1,001 on: 30 of 500 spam there, 30 of 1,000 in all.
+    assert cells(written, f"{IN_TIME} |", "| sm% |")[2:] == ["1,001", "2.50", "6.00", "**not met** by 3.50"]
+    assert cells(written, f"{IN_TIME} |", "(1-AUC)%", "met")[4:] == ["3.0000", "**not met** by 2.9250"]
+    assert cells(written, "tokens a message")[3:] == ["600", "250", "met"]
+
+
+def test_flipped_labels_are_judged_by_the_mean_of_their_seeds() -> None:
+    outcomes = {**dict.fromkeys(RUNS, outcome()), NOISY[0]: outcome(wrong=1)}
+
+    written = page(outcomes)
+
+    # One of 1,000 spam below all ham is 0.1 % of the pairs, in one run of five.
+    assert cells(written, "mean of seeds", "(1-AUC)%")[4:] == ["0.0200", "**not met** by 0.0100"]
+
+
+def test_an_alternative_that_is_worse_on_one_stream_is_lost() -> None:
+    first, second = list(ALTERNATIVES)[:2]
+    outcomes = {**dict.fromkeys(RUNS, outcome()), **{run: outcome(wrong=2) for run in DEFAULT_RUNS}}
+    outcomes[Run(IN_TIME, model=second)] = outcome(wrong=3)
+
+    written = page(outcomes)
+
+    assert cells(written, first)[-1] == "no worse: better on 3 of 3"
+    assert cells(written, second)[-1] == "lost: better on 2 of 3"
+
+
+def test_without_the_corpora_it_says_what_is_missing(tmp_path: Path, program: Callable[[str], str]) -> None:
+    (tmp_path / "trec07p-20k.tar.xz").touch()
+    words = [program("make"), "--no-print-directory", "-C", str(ROOT), "accuracy", "NBSTREAM_CORPORA="]
+
+    nowhere = subprocess.run(words, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tests.benchmarks.accuracy", str(tmp_path)]
+    partly = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert nowhere.returncode == 2
+    assert "make accuracy CORPORA=" in nowhere.stderr
+    assert (partly.returncode, partly.stderr) == (
+        1,
+        f"accuracy: {tmp_path} has no spamassassin.tar.xz, sms/spam_train.tsv\n",
+    )
