@@ -118,7 +118,8 @@ class _Grid:
 
     def probability(self, log_odds: float, posterior: NDArray[np.float64]) -> float:
         """P(spam), averaged over the pairs; never exactly 0 or 1."""
-        mean = float(posterior @ _sigmoids((log_odds - self._b) / self._t))
+        # As 1/2 + tanh/2: the pairs with b and -b cancel out, so that no evidence at all is exactly 1/2.
+        mean = 0.5 + 0.5 * float(posterior @ np.tanh((log_odds - self._b) / (2 * self._t)))
         return max(sigmoid(-_LARGEST), min(sigmoid(_LARGEST), mean))
 
 

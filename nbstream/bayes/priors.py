@@ -37,4 +37,4 @@ def log_priors(messages: Sequence[int], params: Params = Params()) -> NDArray[np
     total = sum(shares)
     if not total:
         return np.full(len(shares), -math.log(len(shares)))
-    return np.array([math.log(share / total) if share else -math.inf for share in shares])
+    return np.array([math.log(share) - math.log(total) if share else -math.inf for share in shares])

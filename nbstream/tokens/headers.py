@@ -159,8 +159,9 @@ def program_tokens(name: str, text: str) -> list[str]:
 
 
 def other_tokens(name: str, text: str) -> list[str]:
-    """The first words of any other field."""
-    return [f"{name[:24]}:{piece[:36]}" for piece in _PIECE.findall(text.lower())[:10]]
+    """The first words of any other field; none is taken for a token of the body, whatever the field is called."""
+    prefix = f"field-{name[:18]}" if name == "body" or name.startswith("url") else name[:24]
+    return [f"{prefix}:{piece[:36]}" for piece in _PIECE.findall(text.lower())[:10]]
 
 
 def relation_tokens(first: Mapping[str, str]) -> list[str]:

@@ -139,7 +139,7 @@ def test_a_campaign_of_fifty_counts_like_one_message() -> None:
 
 def test_a_few_labels_hardly_change_the_map() -> None:
     for seen in (labels(ham={-20: 20}, spam={2: 20}), labels(ham={-2: 20}, spam={2: 20})):
-        assert 0 < abs(p(5.0, seen) - p(5.0)) < 0.02
+        assert 0 < abs(p(5.0, seen) - p(5.0)) < 0.04
 
 
 @given(st.integers(0, 4000), st.integers(0, 1000), st.integers(0, 5000), SCORES)
@@ -245,3 +245,7 @@ def test_the_bins_grow_with_the_distance_and_hold_the_score(log_odds: float) -> 
 def test_the_bin_is_that_of_the_score_as_the_map_reads_it(log_odds: float, messages: tuple[int, int]) -> None:
     worth = log_odds / (1 + Params().youth / max(min(messages), 1))
     assert bin_of(log_odds, Totals(messages)) == bin_of(worth)
+
+
+def test_no_evidence_at_all_is_exactly_one_half() -> None:
+    assert Calibration().probability(0.0, NOTHING, Totals()) == 0.5

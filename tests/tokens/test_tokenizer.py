@@ -188,3 +188,9 @@ def test_work_grows_no_faster_than_the_input(make: Callable[[int], bytes]) -> No
 def test_a_megabyte_of_pathological_input_is_tokenized(make: Callable[[int], bytes]) -> None:
     # Calls do not show what happens inside a pattern; there, quadratic work on 1 MB would outlast any test run.
     assert_well_formed(tokenize(make(1_000_000)))
+
+
+@pytest.mark.parametrize("name", [b"Body", b"Url", b"Url.path", b"URL.host"])
+def test_no_field_makes_a_token_of_the_body(name: bytes) -> None:
+    tokens = tokenize(b"From: a@b.example\n" + name + b": free address\n\nfree http://free/free\n")
+    assert len(set(tokens.all)) == len(tokens.all)
