@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nbstream.filter import Check, Lesson
     from nbstream.policy.verdict import Thresholds
     from nbstream.store.mirror import Mirror
+    from nbstream.tokens.tokenizer import Tokens
 
 _STAGE_BUCKETS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 _RELAY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
@@ -91,13 +92,13 @@ class Metrics:
 
     # nbstream.filter.Observer
 
-    def checked(self, check: Check, stages: Mapping[str, float]) -> None:
+    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
         """One message was checked; seconds by stage."""
         for stage, seconds in stages.items():
             self._check_seconds.labels(stage).observe(seconds)
         self._probability.observe(check.probability)
 
-    def taught(self, lesson: Lesson, source: str) -> None:
+    def taught(self, lesson: Lesson, source: str, actor: str) -> None:
         """One message's feedback was taken, or changed nothing."""
         self._feedback.labels(source, lesson.label or "none", str(lesson.outcome)).inc()
         if lesson.outcome in {"learned", "relearned"} and _disagrees(lesson.before.verdict, lesson.label):

@@ -24,7 +24,7 @@ from nbstream.store.connect import open_client
 from nbstream.store.mirror import Mirror
 from nbstream.store.model import Model
 from nbstream.tokens.tokenizer import Params as TokenizerParams
-from nbstream.tokens.tokenizer import Tokenizer
+from nbstream.tokens.tokenizer import Tokenizer, Tokens
 from tests.bayes.taught import CHOICES
 from tests.conftest import RedisServer
 from tests.letters import letters
@@ -40,10 +40,10 @@ class Recorder(Silent):
         self.checks: list[tuple[Check, Mapping[str, float]]] = []
         self.lessons: list[tuple[Lesson, str]] = []
 
-    def checked(self, check: Check, stages: Mapping[str, float]) -> None:
+    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
         self.checks.append((check, stages))
 
-    def taught(self, lesson: Lesson, source: str) -> None:
+    def taught(self, lesson: Lesson, source: str, actor: str) -> None:
         self.lessons.append((lesson, source))
 
 

@@ -109,13 +109,13 @@ class Classifier:
         return Score(log_odds, tuple(Clue(name, ratio) for ratio, name in by_strength(votes)), prior)
 
     def lesson(
-        self, tokens: Tokens, score: Score, label: str, totals: Totals, *, certain: bool = False
+        self, tokens: Tokens, log_odds: float, label: str, totals: Totals, *, certain: bool = False
     ) -> tuple[int, Sums]:
         """The weight with which ``tokens`` are learned as ``label``, and the sums learned with them.
 
-        ``score`` and ``totals`` are those before that; ``certain``: see ``learning.weight``.
+        ``log_odds`` and ``totals`` are those before that; ``certain``: see ``learning.weight``.
         """
-        weight = learning.weight(score.log_odds, label, totals, self._params.learning, certain=certain)
+        weight = learning.weight(log_odds, label, totals, self._params.learning, certain=certain)
         return weight, [each for model in self._models for each in model.lesson(tokens, weight)]
 
     def _parts(self, counted: Counted) -> list[Counted]:

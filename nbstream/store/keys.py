@@ -47,6 +47,11 @@ class Keys:
         return self._key("sequence")
 
     @property
+    def history(self) -> str:
+        """A stream, trimmed: who changed what, when, with the entry that was there before."""
+        return self._key("history")
+
+    @property
     def schema(self) -> str:
         """A hash that says which schema and tokenizer the model was learned with."""
         return self._key("schema")

@@ -1,11 +1,13 @@
 -- Learn, relearn or unlearn one message in one atomic step.
 --
--- KEYS: ledger entry, totals, changes, sequence, then the counts of each class.
+-- KEYS: ledger entry, totals, changes, sequence, history, then the counts of each class.
 -- ARGV: 1 version the ledger entry must have now ("" = there is none)
 --       2 column of the class to take from (0 = nothing)   3 its weight   4 its tokens   5 its sums
 --       6 column of the class to add to    (0 = nothing)   7 its weight   8 its tokens   9 its sums
 --       10 length to which the change stream is trimmed
---       11 seconds until the new ledger entry expires, 12... its fields and values (none = delete it)
+--       11 seconds until the new ledger entry expires
+--       12 length to which the history is trimmed   13 number of names and values of its record, 14... these,
+--       then the fields and values of the new ledger entry (none = delete it)
 -- Tokens come as one text, separated by line feeds, and each is given the weight; sums as one text of names and
 -- amounts in turn, separated by spaces. A sum is stored and sent like a token, but belongs neither to the totals nor
 -- to the vocabulary. Returns the change's stream id, or false where the ledger entry is not of the expected version:
@@ -16,7 +18,7 @@
 -- it touched; the others are as they were.
 
 local CHUNK = 1000  -- unpack() is limited by Lua's stack, about 8,000 values
-local first_counts = 5
+local first_counts = 6
 local labels = {}
 for i = first_counts, #KEYS do labels[#labels + 1] = string.match(KEYS[i], '[^:]+$') end
 local classes = #labels
@@ -147,9 +149,19 @@ for _, column in ipairs(touched) do
 end
 local id = redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[10], '*', unpack(change))
 
+-- The record keeps the whole entry that is replaced.
+local noted = tonumber(ARGV[13])
+local record = {'id', string.match(KEYS[1], '[^:]+$'), unpack(ARGV, 14, 13 + noted)}
+local former = redis.call('HGETALL', KEYS[1])
+for i = 1, #former, 2 do
+  record[#record + 1] = 'former:' .. former[i]
+  record[#record + 1] = former[i + 1]
+end
+redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[12], '*', unpack(record))
+
 redis.call('DEL', KEYS[1])
-if #ARGV > 11 then
-  redis.call('HSET', KEYS[1], 'change', id, unpack(ARGV, 12))
+if #ARGV > 13 + noted then
+  redis.call('HSET', KEYS[1], 'change', id, unpack(ARGV, 14 + noted))
   redis.call('EXPIRE', KEYS[1], ARGV[11])
 end
 return id

@@ -26,8 +26,9 @@ class Entry:
 
     ``version`` is drawn anew for each learn and says which one wrote the entry; ``weight`` is the fixed-point
     weight that each of ``tokens`` was given (it may be 0); ``learned_at`` is in seconds since the epoch;
-    ``source`` is the door the label came through; ``score`` the log-odds before the first learn; ``change``
-    the stream id of the change (empty before it is stored). ``sums`` are what was added beside the tokens.
+    ``source`` is the door the label came through, ``actor`` who came; ``score`` the log-odds before the first
+    learn; ``change`` the stream id of the change (empty before it is stored). ``sums`` are what was added beside
+    the tokens.
     """
 
     version: str
@@ -36,6 +37,7 @@ class Entry:
     tokens: tuple[bytes, ...]
     learned_at: float
     source: str
+    actor: str
     score: float
     sums: tuple[tuple[bytes, int], ...] = ()
     change: bytes = b""
@@ -50,6 +52,7 @@ class Entry:
             "sums": join_sums(self.sums),
             "learned_at": repr(self.learned_at),
             "source": self.source,
+            "actor": self.actor,
             "score": repr(self.score),
         }
 
@@ -76,6 +79,7 @@ class Entry:
             sums=split_sums(fields[b"sums"]),
             learned_at=float(fields[b"learned_at"]),
             source=fields[b"source"].decode(),
+            actor=fields[b"actor"].decode(),
             score=float(fields[b"score"]),
             change=fields[b"change"],
         )

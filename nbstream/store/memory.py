@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from nbstream.store.history import Note
+
 
 class MemoryModel:
     """Counts and their ledger in this process."""
@@ -45,7 +47,7 @@ class MemoryModel:
         packed = self._ledger.get(message_key, {})
         return Entry.unpack({name.encode(): _bytes(value) for name, value in packed.items()})
 
-    async def replace(self, message_key: str, old: Entry | None, new: Entry | None) -> bytes | None:
+    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | None:
         """Take back ``old`` and add ``new``; the change's id, or None where the ledger does not hold ``old``."""
         if self._ledger.get(message_key, {}).get("version") != (old.version if old else None):
             return None

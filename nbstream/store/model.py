@@ -6,7 +6,7 @@ write may be repeated after a lost reply, since the script compares the ledger e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from redis.exceptions import AuthenticationError, RedisError
 
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts, Totals
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.store import ledger
+from nbstream.store import history, ledger
 from nbstream.store.keys import Keys
 from nbstream.store.scan import scan
 from nbstream.tokens.tokenizer import TOKENIZER_VERSION
@@ -25,11 +25,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from redis.asyncio import Redis
 
+    from nbstream.store.history import Note, Record
+
 SCHEMA_VERSION = 2
 """Raised whenever keys or their meaning change."""
 
 CHANGES_KEPT = 10_000
 """About so many changes stay in the stream, some 60 MB of 300 tokens each; a mirror further behind rescans."""
+
+HISTORY_KEPT = 100_000
+"""About so many changes can be told and undone: 150 bytes each, and another 2 kB where one replaced an entry."""
+
+_HISTORY_STEP = 500
 
 
 @contextmanager
@@ -123,14 +130,17 @@ class Model:
             fields: Any = await self.client.hgetall(self.keys.ledger(message_key))
             return ledger.Entry.unpack(fields)
 
-    async def replace(self, message_key: str, old: ledger.Entry | None, new: ledger.Entry | None) -> bytes | None:
-        """Take back ``old`` and add ``new`` in one atomic step.
+    async def replace(
+        self, message_key: str, old: ledger.Entry | None, new: ledger.Entry | None, note: Note
+    ) -> bytes | None:
+        """Take back ``old`` and add ``new`` in one atomic step, and note it in the history.
 
         Returns the stream id of the change, or None where the ledger no longer holds ``old``: nothing was changed
         then, and the caller reads it again. Returns only after Redis has answered, so with an AOF that is always
         synced what was returned is durable.
         """
         keys = [self.keys.ledger(message_key), self.keys.totals, self.keys.changes, self.keys.sequence]
+        noted = history.fields(new, note)
         fields = [item for pair in new.pack().items() for item in pair] if new else []
         arguments: list[str | bytes | int] = [
             old.version if old else "",
@@ -138,11 +148,29 @@ class Model:
             *_side(new),
             CHANGES_KEPT,
             self._ledger_seconds,
+            HISTORY_KEPT,
+            len(noted),
+            *noted,
             *fields,
         ]
         with store_errors():
-            change: bytes | None = await self._learn(keys=[*keys, *self.keys.counts], args=arguments)
+            change: bytes | None = await self._learn(
+                keys=[*keys, self.keys.history, *self.keys.counts], args=arguments
+            )
         return change
+
+    async def history(self, since: float = 0.0) -> AsyncIterator[Record]:
+        """The changes since that time (seconds since the epoch), newest first."""
+        last: str | bytes = "+"
+        first = f"{max(0, round(since * 1000))}"
+        while True:
+            with store_errors():
+                entries: Any = await self.client.xrevrange(self.keys.history, last, first, count=_HISTORY_STEP)
+            for place, stored in entries:
+                yield history.record(place, stored)
+            if len(entries) < _HISTORY_STEP:
+                return
+            last = b"(" + entries[-1][0]
 
     async def totals(self) -> Totals:
         """The totals as they are in Redis."""

@@ -42,7 +42,8 @@ def classifier_of(choice: str) -> Classifier:
 
 def teach(counts: Counts, classifier: Classifier, tokens: Tokens, label: str) -> None:
     """Learn one message as the classifier says, scored first."""
-    weight, sums = classifier.lesson(tokens, score_of(counts, classifier, tokens), label, counts.totals)
+    score = score_of(counts, classifier, tokens)
+    weight, sums = classifier.lesson(tokens, score.log_odds, label, counts.totals)
     counts.add(tokens.all, CLASSES.index(label), weight, sums)
 
 

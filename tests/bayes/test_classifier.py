@@ -158,7 +158,7 @@ def test_the_sums_of_all_models_and_of_the_calibration_have_names_of_their_own()
 @every_choice
 def test_a_lesson_adds_to_the_sums_that_a_score_reads_each_once(choice: str) -> None:
     classifier = classifier_of(choice)
-    _, sums = classifier.lesson(letter("spam", 3), Score(), "spam", Totals())
+    _, sums = classifier.lesson(letter("spam", 3), 0.0, "spam", Totals())
     names = [name for name, _ in sums]
     assert len(set(names)) == len(names)
     assert set(names) <= set(classifier.sums)
@@ -172,7 +172,7 @@ def test_only_the_bernoulli_model_needs_the_whole_vocabulary() -> None:
 @every_choice
 def test_a_model_that_is_not_chosen_costs_no_sums(choice: str) -> None:
     classifier = classifier_of(choice)
-    _, sums = classifier.lesson(letter("spam", 3), Score(), "spam", Totals())
+    _, sums = classifier.lesson(letter("spam", 3), 0.0, "spam", Totals())
     assert (not sums) == (not classifier.sums) == choice.startswith("multinomial")
 
 
@@ -200,7 +200,7 @@ def test_what_is_learned_and_taken_back_gives_back_the_score_to_the_last_bit(cho
     classifier = Classifier(Params(CHOICES[choice]))
     counts, tokens = taught(classifier), letter("spam", 3)
     before = score_of(counts, classifier, tokens)
-    weight, sums = classifier.lesson(tokens, before, "ham", counts.totals)
+    weight, sums = classifier.lesson(tokens, before.log_odds, "ham", counts.totals)
 
     counts.add(tokens.all, 0, weight, sums)
     assert score_of(counts, classifier, tokens) != before
@@ -214,9 +214,9 @@ def test_what_is_learned_and_taken_back_gives_back_the_score_to_the_last_bit(cho
 def test_tokens_and_sums_are_learned_with_the_weight_of_the_message(choice: str, certain: bool) -> None:
     classifier = Classifier(Params(CHOICES[choice]))
     totals, score = Totals(messages=(900, 900)), Score(-40.0)
-    weight, sums = classifier.lesson(letter("spam", 3), score, "spam", totals, certain=certain)
+    weight, sums = classifier.lesson(letter("spam", 3), score.log_odds, "spam", totals, certain=certain)
     assert weight == learning.weight(-40.0, "spam", totals, learning.Params(), certain=certain)
-    full, sums_in_full = classifier_of(choice).lesson(letter("spam", 3), score, "spam", totals)
+    full, sums_in_full = classifier_of(choice).lesson(letter("spam", 3), score.log_odds, "spam", totals)
     assert full == WEIGHT_ONE
     assert [(name, amount * WEIGHT_ONE) for name, amount in sums] == [
         (name, amount * weight) for name, amount in sums_in_full

@@ -17,6 +17,7 @@ from nbstream.store.connect import Params, open_client
 from nbstream.store.ledger import Entry
 from nbstream.store.model import Model
 from tests.conftest import RedisServer
+from tests.store.notes import NOTE
 
 # Label, weight in thousandths of a message, tokens. The model's sums: ham 5.5, spam 4.5, of 5 tokens.
 TAUGHT = [
@@ -48,8 +49,10 @@ class TopTokens:
         model = Model(client, "default", ledger_seconds=3600)
         await model.open()
         for number, (label, weight, tokens) in enumerate(TAUGHT):
-            entry = Entry(f"v{number}", label, weight, tuple(tokens), 1.5, "test", 0.0, ((BINS[0], 9000),))
-            await model.replace(f"m{number}", None, entry)
+            entry = Entry(
+                f"v{number}", label, weight, tuple(tokens), 1.5, "test", "nobody", 0.0, ((BINS[0], 9000),)
+            )
+            await model.replace(f"m{number}", None, entry, NOTE)
         await client.aclose()
 
     def __call__(self, *arguments: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.store.memory import MemoryModel
 from nbstream.store.model import Model
+from tests.store.notes import NOTE
 from tests.store.test_model import MESSAGES, SUM_NAMES, TOKENS, Step, entry, steps, stored
 
 NAMES = [*TOKENS, *SUM_NAMES]
@@ -33,7 +34,7 @@ async def test_the_same_changes_give_the_same_counts_as_in_redis_and_none_when_a
     for message, lesson in steps:
         new = entry(*lesson) if lesson else None
         for model in (memory, redis):
-            assert await model.replace(message, await model.entry(message), new) is not None
+            assert await model.replace(message, await model.entry(message), new, NOTE) is not None
 
     counts, _ = await stored(redis)
     assert await kept(memory) == counts
@@ -42,7 +43,7 @@ async def test_the_same_changes_give_the_same_counts_as_in_redis_and_none_when_a
 
     for message in MESSAGES:
         for model in (memory, redis):
-            await model.replace(message, await model.entry(message), None)
+            await model.replace(message, await model.entry(message), None, NOTE)
 
     assert await kept(memory) == {"ham": {}, "spam": {}}
     assert (await memory.look_up([]))[1] == Totals()
@@ -65,35 +66,36 @@ async def test_an_empty_model_knows_nothing() -> None:
 async def test_an_entry_comes_back_as_it_was_with_the_id_of_its_change() -> None:
     model, new = MemoryModel(), entry("spam", TOKENS, 123, [(b"=x", 7), (b"=size.xx", -9)])
 
-    change = await model.replace("m1", None, new)
+    change = await model.replace("m1", None, new, NOTE)
 
     found = await model.entry("m1")
     assert found is not None
     assert (found.version, found.label, found.weight, found.tokens) == (new.version, "spam", 123, tuple(TOKENS))
-    assert (found.learned_at, found.source, found.score, found.change) == (1.5, "test", 0.25, change)
+    assert (found.learned_at, found.source, found.actor) == (1.5, "test", "nobody")
+    assert (found.score, found.change) == (0.25, change)
     assert found.sums == new.sums
     assert await model.last_change() == change
 
 
 async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing() -> None:
     model = MemoryModel()
-    await model.replace("m1", None, entry("spam", TOKENS))
+    await model.replace("m1", None, entry("spam", TOKENS), NOTE)
     stale = await model.entry("m1")
-    await model.replace("m1", stale, entry("ham", TOKENS))
+    await model.replace("m1", stale, entry("ham", TOKENS), NOTE)
     before = await kept(model)
 
-    assert await model.replace("m1", stale, entry("spam", TOKENS)) is None
-    assert await model.replace("m1", None, entry("spam", TOKENS)) is None
+    assert await model.replace("m1", stale, entry("spam", TOKENS), NOTE) is None
+    assert await model.replace("m1", None, entry("spam", TOKENS), NOTE) is None
     assert await kept(model) == before
 
 
 async def test_the_vocabulary_is_the_very_same_array_until_something_is_learned() -> None:
     model = MemoryModel()
-    await model.replace("m1", None, entry("spam", TOKENS[:2], sums=[(b"=x", 5)]))
+    await model.replace("m1", None, entry("spam", TOKENS[:2], sums=[(b"=x", 5)]), NOTE)
 
     vocabulary = await model.vocabulary()
     assert vocabulary.tolist() == [[0, 1000], [0, 1000]]
     assert await model.vocabulary() is vocabulary
 
-    await model.replace("m2", None, entry("ham", TOKENS[:1]))
+    await model.replace("m2", None, entry("ham", TOKENS[:1]), NOTE)
     assert (await model.vocabulary()).tolist() == [[1000, 1000], [0, 1000]]

@@ -20,6 +20,7 @@ from nbstream.store.ledger import Entry
 from nbstream.store.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
+from tests.store.notes import NOTE
 
 State = tuple[dict[str, dict[bytes, int]], dict[bytes, int]]
 
@@ -33,7 +34,7 @@ MESSAGES = ["m1", "m2", "m3"]
 
 
 def entry(label: str, tokens: list[bytes], weight: int = 1000, sums: Sums = ()) -> Entry:
-    return Entry(secrets.token_hex(4), label, weight, tuple(tokens), 1.5, "test", 0.25, tuple(sums))
+    return Entry(secrets.token_hex(4), label, weight, tuple(tokens), 1.5, "test", "nobody", 0.25, tuple(sums))
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ async def model(client: Redis) -> Model:
 
 
 async def change(model: Model, message: str, new: Entry | None) -> bytes | None:
-    return await model.replace(message, await model.entry(message), new)
+    return await model.replace(message, await model.entry(message), new, NOTE)
 
 
 async def stored(model: Model) -> State:
@@ -260,8 +261,8 @@ async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing(mode
     await change(model, "m1", entry("ham", TOKENS))
     before = await stored(model)
 
-    assert await model.replace("m1", stale, entry("spam", TOKENS)) is None
-    assert await model.replace("m1", None, entry("spam", TOKENS)) is None
+    assert await model.replace("m1", stale, entry("spam", TOKENS), NOTE) is None
+    assert await model.replace("m1", None, entry("spam", TOKENS), NOTE) is None
     assert await stored(model) == before
 
 
@@ -273,7 +274,8 @@ async def test_the_ledger_gives_back_what_was_written_and_expires(model: Model) 
     found = await model.entry("m1")
     assert found is not None
     assert (found.version, found.label, found.weight, found.tokens) == (new.version, "spam", 123, tuple(TOKENS))
-    assert (found.learned_at, found.source, found.score, found.change) == (1.5, "test", 0.25, change_id)
+    assert (found.learned_at, found.source, found.actor) == (1.5, "test", "nobody")
+    assert (found.score, found.change) == (0.25, change_id)
     assert 0 < await model.client.ttl(model.keys.ledger("m1")) <= 3600
 
 
@@ -331,7 +333,7 @@ async def test_a_server_that_is_away_is_store_unavailable(own_redis: RedisServer
     with pytest.raises(StoreUnavailable):
         await model.entry("m1")
     with pytest.raises(StoreUnavailable):
-        await model.replace("m1", None, entry("spam", TOKENS))
+        await model.replace("m1", None, entry("spam", TOKENS), NOTE)
 
 
 async def test_a_server_out_of_memory_refuses_and_changes_nothing(own_redis: RedisServer) -> None:

@@ -14,10 +14,11 @@ from nbstream.store.ledger import Entry
 from nbstream.store.model import Model
 from nbstream.store.temporary import temporary_model
 from tests.conftest import RedisServer
+from tests.store.notes import NOTE
 
 
 async def learn(model: Model, message: str) -> None:
-    await model.replace(message, None, Entry("v", "spam", 1000, (b"a", b"b"), 1.5, "test", 0.25))
+    await model.replace(message, None, Entry("v", "spam", 1000, (b"a", b"b"), 1.5, "test", "nobody", 0.25), NOTE)
 
 
 async def keys(client: Redis) -> list[bytes]:

@@ -1,0 +1,21 @@
+"""The filter: one object with three verbs, check, learn and unlearn. All doors use it and nothing below it.
+
+Rules: check touches no network; learn and unlearn return only when the change is durable in Redis and this
+process's own mirror has it; both may be repeated, the second time changes nothing and says so.
+"""
+
+from nbstream.filter.contracts import CountSource, Observer, Silent, Teachable
+from nbstream.filter.results import Check, Lesson, Outcome, Params
+from nbstream.filter.verbs import Filter
+
+__all__ = [
+    "Check",
+    "CountSource",
+    "Filter",
+    "Lesson",
+    "Observer",
+    "Outcome",
+    "Params",
+    "Silent",
+    "Teachable",
+]

@@ -1,0 +1,68 @@
+"""What the filter asks of those around it: where counts are read, where lessons are kept, who wants to know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nbstream.bayes.counts import Totals
+    from nbstream.filter.results import Check, Lesson
+    from nbstream.store.history import Note
+    from nbstream.store.ledger import Entry
+    from nbstream.tokens.tokenizer import Tokens
+
+
+class CountSource(Protocol):
+    """Where counts are read: the mirror in a daemon, Redis itself in a one-shot command."""
+
+    async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
+        """The counts of ``tokens`` or sums, shape (n, classes), and the totals."""
+
+    async def vocabulary(self) -> NDArray[np.int64]:
+        """The counts of all tokens, without sums; the very same array until one of them changes."""
+
+    async def applied(self, change: bytes) -> None:
+        """Return when ``look_up`` shows the change of that stream id; raises ``StoreUnavailable``."""
+
+
+class Teachable(Protocol):
+    """Where lessons are kept: a model in Redis, or one in memory. What each promises is said by ``Model``."""
+
+    async def entry(self, message_key: str) -> Entry | None:
+        """What the message was learned as, or None."""
+
+    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | None:
+        """Take back ``old`` and add ``new``; the change's stream id, or None where ``old`` is not what is kept."""
+
+    async def last_change(self) -> bytes:
+        """The stream id of the last change; empty before the first."""
+
+
+class Observer(Protocol):
+    """What the filter reports while it works; metrics are one of its readers."""
+
+    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
+        """One message of these tokens was checked; seconds by stage (parse, tokenize, score)."""
+
+    def taught(self, lesson: Lesson, source: str, actor: str) -> None:
+        """One message's feedback was taken, or changed nothing."""
+
+    def teaching_failed(self, label: str | None, source: str) -> None:
+        """One message's feedback could not be stored."""
+
+
+class Silent:
+    """An observer that reports to nobody."""
+
+    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
+        """Report nothing."""
+
+    def taught(self, lesson: Lesson, source: str, actor: str) -> None:
+        """Report nothing."""
+
+    def teaching_failed(self, label: str | None, source: str) -> None:
+        """Report nothing."""

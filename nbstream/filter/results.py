@@ -1,0 +1,53 @@
+"""What the filter answers, and what it is told once and for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nbstream.bayes.clues import Clue
+    from nbstream.policy.verdict import ModelState, Thresholds, Verdict
+
+
+class Outcome(StrEnum):
+    """What feedback did."""
+
+    LEARNED = "learned"
+    RELEARNED = "relearned"
+    ALREADY = "already"
+    UNLEARNED = "unlearned"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check: ``score`` is in nats before calibration, ``probability`` is P(spam)."""
+
+    id: str
+    verdict: Verdict
+    probability: float
+    score: float
+    reason: str
+    state: ModelState
+    clues: tuple[Clue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """The result of one piece of feedback; the checks are as the model was before and is after it."""
+
+    outcome: Outcome
+    label: str | None
+    before: Check
+    after: Check
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The thresholds, and how many labelled messages of each class a model needs before it decides."""
+
+    thresholds: Thresholds
+    min_learned: Mapping[str, int]

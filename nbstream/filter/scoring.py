@@ -1,0 +1,89 @@
+"""From tokens to a check: read the counts, score, calibrate, decide; and what a label would make of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nbstream.bayes.calibration import BINS
+from nbstream.bayes.counts import CLASSES, Counts
+from nbstream.bayes.event_models import Counted
+from nbstream.filter.results import Check
+from nbstream.policy.verdict import ModelState, decide
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nbstream.bayes.calibration import Calibration
+    from nbstream.bayes.classifier import Classifier
+    from nbstream.bayes.counts import Sums, Totals
+    from nbstream.filter.contracts import CountSource
+    from nbstream.filter.results import Params
+    from nbstream.store.ledger import Entry
+    from nbstream.tokens.tokenizer import Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is counted of a message at one moment: its tokens, the calibration's bins, the event models' sums.
+
+    ``rows`` has the shape (names, classes), in that order.
+    """
+
+    names: tuple[bytes, ...]
+    rows: NDArray[np.int64]
+    totals: Totals
+    vocabulary: NDArray[np.int64] | None
+
+
+class Scorer:
+    """Scores tokens over one source of counts."""
+
+    def __init__(
+        self, classifier: Classifier, calibration: Calibration, counts: CountSource, params: Params
+    ) -> None:
+        self._classifier = classifier
+        self._calibration = calibration
+        self._counts = counts
+        self._params = params
+
+    async def read(self, tokens: Tokens) -> Reading:
+        """The counts that matter for ``tokens``, now."""
+        names = (*tokens.all, *BINS, *self._classifier.sums)
+        rows, totals = await self._counts.look_up(names)
+        vocabulary = await self._counts.vocabulary() if self._classifier.needs_vocabulary else None
+        return Reading(names, rows, totals, vocabulary)
+
+    def check(self, message_key: str, tokens: Tokens, reading: Reading) -> Check:
+        """The check of a message, by its counts at that moment."""
+        count = len(tokens.all)
+        bins, sums = reading.rows[count : count + len(BINS)], reading.rows[count + len(BINS) :]
+        totals = reading.totals
+        score = self._classifier.score(tokens, Counted(reading.rows[:count], sums, totals, reading.vocabulary))
+        probability = self._calibration.probability(score.log_odds, bins, totals)
+        state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), self._params.min_learned)
+        verdict, reason = decide(probability, self._params.thresholds, state)
+        return Check(message_key, verdict, probability, score.log_odds, reason, state, score.clues)
+
+    def lesson(
+        self, tokens: Tokens, score: float, label: str, totals: Totals, known: Entry | None
+    ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
+        """The weight and the sums to learn; of a message that is ``known``, its first score counts, as before."""
+        first: Sums = self._calibration.lesson(score, totals)
+        if known:
+            first = [each for each in known.sums if each[0] in BINS]
+        weight, sums = self._classifier.lesson(tokens, score, label, totals, certain=known is not None)
+        return weight, (*first, *sums)
+
+
+def afterwards(reading: Reading, old: Entry | None, new: Entry | None) -> Reading:
+    """The same reading once ``old`` is taken back and ``new`` is added, if nobody else changes anything."""
+    counts = Counts()
+    counts.put(reading.names, reading.rows)
+    counts.totals = reading.totals
+    if old:
+        counts.subtract(old.tokens, CLASSES.index(old.label), old.weight, old.sums)
+    if new:
+        counts.add(new.tokens, CLASSES.index(new.label), new.weight, new.sums)
+    return replace(reading, rows=counts.look_up(reading.names), totals=counts.totals)

@@ -1,0 +1,157 @@
+"""The three verbs."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from typing import TYPE_CHECKING, TypeAlias
+
+from nbstream.bayes.counts import CLASSES
+from nbstream.errors import StoreUnavailable
+from nbstream.filter.contracts import Silent
+from nbstream.filter.results import Lesson, Outcome
+from nbstream.filter.scoring import Scorer, afterwards
+from nbstream.store.checked import Checked
+from nbstream.store.history import Note, Opinion
+from nbstream.store.ledger import Entry
+
+if TYPE_CHECKING:
+    from nbstream.bayes.calibration import Calibration
+    from nbstream.bayes.classifier import Classifier
+    from nbstream.filter.contracts import CountSource, Observer, Teachable
+    from nbstream.filter.results import Check, Params
+    from nbstream.filter.scoring import Reading
+    from nbstream.mail.message import Message
+    from nbstream.tokens.tokenizer import Tokenizer, Tokens
+
+_MAX_CONFLICTS = 20
+_THREAD_BYTES = 64 * 1024
+"""Larger messages are taken apart in a thread: others wait for a switch, not for the whole."""
+
+Subject: TypeAlias = "Message | Checked"
+"""What a label is given to: a message, or what is remembered of one that was checked."""
+
+
+class Filter:
+    """Checks messages and learns from people, over one model."""
+
+    def __init__(  # noqa: PLR0913 - the one place where the parts of the house meet
+        self,
+        *,
+        tokenizer: Tokenizer,
+        classifier: Classifier,
+        calibration: Calibration,
+        model: Teachable,
+        counts: CountSource,
+        params: Params,
+        observer: Observer | None = None,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._scorer = Scorer(classifier, calibration, counts, params)
+        self._model = model
+        self._counts = counts
+        self._observer = observer or Silent()
+
+    async def check(self, message: Message) -> Check:
+        """Score ``message`` and decide. Raises ``StoreUnavailable`` while no counts are loaded."""
+        tokens, stages = await self._take_apart(message)
+        started = time.perf_counter()
+        check = self._scorer.check(message.key, tokens, await self._scorer.read(tokens))
+        self._observer.checked(check, tokens, {**stages, "score": time.perf_counter() - started})
+        return check
+
+    async def learn(self, subject: Subject, label: str, source: str, actor: str = "") -> Lesson:
+        """Learn that ``subject`` is ``label`` ("spam" or "ham"); the other label than before relearns it.
+
+        ``source`` is the door it came through, ``actor`` who came: a peer's address, a user. Raises
+        ``StoreUnavailable``; nothing is half done then, and the same call may be made again.
+        """
+        if label not in CLASSES:
+            raise ValueError(f"label {label!r} is none of {', '.join(CLASSES)}")
+        return await self._teach(subject, label, source, actor)
+
+    async def unlearn(self, subject: Subject, source: str, actor: str = "") -> Lesson:
+        """Take back exactly what ``subject`` was learned as. Raises ``StoreUnavailable``."""
+        return await self._teach(subject, None, source, actor)
+
+    async def _teach(self, subject: Subject, label: str | None, source: str, actor: str) -> Lesson:
+        try:
+            tokens = subject.tokens if isinstance(subject, Checked) else (await self._take_apart(subject))[0]
+            lesson = await self._change(subject.key, tokens, label, (source, actor))
+        except Exception:
+            self._observer.teaching_failed(label, source)
+            raise
+        self._observer.taught(lesson, source, actor)
+        return lesson
+
+    async def _change(self, key: str, tokens: Tokens, label: str | None, by: tuple[str, str]) -> Lesson:
+        """Bring the ledger's entry of the message to ``label`` (None: no entry)."""
+        reading = await self._scorer.read(tokens)
+        before = self._scorer.check(key, tokens, reading)
+        version = secrets.token_hex(8)
+        known: Entry | None = None
+        written: Outcome | None = None
+        for _ in range(_MAX_CONFLICTS):
+            entry = await self._model.entry(key)
+            if (entry.label if entry else None) == label:
+                if written is None or (entry and entry.version != version):
+                    return await self._unchanged(entry, label, before)
+                # The reply to our own write was lost, and it was made again: it was applied once.
+                change = entry.change if entry else await self._model.last_change()
+                break
+            known, written = entry, _outcome(entry, label)
+            new = self._entry(version, tokens, label, (before, reading), known, by) if label else None
+            after = self._scorer.check(key, tokens, afterwards(reading, known, new))
+            stored = await self._model.replace(key, known, new, Note(*by, _opinion(before), _opinion(after)))
+            if stored is not None:
+                change = stored
+                break
+        else:
+            raise StoreUnavailable(f"message {key} is being changed by others all the time")
+        await self._counts.applied(change)
+        after = self._scorer.check(key, tokens, await self._scorer.read(tokens))
+        return Lesson(written, label or (known.label if known else None), before, after)
+
+    async def _unchanged(self, entry: Entry | None, label: str | None, before: Check) -> Lesson:
+        """It is so already. A repeat after a lost reply ends here too, so the mirror must have it as well."""
+        if entry is None:
+            return Lesson(Outcome.UNKNOWN, label, before, before)
+        await self._counts.applied(entry.change)
+        return Lesson(Outcome.ALREADY, label, before, before)
+
+    def _entry(
+        self,
+        version: str,
+        tokens: Tokens,
+        label: str,
+        now: tuple[Check, Reading],
+        known: Entry | None,
+        by: tuple[str, str],
+    ) -> Entry:
+        check, reading = now
+        weight, sums = self._scorer.lesson(tokens, check.score, label, reading.totals, known)
+        first_score = known.score if known else check.score
+        return Entry(version, label, weight, tokens.all, time.time(), *by, first_score, sums)
+
+    async def _take_apart(self, message: Message) -> tuple[Tokens, dict[str, float]]:
+        if len(message.raw) > _THREAD_BYTES:
+            return await asyncio.to_thread(self._take_apart_now, message)
+        return self._take_apart_now(message)
+
+    def _take_apart_now(self, message: Message) -> tuple[Tokens, dict[str, float]]:
+        started = time.perf_counter()
+        message.key  # noqa: B018 - parses the parts and computes the key, both kept by the message
+        parsed = time.perf_counter()
+        tokens = self._tokenizer.tokenize(message)
+        return tokens, {"parse": parsed - started, "tokenize": time.perf_counter() - parsed}
+
+
+def _outcome(known: Entry | None, label: str | None) -> Outcome:
+    if label is None:
+        return Outcome.UNLEARNED
+    return Outcome.LEARNED if known is None else Outcome.RELEARNED
+
+
+def _opinion(check: Check) -> Opinion:
+    return Opinion(check.probability, str(check.verdict))
