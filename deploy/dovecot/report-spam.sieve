@@ -1,0 +1,6 @@
+# A message that a user put into Junk is spam. The address is feedback.spam_address; the one before it is where
+# nbstream takes mail, listeners.smtp.listen.
+require ["copy", "imapsieve", "vnd.dovecot.pipe"];
+
+# Without :copy Dovecot would take the message for delivered elsewhere, and mark the one in Junk as deleted.
+pipe :copy "nbstream-report" ["127.0.0.1:10025", "spam@nbstream.invalid"];
