@@ -59,3 +59,43 @@ class Keys:
     def ledger(self, message_key: str) -> str:
         """A hash: what one message was learned as, with the exact tokens and weight."""
         return self._key(f"ledger:{message_key}")
+
+    @property
+    def importing(self) -> str:
+        """Says which import is under way, and whether what it staged is whole; absent otherwise."""
+        return self._key("importing")
+
+    @property
+    def staged_pattern(self) -> str:
+        """What matches the keys that imports have staged, and no others, in a SCAN."""
+        return self._key("import:*")
+
+    def staged(self, draw: str) -> StagedKeys:
+        """Where the import of that drawn name stages what it reads."""
+        return StagedKeys(self.model, draw)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedKeys(Keys):
+    """The keys of what one import has read and not yet added to the model."""
+
+    draw: str
+
+    def _key(self, name: str) -> str:
+        return f"nbstream:{{{self.model}}}:import:{self.draw}:{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class TakingKeys(Keys):
+    """The model's keys, but the ledger and the history are those of what an import has staged."""
+
+    stage: StagedKeys
+
+    @property
+    def history(self) -> str:
+        """The history of the stage."""
+        return self.stage.history
+
+    def ledger(self, message_key: str) -> str:
+        """The staged entry of a message."""
+        return self.stage.ledger(message_key)

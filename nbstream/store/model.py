@@ -57,19 +57,14 @@ class Model:
         self.client = client
         self.keys = Keys(name)
         self._ledger_seconds = ledger_seconds
-        self._learn = client.register_script(_script("learn.lua"))
+        self._learn = client.register_script(script("learn.lua"))
 
     async def open(self, *, sign: bool = True) -> None:
         """Check that this program can use what is stored; ``sign`` a model that is new as written by it.
 
         Raises ``StoreIncompatible`` where another schema or tokenizer wrote it, ``StoreUnavailable``.
         """
-        ours = {
-            "schema": str(SCHEMA_VERSION),
-            "tokenizer": str(TOKENIZER_VERSION),
-            "classes": ",".join(CLASSES),
-            "weight_one": str(WEIGHT_ONE),
-        }
+        ours = signature()
         with store_errors():
             async with self.client.pipeline(transaction=True) as pipe:
                 for field, value in ours.items() if sign else ():
@@ -179,6 +174,16 @@ class Model:
         return totals_from_hash(fields)
 
 
+def signature() -> dict[str, str]:
+    """What a model must have been written with for this program to use it."""
+    return {
+        "schema": str(SCHEMA_VERSION),
+        "tokenizer": str(TOKENIZER_VERSION),
+        "classes": ",".join(CLASSES),
+        "weight_one": str(WEIGHT_ONE),
+    }
+
+
 def totals_from_hash(fields: Mapping[bytes, bytes]) -> Totals:
     """``Totals`` from the fields of the totals hash; a missing field is 0."""
     return Totals(
@@ -196,5 +201,6 @@ def _side(entry: ledger.Entry | None) -> tuple[int, int, bytes, bytes]:
     return column, entry.weight, ledger.join(entry.tokens), ledger.join_sums(entry.sums)
 
 
-def _script(name: str) -> str:
+def script(name: str) -> str:
+    """The text of a Lua script of this folder."""
     return resources.files("nbstream.store").joinpath(name).read_text(encoding="utf-8")
