@@ -51,6 +51,7 @@ def build_parser() -> _Parser:
     _add_learn(commands, common)
     _add_status(commands, common)
     _add_top_tokens(commands, common)
+    _add_transfer(commands, common)
     _add_config(commands)
     _add_replay(commands, common)
     _add_evaluate(commands, common)
@@ -101,6 +102,18 @@ def _add_top_tokens(commands: _Commands, common: _Parser) -> None:
     top.add_argument("-k", type=_whole, default=20, metavar="N", help="how many (default: 20)")
     top.add_argument("--json", action="store_true", help="one JSON object a line")
     top.set_defaults(module="top_tokens")
+
+
+def _add_transfer(commands: _Commands, common: _Parser) -> None:
+    export = commands.add_parser("export", parents=[common], help="write the whole model to a file")
+    export.add_argument("file", metavar="FILE", help="replaced once the export is whole; - is standard output")
+    export.set_defaults(module="export")
+    import_ = commands.add_parser("import", parents=[common], help="read a model that was exported")
+    import_.add_argument("file", metavar="FILE", help="what export wrote; - is standard input")
+    import_.add_argument(
+        "--merge", action="store_true", help="add to a model that is not empty; it keeps its own word on a message"
+    )
+    import_.set_defaults(module="import_")
 
 
 def _add_config(commands: _Commands) -> None:

@@ -1,0 +1,118 @@
+"""``nbstream export`` and ``nbstream import`` as a user meets them, from one state folder to another."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+PRIZE = "Subject: prize {}\n\nClaim your free prize now, winner {}\n"
+LUNCH = "Subject: lunch {}\n\nShall we have lunch on Friday, Ann {}\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path, redis_binary: Path) -> Run:  # the commands start the server themselves
+    """Run a command on one of two state folders, "old" or "new"."""
+    for name in ("old", "new"):
+        (tmp_path / f"{name}.yaml").write_text(f"state_dir: {tmp_path / name}\n")
+
+    def command(
+        where: str, name: str, *arguments: str | Path, data: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
+        words = [sys.executable, "-m", "nbstream.cli", name, "-c", str(tmp_path / f"{where}.yaml")]
+        return subprocess.run(
+            [*words, *map(str, arguments)], input=data, capture_output=True, timeout=60, check=False
+        )
+
+    return command
+
+
+@pytest.fixture
+def taught(run: Run, tmp_path: Path) -> Path:
+    """A folder of four messages that "old" has learned: two as spam, two as ham."""
+    folder = tmp_path / "mail"
+    for label, template in (("spam", PRIZE), ("ham", LUNCH)):
+        (folder / label).mkdir(parents=True)
+        for number in range(2):
+            (folder / label / f"{number}.eml").write_text(template.format(number, number))
+        assert run("old", "learn", label, folder / label).returncode == 0
+    return folder
+
+
+def test_a_model_moves_and_what_it_learned_can_be_taken_back(run: Run, taught: Path, tmp_path: Path) -> None:
+    file = tmp_path / "model.gz"
+    out = run("old", "export", file)
+    assert (out.returncode, out.stderr) == (0, b"")
+    assert out.stdout.startswith(b"exported model 'default': 4 messages, ")
+    assert file.stat().st_mode & 0o777 == 0o600
+
+    moved = run("new", "import", file)
+
+    assert (moved.returncode, moved.stderr) == (0, b"")
+    assert moved.stdout.startswith(b"imported; model 'default' knows 2 ham, 2 spam, ")
+    paths = [taught / "spam/0.eml", taught / "ham/1.eml"]
+    assert run("new", "check", "--json", *paths).stdout == run("old", "check", "--json", *paths).stdout
+    assert run("new", "unlearn", taught).stdout.startswith(b"4 unlearned;")
+    assert b"tokens   0\n" in run("new", "status").stdout
+
+
+def test_standard_output_and_input(run: Run, taught: Path) -> None:
+    out = run("old", "export", "-")
+    assert out.stderr.startswith(b"exported model 'default': 4 messages")
+
+    assert run("new", "import", "-", data=out.stdout).stdout.startswith(b"imported; model 'default' knows 2 ham")
+
+
+def test_a_model_that_is_not_empty_is_78_and_merge_adds(run: Run, taught: Path, tmp_path: Path) -> None:
+    file = tmp_path / "model.gz"
+    run("old", "export", file)
+    run("new", "learn", "spam", taught / "ham/0.eml")
+
+    refused = run("new", "import", file)
+    assert refused.returncode == 78
+    assert b"not empty, and nothing was imported: add to it with --merge" in refused.stderr
+
+    merged = run("new", "import", "--merge", file)
+    assert merged.returncode == 0
+    assert merged.stdout.startswith(
+        b"1 messages were known already and stay as they are\nimported; model 'default' knows 1 ham, 3 spam, "
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"eggs", b"no model that nbstream has exported"), (None, b"No such file or directory")],
+    ids=["garbage", "missing"],
+)
+def test_a_file_that_cannot_be_read_is_66(run: Run, tmp_path: Path, content: bytes | None, said: bytes) -> None:
+    file = tmp_path / "model.gz"
+    if content is not None:
+        file.write_bytes(content)
+
+    outcome = run("new", "import", file)
+
+    assert outcome.returncode == 66
+    assert str(file).encode() in outcome.stderr
+    assert said in outcome.stderr
+
+
+def test_an_export_that_fails_leaves_what_was_there(run: Run, taught: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "backup"
+    folder.mkdir()
+    file = folder / "model.gz"
+    file.write_bytes(b"the last one")
+    with (tmp_path / "old.yaml").open("a") as config:
+        config.write("redis: {url: 'redis://127.0.0.1:1'}\n")
+
+    assert run("old", "export", file).returncode == 75
+
+    assert [path.name for path in folder.iterdir()] == ["model.gz"]
+    assert file.read_bytes() == b"the last one"
+    missing = run("old", "export", folder / "no" / "model.gz")
+    assert missing.returncode == 66
+    assert b"cannot be written: No such file or directory" in missing.stderr
