@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbstream.errors import StoreIncompatible
 from nbstream.store.ledger import Entry
 
 if TYPE_CHECKING:
@@ -65,6 +66,38 @@ class Record:
     former: Entry | None
     note: Note
 
+    @property
+    def what(self) -> str:
+        """The change in words: ``learned spam``, ``relearned ham -> spam``, ``unlearned spam``."""
+        if self.former is None:
+            return f"learned {self.label}"
+        return f"relearned {self.former.label} -> {self.label}" if self.label else f"unlearned {self.former.label}"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which records are meant; None of ``until``, ``actor``, ``label`` and ``message_key`` means any.
+
+    ``since`` and ``until`` are seconds since the epoch, the latter no longer meant; ``label`` is what was learned,
+    or what was taken back where nothing was.
+    """
+
+    since: float = 0.0
+    until: float | None = None
+    actor: str | None = None
+    label: str | None = None
+    message_key: str | None = None
+
+    def __contains__(self, found: Record) -> bool:
+        label = found.label or (found.former.label if found.former else None)
+        return (
+            self.since <= found.at
+            and (self.until is None or found.at < self.until)
+            and self.actor in {None, found.note.actor}
+            and self.label in {None, label}
+            and self.message_key in {None, found.message_key}
+        )
+
 
 def fields(new: Entry | None, note: Note) -> list[str]:
     """What the script writes of a change beside the message and its former entry: names and values in turn."""
@@ -76,19 +109,22 @@ def fields(new: Entry | None, note: Note) -> list[str]:
 
 
 def record(place: bytes, stored: Mapping[bytes, bytes]) -> Record:
-    """A record from the fields of its stream entry."""
+    """A record from the fields of its stream entry. Raises ``StoreIncompatible`` for those of another program."""
     former = {name.removeprefix(_FORMER): value for name, value in stored.items() if name.startswith(_FORMER)}
-    return Record(
-        id=place,
-        at=int(place.partition(b"-")[0]) / 1000,
-        message_key=stored[b"id"].decode(),
-        label=stored[b"label"].decode() or None,
-        version=stored[b"version"].decode() or None,
-        former=Entry.unpack(former),
-        note=Note(
-            stored[b"source"].decode(),
-            stored[b"actor"].decode(),
-            Opinion.unpack(stored[b"before"]),
-            Opinion.unpack(stored[b"after"]),
-        ),
-    )
+    try:
+        return Record(
+            id=place,
+            at=int(place.partition(b"-")[0]) / 1000,
+            message_key=stored[b"id"].decode(),
+            label=stored[b"label"].decode() or None,
+            version=stored[b"version"].decode() or None,
+            former=Entry.unpack(former),
+            note=Note(
+                stored[b"source"].decode(),
+                stored[b"actor"].decode(),
+                Opinion.unpack(stored[b"before"]),
+                Opinion.unpack(stored[b"after"]),
+            ),
+        )
+    except (KeyError, ValueError) as error:
+        raise StoreIncompatible("a record of the history cannot be read: another program wrote it") from error

@@ -154,9 +154,9 @@ class Model:
             )
         return change
 
-    async def history(self, since: float = 0.0) -> AsyncIterator[Record]:
-        """The changes since that time (seconds since the epoch), newest first."""
-        last: str | bytes = "+"
+    async def history(self, since: float = 0.0, until: float | None = None) -> AsyncIterator[Record]:
+        """The changes from ``since`` to before ``until`` (seconds since the epoch), newest first."""
+        last: str | bytes = "+" if until is None else f"{max(0, round(until * 1000) - 1)}"
         first = f"{max(0, round(since * 1000))}"
         while True:
             with store_errors():
@@ -166,6 +166,12 @@ class Model:
             if len(entries) < _HISTORY_STEP:
                 return
             last = b"(" + entries[-1][0]
+
+    async def record(self, place: bytes) -> Record | None:
+        """The record of that ``id``; None where it has been trimmed."""
+        with store_errors():
+            entries: Any = await self.client.xrange(self.keys.history, place, place)
+        return history.record(*entries[0]) if entries else None
 
     async def totals(self) -> Totals:
         """The totals as they are in Redis."""
