@@ -10,6 +10,8 @@ import argparse
 import importlib
 import re
 import sys
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 EX_USAGE = 64
 EX_IOERR = 74
 EX_INTERRUPTED = 130
+
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -52,6 +56,7 @@ def build_parser() -> _Parser:
     _add_status(commands, common)
     _add_top_tokens(commands, common)
     _add_transfer(commands, common)
+    _add_history(commands, common)
     _add_config(commands)
     _add_replay(commands, common)
     _add_evaluate(commands, common)
@@ -114,6 +119,23 @@ def _add_transfer(commands: _Commands, common: _Parser) -> None:
         "--merge", action="store_true", help="add to a model that is not empty; it keeps its own word on a message"
     )
     import_.set_defaults(module="import_")
+
+
+def _add_history(commands: _Commands, common: _Parser) -> None:
+    history = commands.add_parser("history", parents=[common], help="who taught what, when, and what it did")
+    _add_selection(history)
+    history.add_argument("--limit", type=_whole, metavar="N", help="only the last N changes")
+    history.add_argument("--json", action="store_true", help="one JSON object a line")
+    history.set_defaults(module="history")
+
+
+def _add_selection(parser: _Parser) -> None:
+    """Which changes of the history are meant."""
+    parser.add_argument(
+        "--since", type=_moment, metavar="TIME", help="from then on: 30m, 2h, 3d ago, or 2026-01-31T12:00"
+    )
+    parser.add_argument("--actor", metavar="A", help="only what this one taught: a peer's address, a user")
+    parser.add_argument("--label", choices=("spam", "ham"), help="only what was learned, or unlearned, as this")
 
 
 def _add_config(commands: _Commands) -> None:
@@ -213,6 +235,17 @@ def _whole(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is no whole number")
     return int(text)
+
+
+def _moment(text: str) -> float:
+    """A time from the command line, in seconds since the epoch; without an offset it is local."""
+    ago = re.fullmatch(r"([0-9]{1,6})([mhd])", text)
+    try:
+        if ago:
+            return time.time() - int(ago[1]) * _SECONDS[ago[2]]
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(f"{text} is none of 30m, 2h, 3d, 2026-01-31T12:00") from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
