@@ -22,6 +22,7 @@ from nbstream.bayes import (
     priors,
 )
 from nbstream.config import SmtpHop
+from nbstream.filter.scoring import Scorer
 from nbstream.listeners import delivery, feedback, smtp
 from nbstream.mail import mime
 from nbstream.policy.verdict import Thresholds
@@ -111,9 +112,20 @@ def spam_filter(
         calibration=calibration.Calibration(),
         model=model,
         counts=counts,
-        params=filter_.Params(thresholds(settings), settings.model.min_learned.model_dump()),
+        params=filter_params(settings),
         observer=observer,
     )
+
+
+def scorer(settings: Settings, counts: filter_.CountSource) -> Scorer:
+    """The filter's scores over other counts."""
+    chosen = classifier.Classifier(classifier_params(settings))
+    return Scorer(chosen, calibration.Calibration(), counts, filter_params(settings))
+
+
+def filter_params(settings: Settings) -> filter_.Params:
+    """The thresholds, and how much must be known before they hold."""
+    return filter_.Params(thresholds(settings), settings.model.min_learned.model_dump())
 
 
 def next_hop(settings: Settings) -> NextHop:

@@ -1,0 +1,109 @@
+"""What checks would say if some entries were not learned, or others were: counts with changes on top, unwritten.
+
+Rules: reads only; what is on top are changes of counts, as in ``Counts``, so taking an entry out and putting it in
+cancel each other exactly. The counts below are read when they are asked for, but how many tokens the changes bring
+or take is counted once, so a preview is of one moment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from nbstream.bayes.counts import CLASSES, Counts, Totals
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nbstream.filter.scoring import Scorer
+    from nbstream.store.checked import Checked
+    from nbstream.store.ledger import Entry
+
+_STEP = 2000  # tokens looked up at once: 1 to 2 ms of Redis
+
+
+class Readable(Protocol):
+    """The counts below: a model in Redis."""
+
+    async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
+        """The counts of ``tokens`` or sums, shape (n, classes), and the totals."""
+
+    async def counts(self) -> Counts:
+        """All of them."""
+
+
+class Supposed:
+    """Counts as they would be; a ``CountSource``. Memory: about 150 bytes a token that is changed."""
+
+    def __init__(self, model: Readable) -> None:
+        self._model = model
+        self._changes = Counts()
+        self._grown: int | None = None
+        self._vocabulary: NDArray[np.int64] | None = None
+
+    def replace(self, old: Entry | None, new: Entry | None) -> None:
+        """Suppose that ``old`` were taken back and ``new`` added. Before the first look-up."""
+        if old:
+            self._changes.subtract(old.tokens, CLASSES.index(old.label), old.weight, old.sums)
+        if new:
+            self._changes.add(new.tokens, CLASSES.index(new.label), new.weight, new.sums)
+
+    async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
+        """The counts of ``tokens`` or sums, shape (n, classes), and the totals."""
+        rows, totals = await self._model.look_up(tokens)
+        if self._grown is None:
+            self._grown = await self._growth()
+        more = self._changes.totals
+        return rows + self._changes.look_up(tokens), Totals(
+            _sum(totals.messages, more.messages),
+            _sum(totals.tokens, more.tokens),
+            totals.vocabulary + self._grown,
+        )
+
+    async def vocabulary(self) -> NDArray[np.int64]:
+        """The counts of all tokens, without sums; all are read once."""
+        if self._vocabulary is None:
+            counts, changed = await self._model.counts(), self._changes.tokens()
+            counts.put(changed, counts.look_up(changed) + self._changes.look_up(changed))
+            self._vocabulary = counts.vocabulary()
+        return self._vocabulary
+
+    async def applied(self, change: bytes) -> None:
+        """Return at once: every look-up sees every change."""
+
+    async def _growth(self) -> int:
+        """How many more tokens would have a count above zero; below zero for fewer."""
+        tokens, grown = self._changes.tokens(), 0
+        for first in range(0, len(tokens), _STEP):
+            step = tokens[first : first + _STEP]
+            before, _ = await self._model.look_up(step)
+            after = before + self._changes.look_up(step)
+            grown += int((after > 0).any(axis=1).sum()) - int((before > 0).any(axis=1).sum())
+        return grown
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """Of so many messages, how many verdicts would change from what to what."""
+
+    messages: int
+    changes: Mapping[tuple[str, str], int]
+
+
+async def preview(remembered: Iterable[Checked], scorer: Scorer) -> Preview:
+    """What ``scorer`` would say of messages that were checked, against what was said of them then."""
+    messages, changes = 0, Counter[tuple[str, str]]()
+    for checked in remembered:
+        check = scorer.check(checked.key, checked.tokens, await scorer.read(checked.tokens))
+        messages += 1
+        if str(check.verdict) != checked.verdict:
+            changes[checked.verdict, str(check.verdict)] += 1
+    return Preview(messages, changes)
+
+
+def _sum(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
