@@ -57,6 +57,7 @@ def build_parser() -> _Parser:
     _add_top_tokens(commands, common)
     _add_transfer(commands, common)
     _add_history(commands, common)
+    _add_undo(commands, common)
     _add_config(commands)
     _add_replay(commands, common)
     _add_evaluate(commands, common)
@@ -127,6 +128,18 @@ def _add_history(commands: _Commands, common: _Parser) -> None:
     history.add_argument("--limit", type=_whole, metavar="N", help="only the last N changes")
     history.add_argument("--json", action="store_true", help="one JSON object a line")
     history.set_defaults(module="history")
+
+
+def _add_undo(commands: _Commands, common: _Parser) -> None:
+    undo = commands.add_parser(
+        "undo", parents=[common], help="take back what was taught; without --yes say what that would be"
+    )
+    _add_selection(undo)
+    undo.add_argument("--until", type=_moment, metavar="TIME", help="only what was before then")
+    undo.add_argument("--id", metavar="ID", help="only this message; --since is not needed then")
+    undo.add_argument("--yes", action="store_true", help="do it")
+    undo.add_argument("--json", action="store_true", help="one JSON object a line, the last one the summary")
+    undo.set_defaults(module="undo", wrong_usage=undo.error)
 
 
 def _add_selection(parser: _Parser) -> None:

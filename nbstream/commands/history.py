@@ -45,7 +45,7 @@ async def _run(options: argparse.Namespace) -> int:
 def as_json(record: Record) -> dict[str, Any]:
     """A change with all that is told of it."""
     return {
-        "time": datetime.fromtimestamp(record.at).astimezone().isoformat(timespec="milliseconds"),
+        "time": iso_time(record.at),
         "id": record.message_key,
         "change": record.what,
         "label": record.label,
@@ -65,6 +65,11 @@ def as_text(record: Record) -> str:
     )
     who = f"{note.source} {note.actor}".rstrip()
     return printable(f"{local_time(record.at)}  {record.message_key}  {record.what}  {who}  {thought}")
+
+
+def iso_time(at: float) -> str:
+    """A moment with its offset, to the millisecond."""
+    return datetime.fromtimestamp(at).astimezone().isoformat(timespec="milliseconds")
 
 
 def local_time(at: float) -> str:

@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from nbstream import assembly, config
 from nbstream.commands import inputs
+from nbstream.commands.actor import user
 from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.policy.header import VERDICT_FIELDS
@@ -41,9 +42,9 @@ async def _run(options: argparse.Namespace) -> int:
                     raw = headers.strip(headers.canonical(source.raw), VERDICT_FIELDS)
                     message = Message(raw, assembly.limits(settings))
                     if options.label:
-                        lessons.add(await spam_filter.learn(message, options.label, _SOURCE))
+                        lessons.add(await spam_filter.learn(message, options.label, _SOURCE, user()))
                     else:
-                        lessons.add(await spam_filter.unlearn(message, _SOURCE))
+                        lessons.add(await spam_filter.unlearn(message, _SOURCE, user()))
     finally:
         print(lessons)
         for error in errors:
