@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import platform
+import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from nbstream import __version__
 from nbstream.bayes.counts import CLASSES
+from nbstream.policy.bursts import WINDOW_SECONDS, Bursts, Kind
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from nbstream.policy.verdict import Thresholds
     from nbstream.store.mirror import Mirror
     from nbstream.tokens.tokenizer import Tokens
+
+_log = logging.getLogger(__name__)
 
 _STAGE_BUCKETS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 _RELAY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
@@ -66,6 +71,12 @@ class Metrics:
             ["verdict", "label"],
             registry=registry,
         )
+        self._bursts_told = Counter(
+            "nbstream_feedback_bursts",
+            "Bursts of contradicting or one-sided feedback from one actor.",
+            ["kind"],
+            registry=registry,
+        )
         self._probability = Histogram(
             "nbstream_score_probability",
             "P(spam) of checked messages.",
@@ -81,6 +92,9 @@ class Metrics:
         build.labels(__version__, platform.python_version()).set(1)
         for reason in ("store", "error"):
             self._failures.labels(reason)
+        for kind in Kind:
+            self._bursts_told.labels(str(kind))
+        self._bursts = Bursts()
 
     def watch(self, mirror: Mirror, thresholds: Thresholds, min_learned: Mapping[str, int]) -> None:
         """Export the state of the model, read at each scrape."""
@@ -101,12 +115,25 @@ class Metrics:
     def taught(self, lesson: Lesson, source: str, actor: str) -> None:
         """One message's feedback was taken, or changed nothing."""
         self._feedback.labels(source, lesson.label or "none", str(lesson.outcome)).inc()
-        if lesson.outcome in {"learned", "relearned"} and _disagrees(lesson.before.verdict, lesson.label):
+        if lesson.outcome not in {"learned", "relearned"} or lesson.label is None:
+            return
+        if _disagrees(lesson.before.verdict, lesson.label):
             self._disagreement.labels(str(lesson.before.verdict), lesson.label).inc()
+        if not lesson.before.state.learning:
+            self._watch_for_bursts(lesson.before, lesson.label, source, actor)
 
     def teaching_failed(self, label: str | None, source: str) -> None:
         """One message's feedback could not be stored."""
         self._feedback.labels(source, label or "none", "failed").inc()
+
+    def _watch_for_bursts(self, before: Check, label: str, source: str, actor: str) -> None:
+        """Tell of a burst once, in its first moment."""
+        begun = self._bursts.add(time.monotonic(), (source, actor), label, before.verdict, before.probability)
+        for kind in begun:
+            self._bursts_told.labels(str(kind)).inc()
+            fields = {"kind": str(kind), "source": source, "actor": actor, "label": label}
+            minutes = round(WINDOW_SECONDS / 60)
+            _log.warning("feedback burst: look at nbstream history --since %dm", minutes, extra={"fields": fields})
 
     # nbstream.listeners.delivery.DeliveryObserver and the feedback door's refusals
 

@@ -85,8 +85,11 @@ class FeedbackDoor:
         _log.warning("feedback refused: its sender is not in feedback.allow_from")
         return _STRANGER
 
-    async def learn(self, content: bytes, label: str, source: str) -> Reply:
-        """Learn what ``content`` (CRLF line ends) means as ``label``; the reply says what changed."""
+    async def learn(self, content: bytes, label: str, source: str, actor: str) -> Reply:
+        """Learn what ``content`` (CRLF line ends) means as ``label``; the reply says what changed.
+
+        ``actor`` is the peer's address.
+        """
         if len(content) > _THREAD_BYTES:
             meant = await asyncio.to_thread(messages_meant, content, MAX_MESSAGES)
         else:
@@ -98,7 +101,7 @@ class FeedbackDoor:
         for raw in meant:
             message = Message.parse(headers.strip(raw, header.VERDICT_FIELDS), self._params.limits)
             try:
-                lessons.append(await self._filter.learn(message, label, source))
+                lessons.append(await self._filter.learn(message, label, source, actor))
             except NbstreamError as error:
                 for _ in meant[len(lessons) + 1 :]:
                     self._observer.teaching_failed(label, source)

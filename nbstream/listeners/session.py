@@ -299,7 +299,8 @@ class Session(SMTP):
         self._timeout_handle.cancel()  # what follows has deadlines of its own; it is the client who waits now
         try:
             if self._label is not None:
-                return await self._listener.feedback.learn(content, self._label, self._listener.name)
+                door = self._listener.feedback
+                return await door.learn(content, self._label, self._listener.name, self._peer_host)
             transaction, self._transaction = self._transaction, None
             assert transaction is not None
             return self._told(await self._listener.delivery.deliver(content, transaction, self._listener.name))

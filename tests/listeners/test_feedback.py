@@ -14,6 +14,7 @@ from nbstream.relay.connections import Params as HopParams
 from nbstream.relay.smtp import SmtpNextHop
 from nbstream.store.connect import Params, open_client
 from tests.conftest import RedisServer
+from tests.letters import letters
 from tests.listeners.conftest import HAM, SPAM, Door, open_door
 
 PRIZE = b"Message-ID: <1@x>\r\nFrom: win@example.com\r\nSubject: prize\r\n\r\nClaim your free prize now\r\n"
@@ -143,3 +144,39 @@ async def test_a_message_certain_to_be_spam_is_refused_only_where_that_is_config
         assert (await door.send(LUNCH)).startswith("250 ")
         assert len(door.delivered()) == 1
         assert door.metric("nbstream_messages_total", listener="smtp", verdict="reject") == 1
+
+
+async def test_a_burst_against_a_confident_model_is_counted_and_told_once(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    for label, raw in letters(300):
+        await door.send(raw, SPAM if label == "spam" else HAM)
+    assert door.metric("nbstream_feedback_bursts_total", kind="contradicting") == 0
+
+    for label, raw in letters(40, seed=9):
+        await door.send(raw, HAM if label == "spam" else SPAM)
+
+    assert door.metric("nbstream_feedback_bursts_total", kind="contradicting") == 1
+    assert door.metric("nbstream_feedback_bursts_total", kind="one_sided") == 0
+    (burst,) = [record for record in caplog.records if record.getMessage().startswith("feedback burst")]
+    assert burst.__dict__["fields"] == {
+        **{"kind": "contradicting", "source": "smtp"},
+        **{"actor": "127.0.0.1", "label": burst.__dict__["fields"]["label"]},
+    }
+
+
+async def test_a_model_that_is_still_learning_is_taught_in_bulk_without_alarm(
+    client: Redis, tmp_path: Path
+) -> None:
+    async with open_door(client, tmp_path / "Maildir", min_learned={"spam": 1, "ham": 1}) as door:
+        for _, raw in letters(120):
+            await door.send(raw, SPAM)
+
+        assert door.metric("nbstream_model_messages", **{"class": "spam"}) == 120
+        assert door.metric("nbstream_feedback_bursts_total", kind="one_sided") == 0
+
+        await door.send(LUNCH, HAM)
+        for _, raw in letters(120, seed=9):
+            await door.send(raw, SPAM)
+
+        assert door.metric("nbstream_feedback_bursts_total", kind="one_sided") == 1

@@ -1,0 +1,89 @@
+"""Somebody poisons a running daemon by mail; it is seen, told, and taken back to the last integer."""
+
+from __future__ import annotations
+
+import json
+import smtplib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemon import DaemonProcess, command, wait_until
+from tests.letters import letters
+
+MALLORY = "127.0.0.2"
+"""Another peer, on Linux's loopback network."""
+
+BURST = 'nbstream_feedback_bursts_total{kind="contradicting"}'
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, redis_binary: Path) -> Iterator[DaemonProcess]:  # it starts the server itself
+    config = tmp_path / "nb.yaml"
+    config.write_text(
+        f"state_dir: {tmp_path / 'state'}\nmodel: {{min_learned: {{spam: 3, ham: 3}}}}\n"
+        "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}}\nlog: {format: json}\n"
+    )
+    with DaemonProcess(config) as process:
+        yield process
+
+
+def send(daemon: DaemonProcess, peer: str, mail: list[tuple[str, bytes]]) -> list[str]:
+    """Send messages over one connection from a peer's address, each to a recipient; the last replies."""
+    host, _, port = daemon.address("smtp").partition(":")
+    replies = []
+    with smtplib.SMTP(host, int(port), timeout=30, source_address=(peer, 0)) as client:
+        for recipient, raw in mail:
+            client.ehlo_or_helo_if_needed()
+            client.mail("from@example.org")
+            client.rcpt(recipient)
+            code, text = client.data(raw.replace(b"\n", b"\r\n"))
+            assert code == 250, text
+            replies.append(text.decode())
+    return replies
+
+
+def history(daemon: DaemonProcess, *arguments: str) -> list[dict[str, object]]:
+    out = command("history", "-c", daemon.config, "--json", *arguments).stdout
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def bursts(daemon: DaemonProcess) -> list[dict[str, object]]:
+    return [event for event in daemon.events if event["event"].startswith("feedback burst")]
+
+
+def opposite(label: str) -> str:
+    return "ham" if label == "spam" else "spam"
+
+
+def test_a_poisoner_is_told_of_and_taken_back_while_the_daemon_runs(daemon: DaemonProcess) -> None:
+    good = [(f"{label}@nbstream.invalid", raw) for label, raw in letters(300)]
+    send(daemon, "127.0.0.1", good)
+    probes = [("to@example.org", raw) for _, raw in letters(10, seed=8)]
+    before = send(daemon, "127.0.0.1", probes)
+    known = [daemon.metric(f'nbstream_model_messages{{class="{label}"}}') for label in ("ham", "spam")]
+    tokens = daemon.metric("nbstream_model_tokens")
+    assert daemon.metric(BURST) == 0
+
+    bad = [(f"{opposite(label)}@nbstream.invalid", raw) for label, raw in letters(40, seed=9)]
+    send(daemon, MALLORY, bad)
+
+    assert daemon.metric(BURST) == 1
+    wait_until(lambda: bursts(daemon))  # its log comes through a pipe
+    (burst,) = bursts(daemon)
+    assert (burst["level"], burst["kind"], burst["source"], burst["actor"]) == (
+        *("warning", "contradicting", "smtp"),
+        MALLORY,
+    )
+    assert send(daemon, "127.0.0.1", probes) != before
+    assert len(history(daemon, "--actor", MALLORY)) == 40
+    assert {line["actor"] for line in history(daemon)} == {MALLORY, "127.0.0.1"}
+
+    undone = command("undo", "-c", daemon.config, "--since", "1h", "--actor", MALLORY, "--yes")
+
+    assert undone.returncode == 0, undone.stderr
+    assert "changes: 40 taken back" in undone.stdout
+    wait_until(lambda: daemon.metric("nbstream_model_tokens") == tokens)
+    assert [daemon.metric(f'nbstream_model_messages{{class="{label}"}}') for label in ("ham", "spam")] == known
+    assert send(daemon, "127.0.0.1", probes) == before
