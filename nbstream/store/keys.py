@@ -56,6 +56,15 @@ class Keys:
         """A hash that says which schema and tokenizer the model was learned with."""
         return self._key("schema")
 
+    @property
+    def recent(self) -> str:
+        """A sorted set: the messages that are remembered, by the time of their check."""
+        return self._key("recent")
+
+    def checked(self, message_key: str) -> str:
+        """What is remembered of one message that was checked."""
+        return self._key(f"checked:{message_key}")
+
     def ledger(self, message_key: str) -> str:
         """A hash: what one message was learned as, with the exact tokens and weight."""
         return self._key(f"ledger:{message_key}")

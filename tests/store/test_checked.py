@@ -1,0 +1,187 @@
+"""What is remembered of checked messages: exactly what was seen, no more than permitted, and never in the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.mail.message import Message
+from nbstream.store.checked import QUEUED, Checked, Memory, Params
+from nbstream.store.connect import Params as StoreParams
+from nbstream.store.connect import open_client
+from nbstream.store.keys import Keys
+from nbstream.tokens.tokenizer import Params as TokenizerParams
+from nbstream.tokens.tokenizer import Tokenizer, Tokens
+from tests.conftest import RedisServer
+from tests.letters import letters
+
+KEYS = Keys("test")
+
+
+def checked(number: int) -> Checked:
+    return Checked(f"m{number}", Tokens((b"subject:x",), (b"body:%d" % number,)), number / 1000, "unsure")
+
+
+class Dropped:
+    """What was not written."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, count: int) -> None:
+        self.count += count
+
+
+@asynccontextmanager
+async def running(memory: Memory) -> AsyncIterator[None]:
+    task = asyncio.create_task(memory.run())
+    try:
+        yield
+    finally:
+        while not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=0.1)
+
+
+async def written(client: Redis, numbers: range, params: Params) -> Memory:
+    """A memory of those messages, fed no faster than it writes."""
+    memory = Memory(client, KEYS, params, Dropped())
+    async with running(memory):
+        for number in numbers:
+            memory.remember(checked(number))
+            if number % 10 == 9:
+                await memory.settled()
+        await memory.settled()
+    return memory
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zs", "Zl", "Zp")), min_size=1)
+TOKENS = st.lists(TEXT.map(str.encode)).map(tuple)
+
+
+@given(
+    st.builds(
+        Tokens,
+        TOKENS,
+        TOKENS,
+        st.lists(st.tuples(TEXT, TEXT)).map(tuple),
+        st.lists(st.tuples(TEXT, st.integers())).map(tuple),
+    ),
+    st.floats(0, 1),
+)
+def test_what_is_unpacked_is_what_was_packed(tokens: Tokens, probability: float) -> None:
+    message = Checked("key", tokens, probability, "spam")
+
+    assert Checked.unpack("key", message.pack()) == message
+
+
+def test_the_tokens_attributes_and_numbers_of_messages_come_back() -> None:
+    tokenizer = Tokenizer(TokenizerParams(attributes=True, numbers=True))
+    for _, raw in letters(20):
+        message = Message.parse(raw)
+        tokens = tokenizer.tokenize(message)
+        assert tokens.attributes
+        assert tokens.numbers
+        assert Checked.unpack(message.key, Checked(message.key, tokens, 0.5, "ham").pack()).tokens == tokens
+
+
+async def test_a_message_is_recalled_as_it_was_until_it_expires(client: Redis) -> None:
+    memory = await written(client, range(3), Params(seconds=3600))
+
+    assert await memory.recall("m1") == checked(1)
+    assert await memory.recall("m9") is None
+    assert 3500 < await client.ttl(KEYS.checked("m1")) <= 3600
+    assert 3500 < await client.ttl(KEYS.recent) <= 3600
+
+    await client.pexpire(KEYS.checked("m1"), 0)
+    assert await memory.recall("m1") is None
+    assert [each.key async for each in memory.recent(10)] == ["m2", "m0"]
+
+
+async def test_the_newest_come_first(client: Redis) -> None:
+    memory = await written(client, range(250), Params())
+
+    assert [each.key async for each in memory.recent(3)] == ["m249", "m248", "m247"]
+    assert [each.key async for each in memory.recent(1000)] == [f"m{number}" for number in reversed(range(250))]
+    assert [each async for each in memory.recent(0)] == []
+
+
+async def test_a_message_checked_again_is_the_newest_and_still_one(client: Redis) -> None:
+    await written(client, range(5), Params())
+    memory = await written(client, range(1), Params())
+
+    assert [each.key async for each in memory.recent(9)] == ["m0", "m4", "m3", "m2", "m1"]
+
+
+async def test_of_more_than_permitted_the_oldest_go_and_leave_nothing(client: Redis) -> None:
+    memory = await written(client, range(100), Params(messages=30))
+
+    assert [each.key async for each in memory.recent(100)] == [f"m{number}" for number in range(99, 69, -1)]
+    assert len(await client.keys("*")) == 31
+
+
+async def test_a_limit_that_was_lowered_is_reached_by_small_steps(client: Redis) -> None:
+    await written(client, range(100), Params())
+    memory = await written(client, range(100, 110), Params(messages=20))
+    assert 20 < await client.zcard(KEYS.recent) <= 100
+
+    memory = await written(client, range(110, 200), Params(messages=20))
+    assert [each.key async for each in memory.recent(100)] == [f"m{number}" for number in range(199, 179, -1)]
+    assert len(await client.keys("*")) == 21
+
+
+async def test_switched_off_nothing_is_written(client: Redis) -> None:
+    await written(client, range(5), Params(messages=0))
+
+    assert await client.keys("*") == []
+
+
+async def test_what_finds_no_place_in_the_queue_is_dropped_and_counted(client: Redis) -> None:
+    dropped = Dropped()
+    memory = Memory(client, KEYS, Params(), dropped)
+
+    for number in range(QUEUED + 7):
+        memory.remember(checked(number))
+    assert dropped.count == 7
+
+    async with running(memory):
+        await memory.settled()
+    assert await client.zcard(KEYS.recent) == QUEUED
+    assert await memory.recall(f"m{QUEUED}") is None
+
+
+async def test_while_redis_is_away_messages_are_dropped_and_counted_and_later_ones_written(
+    own_redis: RedisServer,
+) -> None:
+    client = open_client(StoreParams(own_redis.url, timeout_seconds=1))
+    dropped = Dropped()
+    memory = Memory(client, KEYS, Params(), dropped)
+    own_redis.stop()
+    async with running(memory):
+        for number in range(40):
+            memory.remember(checked(number))
+        await memory.settled()
+        assert dropped.count == 40
+        with pytest.raises(StoreUnavailable):
+            await memory.recall("m1")
+
+        own_redis.start()
+        memory.remember(checked(41))
+        await memory.settled()
+    assert await memory.recall("m41") == checked(41)
+    assert dropped.count == 40
+    await client.aclose()
+
+
+async def test_what_another_program_wrote_is_refused(client: Redis) -> None:
+    await client.set(KEYS.checked("m1"), b"something else")
+
+    with pytest.raises(StoreIncompatible):
+        await Memory(client, KEYS, Params(), Dropped()).recall("m1")
