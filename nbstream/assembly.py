@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ from nbstream.policy.verdict import Thresholds
 from nbstream.relay import connections
 from nbstream.relay.maildir import MaildirNextHop
 from nbstream.relay.smtp import SmtpNextHop
-from nbstream.store import connect
+from nbstream.store import checked, connect
 from nbstream.store.embedded import EmbeddedRedis
 from nbstream.store.model import Model
 from nbstream.store.temporary import temporary_model
@@ -60,6 +60,12 @@ def thresholds(settings: Settings) -> Thresholds:
 def model(settings: Settings, client: Redis) -> Model:
     """The model that the settings name."""
     return Model(client, settings.model.name, settings.model.ledger_days * _DAY)
+
+
+def memory(settings: Settings, model: Model, dropped: Callable[[int], None] = lambda _: None) -> checked.Memory:
+    """What is remembered of the model's checked messages; ``dropped`` is told how many are not."""
+    params = checked.Params(settings.memory.hours * 3600, settings.memory.messages)
+    return checked.Memory(model.client, model.keys, params, dropped)
 
 
 def classifier_params(settings: Settings) -> classifier.Params:
@@ -97,6 +103,7 @@ def spam_filter(
     counts: filter_.CountSource,
     observer: filter_.Observer | None = None,
     make_tokenizer: type[tokenizer.Tokenizer] = tokenizer.Tokenizer,
+    memory: filter_.Recalling | None = None,
 ) -> filter_.Filter:
     """The filter over a model; ``counts`` is the mirror or the model itself."""
     chosen = settings.model.event_models
@@ -114,6 +121,7 @@ def spam_filter(
         counts=counts,
         params=filter_params(settings),
         observer=observer,
+        memory=memory,
     )
 
 
@@ -214,7 +222,7 @@ async def one_shot(settings: Settings, *, sign: bool = False) -> AsyncIterator[t
             await opened.embedded.ensure_running()
         found = model(settings, opened.client)
         await found.open(sign=sign)
-        yield spam_filter(settings, found, found), found
+        yield spam_filter(settings, found, found, memory=memory(settings, found)), found
 
 
 @asynccontextmanager

@@ -10,11 +10,13 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nbstream import assembly
 from nbstream.errors import CannotStart, StoreUnavailable
+from nbstream.filter import Remembering, Several
 from nbstream.listeners.delivery import Delivery
 from nbstream.listeners.feedback import FeedbackDoor
 from nbstream.listeners.http import Health, HttpListener
@@ -35,6 +37,7 @@ _log = logging.getLogger(__name__)
 
 _REDIS_SECONDS = 10.0  # the start goes on after this without Redis
 _LOAD_SECONDS = 10.0  # and mail is taken after this even when the model is not loaded yet
+_SETTLE_SECONDS = 1.0  # what was checked last is written at the end, if Redis is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +93,12 @@ class Daemon:
         )
         metrics = Metrics()
         metrics.watch(mirror, assembly.thresholds(self._settings), self._settings.model.min_learned.model_dump())
-        spam_filter = assembly.spam_filter(self._settings, model, mirror, metrics)
+        memory = assembly.memory(self._settings, model, metrics.not_remembered)
+        observer = Several(metrics, Remembering(memory.remember))
+        spam_filter = assembly.spam_filter(self._settings, model, mirror, observer, memory=memory)
         house = _House(mirror, assembly.next_hop(self._settings))
         following = asyncio.create_task(mirror.run(), name="mirror")
+        remembering = asyncio.create_task(memory.run(), name="memory")
         warning = asyncio.create_task(self._warn(store, mirror), name="durability")
         try:
             # The first message is to be scored, but mail is not to wait for ever.
@@ -111,9 +117,10 @@ class Daemon:
         finally:
             await self._drain(house)
             warning.cancel()
-            while not following.done():  # more than once: see mirror._stop_if_cancelled
-                following.cancel()
-                await asyncio.wait([following], timeout=1)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(memory.settled(), _SETTLE_SECONDS)
+            await _ended(remembering)
+            await _ended(following)
         _log.info("stopped")
 
     async def _check_store(self, store: Store, model: Model) -> None:
@@ -182,6 +189,13 @@ class Daemon:
         for http in house.http:
             await http.close()
         await house.next_hop.close()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Return when the task is cancelled and done."""
+    while not task.done():  # more than once: see mirror._stop_if_cancelled
+        task.cancel()
+        await asyncio.wait([task], timeout=1)
 
 
 async def _health(house: _House) -> Health:

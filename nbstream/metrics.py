@@ -86,6 +86,11 @@ class Metrics:
         self._failures = Counter(
             "nbstream_filter_failures", "Checks that failed, by reason.", ["reason"], registry=registry
         )
+        self._memory_dropped = Counter(
+            "nbstream_memory_dropped",
+            "Checked messages that were not remembered: Redis was away or too slow.",
+            registry=registry,
+        )
         build = Gauge(
             "nbstream_build_info", "The running version; always 1.", ["version", "python"], registry=registry
         )
@@ -153,6 +158,12 @@ class Metrics:
         """The next hop answered a message."""
         self._relay_seconds.observe(seconds)
         self._relay_replies.labels(code).inc()
+
+    # nbstream.store.checked.Memory
+
+    def not_remembered(self, count: int) -> None:
+        """So many checked messages were dropped instead of remembered."""
+        self._memory_dropped.inc(count)
 
 
 def _disagrees(verdict: Verdict, label: str | None) -> bool:

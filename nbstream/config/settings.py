@@ -229,6 +229,13 @@ class Model(Section):
     learning_weights: Literal["error", "full"] = "error"
 
 
+class Memory(Section):
+    """The checked messages that are remembered, so that feedback needs no more than an id; 0 messages: none."""
+
+    hours: Annotated[int, Field(ge=1, le=8760)] = 72
+    messages: Annotated[int, Field(ge=0, le=10_000_000)] = 20_000
+
+
 class Limits(Section):
     """How much work one message may cause."""
 
@@ -296,6 +303,7 @@ class Settings(Section):
     relay: Relay = Relay()
     on_filter_failure: Literal["pass", "defer"] = "pass"
     model: Model = Model()
+    memory: Memory = Memory()
     limits: Limits = Limits()
     verdict: Verdict = Verdict()
     feedback: Feedback = Feedback()

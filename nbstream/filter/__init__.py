@@ -4,7 +4,8 @@ Rules: check touches no network; learn and unlearn return only when the change i
 process's own mirror has it; both may be repeated, the second time changes nothing and says so.
 """
 
-from nbstream.filter.contracts import CountSource, Observer, Silent, Teachable
+from nbstream.filter.contracts import CountSource, Observer, Recalling, Silent, Teachable
+from nbstream.filter.observers import Remembering, Several
 from nbstream.filter.results import Check, Lesson, Outcome, Params
 from nbstream.filter.verbs import Filter
 
@@ -16,6 +17,9 @@ __all__ = [
     "Observer",
     "Outcome",
     "Params",
+    "Recalling",
+    "Remembering",
+    "Several",
     "Silent",
     "Teachable",
 ]

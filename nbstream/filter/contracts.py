@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.counts import Totals
     from nbstream.filter.results import Check, Lesson
+    from nbstream.store.checked import Checked
     from nbstream.store.history import Note
     from nbstream.store.ledger import Entry
     from nbstream.tokens.tokenizer import Tokens
@@ -40,6 +41,13 @@ class Teachable(Protocol):
 
     async def last_change(self) -> bytes:
         """The stream id of the last change; empty before the first."""
+
+
+class Recalling(Protocol):
+    """Where checked messages are remembered."""
+
+    async def recall(self, message_key: str) -> Checked | None:
+        """The message, if it is remembered. Raises ``StoreUnavailable``."""
 
 
 class Observer(Protocol):

@@ -15,15 +15,16 @@ from nbstream.filter.scoring import Scorer, afterwards
 from nbstream.store.checked import Checked
 from nbstream.store.history import Note, Opinion
 from nbstream.store.ledger import Entry
+from nbstream.tokens.tokenizer import Tokens
 
 if TYPE_CHECKING:
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
-    from nbstream.filter.contracts import CountSource, Observer, Teachable
+    from nbstream.filter.contracts import CountSource, Observer, Recalling, Teachable
     from nbstream.filter.results import Check, Params
     from nbstream.filter.scoring import Reading
     from nbstream.mail.message import Message
-    from nbstream.tokens.tokenizer import Tokenizer, Tokens
+    from nbstream.tokens.tokenizer import Tokenizer
 
 _MAX_CONFLICTS = 20
 _THREAD_BYTES = 64 * 1024
@@ -46,12 +47,14 @@ class Filter:
         counts: CountSource,
         params: Params,
         observer: Observer | None = None,
+        memory: Recalling | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._scorer = Scorer(classifier, calibration, counts, params)
         self._model = model
         self._counts = counts
         self._observer = observer or Silent()
+        self._memory = memory
 
     async def check(self, message: Message) -> Check:
         """Score ``message`` and decide. Raises ``StoreUnavailable`` while no counts are loaded."""
@@ -74,6 +77,22 @@ class Filter:
     async def unlearn(self, subject: Subject, source: str, actor: str = "") -> Lesson:
         """Take back exactly what ``subject`` was learned as. Raises ``StoreUnavailable``."""
         return await self._teach(subject, None, source, actor)
+
+    async def recall(self, message_key: str) -> Checked | None:
+        """What is known of a message by its key alone: as it was checked, else as it was learned, else None.
+
+        The ledger keeps the tokens of what was learned, but neither attributes nor numbers. Raises
+        ``StoreUnavailable``.
+        """
+        remembered = await self._memory.recall(message_key) if self._memory else None
+        if remembered:
+            return remembered
+        entry = await self._model.entry(message_key)
+        if entry is None:
+            return None
+        tokens = Tokens.grouped(entry.tokens)
+        check = self._scorer.check(message_key, tokens, await self._scorer.read(tokens))
+        return Checked(message_key, tokens, check.probability, str(check.verdict))
 
     async def _teach(self, subject: Subject, label: str | None, source: str, actor: str) -> Lesson:
         try:

@@ -25,7 +25,7 @@ from nbstream.tokens.urls import link_tokens, links
 from nbstream.tokens.words import words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from nbstream.mail.message import Message
 
@@ -33,6 +33,8 @@ TOKENIZER_VERSION = 2
 """Stored with a model; another version means other tokens, so counts learned with it say little."""
 
 LONGEST = 64
+
+_OF_BODY = (b"body:", b"url:", b"url.")
 
 # White space and control characters become "_"; the line feed stays, since it separates tokens meanwhile.
 _CLEANED = bytes(c if (c > 32 and c != 127) or c == 10 else 95 for c in range(256))
@@ -58,6 +60,17 @@ class Tokens:
     body: tuple[bytes, ...]
     attributes: tuple[tuple[str, str], ...] = ()
     numbers: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def grouped(cls, tokens: Sequence[bytes]) -> Tokens:
+        """The groups again from ``all``, which holds neither attributes nor numbers.
+
+        A header field called URL gives tokens as links do, but what follows it of the head tells it from the body.
+        """
+        head = len(tokens)
+        while head and tokens[head - 1].startswith(_OF_BODY):
+            head -= 1
+        return cls(tuple(tokens[:head]), tuple(tokens[head:]))
 
     @property
     def all(self) -> tuple[bytes, ...]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
 from nbstream.tokens.tokenizer import LONGEST, Params, Tokenizer, Tokens
+from tests.letters import letters
 
 MAIL = b"""Received: from a.x.example ([192.0.2.9]) by y.example with SMTP; Sun, 1 Jan 2023 00:00:00 +0000
 From: =?utf-8?q?Ann_=C3=84?= <ann@x.example>
@@ -194,3 +195,12 @@ def test_a_megabyte_of_pathological_input_is_tokenized(make: Callable[[int], byt
 def test_no_field_makes_a_token_of_the_body(name: bytes) -> None:
     tokens = tokenize(b"From: a@b.example\n" + name + b": free address\n\nfree http://free/free\n")
     assert len(set(tokens.all)) == len(tokens.all)
+
+
+def test_the_groups_are_found_again_in_all_tokens() -> None:
+    raw = b"From: a@b.example\r\nURL: http://c.example\r\nBody: x\r\n\r\nhttps://d.example:99/e?f (body: url)\r\n"
+    for content in (raw, *(letter for _, letter in letters(20))):
+        tokens = Tokenizer().tokenize(Message.parse(content))
+        assert tokens.head
+        assert tokens.body
+        assert Tokens.grouped(tokens.all) == tokens

@@ -1,0 +1,47 @@
+"""Observers of the filter that others are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from nbstream.filter.contracts import Silent
+from nbstream.store.checked import Checked
+
+if TYPE_CHECKING:
+    from nbstream.filter.contracts import Observer
+    from nbstream.filter.results import Check, Lesson
+    from nbstream.tokens.tokenizer import Tokens
+
+
+class Several:
+    """Reports to several observers, in their order."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
+        """Tell each."""
+        for each in self._observers:
+            each.checked(check, tokens, stages)
+
+    def taught(self, lesson: Lesson, source: str, actor: str) -> None:
+        """Tell each."""
+        for each in self._observers:
+            each.taught(lesson, source, actor)
+
+    def teaching_failed(self, label: str | None, source: str) -> None:
+        """Tell each."""
+        for each in self._observers:
+            each.teaching_failed(label, source)
+
+
+class Remembering(Silent):
+    """Has each checked message remembered."""
+
+    def __init__(self, remember: Callable[[Checked], None]) -> None:
+        self._remember = remember
+
+    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
+        """One message was checked."""
+        self._remember(Checked(check.id, tokens, check.probability, str(check.verdict)))
