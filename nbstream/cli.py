@@ -85,13 +85,22 @@ def _add_check(commands: _Commands, common: _Parser) -> None:
 def _add_learn(commands: _Commands, common: _Parser) -> None:
     learn = commands.add_parser("learn", parents=[common], help="learn messages as spam or as ham")
     learn.add_argument("label", choices=("spam", "ham"))
-    learn.add_argument(
-        "paths", nargs="+", metavar="PATH", help="message, mbox, folder, Maildir, or - for standard input"
-    )
-    learn.set_defaults(module="learn")
+    learn.set_defaults(module="learn", wrong_usage=learn.error)
     unlearn = commands.add_parser("unlearn", parents=[common], help="take back what messages were learned as")
-    unlearn.add_argument("paths", nargs="+", metavar="PATH", help="as for learn")
-    unlearn.set_defaults(module="learn", label=None)
+    unlearn.set_defaults(module="learn", label=None, wrong_usage=unlearn.error)
+    for each in (learn, unlearn):
+        each.add_argument(
+            "paths", nargs="*", metavar="PATH", help="message, mbox, folder, Maildir, or - for standard input"
+        )
+        each.add_argument(
+            "--id",
+            dest="ids",
+            nargs="+",
+            type=_id,
+            default=[],
+            metavar="ID",
+            help="messages checked not long ago, by the id in their X-Nbstream field",
+        )
 
 
 def _add_status(commands: _Commands, common: _Parser) -> None:
@@ -223,6 +232,13 @@ def _add_evaluate(commands: _Commands, common: _Parser) -> None:
     evaluate.add_argument("--plot", type=Path, metavar="FILE.png", help="ROC, learning curve and histograms")
     evaluate.add_argument("--redis", metavar="URL", help="count in a temporary model there instead of in memory")
     evaluate.set_defaults(module="evaluate", wrong_usage=evaluate.error)
+
+
+def _id(text: str) -> str:
+    """The id of a message."""
+    if not re.fullmatch(r"[a-z2-7]{24}", text):
+        raise argparse.ArgumentTypeError(f"{text} is no id: 24 characters of a-z and 2-7")
+    return text
 
 
 def _regime(text: str) -> str:

@@ -1,11 +1,13 @@
-"""``nbstream learn`` and ``nbstream unlearn``: teach from files, and take it back."""
+"""``nbstream learn`` and ``nbstream unlearn``: teach from files or by id, and take it back."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import pwd
 import sys
-from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
@@ -13,28 +15,31 @@ from tqdm import tqdm
 from nbstream import assembly, config
 from nbstream.commands import inputs
 from nbstream.commands.actor import user
+from nbstream.errors import InputError
+from nbstream.filter import tell, tell_many
 from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.policy.header import VERDICT_FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nbstream.errors import InputError
-    from nbstream.filter import Lesson
+    from nbstream.filter import Filter, Lesson
+    from nbstream.filter.verbs import Subject
+    from nbstream.mail.mime import Limits
 
 _SOURCE = "cli"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Say what changed; 0 also for what was already so, 66 for unreadable paths, 75 when Redis is away."""
+    """Say what changed; 0 also for what was so, 66 for unreadable paths and unknown ids, 75 when Redis is away."""
+    if not options.paths and not options.ids:
+        options.wrong_usage("a PATH or --id ID is needed")
     return asyncio.run(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load(config.find_config(options.config))
     errors: list[InputError] = []
-    lessons = _Lessons()
+    lessons: list[Lesson] = []
     try:
         async with assembly.one_shot(settings, sign=True) as (spam_filter, _):
             with _progress(options.paths, errors) as sources:
@@ -45,13 +50,35 @@ async def _run(options: argparse.Namespace) -> int:
                         lessons.add(await spam_filter.learn(message, options.label, _SOURCE, user()))
                     else:
                         lessons.add(await spam_filter.unlearn(message, _SOURCE, user()))
+            async for subject in _subjects(options, spam_filter, assembly.limits(settings), errors):
+                if options.label:
+                    lessons.append(await spam_filter.learn(subject, options.label, _SOURCE, _actor()))
+                else:
+                    lessons.append(await spam_filter.unlearn(subject, _SOURCE, _actor()))
     finally:
-        print(lessons)
+        print(_told(lessons))
         for error in errors:
             print(f"nbstream: {error}", file=sys.stderr)
         if errors:
             print(f"nbstream: {len(errors)} could not be read, the rest was", file=sys.stderr)
     return errors[0].exit_code if errors else 0
+
+
+async def _subjects(
+    options: argparse.Namespace, spam_filter: Filter, limits: Limits, errors: list[InputError]
+) -> AsyncIterator[Subject]:
+    """What the ids and the paths stand for, in order; what cannot be found or read is added to ``errors``."""
+    for message_key in options.ids:
+        checked = await spam_filter.recall(message_key)
+        if checked:
+            yield checked
+        else:
+            errors.append(
+                InputError(f"{message_key}: unknown id, not remembered any more; give the message itself")
+            )
+    with _progress(options.paths, errors) as sources:
+        for source in sources:
+            yield Message(headers.strip(headers.canonical(source.raw), VERDICT_FIELDS), limits)
 
 
 def _progress(paths: Sequence[str], errors: list[InputError]) -> tqdm[inputs.Source]:
@@ -62,24 +89,16 @@ def _progress(paths: Sequence[str], errors: list[InputError]) -> tqdm[inputs.Sou
     )
 
 
-class _Lessons:
-    """What was done, counted; as text also where the model is now."""
+def _actor() -> str:
+    """Who runs this, as the system knows it: the environment may say anything."""
+    number = os.getuid()
+    try:
+        return f"user {pwd.getpwuid(number).pw_name}"
+    except KeyError:
+        return f"user {number}"
 
-    def __init__(self) -> None:
-        self._outcomes: Counter[str] = Counter()
-        self._last: Lesson | None = None
 
-    def add(self, lesson: Lesson) -> None:
-        self._outcomes[str(lesson.outcome)] += 1
-        self._last = lesson
-
-    def __str__(self) -> str:
-        last = self._last
-        if last is None:
-            return "nothing learned"
-        told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self._outcomes.items()))
-        if self._outcomes.total() == 1:
-            told += f" as {last.label}" if last.label else ""
-            told += f": P(spam) {last.before.probability:.4f} -> {last.after.probability:.4f}"
-        learned = ", ".join(f"{count} {label}" for label, count in last.after.state.learned.items())
-        return f"{told}; the model knows {learned} ({last.after.state})"
+def _told(lessons: Sequence[Lesson]) -> str:
+    if not lessons:
+        return "nothing learned"
+    return f"1 {tell(lessons[0])}" if len(lessons) == 1 else tell_many(lessons)

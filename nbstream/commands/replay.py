@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _SENDER = "replay@nbstream.invalid"
 _RECIPIENT = "inbox@nbstream.invalid"
 _BOUNDARY = b"=_nbstream_replay_8c1f"
+_LEARNING = re.compile(r"\d/\d+ known")  # a feedback reply while messages are missing
 _TOLD = re.compile(r"nbstream id=(\S+) verdict=(\S+) probability=(\S+)\s*\Z")
 _PATIENCE_SECONDS = 120.0
 _FIRST_SECONDS = 5.0
@@ -201,7 +202,7 @@ class Replay:
 
     def _learned(self, reply: str) -> None:
         self.told += 1
-        self._learning = "learning " in reply
+        self._learning = _LEARNING.search(reply) is not None
 
 
 def forward(content: bytes) -> bytes:

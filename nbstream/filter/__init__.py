@@ -7,6 +7,7 @@ process's own mirror has it; both may be repeated, the second time changes nothi
 from nbstream.filter.contracts import CountSource, Observer, Recalling, Silent, Teachable
 from nbstream.filter.observers import Remembering, Several
 from nbstream.filter.results import Check, Lesson, Outcome, Params
+from nbstream.filter.telling import tell, tell_many
 from nbstream.filter.verbs import Filter
 
 __all__ = [
@@ -22,4 +23,6 @@ __all__ = [
     "Several",
     "Silent",
     "Teachable",
+    "tell",
+    "tell_many",
 ]

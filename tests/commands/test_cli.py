@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from redis import Redis
+
+from tests.conftest import RedisServer
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -42,8 +47,8 @@ def test_teach_check_take_back(run: Run, tmp_path: Path) -> None:
 
     learned = run("learn", "spam", spam)
     assert learned.returncode == 0
-    assert learned.stdout == "4 learned; the model knows 0 ham, 4 spam (learning 3/6)\n"
-    assert run("learn", "ham", ham).stdout.endswith("the model knows 4 ham, 4 spam (ready)\n")
+    assert learned.stdout == "4 learned; ham 0/3 known\n"
+    assert run("learn", "ham", ham).stdout == "4 learned; ham 4, spam 4 known\n"
     assert run("learn", "spam", spam).stdout.startswith("4 already; ")
 
     checked = run("check", "--json", "-", text=PRIZE.format(9, 9))
@@ -52,15 +57,54 @@ def test_teach_check_take_back(run: Run, tmp_path: Path) -> None:
     assert line["probability"] > 0.5
     assert line["score"] > 0
 
-    assert run("learn", "ham", f"{spam}/0.eml").stdout.startswith("1 relearned as ham: P(spam) ")
-    assert run("unlearn", f"{spam}/0.eml").stdout.startswith("1 unlearned as ham")
-    assert run("unlearn", f"{spam}/0.eml").stdout.startswith("1 unknown")
+    assert run("learn", "ham", f"{spam}/0.eml").stdout.startswith("1 relearned as ham, was learned as spam: P ")
+    assert run("unlearn", f"{spam}/0.eml").stdout.startswith("1 unlearned, was learned as ham: P ")
+    assert run("unlearn", f"{spam}/0.eml").stdout.startswith("1 unknown, nothing changed")
 
     status = json.loads(run("status", "--json").stdout)
     assert status["learned"] == {"ham": 4, "spam": 3}
     assert status["state"] == "ready"
     assert status["daemon_pid"] is None
     assert "ready (learned/needed: spam 3/3, ham 4/3)" in run("status").stdout
+
+
+def test_an_id_teaches_relearns_and_takes_back_what_was_learned(run: Run) -> None:
+    run("learn", "spam", "-", text=PRIZE.format(1, 1))
+    message_id = json.loads(run("check", "--json", "-", text=PRIZE.format(1, 1)).stdout)["id"]
+
+    assert run("learn", "ham", "--id", message_id).stdout.startswith("1 relearned as ham, was learned as spam: P ")
+    assert run("learn", "ham", "--id", message_id, message_id).stdout == "2 already; ham 1/3, spam 0/3 known\n"
+    assert run("unlearn", "--id", message_id).stdout.startswith("1 unlearned, was learned as ham: P ")
+    assert json.loads(run("status", "--json").stdout)["learned"] == {"ham": 0, "spam": 0}
+
+    forgotten = run("unlearn", "--id", message_id)
+    assert (forgotten.returncode, forgotten.stdout) == (66, "nothing learned\n")
+    assert f"{message_id}: unknown id, not remembered any more; give the message itself" in forgotten.stderr
+
+
+def test_what_stands_beside_an_unknown_id_is_learned_all_the_same(run: Run) -> None:
+    result = run("learn", "spam", "-", "--id", "a" * 24, text=PRIZE)
+
+    assert result.returncode == 66
+    assert result.stdout.startswith("1 learned as spam: P 0.50 -> ")
+
+
+def test_who_taught_is_the_user_of_the_system(run: Run, tmp_path: Path, own_redis: RedisServer) -> None:
+    (tmp_path / "nb.yaml").write_text(f"redis: {{url: '{own_redis.url}'}}\n")
+    run("learn", "spam", "-", text=PRIZE)
+
+    with Redis(unix_socket_path=str(own_redis.socket)) as client:
+        entries: Any = client.xrevrange("nbstream:{default}:history")
+
+    assert (entries[0][1][b"source"], entries[0][1][b"actor"]) == (
+        b"cli",
+        f"user {pwd.getpwuid(os.getuid()).pw_name}".encode(),
+    )
+
+
+@pytest.mark.parametrize("words", [["learn", "spam"], ["unlearn"], ["learn", "spam", "--id", "A" * 24]])
+def test_neither_a_path_nor_an_id_is_wrong_usage(run: Run, words: list[str]) -> None:
+    assert run(*words).returncode == 64
 
 
 def test_spam_is_exit_code_1_and_anything_else_0(run: Run, tmp_path: Path) -> None:

@@ -1,0 +1,61 @@
+"""What feedback did, in words: the same on every route, and ASCII on one line, since SMTP replies carry it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nbstream.bayes.counts import CLASSES
+from nbstream.filter.results import Outcome
+
+if TYPE_CHECKING:
+    from nbstream.filter.results import Check, Lesson
+    from nbstream.policy.verdict import ModelState
+
+
+def tell(lesson: Lesson) -> str:
+    """One lesson: ``learned as spam: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known``."""
+    before, after, label = lesson.before, lesson.after, lesson.label
+    match lesson.outcome:
+        case Outcome.UNKNOWN:
+            return "unknown, nothing changed: it was never learned, or so long ago that this is forgotten"
+        case Outcome.ALREADY:
+            told = f"already learned as {label}, nothing changed: P {_probability(before)}, {before.verdict}"
+        case Outcome.RELEARNED:
+            former = next(each for each in CLASSES if each != label)
+            told = f"relearned as {label}, was learned as {former}: {_change(before, after)}"
+        case Outcome.LEARNED:
+            told = f"learned as {label}: {_change(before, after)}"
+        case Outcome.UNLEARNED:
+            told = f"unlearned, was learned as {label}: {_change(before, after)}"
+    return f"{told}; {known(after.state)}"
+
+
+def tell_many(lessons: Sequence[Lesson]) -> str:
+    """Some lessons, counted: ``2 learned, 1 already; ham 180/200 known``."""
+    counts = Counter(str(lesson.outcome) for lesson in lessons)
+    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+    return f"{told}; {known(lessons[-1].after.state)}"
+
+
+def known(state: ModelState) -> str:
+    """How many messages of each class are known; while some are missing, of which and how many are needed."""
+    missing = [
+        f"{label} {count}/{state.needed[label]}"
+        for label, count in state.learned.items()
+        if count < state.needed.get(label, 0)
+    ]
+    return f"{', '.join(missing or (f'{label} {count}' for label, count in state.learned.items()))} known"
+
+
+def _change(before: Check, after: Check) -> str:
+    verdicts = f"was {before.verdict}, now {after.verdict}"
+    if before.verdict is after.verdict:
+        verdicts = f"still {after.verdict}"
+    return f"P {_probability(before)} -> {_probability(after)}, {verdicts}"
+
+
+def _probability(check: Check) -> str:
+    """P(spam) with two decimals, and with four where two would say that it is certain."""
+    return f"{check.probability:.{2 if 0.005 <= check.probability < 0.995 else 4}f}"
