@@ -89,9 +89,14 @@ def _add_learn(commands: _Commands, common: _Parser) -> None:
     unlearn = commands.add_parser("unlearn", parents=[common], help="take back what messages were learned as")
     unlearn.set_defaults(module="learn", label=None, wrong_usage=unlearn.error)
     for each in (learn, unlearn):
-        each.add_argument(
-            "paths", nargs="*", metavar="PATH", help="message, mbox, folder, Maildir, or - for standard input"
+        paths = each.add_argument(
+            "paths",
+            nargs="+",
+            default=[],
+            metavar="PATH",
+            help="message, mbox, folder, Maildir, or - for standard input",
         )
+        paths.required = False  # an --id will do; with nargs="*" argparse takes none where an option comes first
         each.add_argument(
             "--id",
             dest="ids",

@@ -76,6 +76,16 @@ class StoreIncompatible(NbstreamError):
     exit_code = 78
 
 
+class FeedbackRefused(NbstreamError):
+    """A piece of feedback that nothing can be learned from; ``reply`` says why, and what would do."""
+
+    exit_code = 65  # EX_DATAERR
+
+    def __init__(self, why: str, code: int = 550, status: str = "5.6.0") -> None:
+        super().__init__(why)
+        self.reply = Reply(code, f"{status} {why}")  # type: ignore[misc]  # each refusal has its own
+
+
 class RelayUnavailable(NbstreamError):
     """The next hop cannot be reached, or went away before its answer."""
 

@@ -22,8 +22,7 @@ from nbstream.mail.message import Message
 from nbstream.policy.header import VERDICT_FIELDS
 
 if TYPE_CHECKING:
-    from nbstream.filter import Filter, Lesson
-    from nbstream.filter.verbs import Subject
+    from nbstream.filter import Filter, Lesson, Subject
     from nbstream.mail.mime import Limits
 
 _SOURCE = "cli"

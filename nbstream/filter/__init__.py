@@ -8,7 +8,7 @@ from nbstream.filter.contracts import CountSource, Observer, Recalling, Silent, 
 from nbstream.filter.observers import Remembering, Several
 from nbstream.filter.results import Check, Lesson, Outcome, Params
 from nbstream.filter.telling import tell, tell_many
-from nbstream.filter.verbs import Filter
+from nbstream.filter.verbs import Filter, Subject
 
 __all__ = [
     "Check",
@@ -22,6 +22,7 @@ __all__ = [
     "Remembering",
     "Several",
     "Silent",
+    "Subject",
     "Teachable",
     "tell",
     "tell_many",

@@ -1,7 +1,7 @@
 """Feedback by mail: a message sent to the spam or the ham address is learned as that.
 
 Rules: only from allowed networks; 250 only when every message that is meant is durably learned; a repeat
-changes nothing, so after a 451 the client may send the same again.
+changes nothing, so after a 451 the client may send the same again. What is meant, ``policy.feedback`` says.
 """
 
 from __future__ import annotations
@@ -13,25 +13,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from nbstream.errors import NbstreamError, Reply
+from nbstream.errors import FeedbackRefused, NbstreamError, Reply
+from nbstream.filter import tell, tell_many
 from nbstream.mail import headers
-from nbstream.mail.forward import messages_meant
 from nbstream.mail.message import Message
 from nbstream.policy import header
+from nbstream.policy.feedback import Meaning, meaning
 
 if TYPE_CHECKING:
-    from nbstream.filter import Filter, Lesson
+    from nbstream.filter import Filter, Lesson, Subject
     from nbstream.mail.mime import Limits
 
 _log = logging.getLogger(__name__)
 
-MAX_MESSAGES = 1000
-"""So many messages may be attached to one feedback mail."""
-
 _THREAD_BYTES = 256 * 1024
-_TOO_MANY = Reply(552, f"5.3.4 More than {MAX_MESSAGES} messages attached, please send fewer at a time")
-
-_NOTHING = Reply(550, "5.6.0 This report carries no message to learn from")
 _STRANGER = Reply(550, "5.7.1 Feedback is not accepted from here")
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -109,25 +104,57 @@ class FeedbackDoor:
                 return error.reply
             _log_lesson(lessons[-1], source)
         return Reply(250, f"2.0.0 {_summary(lessons, label)}")
+    async def learn(self, content: bytes, label: str, source: str, actor: str = "") -> Reply:
+        """Learn what ``content`` (CRLF line ends) means as ``label``; the reply says what changed.
+
+        ``source`` is the door, ``actor`` the address of the peer.
+        """
+        lessons: list[Lesson] = []
+        meant = Meaning()
+        try:
+            meant = await self._meaning(content, label)
+            for subject in await self._subjects(meant, label, source):
+                lessons.append(await self._filter.learn(subject, label, source, actor))
+                _log_lesson(lessons[-1], source, actor)
+        except FeedbackRefused as refusal:
+            self._observer.feedback_refused(label, source)
+            _log.warning("feedback refused: %s", refusal)
+            return refusal.reply
+        except NbstreamError as error:
+            for _ in meant.messages[len(lessons) + 1 :]:
+                self._observer.teaching_failed(label, source)
+            _log.warning("feedback: %d of %d messages learned: %s", len(lessons), len(meant.messages), error)
+            return error.reply
+        if len(lessons) == 1:
+            return Reply(250, f"2.0.0 {tell(lessons[0])}; id={lessons[0].after.id}")
+        return Reply(250, f"2.0.0 {len(lessons)} messages as {label}: {tell_many(lessons)}")
+
+    async def _meaning(self, content: bytes, label: str) -> Meaning:
+        arguments = (content, label, self._labels.keys(), self._params.limits)
+        if len(content) > _THREAD_BYTES:
+            return await asyncio.to_thread(meaning, *arguments)
+        return meaning(*arguments)
+
+    async def _subjects(self, meant: Meaning, label: str, source: str) -> Sequence[Subject]:
+        if meant.id is None:
+            limits = self._params.limits
+            return [Message.parse(headers.strip(raw, header.VERDICT_FIELDS), limits) for raw in meant.messages]
+        try:
+            checked = await self._filter.recall(meant.id)
+        except NbstreamError:
+            self._observer.teaching_failed(label, source)
+            raise
+        if checked is None:
+            raise FeedbackRefused(
+                f"Unknown id {meant.id}: not remembered any more; forward the message as an attachment"
+            )
+        return [checked]
 
 
-def _summary(lessons: Sequence[Lesson], label: str) -> str:
-    if len(lessons) == 1:
-        lesson = lessons[0]
-        return (
-            f"{lesson.outcome} as {label}: P(spam) {lesson.before.probability:.4f} -> "
-            f"{lesson.after.probability:.4f}, {lesson.after.state}; id={lesson.after.id}"
-        )
-    counts: dict[str, int] = {}
-    for lesson in lessons:
-        counts[str(lesson.outcome)] = counts.get(str(lesson.outcome), 0) + 1
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    return f"{len(lessons)} messages as {label}: {told}; {lessons[-1].after.state}"
-
-
-def _log_lesson(lesson: Lesson, source: str) -> None:
+def _log_lesson(lesson: Lesson, source: str, actor: str) -> None:
     fields = {
         "source": source,
+        "actor": actor,
         "id": lesson.after.id,
         "label": lesson.label,
         "outcome": str(lesson.outcome),

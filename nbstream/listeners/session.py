@@ -301,6 +301,9 @@ class Session(SMTP):
             if self._label is not None:
                 door = self._listener.feedback
                 return await door.learn(content, self._label, self._listener.name, self._peer_host)
+                return await self._listener.feedback.learn(
+                    content, self._label, self._listener.name, self._peer_host
+                )
             transaction, self._transaction = self._transaction, None
             assert transaction is not None
             return self._told(await self._listener.delivery.deliver(content, transaction, self._listener.name))

@@ -7,6 +7,7 @@ everything. All values are ASCII without line ends, whatever the message held: n
 from __future__ import annotations
 
 import math
+import re
 
 from nbstream.policy.verdict import Thresholds, Verdict
 
@@ -15,6 +16,7 @@ GUARD_FIELD = "X-Nbstream-Continued"
 VERDICT_FIELDS = ("X-Spam-Flag", "X-Spam-Status", "X-Spam-Level", OWN_FIELD, GUARD_FIELD)
 """The fields that are ours: every copy that arrives from outside is removed."""
 
+_OWN_ID = re.compile(r";\s*id=([a-z2-7]{24})\Z")
 _SCORE_LIMIT = 99.9
 _MAX_STARS = 50
 
@@ -40,6 +42,12 @@ def render(
         (OWN_FIELD, own_value(message_id, verdict, probability, reason, model)),
     ]
     return [("X-Spam-Flag", "YES"), *fields] if verdict.is_spam else fields
+
+
+def own_id(value: str) -> str | None:
+    """The id in the value of our own field; None where it is not ours."""
+    found = _OWN_ID.search(value)
+    return found[1] if found else None
 
 
 def own_value(message_id: str, verdict: Verdict, probability: float, reason: str, model: str) -> str:

@@ -22,7 +22,7 @@ LUNCH = b"Message-ID: <2@x>\r\nFrom: ann@example.org\r\nSubject: lunch\r\n\r\nSh
 
 
 async def test_a_correction_is_learned_and_the_next_check_knows_it(door: Door) -> None:
-    assert (await door.send(forward(PRIZE), SPAM)).startswith("250 2.0.0 learned as spam: P(spam) 0.5")
+    assert (await door.send(forward(PRIZE), SPAM)).startswith("250 2.0.0 learned as spam: P 0.50 -> ")
     await door.send(forward(LUNCH), HAM)
 
     reply = await door.send(PRIZE.replace(b"<1@x>", b"<3@x>"))
@@ -36,7 +36,7 @@ async def test_the_same_again_changes_nothing_and_the_reply_says_so(door: Door) 
     await door.send(forward(PRIZE), SPAM)
     before = await door.model.totals()
 
-    assert (await door.send(PRIZE, SPAM)).startswith("250 2.0.0 already as spam")
+    assert (await door.send(PRIZE, SPAM)).startswith("250 2.0.0 already learned as spam, nothing changed")
     assert await door.model.totals() == before
     assert door.metric("nbstream_feedback_total", source="smtp", label="spam", outcome="already") == 1
 
