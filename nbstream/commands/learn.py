@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import pwd
 import sys
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
@@ -41,19 +39,11 @@ async def _run(options: argparse.Namespace) -> int:
     lessons: list[Lesson] = []
     try:
         async with assembly.one_shot(settings, sign=True) as (spam_filter, _):
-            with _progress(options.paths, errors) as sources:
-                for source in sources:
-                    raw = headers.strip(headers.canonical(source.raw), VERDICT_FIELDS)
-                    message = Message(raw, assembly.limits(settings))
-                    if options.label:
-                        lessons.add(await spam_filter.learn(message, options.label, _SOURCE, user()))
-                    else:
-                        lessons.add(await spam_filter.unlearn(message, _SOURCE, user()))
             async for subject in _subjects(options, spam_filter, assembly.limits(settings), errors):
                 if options.label:
-                    lessons.append(await spam_filter.learn(subject, options.label, _SOURCE, _actor()))
+                    lessons.append(await spam_filter.learn(subject, options.label, _SOURCE, user()))
                 else:
-                    lessons.append(await spam_filter.unlearn(subject, _SOURCE, _actor()))
+                    lessons.append(await spam_filter.unlearn(subject, _SOURCE, user()))
     finally:
         print(_told(lessons))
         for error in errors:
@@ -86,15 +76,6 @@ def _progress(paths: Sequence[str], errors: list[InputError]) -> tqdm[inputs.Sou
     return tqdm(
         inputs.read(paths, errors), total=None if quiet else inputs.count(paths), unit=" messages", disable=quiet
     )
-
-
-def _actor() -> str:
-    """Who runs this, as the system knows it: the environment may say anything."""
-    number = os.getuid()
-    try:
-        return f"user {pwd.getpwuid(number).pw_name}"
-    except KeyError:
-        return f"user {number}"
 
 
 def _told(lessons: Sequence[Lesson]) -> str:

@@ -80,30 +80,6 @@ class FeedbackDoor:
         _log.warning("feedback refused: its sender is not in feedback.allow_from")
         return _STRANGER
 
-    async def learn(self, content: bytes, label: str, source: str, actor: str) -> Reply:
-        """Learn what ``content`` (CRLF line ends) means as ``label``; the reply says what changed.
-
-        ``actor`` is the peer's address.
-        """
-        if len(content) > _THREAD_BYTES:
-            meant = await asyncio.to_thread(messages_meant, content, MAX_MESSAGES)
-        else:
-            meant = messages_meant(content, MAX_MESSAGES)
-        if not meant:
-            self._observer.feedback_refused(label, source)
-            return _TOO_MANY if meant is None else _NOTHING
-        lessons: list[Lesson] = []
-        for raw in meant:
-            message = Message.parse(headers.strip(raw, header.VERDICT_FIELDS), self._params.limits)
-            try:
-                lessons.append(await self._filter.learn(message, label, source, actor))
-            except NbstreamError as error:
-                for _ in meant[len(lessons) + 1 :]:
-                    self._observer.teaching_failed(label, source)
-                _log.warning("feedback: %d of %d messages learned: %s", len(lessons), len(meant), error)
-                return error.reply
-            _log_lesson(lessons[-1], source)
-        return Reply(250, f"2.0.0 {_summary(lessons, label)}")
     async def learn(self, content: bytes, label: str, source: str, actor: str = "") -> Reply:
         """Learn what ``content`` (CRLF line ends) means as ``label``; the reply says what changed.
 

@@ -299,8 +299,6 @@ class Session(SMTP):
         self._timeout_handle.cancel()  # what follows has deadlines of its own; it is the client who waits now
         try:
             if self._label is not None:
-                door = self._listener.feedback
-                return await door.learn(content, self._label, self._listener.name, self._peer_host)
                 return await self._listener.feedback.learn(
                     content, self._label, self._listener.name, self._peer_host
                 )
