@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,6 +118,11 @@ async def test_the_checks_are_to_the_last_bit_those_after_unlearning(client: Red
     assert would == [await spam_filter.check(message) for _, message in stream]
 
 
+async def remembered(*messages: Checked) -> AsyncIterator[Checked]:
+    for each in messages:
+        yield each
+
+
 def checked(key: str, verdict: str, *words: bytes) -> Checked:
     return Checked(key, Tokens((), words), 0.5, verdict)
 
@@ -136,13 +142,13 @@ async def test_verdicts_that_would_be_others_are_counted_by_what_they_were_and_w
     bad = [b"b:pills", *(b"b:cash%d" % n for n in range(3))]
 
     found = await preview(
-        [
+        remembered(
             checked("1", "spam", *good),
             checked("2", "spam", *good),
             checked("3", "unsure", *good),
             checked("4", "ham", *good),
             checked("5", "spam", *bad),
-        ],
+        ),
         scorer(supposed),
     )
 
@@ -150,4 +156,4 @@ async def test_verdicts_that_would_be_others_are_counted_by_what_they_were_and_w
 
 
 async def test_nothing_remembered_is_nothing_changed() -> None:
-    assert await preview([], scorer(Supposed(Fixed(Counts())))) == Preview(0, {})
+    assert await preview(remembered(), scorer(Supposed(Fixed(Counts())))) == Preview(0, {})

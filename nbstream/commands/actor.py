@@ -7,8 +7,9 @@ import pwd
 
 
 def user() -> str:
-    """The user's name, or the number of one without a name."""
+    """``user`` and the name, or the number of one without a name; no peer's address reads so."""
+    number = os.getuid()
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return f"user {pwd.getpwuid(number).pw_name}"
     except KeyError:
-        return str(os.getuid())
+        return f"user {number}"

@@ -12,7 +12,7 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +23,14 @@ from nbstream.commands.check import printable
 from nbstream.commands.history import iso_time, local_time
 from nbstream.filter.preview import Preview, Supposed, preview
 from nbstream.store.history import Selection
-from nbstream.store.restoring import chosen, prepare, restore
+from nbstream.store.undoing import chosen, prepare, restore
 
 if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.config import Settings
     from nbstream.store.checked import Checked
     from nbstream.store.model import Model
-    from nbstream.store.restoring import Restoration
+    from nbstream.store.undoing import Restoration
     from nbstream.store.undo import Change
 
 _SO_ALREADY = "is so already"
@@ -92,13 +92,14 @@ async def _suppose(
         supposed.replace(restoration.live, restoration.former)
         outcomes.update(_tell(restoration, "would be taken back", as_json=as_json))
     _, after = await supposed.look_up([])
-    verdicts = await preview(await _remembered(model), assembly.scorer(settings, supposed))
+    verdicts = await preview(_remembered(), assembly.scorer(settings, supposed))
     return _Result(outcomes, await model.totals(), after, verdicts)
 
 
-async def _remembered(model: Model) -> Sequence[Checked]:
-    """The messages checked last; none are remembered yet."""
-    return ()
+async def _remembered() -> AsyncIterator[Checked]:
+    """The messages checked last, the newest first; none are remembered yet."""
+    for each in ():
+        yield each
 
 
 def _tell(restoration: Restoration, done: str, *, as_json: bool) -> Iterator[str]:

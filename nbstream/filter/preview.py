@@ -8,7 +8,7 @@ or take is counted once, so a preview is of one moment.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -94,10 +94,10 @@ class Preview:
     changes: Mapping[tuple[str, str], int]
 
 
-async def preview(remembered: Iterable[Checked], scorer: Scorer) -> Preview:
+async def preview(remembered: AsyncIterable[Checked], scorer: Scorer) -> Preview:
     """What ``scorer`` would say of messages that were checked, against what was said of them then."""
     messages, changes = 0, Counter[tuple[str, str]]()
-    for checked in remembered:
+    async for checked in remembered:
         check = scorer.check(checked.key, checked.tokens, await scorer.read(checked.tokens))
         messages += 1
         if str(check.verdict) != checked.verdict:

@@ -14,7 +14,7 @@ from tests.letters import letters
 
 PRIZE = b"Subject: prize\n\nClaim your free prize now\n"
 LUNCH = b"Subject: lunch\n\nShall we have lunch on Friday?\n"
-USER = pwd.getpwuid(os.getuid()).pw_name
+USER = f"user {pwd.getpwuid(os.getuid()).pw_name}"
 
 
 def moment(**later: int) -> str:

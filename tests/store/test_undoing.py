@@ -17,7 +17,7 @@ from nbstream.store.connect import Params, open_client
 from nbstream.store.history import Note, Opinion, Record, Selection
 from nbstream.store.ledger import Entry
 from nbstream.store.model import Model
-from nbstream.store.restoring import Restoration, chosen, prepare, restore
+from nbstream.store.undoing import Restoration, chosen, prepare, restore
 from tests.conftest import RedisServer
 from tests.letters import letters
 from tests.store.notes import NOTE
