@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.store.checked import Checked
     from nbstream.store.model import Model
-    from nbstream.store.undoing import Restoration
     from nbstream.store.undo import Change
+    from nbstream.store.undoing import Restoration
 
 _SO_ALREADY = "is so already"
 _MEANWHILE = "stays: changed by others at this very moment"
@@ -98,7 +98,8 @@ async def _suppose(
 
 async def _remembered() -> AsyncIterator[Checked]:
     """The messages checked last, the newest first; none are remembered yet."""
-    for each in ():
+    nothing: tuple[Checked, ...] = ()
+    for each in nothing:
         yield each
 
 

@@ -154,9 +154,9 @@ class Model:
             )
         return change
 
-    async def history(self, since: float = 0.0, until: float | None = None) -> AsyncIterator[Record]:
-        """The changes from ``since`` to before ``until`` (seconds since the epoch), newest first."""
-        last: str | bytes = "+" if until is None else f"{max(0, round(until * 1000) - 1)}"
+    async def history(self, since: float = 0.0) -> AsyncIterator[Record]:
+        """The changes since that time (seconds since the epoch), newest first."""
+        last: str | bytes = "+"
         first = f"{max(0, round(since * 1000))}"
         while True:
             with store_errors():
