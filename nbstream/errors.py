@@ -70,6 +70,10 @@ class StoreUnavailable(NbstreamError):
     reply = Reply(451, "4.3.0 Learning is not possible now, please try again later")
 
 
+class StoreRefuses(StoreUnavailable):
+    """Redis answers and can be read, but refuses to write: its memory is full, or it cannot write to its disk."""
+
+
 class StoreIncompatible(NbstreamError):
     """What is stored was written by another schema, tokenizer or a newer server; the text says the way forward."""
 

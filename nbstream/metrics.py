@@ -89,6 +89,9 @@ class Metrics:
         self._memory_dropped = Counter(
             "nbstream_memory_dropped",
             "Checked messages that were not remembered: Redis was away or too slow.",
+        self._refused = Counter(
+            "nbstream_redis_refused",
+            "Feedback that Redis refused to write: out of memory, or its disk is full.",
             registry=registry,
         )
         build = Gauge(
@@ -139,6 +142,9 @@ class Metrics:
             fields = {"kind": str(kind), "source": source, "actor": actor, "label": label}
             minutes = round(WINDOW_SECONDS / 60)
             _log.warning("feedback burst: look at nbstream history --since %dm", minutes, extra={"fields": fields})
+    def store_refused(self) -> None:
+        """Redis refused to write one message's feedback."""
+        self._refused.inc()
 
     # nbstream.listeners.delivery.DeliveryObserver and the feedback door's refusals
 

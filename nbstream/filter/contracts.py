@@ -62,6 +62,9 @@ class Observer(Protocol):
     def teaching_failed(self, label: str | None, source: str) -> None:
         """One message's feedback could not be stored."""
 
+    def store_refused(self) -> None:
+        """Redis could be reached, but refused to write one message's feedback."""
+
 
 class Silent:
     """An observer that reports to nobody."""
@@ -73,4 +76,7 @@ class Silent:
         """Report nothing."""
 
     def teaching_failed(self, label: str | None, source: str) -> None:
+        """Report nothing."""
+
+    def store_refused(self) -> None:
         """Report nothing."""

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.errors import StoreUnavailable
+from nbstream.errors import StoreRefuses, StoreUnavailable
 from nbstream.filter.contracts import Silent
 from nbstream.filter.results import Lesson, Outcome
 from nbstream.filter.scoring import Scorer, afterwards
@@ -98,8 +98,10 @@ class Filter:
         try:
             tokens = subject.tokens if isinstance(subject, Checked) else (await self._take_apart(subject))[0]
             lesson = await self._change(subject.key, tokens, label, (source, actor))
-        except Exception:
+        except Exception as error:
             self._observer.teaching_failed(label, source)
+            if isinstance(error, StoreRefuses):
+                self._observer.store_refused()
             raise
         self._observer.taught(lesson, source, actor)
         return lesson

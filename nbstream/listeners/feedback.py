@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import FeedbackRefused, NbstreamError, Reply
 from nbstream.filter import tell, tell_many
+from nbstream.errors import NbstreamError, Reply, StoreRefuses
 from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.policy import header
@@ -125,6 +126,20 @@ class FeedbackDoor:
                 f"Unknown id {meant.id}: not remembered any more; forward the message as an attachment"
             )
         return [checked]
+        for raw in meant:
+            message = Message.parse(headers.strip(raw, header.VERDICT_FIELDS), self._params.limits)
+            try:
+                lessons.append(await self._filter.learn(message, label, source))
+            except NbstreamError as error:
+                for _ in meant[len(lessons) + 1 :]:
+                    self._observer.teaching_failed(label, source)
+                level = (
+                    logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
+                )  # the store says it once
+                _log.log(level, "feedback: %d of %d messages learned: %s", len(lessons), len(meant), error)
+                return error.reply
+            _log_lesson(lessons[-1], source)
+        return Reply(250, f"2.0.0 {_summary(lessons, label)}")
 
 
 def _log_lesson(lesson: Lesson, source: str, actor: str) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from nbstream.bayes.counts import CLASSES, Counts, Totals
 from nbstream.errors import NbstreamError, StoreUnavailable
-from nbstream.store.model import Model, store_errors, totals_from_hash
+from nbstream.store.model import Model, store_errors
 from nbstream.store.scan import scan
 
 if TYPE_CHECKING:
@@ -185,10 +185,10 @@ class Mirror:
     async def _load(self) -> _Replica:
         """Scan all counts, then replay what was learned meanwhile."""
         keys, client = self._model.keys, self._model.client
-        last_id, sequence, totals = await self._noted_place()
+        place = await self._model.place()
         with store_errors():
-            replica = _Replica(await scan(client, keys), last_id, sequence)
-        replica.counts.totals = totals
+            replica = _Replica(await scan(client, keys), place.change, place.sequence)
+        replica.counts.totals = place.totals
         await self._replay(replica)
         return replica
 
@@ -219,21 +219,10 @@ class Mirror:
 
     async def _compare_place(self, replica: _Replica) -> None:
         """Nothing came: make sure that Redis has what is known here, and nothing else in its place."""
-        last, sequence, _ = await self._noted_place()
-        behind = _place(last) < _place(replica.last_id)
-        if behind or (last == replica.last_id and sequence != replica.sequence):
-            raise _Rescan(f"known here is change {replica.sequence}, the last in Redis is {sequence}")
-
-    async def _noted_place(self) -> tuple[bytes, int, Totals]:
-        """The stream's last id, that change's number and the totals, all of one moment."""
-        keys = self._model.keys
-        with store_errors():
-            async with self._model.client.pipeline(transaction=True) as pipe:
-                pipe.xrevrange(keys.changes, count=1)
-                pipe.get(keys.sequence)
-                pipe.hgetall(keys.totals)
-                last, sequence, totals = await pipe.execute()
-        return (last[0][0] if last else b"0-0"), int(sequence or 0), totals_from_hash(totals)
+        place = await self._model.place()
+        behind = _place(place.change) < _place(replica.last_id)
+        if behind or (place.change == replica.last_id and place.sequence != replica.sequence):
+            raise _Rescan(f"known here is change {replica.sequence}, the last in Redis is {place.sequence}")
 
     def _wake(self, replica: _Replica) -> None:
         for awaited, arrival in self._waiting:

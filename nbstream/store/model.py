@@ -6,16 +6,18 @@ write may be repeated after a lost reply, since the script compares the ledger e
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from redis.exceptions import AuthenticationError, RedisError
+from redis.exceptions import AuthenticationError, OutOfMemoryError, RedisError, ResponseError
 
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts, Totals
-from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.store import history, ledger
 from nbstream.store.keys import Keys
 from nbstream.store.scan import scan
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
     from nbstream.store.history import Note, Record
 
+_log = logging.getLogger(__name__)
+
 SCHEMA_VERSION = 2
 """Raised whenever keys or their meaning change."""
 
@@ -37,17 +41,30 @@ HISTORY_KEPT = 100_000
 """About so many changes can be told and undone: 150 bytes each, and another 2 kB where one replaced an entry."""
 
 _HISTORY_STEP = 500
+_MISCONF = "MISCONF"  # what Redis begins its answer to a write with while it cannot write to its own disk
 
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Turn what redis-py raises into ``StoreUnavailable``, with the cause for the log."""
+    """Turn what redis-py raises into ``StoreUnavailable`` or ``StoreRefuses``, with the cause for the log."""
     try:
         yield
     except AuthenticationError as error:
         raise StoreUnavailable("Redis refuses the password, or wants one: see redis.password_file") from error
     except (RedisError, OSError) as error:
+        if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and _MISCONF in str(error)):
+            raise StoreRefuses(f"Redis: {type(error).__name__}: {error}") from error
         raise StoreUnavailable(f"Redis: {type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a model is: the last change's stream id and number, the last record of the history, the totals."""
+
+    change: bytes
+    sequence: int
+    record: bytes
+    totals: Totals
 
 
 class Model:
@@ -57,6 +74,8 @@ class Model:
         self.client = client
         self.keys = Keys(name)
         self._ledger_seconds = ledger_seconds
+        self._refused = False
+        self._place = client.register_script(script("place.lua"))
         self._learn = client.register_script(script("learn.lua"))
 
     async def open(self, *, sign: bool = True) -> None:
@@ -65,12 +84,14 @@ class Model:
         Raises ``StoreIncompatible`` where another schema or tokenizer wrote it, ``StoreUnavailable``.
         """
         ours = signature()
-        with store_errors():
-            async with self.client.pipeline(transaction=True) as pipe:
-                for field, value in ours.items() if sign else ():
-                    pipe.hsetnx(self.keys.schema, field, value)
-                pipe.hgetall(self.keys.schema)
-                stored = {name.decode(): value.decode() for name, value in (await pipe.execute())[-1].items()}
+        stored = await self._signature()
+        if sign and not ours.keys() <= stored.keys():  # a server that refuses to write can still be read
+            with store_errors():
+                async with self.client.pipeline(transaction=True) as pipe:
+                    for field, value in ours.items():
+                        pipe.hsetnx(self.keys.schema, field, value)
+                    await pipe.execute()
+            stored = await self._signature()
         wrong = [
             f"{name} {stored.get(name)} (this is {value})"
             for name, value in ours.items()
@@ -82,13 +103,19 @@ class Model:
                 "set model.name to a new name and teach that one, or run the nbstream that wrote it"
             )
 
+    async def _signature(self) -> dict[str, str]:
+        with store_errors():
+            fields: Any = await self.client.hgetall(self.keys.schema)
+        return {name.decode(): value.decode() for name, value in fields.items()}
+
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens``, shape (n, classes), and the totals, in one round trip.
 
-        For commands that check one message: they need no mirror.
+        For commands that check one message: they need no mirror. Others may learn between the two: a transaction
+        would be refused while Redis is out of memory, though nothing is written.
         """
         with store_errors():
-            async with self.client.pipeline(transaction=True) as pipe:
+            async with self.client.pipeline(transaction=False) as pipe:
                 pipe.hgetall(self.keys.totals)
                 for key in self.keys.counts:
                     if tokens:
@@ -112,6 +139,16 @@ class Model:
 
     async def applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""
+
+    async def place(self) -> Place:
+        """The last change, the last record of the history and the totals, all of one moment."""
+        keys = self.keys
+        with store_errors():
+            change, sequence, record, totals = await self._place(
+                keys=[keys.changes, keys.sequence, keys.history, keys.totals]
+            )
+        pairs = dict(zip(totals[0::2], totals[1::2], strict=True))
+        return Place(change, int(sequence), record, totals_from_hash(pairs))
 
     async def last_change(self) -> bytes:
         """The stream id of the last change; empty before the first."""
@@ -148,11 +185,24 @@ class Model:
             *noted,
             *fields,
         ]
-        with store_errors():
-            change: bytes | None = await self._learn(
-                keys=[*keys, self.keys.history, *self.keys.counts], args=arguments
-            )
+        try:
+            with store_errors():
+                change: bytes | None = await self._learn(
+                    keys=[*keys, self.keys.history, *self.keys.counts], args=arguments
+                )
+        except StoreRefuses as error:
+            self._tell(str(error))
+            raise
+        self._tell(None)
         return change
+
+    def _tell(self, refusal: str | None) -> None:
+        """Log when Redis begins to refuse what is learned, and when it takes it again; not each time."""
+        if refusal and not self._refused:
+            _log.error("nothing can be learned, mail is scored as before: %s", refusal)
+        if self._refused and not refusal:
+            _log.info("Redis takes what is learned again")
+        self._refused = bool(refusal)
 
     async def history(self, since: float = 0.0) -> AsyncIterator[Record]:
         """The changes since that time (seconds since the epoch), newest first."""

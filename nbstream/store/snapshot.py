@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.errors import StoreUnavailable
 from nbstream.store import archive
-from nbstream.store.model import script, signature, store_errors
+from nbstream.store.model import Place, script, signature, store_errors
 from nbstream.store.scan import STEP
 
 if TYPE_CHECKING:
@@ -35,24 +35,15 @@ class Snapshot:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._changed = model.client.register_script(script("changed.lua"))
-        self._place: tuple[bytes, int, bytes] = (b"0-0", 0, b"0-0")
+        self._place = Place(b"0-0", 0, b"0-0", Totals())
         self.learned_meanwhile = 0
 
     async def header(self) -> archive.Header:
         """What the file begins with; also notes the place."""
-        keys = self._model.keys
+        self._place = await self._model.place()
         with store_errors():
-            async with self._model.client.pipeline(transaction=True) as pipe:
-                pipe.xrevrange(keys.changes, count=1)
-                pipe.get(keys.sequence)
-                pipe.xrevrange(keys.history, count=1)
-                for key in keys.counts:
-                    pipe.hlen(key)
-                pipe.hgetall(keys.totals)
-                changes, sequence, records, *lengths, totals = await pipe.execute()
-        self._place = (_last(changes), int(sequence or 0), _last(records))
-        messages = sum(int(totals.get(f"messages:{label}".encode(), 0)) for label in CLASSES)
-        return archive.header(signature(), sum(lengths) + messages)
+            lengths: Any = [await self._model.client.hlen(key) for key in self._model.keys.counts]
+        return archive.header(signature(), sum(lengths) + sum(self._place.totals.messages))
 
     async def records(self) -> AsyncIterator[archive.Record]:
         """All there is. Raises ``StoreUnavailable``, also where the change stream was trimmed meanwhile."""
@@ -93,7 +84,7 @@ class Snapshot:
     async def _changes(self) -> AsyncIterator[archive.Record]:
         """What was learned since the place that was noted, then the totals."""
         keys = self._model.keys
-        change, sequence, record = self._place
+        change, sequence, record = self._place.change, self._place.sequence, self._place.record
         while True:
             with store_errors():
                 changes, record, entries, totals, importing = await self._changed(
@@ -126,10 +117,6 @@ def _columns(change: Mapping[bytes, bytes]) -> list[archive.Column]:
         for label, counts in found
         if counts
     ]
-
-
-def _last(entries: Sequence[tuple[bytes, Any]]) -> bytes:
-    return entries[0][0] if entries else b"0-0"
 
 
 def _mapping(flat: Sequence[bytes]) -> dict[bytes, bytes]:

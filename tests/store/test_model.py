@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES, Sums, Totals
-from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.mail.message import Message
 from nbstream.store.connect import Params, open_client
 from nbstream.store.ledger import Entry
@@ -21,6 +22,7 @@ from nbstream.store.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
 from tests.store.notes import NOTE
+from tests.waiting import until
 
 State = tuple[dict[str, dict[bytes, int]], dict[bytes, int]]
 
@@ -343,8 +345,43 @@ async def test_a_server_out_of_memory_refuses_and_changes_nothing(own_redis: Red
     before = await stored(model)
     await client.config_set("maxmemory", "1")
 
-    with pytest.raises(StoreUnavailable, match="OutOfMemory"):
+    with pytest.raises(StoreRefuses, match="OutOfMemory"):
         await change(model, "m2", entry("spam", TOKENS))
 
     assert await stored(model) == before
     await client.aclose()
+
+
+async def test_a_server_that_cannot_write_to_its_disk_refuses_and_can_be_read(
+    own_redis: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "nbstream")
+    own_redis.stop()
+    (tmp_path / "gone").mkdir()
+    own_redis.start("--dir", str(tmp_path / "gone"), "--save", "3600 1")
+    client = open_client(Params(own_redis.url))
+    model = Model(client, "test", 3600)
+    await model.open()
+    await change(model, "m1", entry("spam", TOKENS))
+    before = await stored(model)
+    (tmp_path / "gone").rmdir()
+    await client.bgsave()
+    await until(lambda: _saving_failed(client))
+
+    for _ in range(3):
+        with pytest.raises(StoreRefuses, match="MISCONF"):
+            await change(model, "m2", entry("spam", TOKENS))
+    assert await stored(model) == before
+    await model.open()
+    assert (await model.place()).totals == await model.totals()
+    assert (await model.look_up(TOKENS))[0].tolist() == [[0, 1000]] * len(TOKENS)
+
+    await client.config_set("stop-writes-on-bgsave-error", "no")
+    await change(model, "m2", entry("spam", TOKENS))
+    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+    await client.aclose()
+
+
+async def _saving_failed(client: Redis) -> bool:
+    found: Any = await client.info("persistence")
+    return bool(found["rdb_last_bgsave_status"] == "err")
