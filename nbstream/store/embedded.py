@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import enum
 import fcntl
+import logging
 import os
 import signal
 import socket
@@ -32,6 +33,8 @@ from nbstream.store.servers import ServerVersion, choose_server, find_servers, r
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_log = logging.getLogger(__name__)
+
 START_SECONDS = 30.0  # until the server answers, and between two signs that it is loading
 LOADING_SECONDS = 600.0  # for loading, in all
 STOP_SECONDS = 30.0  # for a guardian to stop its server: more than it allows itself
@@ -39,12 +42,12 @@ ANSWER_SECONDS = 2.0
 POLL_SECONDS = 0.02
 LOG_BYTES = 1 << 20
 
-_LOG = "redis.log"
+_LOG_FILE = "redis.log"
 _SOCKET = "redis.sock"
 _SOCKET_PATH_BYTES = 107  # sun_path of unix(7), without its final NUL
 _GUARDIAN = Path(__file__).with_name("guardian.py")
 _OPTIONS = (
-    *("--port", "0", "--unixsocket", _SOCKET, "--unixsocketperm", "700", "--dir", ".", "--logfile", _LOG),
+    *("--port", "0", "--unixsocket", _SOCKET, "--unixsocketperm", "700", "--dir", ".", "--logfile", _LOG_FILE),
     *("--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "no", "--save", ""),
     *("--maxmemory", "0", "--maxmemory-policy", "noeviction", "--daemonize", "no", "--supervised", "no"),
 )
@@ -210,9 +213,11 @@ class EmbeddedRedis:
             return False
         servers = find_servers() if self._servers is None else self._servers
         server, version = choose_server(servers, read_record(self._folder))
+        if self._guardian is not None:
+            _log.error("%s", self._failure("ended by itself and is started again"))
         write_record(self._folder, version)  # before: it converts the files as soon as it opens them
         self._guardian_ended()
-        log = self._folder / _LOG
+        log = self._folder / _LOG_FILE
         self._log_start = _size(log)
         if self._log_start > LOG_BYTES:
             log.replace(log.with_suffix(".log.old"))
@@ -230,8 +235,8 @@ class EmbeddedRedis:
         return True
 
     def _failure(self, what: str) -> StoreUnavailable:
-        with contextlib.suppress(OSError), (self._folder / _LOG).open("rb") as log:
-            log.seek(max(self._log_start, _size(self._folder / _LOG) - 2000))
+        with contextlib.suppress(OSError), (self._folder / _LOG_FILE).open("rb") as log:
+            log.seek(max(self._log_start, _size(self._folder / _LOG_FILE) - 2000))
             lines = log.read(2000).decode("utf-8", "replace").splitlines()[-8:]
             what += "; its log ends:\n" + "\n".join(lines) if lines else ""
         return StoreUnavailable(f"the embedded Redis in {self._folder} {what}")

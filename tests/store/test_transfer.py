@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import io
 import random
+import zlib
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
@@ -415,6 +417,12 @@ def lines(content: bytes) -> list[bytes]:
     return gzip.decompress(content).splitlines(keepends=True)
 
 
+def same_inside(one: bytes, other: bytes) -> bool:
+    with contextlib.suppress(OSError, EOFError, zlib.error):
+        return gzip.decompress(one) == gzip.decompress(other)
+    return False
+
+
 async def refused(other: Model, content: bytes) -> NbstreamError:
     """The error of an import; the target has not a key more or less afterwards, nor another field."""
     before = await everything(other)
@@ -449,7 +457,8 @@ async def test_a_file_with_a_bit_flipped_anywhere_is_refused_and_changes_nothing
     for place in range(10, len(content)):  # beyond gzip's header, which holds nothing that matters
         flipped = bytearray(content)
         flipped[place] ^= 1 << draw.randrange(8)
-        await refused(other, bytes(flipped))
+        if not same_inside(bytes(flipped), content):  # some bits between gzip's blocks mean nothing
+            await refused(other, bytes(flipped))
 
 
 async def test_lines_that_are_left_out_doubled_or_swapped_are_refused(model: Model, other: Model) -> None:

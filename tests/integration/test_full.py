@@ -1,0 +1,120 @@
+"""A store that is full: mail is scored on, feedback is deferred, and nothing is lost or counted twice."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from tests.conftest import RedisServer, missing
+from tests.integration.daemon import DaemonProcess, command, wait_until
+from tests.integration.test_life import send
+
+FEEDBACK = "spam@nbstream.invalid"
+CHECKED = "nbstream_score_probability_count"
+KNOWN = 'nbstream_model_messages{class="spam"}'
+FAILED = 'nbstream_feedback_total{label="spam",outcome="failed",source="smtp"}'
+LEARNED = 'nbstream_feedback_total{label="spam",outcome="learned",source="smtp"}'
+
+
+def letter(number: int) -> bytes:
+    words = " ".join(f"word{number}x{n}" for n in range(300))
+    return f"Subject: letter {number}\r\n\r\n{words}\r\n".encode()
+
+
+def configure(folder: Path, state: Path, redis: str = "embedded") -> Path:
+    path = folder / "nb.yaml"
+    path.write_text(
+        f"state_dir: {state}\nredis: {{url: '{redis}'}}\nrelay: {{next_hop: 'maildir:{folder / 'mail'}'}}\n"
+        "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}}\nlog: {format: json}\n"
+    )
+    return path
+
+
+def told(daemon: DaemonProcess, text: str) -> list[str]:
+    return [event["event"] for event in daemon.events if text in event["event"]]
+
+
+def test_a_redis_out_of_memory_defers_feedback_and_nothing_else(tmp_path: Path, own_redis: RedisServer) -> None:
+    config = configure(tmp_path, tmp_path / "state", own_redis.url)
+    with Redis(unix_socket_path=str(own_redis.socket)) as client, DaemonProcess(config) as daemon:
+        assert send(daemon, letter(0), FEEDBACK).startswith("250 ")
+        client.config_set("maxmemory", "1")
+
+        for _ in range(3):
+            assert send(daemon, letter(1), FEEDBACK).startswith("451 4.3.0 Learning is not possible now")
+            assert send(daemon, letter(1)).startswith("250 ")
+        assert daemon.metric(CHECKED) == 3
+        assert daemon.metric("nbstream_redis_refused_total") == daemon.metric(FAILED) == 3
+        # What a mirror asks when nobody has learned for a second is answered too.
+        asked = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+        wait_until(lambda: client.info("commandstats")["cmdstat_evalsha"]["calls"] > asked + 2)
+        assert daemon.metric("nbstream_redis_up") == 1
+        assert told(daemon, "mirror: ") == []
+        assert daemon.metric('nbstream_filter_failures_total{reason="store"}') == 0
+        assert len(told(daemon, "OutOfMemory")) == 1
+        assert command("learn", "spam", "-c", config, "-", input=letter(2).decode()).returncode == 75
+        assert command("check", "-c", config, "-", input=letter(1).decode()).returncode == 0
+
+        with DaemonProcess(configure(tmp_path, tmp_path / "second", own_redis.url)) as second:
+            assert second.metric(KNOWN) == 1  # it starts, and has all counts
+            assert send(second, letter(1)).startswith("250 ")
+            assert second.metric(CHECKED) == 1
+
+        client.config_set("maxmemory", "0")
+        assert " learned as spam" in send(daemon, letter(1), FEEDBACK)
+        assert " already as spam" in send(daemon, letter(1), FEEDBACK)
+        assert daemon.metric(KNOWN) == 2
+        assert daemon.metric(LEARNED) == 2
+        assert len(told(daemon, "Redis takes what is learned again")) == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MB, as root may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = os.geteuid() == 0 and not subprocess.call(
+        ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "none", str(folder)], stderr=subprocess.DEVNULL
+    )
+    if not mounted:
+        missing("the right to mount a small file system")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_full_disk_under_the_embedded_redis_defers_feedback_and_nothing_else(
+    tmp_path: Path, small_disk: Path, redis_binary: Path
+) -> None:
+    config = configure(tmp_path, small_disk / "state")
+    with DaemonProcess(config) as daemon:
+        assert send(daemon, letter(0), FEEDBACK).startswith("250 ")
+        stuffing = small_disk / "stuffing"
+        with contextlib.suppress(OSError), stuffing.open("wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 512)
+
+        for number in range(5):
+            assert send(daemon, letter(1), FEEDBACK).startswith("451 ")
+            assert send(daemon, letter(number)).startswith("250 ")
+        assert daemon.metric(CHECKED) == 5
+        assert daemon.metric('nbstream_filter_failures_total{reason="store"}') == 0
+        assert daemon.metric(KNOWN) == 1
+        assert daemon.metric(FAILED) == 5
+        # Redis ends where it cannot write what it is to sync at once, and is started again.
+        wait_until(lambda: told(daemon, "ended by itself") != [])
+        assert "AOF write error" in told(daemon, "ended by itself")[0]
+
+        stuffing.unlink()
+        wait_until(lambda: send(daemon, letter(1), FEEDBACK).startswith("250 "))
+        assert " already as spam" in send(daemon, letter(1), FEEDBACK)
+        assert daemon.metric(KNOWN) == 2
+        assert daemon.stop() == 0
+    assert command("unlearn", "-c", config, "-", input=letter(1).decode()).stdout.startswith("1 unlearned")
+    assert command("unlearn", "-c", config, "-", input=letter(0).decode()).stdout.startswith("1 unlearned")
+    assert "tokens   0\n" in command("status", "-c", config).stdout
