@@ -89,6 +89,8 @@ class Metrics:
         self._memory_dropped = Counter(
             "nbstream_memory_dropped",
             "Checked messages that were not remembered: Redis was away or too slow.",
+            registry=registry,
+        )
         self._refused = Counter(
             "nbstream_redis_refused",
             "Feedback that Redis refused to write: out of memory, or its disk is full.",
@@ -142,6 +144,7 @@ class Metrics:
             fields = {"kind": str(kind), "source": source, "actor": actor, "label": label}
             minutes = round(WINDOW_SECONDS / 60)
             _log.warning("feedback burst: look at nbstream history --since %dm", minutes, extra={"fields": fields})
+
     def store_refused(self) -> None:
         """Redis refused to write one message's feedback."""
         self._refused.inc()

@@ -35,6 +35,11 @@ class Several:
         for each in self._observers:
             each.teaching_failed(label, source)
 
+    def store_refused(self) -> None:
+        """Tell each."""
+        for each in self._observers:
+            each.store_refused()
+
 
 class Remembering(Silent):
     """Has each checked message remembered."""

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from nbstream.errors import FeedbackRefused, NbstreamError, Reply
+from nbstream.errors import FeedbackRefused, NbstreamError, Reply, StoreRefuses
 from nbstream.filter import tell, tell_many
-from nbstream.errors import NbstreamError, Reply, StoreRefuses
 from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.policy import header
@@ -100,7 +99,9 @@ class FeedbackDoor:
         except NbstreamError as error:
             for _ in meant.messages[len(lessons) + 1 :]:
                 self._observer.teaching_failed(label, source)
-            _log.warning("feedback: %d of %d messages learned: %s", len(lessons), len(meant.messages), error)
+            # The store itself says once that Redis refuses to write.
+            level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
+            _log.log(level, "feedback: %d of %d messages learned: %s", len(lessons), len(meant.messages), error)
             return error.reply
         if len(lessons) == 1:
             return Reply(250, f"2.0.0 {tell(lessons[0])}; id={lessons[0].after.id}")
@@ -126,20 +127,6 @@ class FeedbackDoor:
                 f"Unknown id {meant.id}: not remembered any more; forward the message as an attachment"
             )
         return [checked]
-        for raw in meant:
-            message = Message.parse(headers.strip(raw, header.VERDICT_FIELDS), self._params.limits)
-            try:
-                lessons.append(await self._filter.learn(message, label, source))
-            except NbstreamError as error:
-                for _ in meant[len(lessons) + 1 :]:
-                    self._observer.teaching_failed(label, source)
-                level = (
-                    logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
-                )  # the store says it once
-                _log.log(level, "feedback: %d of %d messages learned: %s", len(lessons), len(meant), error)
-                return error.reply
-            _log_lesson(lessons[-1], source)
-        return Reply(250, f"2.0.0 {_summary(lessons, label)}")
 
 
 def _log_lesson(lesson: Lesson, source: str, actor: str) -> None:

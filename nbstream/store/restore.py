@@ -122,7 +122,7 @@ class Restore:
         return f"{state} {self._draw}".encode()
 
 
-async def finish(model: Model, moved: Callable[[int], object] = bool) -> int | None:
+async def finish(model: Model, moved: Callable[[int], object] | None = None) -> int | None:
     """Move what an import has made ready into the model; ``moved`` is told of the records as they go.
 
     Returns of how many messages the model's own entry was kept, or None where no import is ready.
@@ -133,15 +133,16 @@ async def finish(model: Model, moved: Callable[[int], object] = bool) -> int | N
         return None
     _, draw, change = mark.split()
     staged = model.keys.staged(draw.decode())
+    moved = moved or (lambda _: None)
     await _move_counts(model, staged, moved)
-    kept = await _move_entries(model, staged, moved)
+    known = await _move_entries(model, staged, moved)
     with store_errors():
         await _remove(model.client, staged.pattern)
         await model.client.register_script(script("imported.lua"))(
             keys=[model.keys.sequence, model.keys.changes, model.keys.importing],
             args=[change if change != b"0-0" else b"*", CHANGES_KEPT],
         )
-    return kept
+    return known
 
 
 async def _move_counts(model: Model, staged: StagedKeys, moved: Callable[[int], object]) -> None:
