@@ -97,6 +97,12 @@ async def test_a_report_without_a_message_is_refused(door: Door) -> None:
     assert door.metric("nbstream_feedback_total", source="smtp", label="spam", outcome="refused") == 1
 
 
+async def test_feedback_over_the_size_is_552_and_teaches_nothing(client: Redis, tmp_path: Path) -> None:
+    async with open_door(client, tmp_path / "m", max_message_bytes=1000) as door:
+        assert (await door.send(forward(PRIZE + b"x" * 1000 + b"\r\n"), SPAM)).startswith("552 5.3.4")
+        assert (await door.model.totals()).messages == (0, 0)
+
+
 async def test_feedback_is_not_delivered(door: Door) -> None:
     await door.send(forward(PRIZE), SPAM)
 
