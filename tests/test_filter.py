@@ -16,9 +16,20 @@ from nbstream.bayes.calibration import BINS, Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.classifier import Params as ClassifierParams
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
-from nbstream.filter import Check, Filter, Lesson, Outcome, Params, Silent
+from nbstream.filter import (
+    Check,
+    Filter,
+    Lesson,
+    Observer,
+    Outcome,
+    Params,
+    Recalling,
+    Remembering,
+    Silent,
+)
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import Thresholds, Verdict
+from nbstream.store.checked import Checked
 from nbstream.store.connect import Params as StoreParams
 from nbstream.store.connect import open_client
 from nbstream.store.mirror import Mirror
@@ -49,9 +60,10 @@ class Recorder(Silent):
 
 def make_filter(
     client: Redis,
-    observer: Recorder | None = None,
+    observer: Observer | None = None,
     counts: Mirror | None = None,
     choice: str = "multinomial",
+    memory: Recalling | None = None,
 ) -> Filter:
     event_models = CHOICES[choice]
     model = Model(client, "test", 3600)
@@ -67,6 +79,7 @@ def make_filter(
         counts=counts or model,
         params=Params(Thresholds(), {"spam": 1, "ham": 1}),
         observer=observer,
+        memory=memory,
     )
 
 
@@ -341,3 +354,54 @@ async def test_a_change_whose_reply_is_lost_is_made_once_and_reported_as_made(
     assert way.lost == 1
     assert lesson.outcome == (Outcome.LEARNED if label else Outcome.UNLEARNED)
     assert (await Model(client, "test", 3600).totals()).messages == (0, 1 if label else 0)
+
+
+class Remembered:
+    """A memory of one message."""
+
+    def __init__(self, checked: Checked) -> None:
+        self._checked = checked
+
+    async def recall(self, message_key: str) -> Checked | None:
+        return self._checked if message_key == self._checked.key else None
+
+
+async def test_a_message_is_recalled_as_it_was_checked_else_as_it_was_learned_else_not_at_all(
+    client: Redis,
+) -> None:
+    seen = Checked(PRIZE.key, Tokens((b"subject:prize",), (b"body:seen",)), 0.25, "ham")
+    with_memory = make_filter(client, memory=Remembered(seen))
+    spam_filter = make_filter(client)
+
+    assert await with_memory.recall(PRIZE.key) is seen
+    assert await spam_filter.recall(PRIZE.key) is None
+
+    lesson = await spam_filter.learn(PRIZE, "spam", "test")
+    assert await with_memory.recall(PRIZE.key) is seen
+    assert await spam_filter.recall(PRIZE.key) == Checked(
+        PRIZE.key, Tokenizer().tokenize(PRIZE), lesson.after.probability, str(lesson.after.verdict)
+    )
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+async def test_what_is_taught_by_memory_is_what_the_message_teaches_and_is_taken_back_exactly(
+    client: Redis, choice: str
+) -> None:
+    for label, raw in letters(12):
+        await make_filter(client, choice=choice).learn(Message.parse(raw), label, "test")
+    before = await stored(client)
+    seen: list[Checked] = []
+    spam_filter = make_filter(client, observer=Remembering(seen.append), choice=choice)
+    await spam_filter.check(PRIZE)
+
+    by_message = await spam_filter.learn(PRIZE, "spam", "test")
+    after = await stored(client)
+    await spam_filter.unlearn(PRIZE, "test")
+    by_id = await spam_filter.learn(Checked.unpack(PRIZE.key, seen[0].pack()), "spam", "test")
+
+    assert (by_id.before, by_id.after) == (by_message.before, by_message.after)
+    assert await stored(client) == after
+    known = await spam_filter.recall(PRIZE.key)
+    assert known is not None
+    assert (await spam_filter.unlearn(known, "test")).outcome == Outcome.UNLEARNED
+    assert await stored(client) == before

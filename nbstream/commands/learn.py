@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
@@ -38,8 +39,11 @@ async def _run(options: argparse.Namespace) -> int:
     errors: list[InputError] = []
     lessons: list[Lesson] = []
     try:
-        async with assembly.one_shot(settings, sign=True) as (spam_filter, _):
-            async for subject in _subjects(options, spam_filter, assembly.limits(settings), errors):
+        async with (
+            assembly.one_shot(settings, sign=True) as (spam_filter, _),
+            aclosing(_subjects(options, spam_filter, assembly.limits(settings), errors)) as subjects,
+        ):
+            async for subject in subjects:
                 if options.label:
                     lessons.append(await spam_filter.learn(subject, options.label, _SOURCE, user()))
                 else:
@@ -55,7 +59,7 @@ async def _run(options: argparse.Namespace) -> int:
 
 async def _subjects(
     options: argparse.Namespace, spam_filter: Filter, limits: Limits, errors: list[InputError]
-) -> AsyncIterator[Subject]:
+) -> AsyncGenerator[Subject, None]:
     """What the ids and the paths stand for, in order; what cannot be found or read is added to ``errors``."""
     for message_key in options.ids:
         checked = await spam_filter.recall(message_key)

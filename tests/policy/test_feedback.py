@@ -7,6 +7,7 @@ import pytest
 from nbstream.errors import FeedbackRefused
 from nbstream.mail.mime import Limits
 from nbstream.policy.feedback import MAX_MESSAGES, Meaning, meaning
+from tests.mutation import mutations
 
 SPAM, HAM = "spam@nbstream.invalid", "ham@nbstream.invalid"
 ID, OTHER = "abcdefghijklmnopqrstuvwx", "234567abcdefghijklmnopqr"
@@ -140,3 +141,21 @@ def test_what_is_empty_is_refused(empty: str) -> None:
 
 def test_too_many_messages_are_refused_and_none_is_left_out() -> None:
     assert f"More than {MAX_MESSAGES} messages" in refusal(multipart("mixed", *[RFC822] * (MAX_MESSAGES + 1)))
+
+
+def test_however_broken_a_mail_is_it_means_something_or_is_refused() -> None:
+    originals = [
+        multipart("mixed", QUOTED, RFC822).encode(),
+        report("abuse", head(ID)).encode(),
+        f"To: {SPAM}\r\nContent-Type: text/html\r\n{QUOTED}".encode(),
+    ]
+    outcomes = set()
+    for raw in mutations(originals, 3000):
+        try:
+            found = read(raw)
+        except FeedbackRefused:
+            outcomes.add("refused")
+        else:
+            assert bool(found.messages) != bool(found.id)
+            outcomes.add("id" if found.id else "messages")
+    assert outcomes == {"refused", "id", "messages"}
