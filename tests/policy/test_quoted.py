@@ -87,5 +87,5 @@ def test_an_attachment_is_not_what_the_reader_sees() -> None:
     assert ids(FIELD, "csv") == set()
 
 
-def test_a_long_text_of_beginnings_is_read_once() -> None:
-    assert ids("X-Nbstream: ham; model=a; id=\n" * 20_000) == set()
+def test_a_field_that_is_cut_off_borrows_no_id_from_the_next_one() -> None:
+    assert ids(f"X-Nbstream: ham; probability=0.2\nSubject: model=default; id={ID}\n") == set()
