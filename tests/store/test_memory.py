@@ -8,8 +8,9 @@ from redis.asyncio import Redis
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.store.memory import MemoryModel
 from nbstream.store.model import Model
+from tests.store.algebra import stored
 from tests.store.notes import NOTE
-from tests.store.test_model import MESSAGES, SUM_NAMES, TOKENS, Step, entry, steps, stored
+from tests.store.test_model import MESSAGES, SUM_NAMES, TOKENS, Step, entry, steps
 
 NAMES = [*TOKENS, *SUM_NAMES]
 

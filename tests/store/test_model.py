@@ -21,10 +21,9 @@ from nbstream.store.ledger import Entry
 from nbstream.store.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
+from tests.store.algebra import stored, summed
 from tests.store.notes import NOTE
 from tests.waiting import until
-
-State = tuple[dict[str, dict[bytes, int]], dict[bytes, int]]
 
 Lesson = tuple[str, list[bytes], int, Sums]
 Step = tuple[str, Lesson | None]
@@ -50,36 +49,6 @@ async def change(model: Model, message: str, new: Entry | None) -> bytes | None:
     return await model.replace(message, await model.entry(message), new, NOTE)
 
 
-async def stored(model: Model) -> State:
-    """Counts by class, and totals, exactly as they are in Redis."""
-    counts = {}
-    for label, key in zip(CLASSES, model.keys.counts, strict=True):
-        fields: Any = await model.client.hgetall(key)
-        counts[label] = {token: int(count) for token, count in fields.items()}
-    totals: Any = await model.client.hgetall(model.keys.totals)
-    return counts, {name: int(value) for name, value in totals.items()}
-
-
-async def expected(model: Model) -> State:
-    """The same, summed over the ledger's live entries."""
-    counts: dict[str, Counter[bytes]] = {label: Counter() for label in CLASSES}
-    totals: Counter[bytes] = Counter()
-    for message in MESSAGES:
-        found = await model.entry(message)
-        if found is None:
-            continue
-        totals[f"messages:{found.label}".encode()] += 1
-        totals[f"tokens:{found.label}".encode()] += found.weight * len(found.tokens)
-        counts[found.label].update(dict.fromkeys(found.tokens, found.weight))
-        counts[found.label].update(dict(found.sums))
-    present = {token for label in CLASSES for token in TOKENS if counts[label][token]}
-    totals[b"vocabulary"] = len(present)
-    return (
-        {label: {name: count for name, count in counts[label].items() if count} for label in CLASSES},
-        {name: value for name, value in totals.items() if value},
-    )
-
-
 sums = st.lists(
     st.tuples(st.sampled_from(SUM_NAMES), st.sampled_from([0, 1, 1000, 10**9])), unique_by=lambda each: each[0]
 )
@@ -99,7 +68,7 @@ async def test_any_sequence_of_changes_ends_at_the_sum_over_the_ledger(client: R
     for message, new in steps:
         await change(model, message, entry(*new) if new else None)
 
-    assert await stored(model) == await expected(model)
+    assert await stored(model) == await summed(model)
 
 
 async def test_learn_then_unlearn_gives_back_the_same_fields_and_integers(model: Model) -> None:
@@ -292,7 +261,7 @@ async def test_concurrent_writers_leave_the_sum_over_the_ledger(model: Model) ->
 
     await asyncio.gather(*(write(number) for number in range(4)))
 
-    assert await stored(model) == await expected(model)
+    assert await stored(model) == await summed(model)
 
 
 async def test_a_look_up_sees_counts_and_totals(model: Model) -> None:

@@ -1,0 +1,50 @@
+"""What learning must come to: the state of a model in Redis, and the same summed over its ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from nbstream.bayes.counts import CLASSES, is_sum
+from nbstream.store.ledger import Entry
+from nbstream.store.model import Model
+
+State = tuple[dict[str, dict[bytes, int]], dict[bytes, int]]
+"""Counts by class, and totals."""
+
+
+async def stored(model: Model) -> State:
+    """Counts by class, and totals, exactly as they are in Redis."""
+    counts = {}
+    for label, key in zip(CLASSES, model.keys.counts, strict=True):
+        fields: Any = await model.client.hgetall(key)
+        counts[label] = {token: int(count) for token, count in fields.items()}
+    totals: Any = await model.client.hgetall(model.keys.totals)
+    return counts, {name: int(value) for name, value in totals.items()}
+
+
+async def live_entries(model: Model) -> dict[str, Entry]:
+    """The whole ledger: each message that is learned, by its key."""
+    prefix = model.keys.ledger("")
+    names = [key.decode() async for key in model.client.scan_iter(f"{prefix}*", count=1000)]
+    entries = {name.removeprefix(prefix): await model.entry(name.removeprefix(prefix)) for name in names}
+    return {key: entry for key, entry in entries.items() if entry}
+
+
+async def summed(model: Model) -> State:
+    """What ``stored`` must be: the sum over the live entries of weight times tokens, and of sums."""
+    counts: dict[str, Counter[bytes]] = {label: Counter() for label in CLASSES}
+    totals: Counter[bytes] = Counter()
+    for entry in (await live_entries(model)).values():
+        totals[f"messages:{entry.label}".encode()] += 1
+        totals[f"tokens:{entry.label}".encode()] += entry.weight * len(entry.tokens)
+        counts[entry.label].update(dict.fromkeys(entry.tokens, entry.weight))
+        counts[entry.label].update(dict(entry.sums))
+    present = {
+        name for label in CLASSES for name, count in counts[label].items() if count > 0 and not is_sum(name)
+    }
+    totals[b"vocabulary"] = len(present)
+    return (
+        {label: {name: count for name, count in counts[label].items() if count} for label in CLASSES},
+        {name: value for name, value in totals.items() if value},
+    )

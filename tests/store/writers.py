@@ -1,0 +1,91 @@
+"""Writers: each teaches one model a plan of lessons, one after the other, in this process or in another one."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from multiprocessing.context import ForkServerProcess
+
+import uvloop
+from redis.asyncio import Redis
+
+from nbstream.bayes.calibration import Calibration
+from nbstream.bayes.classifier import Classifier
+from nbstream.errors import StoreUnavailable
+from nbstream.filter import Filter, Params
+from nbstream.mail.message import Message
+from nbstream.policy.verdict import Thresholds
+from nbstream.store.connect import Params as StoreParams
+from nbstream.store.connect import open_client
+from nbstream.store.model import Model
+from nbstream.tokens.tokenizer import Tokenizer
+from tests.letters import letters
+from tests.waiting import DEADLINE_SECONDS
+
+Plan = Sequence[tuple[int, str | None]]
+"""Which letter is learned as what; None unlearns it."""
+
+LETTERS = [Message.parse(raw) for _, raw in letters(200)]
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["__main__", __name__])  # else each process imports for a second
+
+
+def filter_of(client: Redis) -> Filter:
+    """A filter that reads and teaches the model ``test``."""
+    model = Model(client, "test", 3600)
+    return Filter(
+        tokenizer=Tokenizer(),
+        classifier=Classifier(),
+        calibration=Calibration(),
+        model=model,
+        counts=model,
+        params=Params(Thresholds(), {}),
+    )
+
+
+async def teach(spam_filter: Filter, plan: Plan) -> None:
+    """Teach the plan as people do: what was not acknowledged is taught again."""
+    for number, label in plan:
+        while True:
+            try:
+                if label:
+                    await spam_filter.learn(LETTERS[number], label, "test")
+                else:
+                    await spam_filter.unlearn(LETTERS[number], "test")
+                break
+            except StoreUnavailable:
+                await asyncio.sleep(0.01)  # Redis may be away
+
+
+async def write(url: str, plans: Sequence[Plan]) -> None:
+    """Teach all plans at once, each by a writer with a connection of its own."""
+    clients = [open_client(StoreParams(url)) for _ in plans]
+    await asyncio.gather(*(teach(filter_of(client), plan) for client, plan in zip(clients, plans, strict=True)))
+    for client in clients:
+        await client.aclose()
+
+
+def _main(url: str, plans: Sequence[Plan]) -> None:
+    uvloop.run(write(url, plans))
+
+
+@asynccontextmanager
+async def other_process(url: str, plans: Sequence[Plan]) -> AsyncIterator[ForkServerProcess]:
+    """A process that does ``write``; it is killed at the end if it still runs."""
+    process = _context.Process(target=_main, args=(url, plans))
+    await asyncio.to_thread(process.start)
+    try:
+        yield process
+    finally:
+        process.kill()
+        await asyncio.to_thread(process.join)
+        process.close()
+
+
+async def written(process: ForkServerProcess, seconds: float = DEADLINE_SECONDS) -> None:
+    """Return once that process has taught everything."""
+    await asyncio.to_thread(process.join, seconds)
+    assert process.exitcode == 0
