@@ -69,12 +69,15 @@ class Message:
     def key(self) -> str:
         """The identity of the message: 24 characters of ``a-z2-7``.
 
-        Two byte strings are the same message when their Message-ID, Date, From and Subject say the same (encoded
-        words decoded, white space ignored) and their leaf parts hold the same content after the transfer
-        encoding is taken off, white space ignored. So a hop may add trace fields and verdict headers, rewrap
-        header lines, change line ends or re-encode a part, and it stays the same message; another Message-ID, or
-        another body under the same Message-ID, makes another one. A bare text is its characters. Of a message
-        beyond the limits, what is looked at counts.
+        Two byte strings are the same message when their first Message-ID, Date, From and Subject say the same
+        (encoded words decoded, white space ignored) and their leaf parts, in order, hold the same content after
+        the transfer encoding is taken off, white space ignored. Nothing else counts. So a hop may add or reorder
+        trace fields and verdict headers, rewrap header lines, change line ends or re-encode a part, and it stays
+        the same message; another Message-ID, or another body under the same Message-ID, makes another one, and so
+        does a hop that marks the subject, adds a footer, or adds a Message-ID where there was none.
+
+        What has none of a mail's fields is its characters, white space ignored. Of a message beyond the limits,
+        what is looked at counts, and that is measured before the transfer encoding is taken off.
         """
         digest = hashlib.blake2b(digest_size=_KEY_BYTES)
         if not self.is_mail:

@@ -1,0 +1,128 @@
+"""What happens to a message on its way from hop to hop, and may not make another message of it."""
+
+from __future__ import annotations
+
+import base64
+import email
+import quopri
+import re
+from collections.abc import Callable
+from email.message import Message as ForeignMessage
+from random import Random
+
+TRACE = (
+    b"Received: from mx.example.org (mx.example.org [192.0.2.1])\r\n\tby mail.example.net with ESMTPS id 4Yq7;"
+    b"\r\n\tMon, 3 Feb 2025 10:20:30 +0100\r\n",
+    b"Return-Path: <bounces@example.org>\r\n",
+    b"Delivered-To: you@example.net\r\n",
+    b"Authentication-Results: mail.example.net; dkim=pass header.d=example.org\r\n",
+)
+VERDICTS = (
+    b"X-Spam-Flag: YES\r\n",
+    b"X-Spam-Status: Yes, score=9.1 required=5.0\r\n\ttests=A,B,C\r\n",
+    b"X-Nbstream: spam, P=0.99999\r\n",
+)
+
+Hop = Callable[[bytes, Random], bytes]
+"""Takes a message with CRLF line ends and passes it on."""
+
+
+def _split(raw: bytes) -> tuple[list[bytes], bytes]:
+    """The header fields, each with its continuation lines, and the body with the empty line before it."""
+    if raw.startswith(b"\r\n"):
+        return [], raw
+    head, blank, body = raw.partition(b"\r\n\r\n")
+    return re.split(rb"(?<=\r\n)(?![ \t])", head + b"\r\n")[: None if blank else -1], blank[2:] + body
+
+
+def _with_fields(raw: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    fields, rest = _split(raw)
+    return b"".join(map(change, fields)) + rest
+
+
+def trace(raw: bytes, draw: Random) -> bytes:
+    """Fields above all others."""
+    return b"".join(draw.choices(TRACE, k=3)) + raw
+
+
+def verdicts(raw: bytes, draw: Random) -> bytes:
+    """Verdict fields of other filters, below all others."""
+    fields, rest = _split(raw)
+    return b"".join([*fields, *draw.sample(VERDICTS, 2)]) + rest
+
+
+def shuffle_trace(raw: bytes, draw: Random) -> bytes:
+    """The fields in another order, but those of one name in their own."""
+    fields, rest = _split(raw)
+    groups: dict[bytes, list[bytes]] = {}
+    for field in fields:
+        groups.setdefault(field.partition(b":")[0].rstrip().lower(), []).append(field)
+    shuffled = draw.sample(list(groups.values()), len(groups))
+    return b"".join(field for group in shuffled for field in group) + rest
+
+
+def unfold(raw: bytes, draw: Random) -> bytes:
+    """Each field on one line."""
+    return _with_fields(raw, lambda field: re.sub(rb"\r\n(?=[ \t])", b"", field))
+
+
+def fold(raw: bytes, draw: Random) -> bytes:
+    """Fields broken at some of their spaces."""
+    return _with_fields(raw, lambda field: re.sub(rb"(?<=\S) (?=\S)", lambda _: draw.choice(_FOLDS), field))
+
+
+_FOLDS = (b" ", b" ", b"\r\n ", b"\r\n\t")
+
+
+def respell(raw: bytes, draw: Random) -> bytes:
+    """Field names in capitals."""
+    return _with_fields(raw, lambda field: re.sub(rb"^[^:]*", lambda name: name[0].upper(), field, count=1))
+
+
+def feeds(raw: bytes, draw: Random) -> bytes:
+    """LF line ends, as in most mailboxes."""
+    return raw.replace(b"\r\n", b"\n")
+
+
+def recode(raw: bytes, encoding: str) -> bytes:
+    """The message with every text part in this transfer encoding, as the standard library reads and writes it."""
+    fields, rest = _split(raw)
+    unfolded = (
+        b"".join(re.sub(rb"\r\n(?=[ \t])", b"", field) for field in fields) + rest
+    )  # it knows no folded encoding
+    message = email.message_from_bytes(unfolded)
+    for part in message.walk():
+        if not part.is_multipart() and part.get_content_maintype() == "text":
+            _recode_part(part, encoding)
+    return re.sub(rb"\r?\n", b"\r\n", message.as_bytes())
+
+
+def _recode_part(part: ForeignMessage, encoding: str) -> None:
+    content = part.get_payload(decode=True)
+    assert isinstance(content, bytes)
+    del part["Content-Transfer-Encoding"]
+    part["Content-Transfer-Encoding"] = encoding
+    match encoding:
+        case "base64":
+            written = base64.encodebytes(content)
+        case "quoted-printable":
+            written = quopri.encodestring(content)
+        case _:
+            written = content
+    part.set_payload(written.decode("ascii", "surrogateescape"))
+
+
+def base64_coded(raw: bytes, draw: Random) -> bytes:
+    return recode(raw, "base64")
+
+
+def quoted_printable(raw: bytes, draw: Random) -> bytes:
+    return recode(raw, "quoted-printable")
+
+
+def eight_bit(raw: bytes, draw: Random) -> bytes:
+    return recode(raw, "8bit")
+
+
+HOPS: tuple[Hop, ...] = (trace, verdicts, shuffle_trace, unfold, fold, respell)
+ENCODINGS: tuple[Hop, ...] = (base64_coded, quoted_printable, eight_bit)
