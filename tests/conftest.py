@@ -67,7 +67,7 @@ class RedisServer:
     """A real server on a unix socket, without persistence; ``stop`` and ``start`` as tests need it."""
 
     def __init__(self, binary: Path, folder: Path) -> None:
-        self._binary = binary
+        self.binary = binary
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self.socket = folder / "redis.sock"
@@ -76,7 +76,7 @@ class RedisServer:
     def start(self, *options: str) -> None:
         arguments = ["--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._folder), "--save", ""]
         self._process = subprocess.Popen(
-            [self._binary, *arguments, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [self.binary, *arguments, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         until = time.monotonic() + 10
         while not self.socket.exists():

@@ -16,29 +16,18 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.store.connect import Params, open_client
 from nbstream.store.model import Model
 from tests.conftest import RedisServer
-from tests.integration.daemon import free_port
 from tests.store.algebra import State, live_entries, stored, summed
 from tests.store.proxy import Fate, Proxy
-from tests.store.writers import LETTERS, Plan, other_process, write, written
+from tests.store.replicas import replicated
+from tests.store.writers import LETTERS, Plan, has_changed, other_process, random_plans, write, written
 from tests.waiting import until
 
 NOTHING: State = ({"ham": {}, "spam": {}}, {})
-LABELS = (*CLASSES, None)
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 def model_of(client: Redis) -> Model:
     return Model(client, "test", 3600)
-
-
-async def has_changed(model: Model, times: int) -> bool:
-    return int(await model.client.get(model.keys.sequence) or 0) >= times
-
-
-def random_plans(seed: int, writers: int, messages: int, steps: int) -> list[Plan]:
-    """Plans that meet: every writer teaches the same messages."""
-    draw = random.Random(seed)
-    return [[(draw.randrange(messages), draw.choice(LABELS)) for _ in range(steps)] for _ in range(writers)]
 
 
 def apart(seed: int, writers: int, steps: int) -> list[Plan]:
@@ -74,7 +63,7 @@ async def by_two_processes(url: str, plans: list[Plan]) -> None:
 
 
 some_plans = st.lists(
-    st.lists(st.tuples(st.integers(0, 3), st.sampled_from(LABELS)), max_size=5), min_size=8, max_size=8
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from((*CLASSES, None))), max_size=5), min_size=8, max_size=8
 )
 
 
@@ -186,42 +175,28 @@ async def test_a_server_that_is_killed_keeps_what_it_acknowledged_and_what_is_re
     await client.aclose()
 
 
-async def follows(replica: Redis) -> bool:
-    return bool((await replica.info("replication"))["master_link_status"] == "up")
-
-
 async def test_after_a_failover_that_lost_lessons_what_is_repeated_counts_once(
-    own_redis: RedisServer, redis_binary: Path, tmp_path: Path
+    own_redis: RedisServer, tmp_path: Path
 ) -> None:
-    port, plans = free_port(), apart(seed=9, writers=4, steps=40)
-    own_redis.stop()
-    own_redis.start("--port", str(port), "--repl-diskless-sync-delay", "0")
-    (tmp_path / "replica").mkdir()
-    replica = RedisServer(redis_binary, tmp_path / "replica")
-    replica.start("--replicaof", "127.0.0.1", str(port))
-    client, primary = open_client(Params(replica.url)), open_client(Params(own_redis.url))
-    model = model_of(client)
-    try:
-        await until(lambda: follows(client))
+    plans = apart(seed=9, writers=4, steps=40)
+    async with replicated(own_redis, tmp_path / "replica") as pair:
+        before, after = model_of(pair.at_primary), model_of(pair.at_replica)
         async with (
             Proxy(own_redis.socket, tmp_path / "s") as way,
             other_process(way.url, plans[2:]) as process,
         ):
             writing = asyncio.create_task(write(way.url, plans[:2]))
-            await until(lambda: has_changed(model, 30))
-            await client.replicaof("NO", "ONE")  # from here on, what the primary acknowledges will be lost
-            known = int(await client.get(model.keys.sequence) or 0)
-            await until(lambda: has_changed(model_of(primary), known + 10))
+            await until(lambda: has_changed(after, 30))
+            await pair.promote()
+            known = int(await after.client.get(after.keys.sequence) or 0)
+            await until(lambda: has_changed(before, known + 10))
             own_redis.stop()
-            way.target = replica.socket
+            way.target = pair.replica.socket
             way.cut()
             await writing
             await written(process)
 
-        assert await stored(model) == await summed(model)
-        await write(replica.url, plans)
-        assert await stored(model) == await summed(model)
-        assert await learned(model) == last_words(plans)
-    finally:
-        await asyncio.gather(client.aclose(), primary.aclose())
-        replica.stop()
+        assert await stored(after) == await summed(after)
+        await write(pair.replica.url, plans)
+        assert await stored(after) == await summed(after)
+        assert await learned(after) == last_words(plans)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from multiprocessing.context import ForkServerProcess
@@ -13,6 +14,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
+from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import Filter, Params
 from nbstream.mail.message import Message
@@ -68,6 +70,14 @@ async def write(url: str, plans: Sequence[Plan]) -> None:
         await client.aclose()
 
 
+def random_plans(seed: int, writers: int, messages: int, steps: int) -> list[Plan]:
+    """Plans that meet: every writer teaches the same messages."""
+    draw = random.Random(seed)
+    return [
+        [(draw.randrange(messages), draw.choice((*CLASSES, None))) for _ in range(steps)] for _ in range(writers)
+    ]
+
+
 def _main(url: str, plans: Sequence[Plan]) -> None:
     uvloop.run(write(url, plans))
 
@@ -89,3 +99,7 @@ async def written(process: ForkServerProcess, seconds: float = DEADLINE_SECONDS)
     """Return once that process has taught everything."""
     await asyncio.to_thread(process.join, seconds)
     assert process.exitcode == 0
+
+
+async def has_changed(model: Model, times: int) -> bool:
+    return int(await model.client.get(model.keys.sequence) or 0) >= times

@@ -1,0 +1,52 @@
+"""A primary and its replica, which a test promotes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from redis.asyncio import Redis
+
+from nbstream.store.connect import Params, open_client
+from tests.conftest import RedisServer
+from tests.integration.daemon import free_port
+from tests.waiting import until
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two servers with a client each."""
+
+    primary: RedisServer
+    replica: RedisServer
+    at_primary: Redis
+    at_replica: Redis
+
+    async def promote(self) -> None:
+        """The replica is on its own from here on: what the primary acknowledges now will be lost."""
+        await self.at_replica.replicaof("NO", "ONE")
+
+
+@asynccontextmanager
+async def replicated(primary: RedisServer, folder: Path) -> AsyncIterator[Pair]:
+    """``primary``, started anew, and a replica that follows it."""
+    port = free_port()
+    primary.stop()
+    primary.start("--port", str(port), "--repl-diskless-sync-delay", "0")
+    folder.mkdir()
+    replica = RedisServer(primary.binary, folder)
+    replica.start("--replicaof", "127.0.0.1", str(port))
+    pair = Pair(primary, replica, open_client(Params(primary.url)), open_client(Params(replica.url)))
+    try:
+        await until(lambda: _follows(pair.at_replica))
+        yield pair
+    finally:
+        await pair.at_primary.aclose()
+        await pair.at_replica.aclose()
+        replica.stop()
+
+
+async def _follows(replica: Redis) -> bool:
+    return bool((await replica.info("replication"))["master_link_status"] == "up")
