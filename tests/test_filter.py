@@ -39,7 +39,7 @@ from nbstream.tokens.tokenizer import Tokenizer, Tokens
 from tests.bayes.taught import CHOICES
 from tests.conftest import RedisServer
 from tests.letters import letters
-from tests.store.proxy import Fate, Proxy
+from tests.store.proxy import LosesOneReply
 from tests.store.test_mirror import running
 
 PRIZE = Message.parse(b"From: win@example.com\nSubject: prize\n\nClaim your free prize now\n")
@@ -319,10 +319,7 @@ async def test_a_change_whose_reply_is_lost_is_made_once_and_reported_as_made(
     if label:
         await make_filter(client).unlearn(PRIZE, "test")
 
-    async def lose_one_reply(request: bytes) -> Fate:
-        return Fate.PASS if way.broken or b"EVALSHA" not in request else Fate.LOSE_REPLY
-
-    async with Proxy(shared_redis.socket, tmp_path / "s", lose_one_reply) as way:
+    async with LosesOneReply(shared_redis.socket, tmp_path / "s") as way:
         lossy = open_client(StoreParams(way.url))
         spam_filter = make_filter(lossy)
         lesson = await (spam_filter.learn(PRIZE, label, "test") if label else spam_filter.unlearn(PRIZE, "test"))

@@ -117,3 +117,13 @@ class _Connection:
                     self._proxy.broken += 1
                     return
             self._writer.write(reply)
+
+
+class LosesOneReply(Proxy):
+    """Breaks the connection instead of passing on the answer to the first script, and no other."""
+
+    def __init__(self, target: Path, socket: Path) -> None:
+        super().__init__(target, socket, self._lose_one)
+
+    async def _lose_one(self, request: bytes) -> Fate:
+        return Fate.PASS if self.broken or b"EVALSHA" not in request else Fate.LOSE_REPLY

@@ -18,8 +18,9 @@ from nbstream.store.ledger import Entry
 from nbstream.store.model import Model
 from tests.conftest import RedisServer
 from tests.store.notes import NOTE
+from tests.store.proxy import LosesOneReply
 from tests.store.test_model import TOKENS, change, entry
-from tests.test_filter import LosesReplies, make_filter
+from tests.test_filter import make_filter
 
 PRIZE = Message.parse(b"From: win@example.com\nSubject: prize\n\nClaim your free prize now\n")
 
@@ -110,12 +111,12 @@ async def test_whatever_a_source_or_an_actor_is_called_it_stays_intact(model: Mo
 async def test_a_change_whose_reply_was_lost_has_one_record(
     model: Model, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
-    async with LosesReplies(shared_redis.socket, tmp_path / "s") as way:
-        lossy = open_client(Params(f"unix://{way.socket}"))
+    async with LosesOneReply(shared_redis.socket, tmp_path / "s") as way:
+        lossy = open_client(Params(way.url))
         await make_filter(lossy).learn(PRIZE, "spam", "test")
         await lossy.aclose()
 
-    assert way.lost == 1
+    assert way.broken == 1
     assert [record.what for record in await records(model)] == ["learned spam"]
 
 

@@ -24,8 +24,9 @@ from nbstream.store.mirror import Mirror
 from nbstream.store.model import Model, signature
 from nbstream.store.restore import Restore, finish
 from nbstream.store.snapshot import Snapshot
+from tests.store.algebra import stored
 from tests.store.test_mirror import equals_redis, running
-from tests.store.test_model import SUM_NAMES, TOKENS, Step, change, entry, lessons, steps, stored
+from tests.store.test_model import SUM_NAMES, TOKENS, Step, change, entry, lessons, steps
 
 MANY = [b"t%d" % n for n in range(5000)]  # more than a step of a scan
 

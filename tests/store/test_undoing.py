@@ -20,9 +20,11 @@ from nbstream.store.model import Model
 from nbstream.store.undoing import Restoration, chosen, prepare, restore
 from tests.conftest import RedisServer
 from tests.letters import letters
+from tests.store.algebra import State, stored
 from tests.store.notes import NOTE
-from tests.store.test_model import TOKENS, State, change, entry, stored
-from tests.test_filter import LosesReplies, make_filter
+from tests.store.proxy import LosesOneReply
+from tests.store.test_model import TOKENS, change, entry
+from tests.test_filter import make_filter
 
 
 @pytest.fixture
@@ -183,12 +185,12 @@ async def test_a_restoration_whose_reply_is_lost_is_made_once(
     await write(model, "m1", entry("ham", TOKENS), "ben")
     before = await stored(model)
     await write(model, "m1", entry("spam", TOKENS), "ann")
-    async with LosesReplies(shared_redis.socket, tmp_path / "s") as way:
-        lossy = open_client(Params(f"unix://{way.socket}"))
+    async with LosesOneReply(shared_redis.socket, tmp_path / "s") as way:
+        lossy = open_client(Params(way.url))
         await undo(Model(lossy, "test", 3600), Selection(actor="ann"))
         await lossy.aclose()
 
-    assert way.lost == 1
+    assert way.broken == 1
     assert await stored(model) == before
     assert [each.note.source for each in await records(model)] == ["undo", "test", "test"]
 
