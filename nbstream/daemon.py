@@ -25,6 +25,7 @@ from nbstream.metrics import Metrics
 from nbstream.store.connect import durability_warnings
 from nbstream.store.locks import lock_daemon
 from nbstream.store.mirror import Mirror
+from nbstream.store.sweeper import Sweeper
 
 if TYPE_CHECKING:
     from nbstream.assembly import Store
@@ -99,10 +100,11 @@ class Daemon:
         house = _House(mirror, assembly.next_hop(self._settings))
         following = asyncio.create_task(mirror.run(), name="mirror")
         remembering = asyncio.create_task(memory.run(), name="memory")
+        owned = [following, *self._sweeping(model, mirror, metrics)]
         warning = asyncio.create_task(self._warn(store, mirror), name="durability")
         try:
             # The first message is to be scored, but mail is not to wait for ever.
-            await self._within(_LOAD_SECONDS, mirror.loaded.wait(), following)
+            await self._within(_LOAD_SECONDS, mirror.loaded.wait(), *owned)
             if not self._stop.is_set():
                 addresses = await self._open_doors(house, spam_filter, metrics)
                 loaded = mirror.totals is not None
@@ -113,7 +115,7 @@ class Daemon:
                 )
                 if on_ready:
                     on_ready(addresses)
-                await self._within(None, self._stop.wait(), following)
+                await self._within(None, self._stop.wait(), *owned)
         finally:
             await self._drain(house)
             warning.cancel()
@@ -121,7 +123,18 @@ class Daemon:
                 await asyncio.wait_for(memory.settled(), _SETTLE_SECONDS)
             await _ended(remembering)
             await _ended(following)
+            while pending := [task for task in owned if not task.done()]:
+                for task in pending:  # more than once: see mirror.stop_if_cancelled
+                    task.cancel()
+                await asyncio.wait(pending, timeout=1)
         _log.info("stopped")
+
+    def _sweeping(self, model: Model, mirror: Mirror, metrics: Metrics) -> list[asyncio.Task[None]]:
+        """The task that keeps the vocabulary within its limit; none where there is no limit."""
+        limit = self._settings.model.max_tokens
+        if limit is None:
+            return []
+        return [asyncio.create_task(Sweeper(model, mirror, limit, metrics.evicted).run(), name="sweeper")]
 
     async def _check_store(self, store: Store, model: Model) -> None:
         """Start the embedded server, look at what is stored; only what no waiting can mend is raised."""
@@ -143,11 +156,11 @@ class Daemon:
             _log.warning("Redis was not asked whether it persists: %s", error)
 
     async def _within(
-        self, seconds: float | None, work: Coroutine[Any, Any, object], following: asyncio.Task[None] | None = None
+        self, seconds: float | None, work: Coroutine[Any, Any, object], *owned: asyncio.Task[None]
     ) -> None:
-        """Return when ``work`` is done, at a signal, or after ``seconds``; raise what ended it or the mirror."""
+        """Return when ``work`` is done, at a signal, or after ``seconds``; raise what ended it or a task."""
         working, stopping = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
-        watched: list[asyncio.Task[Any]] = [working, stopping, *([following] if following else [])]
+        watched: list[asyncio.Task[Any]] = [working, stopping, *owned]
         try:
             await asyncio.wait(watched, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -95,6 +95,8 @@ class Metrics:
             "nbstream_redis_refused",
             "Feedback that Redis refused to write: out of memory, or its disk is full.",
             registry=registry,
+        self._evicted = Counter(
+            "nbstream_tokens_evicted", "Tokens forgotten to stay within model.max_tokens.", registry=registry
         )
         build = Gauge(
             "nbstream_build_info", "The running version; always 1.", ["version", "python"], registry=registry
@@ -148,6 +150,11 @@ class Metrics:
     def store_refused(self) -> None:
         """Redis refused to write one message's feedback."""
         self._refused.inc()
+    # nbstream.store.sweeper.Sweeper
+
+    def evicted(self, tokens: int) -> None:
+        """So many tokens were forgotten."""
+        self._evicted.inc(tokens)
 
     # nbstream.listeners.delivery.DeliveryObserver and the feedback door's refusals
 

@@ -64,6 +64,7 @@ class Counts:
         self._counts = np.zeros((_FIRST_CAPACITY, classes), dtype=np.int64)
         self._used = _NOWHERE + 1
         self._free: list[int] = []
+        self._sums = 0
         self._vocabulary: NDArray[np.int64] | None = None
         self.totals = Totals((0,) * classes, (0,) * classes)
 
@@ -105,6 +106,15 @@ class Counts:
             self._vocabulary = self._counts[[row for name, row in self._rows.items() if not is_sum(name)]]
         return self._vocabulary
 
+    @property
+    def distinct_tokens(self) -> int:
+        """The number of tokens that have a count other than zero, without the sums."""
+        return len(self._rows) - self._sums
+
+    def snapshot(self) -> tuple[list[bytes], NDArray[np.int64]]:
+        """All tokens and sums, and a copy of their counts, shape (names, classes)."""
+        return list(self._rows), self._counts[np.fromiter(self._rows.values(), np.intp, len(self._rows))]
+
     def tokens(self) -> list[bytes]:
         """All tokens, without the sums."""
         return [name for name in self._rows if not is_sum(name)]
@@ -145,10 +155,12 @@ class Counts:
             if row != _NOWHERE:
                 self._counts[row] = 0
                 self._free.append(row)
+                self._sums -= is_sum(token)
             return _NOWHERE
         row = self._rows.get(token, _NOWHERE)
         if row == _NOWHERE:
             row = self._rows[token] = self._fresh_row()
+            self._sums += is_sum(token)
         return row
 
     def _fresh_row(self) -> int:

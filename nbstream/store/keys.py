@@ -64,6 +64,9 @@ class Keys:
     def checked(self, message_key: str) -> str:
         """What is remembered of one message that was checked."""
         return self._key(f"checked:{message_key}")
+    def ledger_pattern(self) -> str:
+        """What matches the keys of all ledger entries, and no others, in a SCAN."""
+        return self.ledger("*")
 
     def ledger(self, message_key: str) -> str:
         """A hash: what one message was learned as, with the exact tokens and weight."""

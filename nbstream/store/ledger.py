@@ -75,7 +75,7 @@ class Entry:
             version=fields[b"version"].decode(),
             label=fields[b"label"].decode(),
             weight=int(fields[b"weight"]),
-            tokens=split(zlib.decompress(fields[b"tokens"])),
+            tokens=_split(zlib.decompress(fields[b"tokens"])),
             sums=split_sums(fields[b"sums"]),
             learned_at=float(fields[b"learned_at"]),
             source=fields[b"source"].decode(),
@@ -90,7 +90,15 @@ def join(tokens: Sequence[bytes]) -> bytes:
     return b"\n".join(tokens)
 
 
-def split(joined: bytes) -> tuple[bytes, ...]:
+def unpack_tokens(packed: bytes) -> tuple[bytes, ...]:
+    """The tokens of an entry from their field alone. Raises ``StoreIncompatible`` as ``Entry.unpack`` does."""
+    try:
+        return _split(zlib.decompress(packed))
+    except zlib.error as error:
+        raise StoreIncompatible("a ledger entry cannot be read: another program wrote it") from error
+
+
+def _split(joined: bytes) -> tuple[bytes, ...]:
     """The tokens that ``join`` joined."""
     return tuple(joined.split(b"\n")) if joined else ()
 

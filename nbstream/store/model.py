@@ -43,6 +43,8 @@ HISTORY_KEPT = 100_000
 _HISTORY_STEP = 500
 _MISCONF = "MISCONF"  # what Redis begins its answer to a write with while it cannot write to its own disk
 
+_LEDGER_STEP = 200  # entries: some 240 kB
+
 
 @contextmanager
 def store_errors() -> Iterator[None]:
@@ -77,6 +79,8 @@ class Model:
         self._refused = False
         self._place = client.register_script(script("place.lua"))
         self._learn = client.register_script(script("learn.lua"))
+        self._learn = client.register_script(_script("learn.lua"))
+        self._evict = client.register_script(_script("evict.lua"))
 
     async def open(self, *, sign: bool = True) -> None:
         """Check that this program can use what is stored; ``sign`` a model that is new as written by it.
@@ -203,6 +207,33 @@ class Model:
         if self._refused and not refusal:
             _log.info("Redis takes what is learned again")
         self._refused = bool(refusal)
+    async def evict(
+        self, tokens: Sequence[bytes], counts: NDArray[np.int64], vocabulary: int | None
+    ) -> tuple[bytes, int] | None:
+        """Forget those of some hundred distinct ``tokens`` that still have these ``counts``, in one atomic step.
+
+        It stops when so much ``vocabulary`` is left; with None only counts below zero are forgotten. Returns the
+        stream id of the change and the number of tokens forgotten, or None where nothing was changed.
+        """
+        keys = [self.keys.totals, self.keys.changes, self.keys.sequence, *self.keys.counts]
+        columns = [" ".join(map(str, column)) for column in counts.T.tolist()]
+        goal = "" if vocabulary is None else vocabulary
+        with store_errors():
+            done: Any = await self._evict(keys=keys, args=[goal, CHANGES_KEPT, ledger.join(tokens), *columns])
+        return (done[0], int(done[1])) if done else None
+
+    async def ledger_tokens(self) -> AsyncIterator[list[bytes]]:
+        """The tokens of all live ledger entries, each packed as it is stored, some entries at a time."""
+        cursor = None
+        while cursor != 0:
+            with store_errors():
+                reply: Any = await self.client.scan(cursor or 0, self.keys.ledger_pattern, _LEDGER_STEP)
+                cursor, entries = reply
+                async with self.client.pipeline(transaction=False) as pipe:
+                    for entry in entries:
+                        pipe.hget(entry, "tokens")
+                    packed = await pipe.execute()
+            yield [each for each in packed if each is not None]  # None: expired meanwhile
 
     async def history(self, since: float = 0.0) -> AsyncIterator[Record]:
         """The changes since that time (seconds since the epoch), newest first."""

@@ -1,0 +1,163 @@
+"""The sweeper: keeps a model's vocabulary within a limit by forgetting the tokens that will be missed least.
+
+Rules. It begins when the mirror holds more tokens than the limit, and ends at ``KEPT`` of it. What is below zero
+goes first. Then go tokens that were not touched for as long as the ledger remembers: those in no live entry, since
+every learn writes its entry anew. If that is not enough, tokens with the smallest sum of counts go, equal ones in
+the order of their first ``_COMPARED`` bytes. Sums stay.
+
+The tokens are chosen from the mirror, then the ledger is read, then Redis is told tokens and counts: what was
+taught since has other counts and stays. Redis works on one step at a time, each change is in the stream, so every
+mirror drops the same tokens, and two daemons that sweep at once do no harm.
+
+What stays exact: totals are the sums of the counts and the vocabulary is their number, always; learn and unlearn
+of every token that was not forgotten in between. Unlearning a message some of whose tokens were forgotten makes
+counts below zero. They are read as 0, and the next sweep takes them away; until then they also swallow as much of
+what is learned of the same token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nbstream.bayes.counts import is_sum
+from nbstream.errors import NbstreamError
+from nbstream.store import ledger
+from nbstream.store.mirror import stop_if_cancelled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from nbstream.store.mirror import Mirror
+    from nbstream.store.model import Model
+
+_log = logging.getLogger(__name__)
+
+KEPT = 0.9
+"""The share of the limit that a sweep leaves: the next one is a tenth of the limit away."""
+
+_STEP = 500  # tokens
+_COMPARED = 24
+_RETRY_SECONDS = 60.0
+
+
+class Sweeper:
+    """Sweeps a model whenever ``mirror``, which follows it, holds more than ``limit`` tokens.
+
+    ``evicted`` is told at each step how many tokens went.
+    """
+
+    def __init__(self, model: Model, mirror: Mirror, limit: int, evicted: Callable[[int], object]) -> None:
+        self._model = model
+        self._mirror = mirror
+        self._limit = limit
+        self._evicted = evicted
+
+    async def run(self) -> None:
+        """Sweep whenever it is time, until cancelled; a sweep that failed or found nothing waits a minute."""
+        while True:
+            stop_if_cancelled()
+            await self._mirror.more_than(self._limit)
+            try:
+                if await self.sweep():
+                    continue
+            except NbstreamError as error:
+                _log.warning("the vocabulary is over model.max_tokens, and the sweep failed: %s", error)
+            stop_if_cancelled()
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def sweep(self) -> int:
+        """Sweep once; the number of tokens that went or were mended. Raises ``StoreUnavailable``."""
+        started = time.monotonic()
+        held = await asyncio.to_thread(Held, *self._mirror.snapshot())
+        mended = await self._forget(held, np.flatnonzero(held.below_zero), None)
+        held.mend()
+        goal = int(KEPT * self._limit)
+        surplus = held.vocabulary - goal
+        evicted = 0
+        if surplus > 0:
+            async for packed in self._model.ledger_tokens():
+                await asyncio.to_thread(held.mark_live, packed)
+            chosen = await asyncio.to_thread(held.least, surplus)
+            evicted = await self._forget(held, chosen, goal)
+        fields = {
+            "evicted": evicted,
+            "below_zero": mended,
+            "live": int(held.live.sum()),
+            "vocabulary": self._mirror.vocabulary_size,
+            "seconds": round(time.monotonic() - started, 1),
+        }
+        _log.info("swept", extra={"fields": fields})
+        return evicted + mended
+
+    async def _forget(self, held: Held, chosen: NDArray[np.intp], goal: int | None) -> int:
+        """Forget the tokens at these places step by step; returns when the mirror has forgotten them too."""
+        forgotten, change = 0, b""
+        for first in range(0, len(chosen), _STEP):
+            stop_if_cancelled()
+            places = chosen[first : first + _STEP]
+            tokens = [held.tokens[place] for place in places.tolist()]
+            done = await self._model.evict(tokens, held.counts[places], goal)
+            if done:
+                change = done[0]
+                forgotten += done[1]
+                if goal is not None:
+                    self._evicted(done[1])
+        if change:
+            await self._mirror.applied(change)
+        return forgotten
+
+
+class Held:
+    """The tokens that were held at one moment, with their counts, and which of them are in live ledger entries.
+
+    Tokens are found again by their hash, 8 bytes each: what it takes is bounded by the tokens held, not by the
+    ledger.
+    """
+
+    def __init__(self, names: Sequence[bytes], counts: NDArray[np.int64]) -> None:
+        kept = [place for place, name in enumerate(names) if not is_sum(name)]
+        self.tokens = [names[place] for place in kept]
+        self.counts = counts[kept]
+        self.live = np.zeros(len(kept), dtype=np.bool_)
+        hashes = np.fromiter(map(hash, self.tokens), np.int64, len(kept))
+        self._by_hash = np.argsort(hashes)
+        self._hashes = hashes[self._by_hash]
+
+    @property
+    def below_zero(self) -> NDArray[np.bool_]:
+        """Which tokens have a count below zero."""
+        below: NDArray[np.bool_] = np.any(self.counts < 0, axis=1)
+        return below
+
+    def mend(self) -> None:
+        """Take counts below zero for 0."""
+        np.maximum(self.counts, 0, out=self.counts)
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of tokens that have a count above zero."""
+        return int((self.counts > 0).any(axis=1).sum())
+
+    def mark_live(self, packed: Sequence[bytes]) -> None:
+        """Note the tokens of ledger entries, each ``packed`` as it is stored."""
+        tokens = chain.from_iterable(map(ledger.unpack_tokens, packed))
+        hashes = np.fromiter(map(hash, tokens), np.int64)
+        places = np.searchsorted(self._hashes, hashes)
+        places[places == len(self._hashes)] = 0
+        self.live[self._by_hash[places[self._hashes[places] == hashes]]] = True
+
+    def least(self, number: int) -> NDArray[np.intp]:
+        """The places of so many tokens with a count above zero, those that will be missed least first."""
+        # Sorting in numpy lets other threads work; sorting half a million Python objects would not.
+        known = np.flatnonzero((self.counts > 0).any(axis=1))
+        names = np.array([self.tokens[place] for place in known.tolist()], dtype=f"S{_COMPARED}")
+        order = np.lexsort((names, self.counts[known].sum(axis=1), self.live[known]))
+        return known[order[:number]]
