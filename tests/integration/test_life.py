@@ -217,6 +217,27 @@ def test_every_promised_metric_is_exported(daemon: DaemonProcess) -> None:
     assert [name for name in METRICS.split() if f"\n{name}{{" not in text and f"\n{name} " not in text] == []
 
 
+def test_the_daemon_keeps_the_vocabulary_within_its_limit(config: Path, tmp_path: Path) -> None:
+    config.write_text(config.read_text() + "model: {max_tokens: 10000}\n")
+    folder = tmp_path / "noise"
+    folder.mkdir()
+    for number in range(8):
+        words = "\n".join(f"w{number}x{word}" for word in range(1900))
+        (folder / f"{number}.eml").write_text(f"Subject: noise {number}\n\n{words}\n")
+    with DaemonProcess(config) as daemon:
+        result = command("learn", "spam", "-c", config, folder)
+        assert result.returncode == 0, result.stderr
+
+        wait_until(lambda: daemon.metric("nbstream_tokens_evicted_total") > 5000)
+        wait_until(lambda: 8000 < daemon.metric("nbstream_model_tokens") <= 10_000)
+        wait_until(lambda: any(event["event"] == "swept" for event in daemon.events))
+        assert daemon.stop() == 0
+
+    swept = next(event for event in daemon.events if event["event"] == "swept")
+    assert set(swept) == {"time", "level", "event", "evicted", "below_zero", "live", "vocabulary", "seconds"}
+    assert swept["evicted"] > 1000
+
+
 def test_beyond_loopback_http_needs_its_password(tmp_path: Path) -> None:
     config = tmp_path / "nb.yaml"
     config.write_text("listeners: {http: {listen: '0.0.0.0:0'}}\n")
