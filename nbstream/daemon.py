@@ -121,12 +121,8 @@ class Daemon:
             warning.cancel()
             with suppress(TimeoutError):
                 await asyncio.wait_for(memory.settled(), _SETTLE_SECONDS)
-            await _ended(remembering)
-            await _ended(following)
-            while pending := [task for task in owned if not task.done()]:
-                for task in pending:  # more than once: see mirror.stop_if_cancelled
-                    task.cancel()
-                await asyncio.wait(pending, timeout=1)
+            for task in (remembering, *owned):
+                await _ended(task)
         _log.info("stopped")
 
     def _sweeping(self, model: Model, mirror: Mirror, metrics: Metrics) -> list[asyncio.Task[None]]:
@@ -206,7 +202,7 @@ class Daemon:
 
 async def _ended(task: asyncio.Task[None]) -> None:
     """Return when the task is cancelled and done."""
-    while not task.done():  # more than once: see mirror._stop_if_cancelled
+    while not task.done():  # more than once: see mirror.stop_if_cancelled
         task.cancel()
         await asyncio.wait([task], timeout=1)
 

@@ -95,6 +95,7 @@ class Metrics:
             "nbstream_redis_refused",
             "Feedback that Redis refused to write: out of memory, or its disk is full.",
             registry=registry,
+        )
         self._evicted = Counter(
             "nbstream_tokens_evicted", "Tokens forgotten to stay within model.max_tokens.", registry=registry
         )
@@ -150,6 +151,7 @@ class Metrics:
     def store_refused(self) -> None:
         """Redis refused to write one message's feedback."""
         self._refused.inc()
+
     # nbstream.store.sweeper.Sweeper
 
     def evicted(self, tokens: int) -> None:

@@ -64,6 +64,8 @@ class Keys:
     def checked(self, message_key: str) -> str:
         """What is remembered of one message that was checked."""
         return self._key(f"checked:{message_key}")
+
+    @property
     def ledger_pattern(self) -> str:
         """What matches the keys of all ledger entries, and no others, in a SCAN."""
         return self.ledger("*")

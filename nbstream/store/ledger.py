@@ -75,7 +75,7 @@ class Entry:
             version=fields[b"version"].decode(),
             label=fields[b"label"].decode(),
             weight=int(fields[b"weight"]),
-            tokens=_split(zlib.decompress(fields[b"tokens"])),
+            tokens=split(zlib.decompress(fields[b"tokens"])),
             sums=split_sums(fields[b"sums"]),
             learned_at=float(fields[b"learned_at"]),
             source=fields[b"source"].decode(),
@@ -93,12 +93,12 @@ def join(tokens: Sequence[bytes]) -> bytes:
 def unpack_tokens(packed: bytes) -> tuple[bytes, ...]:
     """The tokens of an entry from their field alone. Raises ``StoreIncompatible`` as ``Entry.unpack`` does."""
     try:
-        return _split(zlib.decompress(packed))
+        return split(zlib.decompress(packed))
     except zlib.error as error:
         raise StoreIncompatible("a ledger entry cannot be read: another program wrote it") from error
 
 
-def _split(joined: bytes) -> tuple[bytes, ...]:
+def split(joined: bytes) -> tuple[bytes, ...]:
     """The tokens that ``join`` joined."""
     return tuple(joined.split(b"\n")) if joined else ()
 

@@ -79,8 +79,7 @@ class Model:
         self._refused = False
         self._place = client.register_script(script("place.lua"))
         self._learn = client.register_script(script("learn.lua"))
-        self._learn = client.register_script(_script("learn.lua"))
-        self._evict = client.register_script(_script("evict.lua"))
+        self._evict = client.register_script(script("evict.lua"))
 
     async def open(self, *, sign: bool = True) -> None:
         """Check that this program can use what is stored; ``sign`` a model that is new as written by it.
@@ -207,6 +206,7 @@ class Model:
         if self._refused and not refusal:
             _log.info("Redis takes what is learned again")
         self._refused = bool(refusal)
+
     async def evict(
         self, tokens: Sequence[bytes], counts: NDArray[np.int64], vocabulary: int | None
     ) -> tuple[bytes, int] | None:

@@ -22,8 +22,9 @@ from nbstream.store.model import Model
 from nbstream.store.sweeper import KEPT, Sweeper
 from tests.conftest import RedisServer
 from tests.letters import letters
+from tests.store.algebra import stored
 from tests.store.test_mirror import equals_redis, running
-from tests.store.test_model import MESSAGES, TOKENS, Step, change, entry, steps, stored
+from tests.store.test_model import MESSAGES, TOKENS, Step, change, entry, steps
 from tests.test_filter import make_filter
 from tests.waiting import until
 
