@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -113,10 +113,11 @@ class FeedbackDoor:
             return await asyncio.to_thread(meaning, *arguments)
         return meaning(*arguments)
 
-    async def _subjects(self, meant: Meaning, label: str, source: str) -> Sequence[Subject]:
+    async def _subjects(self, meant: Meaning, label: str, source: str) -> Iterable[Subject]:
+        """One at a time, so that a large mail is not there once more with all its parts."""
         if meant.id is None:
             limits = self._params.limits
-            return [Message.parse(headers.strip(raw, header.VERDICT_FIELDS), limits) for raw in meant.messages]
+            return (Message.parse(headers.strip(raw, header.VERDICT_FIELDS), limits) for raw in meant.messages)
         try:
             checked = await self._filter.recall(meant.id)
         except NbstreamError:
