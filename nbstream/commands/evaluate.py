@@ -1,7 +1,8 @@
 """``nbstream evaluate``: score a labelled stream, learning as it goes, and say how good that was.
 
 Rules: counts live in memory, or in a model of their own that is removed at the end; what the daemon learned is
-never touched. A place that cannot be written to is found before the run, so that no result is lost by it.
+never touched. A place that cannot be written to is found before the run, so that no result is lost by it. SIGTERM,
+and SIGHUP of a terminal that is closed, end a run as Ctrl-C does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -46,7 +48,10 @@ def run(options: argparse.Namespace) -> int:
     errors: list[InputError] = []
     stream = _stream(options, errors).first(options.limit)
     params = Params(options.regime, options.label_noise, options.seed)
-    result, tally = asyncio.run(_run(settings, options.redis, stream, params))
+    try:
+        result, tally = asyncio.run(_run(settings, options.redis, stream, params))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
     measured = report.report(result, tally, params, options.skip, options.limit)
     print(measured.json() if options.json == inputs.STANDARD_INPUT else measured.text())
     _write(options, result, measured)
@@ -86,11 +91,21 @@ def _raw(paths: Sequence[str], errors: list[InputError]) -> Iterator[bytes]:
 
 
 async def _run(settings: Settings, url: str | None, stream: Stream, params: Params) -> tuple[Result, Tally]:
+    _cancel_on(signal.SIGTERM, signal.SIGHUP)
     async with _model(settings, url) as model:
         tally = Tally(model)
         spam_filter = assembly.spam_filter(settings, tally, model, make_tokenizer=RememberingTokenizer)
         with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
             return await evaluate(spam_filter, bar, params, assembly.limits(settings)), tally
+
+
+def _cancel_on(*signals: signal.Signals) -> None:
+    """Cancel this task on each of ``signals`` that is not ignored: else they would leave the model in Redis."""
+    task = asyncio.current_task()
+    assert task is not None
+    for each in signals:
+        if signal.getsignal(each) is not signal.SIG_IGN:  # as nohup has it
+            asyncio.get_running_loop().add_signal_handler(each, task.cancel)
 
 
 @asynccontextmanager

@@ -1,7 +1,8 @@
 """A model in Redis for as long as somebody measures with it.
 
-Rules: its name is drawn, so that no other model is met; its keys are removed however the use of it ends, found by
-bounded SCANs for its own hash tag, as nothing else keeps a list of a ledger's keys.
+Rules: its name is drawn, so that no other model is met; its keys are removed however the use of it ends, short of
+a signal that kills the process. They are found by bounded SCANs for its own hash tag, as nothing else keeps a list
+of a ledger's keys.
 """
 
 from __future__ import annotations

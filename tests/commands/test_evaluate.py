@@ -222,13 +222,14 @@ def test_redis_away_is_75(evaluate: Evaluate, index: str, tmp_path: Path) -> Non
 
 
 def started(words: list[str]) -> subprocess.Popen[str]:
-    """The command with Ctrl-C as on a terminal; it is ignored in what a shell runs in the background."""
-    words = ["env", "--default-signal=INT", *words]
+    """The command with signals as on a terminal; in the background or under nohup some are ignored."""
+    words = ["env", "--default-signal=INT,TERM,HUP", *words]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda end: end.name)
 def test_an_interrupted_run_is_130_and_its_model_is_gone(
-    config: str, index: str, tmp_path: Path, own_redis: RedisServer
+    config: str, index: str, tmp_path: Path, own_redis: RedisServer, end: signal.Signals
 ) -> None:
     # The same letters over and over: longer than it takes to interrupt them.
     lines = Path(index).read_text()
@@ -238,7 +239,7 @@ def test_an_interrupted_run_is_130_and_its_model_is_gone(
     with Redis(unix_socket_path=str(own_redis.socket)) as client:
         process = started([*words, "--redis", own_redis.url, "--scores", str(tmp_path / "scores.tsv")])
         wait_until(lambda: bool(client.keys("nbstream:{evaluate-*}:ledger:*")))
-        process.send_signal(signal.SIGINT)
+        process.send_signal(end)
         out, err = process.communicate(timeout=30)
 
         assert client.keys() == []
