@@ -101,8 +101,10 @@ def _names_a_file(path: Path) -> bool:
 
 
 def _read_table(path: Path, delimiter: str) -> list[Labelled]:
-    rows = csv.reader(io.StringIO(_text(path), newline=""), delimiter=delimiter, strict=True)
+    text = _text(path)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     texts: list[Labelled] = []
+    longest = csv.field_size_limit(len(text))  # of all that is read as CSV here; 128 KiB by default
     try:
         for row in rows:
             if not row or (rows.line_num == 1 and [cell.strip().lower() for cell in row] == _HEADER):
@@ -116,6 +118,8 @@ def _read_table(path: Path, delimiter: str) -> list[Labelled]:
             texts.append(Labelled(row[0], row[1]))
     except csv.Error as error:
         raise InputError(f"{path}:{rows.line_num}: {error}") from error
+    finally:
+        csv.field_size_limit(longest)
     return texts
 
 

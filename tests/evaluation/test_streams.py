@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,14 @@ def test_a_separator_of_lines_that_is_none_of_csv_stays_in_its_text(tmp_path: Pa
     stream = read(written(tmp_path / "a.csv", "spam,one\u2028two\x0bthree\nham,x\n"))
 
     assert [each.content for each in stream.messages] == ["one\u2028two\x0bthree", "x"]
+
+
+def test_a_text_may_be_as_long_as_a_mail(tmp_path: Path) -> None:
+    before = csv.field_size_limit()
+    stream = read(written(tmp_path / "a.csv", f"spam,{'long ' * 100_000}\n"))
+
+    assert [len(each.content) for each in stream.messages] == [500_000]
+    assert csv.field_size_limit() == before
 
 
 def test_a_first_line_that_names_a_file_makes_an_index(tmp_path: Path) -> None:
