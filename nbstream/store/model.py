@@ -80,6 +80,7 @@ class Model:
         self._place = client.register_script(script("place.lua"))
         self._learn = client.register_script(script("learn.lua"))
         self._evict = client.register_script(script("evict.lua"))
+        self._scanned: tuple[bytes, NDArray[np.int64]] | None = None
 
     async def open(self, *, sign: bool = True) -> None:
         """Check that this program can use what is stored; ``sign`` a model that is new as written by it.
@@ -137,8 +138,11 @@ class Model:
         return counts
 
     async def vocabulary(self) -> NDArray[np.int64]:
-        """The counts of all tokens, shape (n, classes), scanned anew each time."""
-        return (await self.counts()).vocabulary()
+        """The counts of all tokens, shape (n, classes); scanned anew only after a change, by whomever."""
+        last = await self.last_change()  # before the scan: what comes during it is found by the next one
+        if self._scanned is None or self._scanned[0] != last:
+            self._scanned = last, (await self.counts()).vocabulary()
+        return self._scanned[1]
 
     async def applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""

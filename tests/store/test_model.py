@@ -353,3 +353,14 @@ async def test_a_server_that_cannot_write_to_its_disk_refuses_and_can_be_read(
 async def _saving_failed(client: Redis) -> bool:
     found: Any = await client.info("persistence")
     return bool(found["rdb_last_bgsave_status"] == "err")
+
+
+async def test_the_vocabulary_is_the_very_same_array_until_anybody_learns(model: Model, client: Redis) -> None:
+    assert (await model.vocabulary()).shape == (0, 2)
+    await change(model, "m1", entry("spam", [b"a", b"b"]))
+    vocabulary = await model.vocabulary()
+    assert vocabulary.tolist() == [[0, 1000], [0, 1000]]
+    assert await model.vocabulary() is vocabulary
+
+    await change(Model(client, "test", ledger_seconds=3600), "m2", entry("ham", [b"a", b"b"]))
+    assert (await model.vocabulary()).tolist() == [[1000, 1000], [1000, 1000]]
