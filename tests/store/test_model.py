@@ -111,6 +111,19 @@ async def test_sums_are_learned_relearned_and_unlearned_with_their_message(model
     assert await stored(model) == ({"ham": {}, "spam": {}}, {})
 
 
+async def test_a_change_has_all_digits_of_a_count(model: Model, client: Redis) -> None:
+    # In a mirror this cannot be seen: a change that it cannot read makes it scan all counts again.
+    largest = 2**53 - 1  # a sum of squares has 15 digits after 100,000 messages
+    await change(model, "m1", entry("spam", [b"big"], largest, [(b"=size.xx", -largest)]))
+
+    changes: Any = await client.xrange(model.keys.changes)
+
+    ((_, fields),) = changes
+    assert fields[b"counts:spam"] == b"%d %d" % (largest, -largest)
+    assert fields[b"totals"] == b"0 0 1 %d 1" % largest
+    assert (await model.look_up([b"big", b"=size.xx"]))[0].tolist() == [[0, largest], [0, -largest]]
+
+
 async def test_sums_belong_neither_to_the_totals_nor_to_the_vocabulary(model: Model) -> None:
     lessons = {"m1": ("spam", TOKENS[:2]), "m2": ("ham", TOKENS[1:4]), "m3": ("spam", [])}
     for message, (label, tokens) in lessons.items():
