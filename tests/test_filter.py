@@ -203,6 +203,22 @@ async def test_what_a_message_says_of_the_calibration_is_its_score_before_the_fi
     assert await first_scores(model) == known
 
 
+@every_choice
+async def test_a_relearned_message_has_each_of_its_sums_once(client: Redis, choice: str) -> None:
+    spam_filter, model = make_filter(client, choice=choice), Model(client, "test", 3600)
+
+    await spam_filter.learn(PRIZE, "ham", "test")
+    first = await model.entry(PRIZE.key)
+    await spam_filter.learn(PRIZE, "spam", "test")
+    second = await model.entry(PRIZE.key)
+
+    assert first is not None
+    assert second is not None
+    names = [name for name, _ in second.sums]
+    assert len(names) == len(set(names))
+    assert names == [name for name, _ in first.sums]
+
+
 async def test_a_second_label_is_not_doubted(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
     for label, raw in letters(60):
