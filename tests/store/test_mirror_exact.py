@@ -56,7 +56,7 @@ async def cut_again_and_again(way: Proxy, draw: random.Random) -> None:
 
 
 LONG_SECONDS = 200.0
-LONG = pytest.param(12_000, id="long", marks=[pytest.mark.soak, pytest.mark.timeout(300)])
+LONG = pytest.param(20_000, id="long", marks=[pytest.mark.soak, pytest.mark.timeout(300)])
 
 
 @pytest.mark.parametrize("lessons", [pytest.param(480, id="short"), LONG])
