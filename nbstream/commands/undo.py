@@ -12,7 +12,7 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +28,12 @@ from nbstream.store.undoing import chosen, prepare, restore
 if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.config import Settings
-    from nbstream.store.checked import Checked
     from nbstream.store.model import Model
     from nbstream.store.undo import Change
     from nbstream.store.undoing import Restoration
 
+_PREVIEWED = 1000
+"""So many of the messages checked last are looked at again: a second or two."""
 _SO_ALREADY = "is so already"
 _MEANWHILE = "stays: changed by others at this very moment"
 
@@ -92,15 +93,9 @@ async def _suppose(
         supposed.replace(restoration.live, restoration.former)
         outcomes.update(_tell(restoration, "would be taken back", as_json=as_json))
     _, after = await supposed.look_up([])
-    verdicts = await preview(_remembered(), assembly.scorer(settings, supposed))
+    remembered = assembly.memory(settings, model).recent(_PREVIEWED)
+    verdicts = await preview(remembered, assembly.scorer(settings, supposed))
     return _Result(outcomes, await model.totals(), after, verdicts)
-
-
-async def _remembered() -> AsyncIterator[Checked]:
-    """The messages checked last, the newest first; none are remembered yet."""
-    nothing: tuple[Checked, ...] = ()
-    for each in nothing:
-        yield each
 
 
 def _tell(restoration: Restoration, done: str, *, as_json: bool) -> Iterator[str]:

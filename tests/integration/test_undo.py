@@ -80,6 +80,10 @@ def test_a_poisoner_is_told_of_and_taken_back_while_the_daemon_runs(daemon: Daem
     assert len(history(daemon, "--actor", MALLORY)) == 40
     assert {line["actor"] for line in history(daemon)} == {MALLORY, "127.0.0.1"}
 
+    supposed = command("undo", "-c", daemon.config, "--since", "1h", "--actor", MALLORY)
+    assert "verdicts: of the last 10 messages" in supposed.stdout
+    assert "-> spam" in supposed.stdout.partition("verdicts: ")[2]
+
     undone = command("undo", "-c", daemon.config, "--since", "1h", "--actor", MALLORY, "--yes")
 
     assert undone.returncode == 0, undone.stderr
