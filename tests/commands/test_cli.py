@@ -98,7 +98,7 @@ def test_who_taught_is_the_user_of_the_system(run: Run, tmp_path: Path, own_redi
 
     assert (entries[0][1][b"source"], entries[0][1][b"actor"]) == (
         b"cli",
-        pwd.getpwuid(os.getuid()).pw_name.encode(),
+        f"user {pwd.getpwuid(os.getuid()).pw_name}".encode(),
     )
 
 

@@ -120,7 +120,7 @@ def test_what_is_moved_to_junk_and_back_is_learned_and_relearned(site: Site) -> 
     site.dovecot.move("INBOX", "Junk")
     assert site.lessons - before == {("spam", "learned"): 1}
     assert site.known == (spam + 1, ham)
-    assert site.send("spam@nbstream.invalid", raw).startswith("250 2.0.0 already as spam")
+    assert site.send("spam@nbstream.invalid", raw).startswith("250 2.0.0 already learned as spam")
 
     before = site.lessons
     site.dovecot.move("Junk", "INBOX")
@@ -219,7 +219,7 @@ def test_without_the_daemon_mail_moves_all_the_same_and_the_log_says_what_was_no
     site.daemon = DaemonProcess(site.settings).ready()
     (path,) = (site.dovecot.folder / "mail" / "ann" / ".Junk").glob("[cn]*/*")
     assert b" learned as spam" in report(site, path.read_bytes()).stdout
-    assert site.send("spam@nbstream.invalid", raw).startswith("250 2.0.0 already as spam")
+    assert site.send("spam@nbstream.invalid", raw).startswith("250 2.0.0 already learned as spam")
 
 
 def test_a_refusal_is_told_and_moves_the_message_all_the_same(site: Site) -> None:
@@ -240,7 +240,7 @@ def report(site: Site, raw: bytes, *arguments: str) -> subprocess.CompletedProce
 def test_the_program_prints_what_changed(site: Site) -> None:
     done = report(site, message())
     assert done.returncode == 0
-    assert b"250 2.0.0 learned as spam: P(spam) " in done.stdout
+    assert b"250 2.0.0 learned as spam: P " in done.stdout
     assert done.stderr == b""
 
 
@@ -269,8 +269,8 @@ def test_the_program_says_when_nothing_can_be_learned_now(site: Site) -> None:
 def test_line_ends_and_dots_do_not_make_another_message(site: Site, end: bytes) -> None:
     raw = message(".\n..two\n.\nFrom here on.\n")
     assert b" learned as spam" in report(site, raw).stdout
-    assert b" already as spam" in report(site, raw.replace(b"\n", end)).stdout
-    assert site.send("spam@nbstream.invalid", raw.replace(b"\n", b"\r\n")).startswith("250 2.0.0 already as spam")
+    assert b" already learned as spam" in report(site, raw.replace(b"\n", end)).stdout
+    assert site.send("spam@nbstream.invalid", raw.replace(b"\n", b"\r\n")).startswith("250 2.0.0 already learned as spam")
 
 
 @pytest.mark.parametrize(("name", "label"), [("report-spam.sieve", "spam"), ("report-ham.sieve", "ham")])

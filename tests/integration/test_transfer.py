@@ -52,8 +52,8 @@ def test_a_daemon_follows_an_import(tmp_path: Path, exported: Path) -> None:
         assert merged.stdout.startswith("1 messages were known already"), merged.stderr
         wait_until(lambda: daemon.metric(KNOWN) + daemon.metric('nbstream_model_messages{class="ham"}') == 4)
         wait_until(lambda: len(told(daemon, "counts loaded")) > 1)
-        assert " already as spam" in send(daemon, letter(1), SPAM)
-        assert " already as ham" in send(daemon, letter(0), HAM)
+        assert " already learned as spam" in send(daemon, letter(1), SPAM)
+        assert " already learned as ham" in send(daemon, letter(0), HAM)
         assert send(daemon, letter(2)).startswith("250 ")
         letters = "".join(
             f"From x Sat Nov 21 10:00:00 2026\n{letter(number).decode()}\n" for number in (0, 1, 2, 100)
