@@ -270,7 +270,9 @@ def test_line_ends_and_dots_do_not_make_another_message(site: Site, end: bytes) 
     raw = message(".\n..two\n.\nFrom here on.\n")
     assert b" learned as spam" in report(site, raw).stdout
     assert b" already learned as spam" in report(site, raw.replace(b"\n", end)).stdout
-    assert site.send("spam@nbstream.invalid", raw.replace(b"\n", b"\r\n")).startswith("250 2.0.0 already learned as spam")
+    assert site.send("spam@nbstream.invalid", raw.replace(b"\n", b"\r\n")).startswith(
+        "250 2.0.0 already learned as spam"
+    )
 
 
 @pytest.mark.parametrize(("name", "label"), [("report-spam.sieve", "spam"), ("report-ham.sieve", "ham")])
