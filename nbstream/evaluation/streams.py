@@ -62,12 +62,17 @@ def read(path: Path) -> Stream:
 
 
 def read_index(index: Path, limit: int | None) -> list[tuple[str, Path]]:
-    """The (label, path) pairs of an index; paths are relative to its folder. Raises ``InputError``."""
+    """The (label, path) pairs of an index; paths are relative to its folder.
+
+    Raises ``InputError``, also for a message that is missing: better now than after a long run.
+    """
     pairs = []
     for number, line in enumerate(_text(index).splitlines()[:limit], start=1):
         label, tab, path = line.partition("\t")
         if not tab or label not in CLASSES:
             raise InputError(f"{index}:{number}: must be spam or ham, a tab, and a path")
+        if not (index.parent / path).exists():
+            raise InputError(f"{index}:{number}: there is no {path}")
         pairs.append((label, index.parent / path))
     return pairs
 

@@ -99,8 +99,12 @@ def test_a_file_that_is_missing_or_no_text_is_named(tmp_path: Path) -> None:
         read(tmp_path / "latin.csv")
     with pytest.raises(InputError, match=r"none: No such file or directory"):
         read(tmp_path / "none")
-    stream = read(written(tmp_path / "index", "spam\tgone.eml\n"))
-    with pytest.raises(InputError, match=r"gone\.eml: No such file or directory"):
+    with pytest.raises(InputError, match=r"index:1: there is no gone\.eml"):
+        read(written(tmp_path / "index", "spam\tgone.eml\n"))
+    written(tmp_path / "here.eml", "Subject: here\n\nhere\n")
+    stream = read(written(tmp_path / "index", "spam\there.eml\n"))
+    (tmp_path / "here.eml").unlink()
+    with pytest.raises(InputError, match=r"here\.eml: No such file or directory"):
         list(stream.messages)
 
 
