@@ -130,9 +130,9 @@ class Reader:
         while True:
             lines, digest = self._lines, self._digest.hexdigest()
             found = self._next()
+            if isinstance(found, dict) and "sha256" in found:
+                break
             try:
-                if "sha256" in found:
-                    break
                 record = _unpacked(found)
             except (AttributeError, KeyError, TypeError, ValueError, StoreIncompatible) as error:
                 raise InputError(f"{self._name}: line {self._lines} is no record of a model") from error
@@ -207,21 +207,34 @@ def _unpacked(found: Mapping[str, Any]) -> Record:
             raise ValueError(found["message"])
         fields = {_bytes(name): _unpacked_field(name, value) for name, value in found["fields"].items()}
         _check_entry(fields)
-        return Kept(found["message"], fields, int(found["milliseconds"]))
+        return Kept(found["message"], fields, _number(found["milliseconds"]))
     return Sizes(_numbers(found["totals"]))
 
 
 def _check_entry(fields: Mapping[bytes, bytes]) -> None:
-    """Raise what says that these are no fields of a ledger entry; none at all are in order."""
+    """Raise what says that these are no fields of a ledger entry; none at all are in order.
+
+    Whatever stands in an entry is one day given to the script that unlearns, which must not fail half way.
+    """
     entry = Entry.unpack(fields)
-    if entry and (entry.label not in CLASSES or not _STREAM_ID.fullmatch(entry.change)):
+    if entry is None:
+        return
+    if entry.label not in CLASSES or not _STREAM_ID.fullmatch(entry.change):
         raise ValueError(entry.change)
+    if not fields.keys() <= {b"change", *map(str.encode, entry.pack())}:
+        raise ValueError("fields of another program")
+    for number in (entry.weight, *(amount for _, amount in entry.sums)):
+        _number(number)
 
 
 def _numbers(found: Mapping[str, Any]) -> dict[bytes, int]:
-    if not all(type(number) is int and -_EXACT < number < _EXACT for number in found.values()):
-        raise ValueError("a count is no whole number, or too large")
-    return {_bytes(name): number for name, number in found.items()}
+    return {_bytes(name): _number(number) for name, number in found.items()}
+
+
+def _number(found: Any) -> int:
+    if type(found) is not int or not -_EXACT < found < _EXACT:
+        raise ValueError("no whole number, or too large")
+    return found
 
 
 def _packed_field(name: str, value: bytes) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.history import Opinion
-from nbstream.store.ledger import join, split
+from nbstream.store.ledger import inflate, join, split
 from nbstream.store.model import store_errors
 from nbstream.tokens.tokenizer import Tokens
 
@@ -59,7 +59,7 @@ class Checked:
     def unpack(cls, key: str, packed: bytes) -> Checked:
         """What ``pack`` packed. Raises ``StoreIncompatible`` for what is none of this program's."""
         try:
-            opinion, head, body, attributes, numbers = zlib.decompress(packed).split(b"\0")
+            opinion, head, body, attributes, numbers = inflate(packed).split(b"\0")
             thought = Opinion.unpack(opinion)
             tokens = Tokens(
                 split(head),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import gzip
 import io
+import json
 import random
 import zlib
 from collections import Counter
@@ -517,10 +519,41 @@ def forged(*records: bytes) -> bytes:
         b'{"totals":null}\n',
         b"[]\n",
         b"7\n",
+        b'"sha256"\n',
+        b'["sha256"]\n',
     ],
 )
 async def test_a_line_that_is_no_record_is_refused_and_changes_nothing(other: Model, line: bytes) -> None:
     assert await refused(other, forged(b'{"counts":"ham","of":{"a":1}}\n', line))
+
+
+def message_line(milliseconds: str = "1000", **changed: str) -> bytes:
+    fields = {
+        name: base64.b64encode(value).decode() if isinstance(value, bytes) else value
+        for name, value in entry("ham", [b"a"]).pack().items()
+    }
+    told = json.dumps({"message": "m", "milliseconds": 0, "fields": {**fields, "change": "1-1", **changed}})
+    return told.replace('"milliseconds": 0', f'"milliseconds": {milliseconds}').encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        message_line("1e999"),
+        message_line("1.5"),
+        message_line(str(10**18)),
+        message_line(weight=str(2**53)),
+        message_line(sums=f"=x {2**53}"),
+        message_line(of_another="program"),
+        message_line(tokens=base64.b64encode(zlib.compress(bytes(65 << 20))).decode()),
+    ],
+)
+async def test_an_entry_that_nobody_can_have_learned_is_refused(other: Model, line: bytes) -> None:
+    assert await refused(other, forged(line))
+
+
+async def test_an_entry_like_any_other_is_not_refused(other: Model) -> None:
+    assert await imported(other, forged(message_line())) == 0
 
 
 @pytest.mark.parametrize("field", sorted(signature()))
