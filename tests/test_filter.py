@@ -39,7 +39,7 @@ from nbstream.tokens.tokenizer import Tokenizer, Tokens
 from tests.bayes.taught import CHOICES
 from tests.conftest import RedisServer
 from tests.letters import letters
-from tests.store.proxy import LosesOneReply
+from tests.store.proxy import Fate, LosesOneReply, Proxy
 from tests.store.test_mirror import running
 
 PRIZE = Message.parse(b"From: win@example.com\nSubject: prize\n\nClaim your free prize now\n")
@@ -395,3 +395,35 @@ async def test_what_is_taught_by_memory_is_what_the_message_teaches_and_is_taken
     assert known is not None
     assert (await spam_filter.unlearn(known, "test")).outcome == Outcome.UNLEARNED
     assert await stored(client) == before
+
+
+async def test_each_write_of_a_contested_message_has_a_version_of_its_own(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    """Else whoever read the first of two entries could take back the second with what the first one held."""
+    versions: list[str] = []
+
+    async def contradict(request: bytes) -> Fate:
+        if b"EVALSHA" not in request:
+            return Fate.PASS
+        entry = await model.entry(PRIZE.key)
+        if entry is None:
+            return Fate.LOSE_REPLY
+        versions.append(entry.version)
+        if len(versions) == 1:
+            await make_filter(client).learn(PRIZE, "ham", "another")
+        return Fate.PASS
+
+    model = Model(client, "test", 3600)
+    await make_filter(client).learn(PRIZE, "spam", "test")
+    await make_filter(client).unlearn(PRIZE, "test")  # Redis knows the script: its first answer is one to a change
+    async with Proxy(shared_redis.socket, tmp_path / "s", contradict) as way:
+        lossy = open_client(StoreParams(way.url))
+        lesson = await make_filter(lossy).learn(PRIZE, "spam", "test")
+        await lossy.aclose()
+
+    entry = await model.entry(PRIZE.key)
+    assert lesson.outcome == Outcome.RELEARNED
+    assert entry is not None
+    assert entry.version not in versions
+    assert (await model.totals()).messages == (0, 1)

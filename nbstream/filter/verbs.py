@@ -110,19 +110,19 @@ class Filter:
         """Bring the ledger's entry of the message to ``label`` (None: no entry)."""
         reading = await self._scorer.read(tokens)
         before = self._scorer.check(key, tokens, reading)
-        version = secrets.token_hex(8)
         known: Entry | None = None
+        new: Entry | None = None
         written: Outcome | None = None
         for _ in range(_MAX_CONFLICTS):
             entry = await self._model.entry(key)
             if (entry.label if entry else None) == label:
-                if written is None or (entry and entry.version != version):
+                if written is None or (entry and new and entry.version != new.version):
                     return await self._unchanged(entry, label, before)
                 # The reply to our own write was lost, and it was made again: it was applied once.
                 change = entry.change if entry else await self._model.last_change()
                 break
             known, written = entry, _outcome(entry, label)
-            new = self._entry(version, tokens, label, (before, reading), known, by) if label else None
+            new = self._entry(tokens, label, (before, reading), known, by) if label else None
             after = self._scorer.check(key, tokens, afterwards(reading, known, new))
             stored = await self._model.replace(key, known, new, Note(*by, _opinion(before), _opinion(after)))
             if stored is not None:
@@ -143,7 +143,6 @@ class Filter:
 
     def _entry(
         self,
-        version: str,
         tokens: Tokens,
         label: str,
         now: tuple[Check, Reading],
@@ -153,6 +152,7 @@ class Filter:
         check, reading = now
         weight, sums = self._scorer.lesson(tokens, check.score, label, reading.totals, known)
         first_score = known.score if known else check.score
+        version = secrets.token_hex(8)
         return Entry(version, label, weight, tokens.all, time.time(), *by, first_score, sums)
 
     async def _take_apart(self, message: Message) -> tuple[Tokens, dict[str, float]]:
