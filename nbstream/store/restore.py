@@ -140,7 +140,7 @@ async def finish(model: Model, moved: Callable[[int], object] | None = None) -> 
         await _remove(model.client, staged.pattern)
         await model.client.register_script(script("imported.lua"))(
             keys=[model.keys.sequence, model.keys.changes, model.keys.importing],
-            args=[change if change != b"0-0" else b"*", CHANGES_KEPT],
+            args=[change if change != b"0-0" else b"*", CHANGES_KEPT, mark],
         )
     return known
 

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
@@ -26,6 +27,7 @@ from nbstream.store.mirror import Mirror
 from nbstream.store.model import Model, signature
 from nbstream.store.restore import Restore, finish
 from nbstream.store.snapshot import Snapshot
+from tests.conftest import RedisServer
 from tests.store.algebra import stored
 from tests.store.test_mirror import equals_redis, running
 from tests.store.test_model import SUM_NAMES, TOKENS, Step, change, entry, lessons, steps
@@ -396,6 +398,23 @@ async def test_two_that_finish_the_same_import_add_it_once(model: Model, other: 
     await asyncio.gather(*(finish(other) for _ in range(4)))
 
     assert await everything(other) == await everything(model)
+
+
+async def test_who_finishes_late_does_not_end_the_import_that_came_next(
+    model: Model, other: Model, shared_redis: RedisServer
+) -> None:
+    await teach(model)
+    await staged(other, await exported(model))
+    another = redis.Redis.from_url(shared_redis.url)
+
+    def meanwhile(_: int) -> None:  # somebody else was faster, and the next one has begun
+        another.set(other.keys.importing, "ready 0123456789abcdef 0-0")
+
+    await finish(other, meanwhile)
+    another.close()
+
+    assert await other.client.get(other.keys.importing) == b"ready 0123456789abcdef 0-0"
+    assert await stored(other) == await stored(model)
 
 
 async def test_what_a_killed_import_staged_is_removed_by_the_next(model: Model, other: Model) -> None:
