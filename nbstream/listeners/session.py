@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, AnyStr
 from aiosmtpd.smtp import SMTP
 
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable, Reply
+from nbstream.listeners import replies
 from nbstream.listeners.content import END, message
 from nbstream.relay.next_hop import Path, Transaction
 from nbstream.wire import smtp as wire
@@ -28,21 +29,6 @@ if TYPE_CHECKING:
     from nbstream.listeners.smtp import SmtpListener
 
 _log = logging.getLogger(__name__)
-
-_SYNTAX_MAIL = Reply(501, "5.5.4 Syntax: MAIL FROM:<address> [parameters]")
-_SYNTAX_RCPT = Reply(501, "5.5.4 Syntax: RCPT TO:<address> [parameters]")
-_NO_HELO = Reply(503, "5.5.1 Send EHLO or HELO first")
-_NESTED = Reply(503, "5.5.1 MAIL was already given")
-_NO_MAIL = Reply(503, "5.5.1 Send MAIL first")
-_NO_RCPT = Reply(503, "5.5.1 No valid recipients")
-_NO_ARGUMENT = Reply(501, "5.5.4 DATA takes no argument")
-_TOO_MANY_RECIPIENTS = Reply(452, "4.5.3 Too many recipients, send the others in another transaction")
-_MIXED = Reply(452, "4.5.3 Feedback travels alone, send this recipient in another transaction")
-_TOO_BIG = Reply(552, "5.3.4 Message is larger than is accepted here")
-_NO_MEMORY = Reply(452, "4.3.1 Too much mail is in flight, please try again later")
-_OK = Reply(250, "2.0.0 Ok")
-CLOSING = Reply(421, "4.3.2 Shutting down, please try again later")
-_GO_AHEAD = Reply(354, "End data with <CR><LF>.<CR><LF>")
 
 _CHUNK = 64 * 1024
 _PATIENCE = 2  # times the permitted size: a refused message is read to its end no further
@@ -124,7 +110,7 @@ class Session(SMTP):
 
     def _leave(self) -> None:
         if self.transport is not None and not self.transport.is_closing():
-            self._writer.write(CLOSING.render() + b"\r\n")
+            self._writer.write(replies.CLOSING.render() + b"\r\n")
             self.transport.close()
 
     def abort(self) -> None:
@@ -180,7 +166,7 @@ class Session(SMTP):
     async def smtp_EHLO(self, hostname: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """EHLO: offer only what the next hop offers, so that everything taken here can be passed on."""
         if not hostname:
-            await self._answer(Reply(501, "5.5.4 Syntax: EHLO hostname"))
+            await self._answer(replies.SYNTAX_EHLO)
             return
         await self._forget()
         assert self.session is not None
@@ -194,15 +180,15 @@ class Session(SMTP):
     async def smtp_RSET(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """RSET: give up the transaction."""
         if arg:
-            await self._answer(Reply(501, "5.5.4 RSET takes no argument"))
+            await self._answer(replies.SYNTAX_RSET)
             return
         await self._forget()
-        await self._answer(_OK)
+        await self._answer(replies.OK)
         self._leave_if_draining()
 
     async def smtp_VRFY(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """VRFY: never tell which addresses exist, and parse none."""
-        await self._answer(Reply(252, "2.5.2 Send some mail, it will be tried"))
+        await self._answer(replies.NOT_VERIFIED)
 
     async def smtp_MAIL(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """MAIL: open the next hop's transaction; its refusal is the answer."""
@@ -214,15 +200,15 @@ class Session(SMTP):
     async def _mail(self, arg: str | None) -> Reply:
         assert self.session is not None
         if not self.session.host_name:
-            return _NO_HELO
+            return replies.NO_HELO
         if self._sender is not None:
-            return _NESTED
+            return replies.NESTED
         parsed = wire.parse_path("FROM", arg)
         if parsed is None:
-            return _SYNTAX_MAIL
+            return replies.SYNTAX_MAIL
         size = wire.declared_size(parsed[1])
         if size is not None and size > self._listener.params.max_message_bytes:
-            return _TOO_BIG
+            return replies.TOO_BIG
         sender = Path(*parsed)
         try:
             self._transaction = await self._listener.next_hop.begin(sender)
@@ -231,7 +217,7 @@ class Session(SMTP):
         except RelayUnavailable as error:
             _log.warning("smtp: %s", error)
         self._sender = sender
-        return Reply(250, "2.1.0 Ok")
+        return replies.SENDER_OK
 
     async def smtp_RCPT(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """RCPT: the next hop's own answer, or ours for a feedback address."""
@@ -239,17 +225,17 @@ class Session(SMTP):
 
     async def _rcpt(self, arg: str | None) -> Reply:
         if self._sender is None:
-            return _NO_MAIL
+            return replies.NO_MAIL
         parsed = wire.parse_path("TO", arg)
         if parsed is None or not parsed[0]:
-            return _SYNTAX_RCPT
+            return replies.SYNTAX_RCPT
         if self._recipients >= self._listener.params.max_recipients:
-            return _TOO_MANY_RECIPIENTS
+            return replies.TOO_MANY_RECIPIENTS
         label = self._listener.feedback.label_of(parsed[0])
         if label is not None:
             return await self._feedback_rcpt(label)
         if self._label is not None:
-            return _MIXED
+            return replies.MIXED
         if self._transaction is None:
             return RelayUnavailable.reply
         reply = await self._transaction.rcpt(Path(*parsed))
@@ -260,7 +246,7 @@ class Session(SMTP):
         if not self._listener.feedback.allows(self._peer_host):
             return self._listener.feedback.refuse(label, self._listener.name)
         if self._recipients and self._label != label:
-            return _MIXED
+            return replies.MIXED
         self._label = label
         self._recipients += 1
         transaction, self._transaction = self._transaction, None
@@ -271,10 +257,10 @@ class Session(SMTP):
     async def smtp_DATA(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """DATA: read the message, then learn it or deliver it."""
         if self._sender is None or not self._recipients:
-            await self._answer(_NO_MAIL if self._sender is None else _NO_RCPT)
+            await self._answer(replies.NO_MAIL if self._sender is None else replies.NO_RCPT)
             return
         if arg:
-            await self._answer(_NO_ARGUMENT)
+            await self._answer(replies.SYNTAX_DATA)
             return
         if self._transaction is None and self._label is None:
             await self._forget()
@@ -282,7 +268,7 @@ class Session(SMTP):
             return
         # The CRLF that ended the command is part of a lone CRLF.CRLF (an empty message) and of a first dot.
         self._reader._buffer[:0] = b"\r\n"  # type: ignore[attr-defined]  # no public way to put back
-        await self._answer(_GO_AHEAD)
+        await self._answer(replies.GO_AHEAD)
         reserved: list[int] = []
         try:
             await self._answer(await self._finish(reserved))
@@ -340,8 +326,8 @@ class Session(SMTP):
 
     def _refusal(self, size: int, more: int, limit: int) -> Reply | None:
         if size - len(END) > limit:
-            return _TOO_BIG
-        return None if self._listener.reserve(more) else _NO_MEMORY
+            return replies.TOO_BIG
+        return None if self._listener.reserve(more) else replies.NO_MEMORY
 
     def _told(self, delivered: Delivered) -> Reply:
         """The reply, with the verdict behind it for peers whose feedback is believed."""

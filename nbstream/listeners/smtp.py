@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from nbstream.errors import Reply
-from nbstream.listeners.session import CLOSING, Session
+from nbstream.listeners import replies
+from nbstream.listeners.session import Session
 
 if TYPE_CHECKING:
     from nbstream.listeners.delivery import Delivery
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from nbstream.relay.next_hop import NextHop
 
 _log = logging.getLogger(__name__)
-
-_FULL = Reply(421, "4.3.2 Too many connections, please try again later")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class SmtpListener:
 
     def _accept(self) -> asyncio.BaseProtocol:
         if self.draining or len(self.sessions) >= self.params.max_connections:
-            return _TurnAway(CLOSING if self.draining else _FULL)
+            return _TurnAway(replies.CLOSING if self.draining else replies.TOO_MANY_CONNECTIONS)
         return Session(self)
 
     def reserve(self, count: int) -> bool:

@@ -1,0 +1,25 @@
+"""What an SMTP session answers by itself; enhanced codes as in RFC 3463."""
+
+from __future__ import annotations
+
+from nbstream.errors import Reply
+
+SYNTAX_EHLO = Reply(501, "5.5.4 Syntax: EHLO hostname")
+SYNTAX_MAIL = Reply(501, "5.5.4 Syntax: MAIL FROM:<address> [parameters]")
+SYNTAX_RCPT = Reply(501, "5.5.4 Syntax: RCPT TO:<address> [parameters]")
+SYNTAX_RSET = Reply(501, "5.5.4 RSET takes no argument")
+SYNTAX_DATA = Reply(501, "5.5.4 DATA takes no argument")
+NO_HELO = Reply(503, "5.5.1 Send EHLO or HELO first")
+NESTED = Reply(503, "5.5.1 MAIL was already given")
+NO_MAIL = Reply(503, "5.5.1 Send MAIL first")
+NO_RCPT = Reply(503, "5.5.1 No valid recipients")
+TOO_MANY_RECIPIENTS = Reply(452, "4.5.3 Too many recipients, send the others in another transaction")
+MIXED = Reply(452, "4.5.3 Feedback travels alone, send this recipient in another transaction")
+TOO_BIG = Reply(552, "5.3.4 Message is larger than is accepted here")
+NO_MEMORY = Reply(452, "4.3.1 Too much mail is in flight, please try again later")
+OK = Reply(250, "2.0.0 Ok")
+SENDER_OK = Reply(250, "2.1.0 Ok")
+NOT_VERIFIED = Reply(252, "2.5.2 Send some mail, it will be tried")
+TOO_MANY_CONNECTIONS = Reply(421, "4.3.2 Too many connections, please try again later")
+CLOSING = Reply(421, "4.3.2 Shutting down, please try again later")
+GO_AHEAD = Reply(354, "End data with <CR><LF>.<CR><LF>")
