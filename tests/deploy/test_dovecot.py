@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.handlers import Sink
 
 from nbstream import config
 from tests.deploy.dovecot import DELETED, PIECES, Dovecot
@@ -263,6 +265,22 @@ def test_the_program_says_when_nothing_can_be_learned_now(site: Site) -> None:
     assert b": 451 4.3.0 Learning is not possible now" in done.stderr
 
     wait_until(lambda: report(site, raw).returncode == 0)
+
+
+def test_a_next_hop_without_8bitmime_hinders_no_report(tmp_path: Path, redis_binary: Path) -> None:
+    port, settings = free_port(), tmp_path / "nbstream.yaml"
+    hop = Controller(Sink(), hostname="127.0.0.1", port=free_port(), decode_data=True)  # offers no 8BITMIME then
+    text = SETTINGS.format(folder=tmp_path, port=port, limit=MAX_MESSAGE_BYTES)
+    settings.write_text(f'{text}relay: {{next_hop: "smtp://127.0.0.1:{hop.port}"}}\n')
+    hop.start()
+    try:
+        with DaemonProcess(settings):
+            words = [str(REPORT), f"127.0.0.1:{port}", "spam@nbstream.invalid"]
+            done = subprocess.run(words, input=message(), capture_output=True, timeout=30, check=False)
+    finally:
+        hop.stop()
+
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("end", [b"\r\n", b"\r"])
