@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from nbstream import assembly, config
 from nbstream.commands import inputs
-from nbstream.config.values import read_redis_url
+from nbstream.config.values import EMBEDDED, has_password, read_redis_url
 from nbstream.errors import ConfigError, InputError
 from nbstream.evaluation import report, streams
 from nbstream.evaluation.run import Params, RememberingTokenizer, Result, Tally, evaluate
@@ -29,6 +29,8 @@ from nbstream.store.memory import MemoryModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pydantic import SecretStr
 
     from nbstream.config import Settings
     from nbstream.evaluation.report import Columns, Report
@@ -42,10 +44,13 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace) -> int:
     """Print the measures, and write what was asked for; 66 when a path cannot be read, of a pair the rest is."""
     _check_usage(options)
-    settings = config.load(config.find_config(options.config))
+    file = config.find_config(options.config)
+    settings = config.load(file)
     _check_writable([path for path in (_json_file(options), options.scores, options.plot) if path])
     draw = _draw() if options.plot else None
     errors: list[InputError] = []
+    if options.config is None:
+        print(f"configuration: {file or 'the defaults'}", file=sys.stderr)
     stream = _stream(options, errors).first(options.limit)
     params = Params(options.regime, options.label_noise, options.seed)
     try:
@@ -114,11 +119,18 @@ async def _model(settings: Settings, url: str | None) -> AsyncIterator[MemoryMod
         yield MemoryModel()
         return
     try:
-        redis = config.Redis(url=read_redis_url(url), timeout_seconds=settings.redis.timeout_seconds)
+        redis = _redis(settings, read_redis_url(url))
     except ValueError as error:
         raise ConfigError(f"--redis: {error}") from error
     async with assembly.temporary(settings.model_copy(update={"redis": redis}), "evaluate") as model:
         yield model
+
+
+def _redis(settings: Settings, url: SecretStr) -> config.Redis:
+    """The Redis at another URL, with the password of the configuration unless the URL has one or needs none."""
+    needs_none = url.get_secret_value() == EMBEDDED or has_password(url)
+    password_file = None if needs_none else settings.redis.password_file
+    return config.Redis(url=url, password_file=password_file, timeout_seconds=settings.redis.timeout_seconds)
 
 
 def _draw() -> Draw:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _HEADER = ["label", "text"]
+_LOOKED_AT = 10  # lines; of an index some files may be missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,13 @@ class Stream:
 
 
 def read(path: Path) -> Stream:
-    """The stream of a file: a table of texts where it is named so and its first line names no file, else an index.
+    """The stream of a file: a table of texts where it is named so and its first lines name no file, else an index.
 
     A table has the columns label and text, separated by commas (``.csv``) or tabs (``.tsv``), quoted as in CSV
     (RFC 4180), perhaps with the line ``label,text`` on top.
     """
     delimiter = _DELIMITERS.get(path.suffix.lower())
-    if delimiter and not _names_a_file(path):
+    if delimiter and not _names_files(path):
         texts = _read_table(path, delimiter)
         return Stream("a table of texts", len(texts), texts)
     pairs = read_index(path, None)
@@ -96,11 +97,14 @@ def _place(pair: tuple[float, Labelled]) -> float:
     return pair[0]
 
 
-def _names_a_file(path: Path) -> bool:
-    first = _text(path).partition("\n")[0]
-    name = first.partition("\t")[2].strip()
+def _names_files(path: Path) -> bool:
+    lines = _text(path).split("\n", _LOOKED_AT)[:_LOOKED_AT]
+    return any(_is_file(path.parent, line.partition("\t")[2].strip()) for line in lines)
+
+
+def _is_file(folder: Path, name: str) -> bool:
     try:
-        return bool(name) and (path.parent / name).is_file()
+        return bool(name) and (folder / name).is_file()
     except (OSError, ValueError):  # a text too long for a name, or with a null character
         return False
 

@@ -217,6 +217,31 @@ def test_redis_gives_the_same_result_and_keeps_nothing(
     assert (tmp_path / "redis.tsv").read_text() == (tmp_path / "memory.tsv").read_text()
 
 
+def test_redis_is_told_the_password_of_the_configuration(
+    config: str, evaluate: Evaluate, index: str, tmp_path: Path, redis_binary: Path
+) -> None:
+    (tmp_path / "secret").write_text("open sesame\n")
+    with Path(config).open("a") as file:
+        file.write(f"redis: {{url: 'unix://{tmp_path}/away', password_file: {tmp_path}/secret}}\n")
+    server = RedisServer(redis_binary, tmp_path)
+    server.start("--requirepass", "open sesame")
+    try:
+        assert evaluate(index, "--redis", server.url)[0] == 0
+        assert evaluate(index, "--redis", f"unix://:wrong@{server.socket}")[0] == 75
+    finally:
+        server.stop()
+
+
+def test_it_says_which_configuration_it_found(
+    index: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nbstream.yaml").write_text("model: {name: found}\n")
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["evaluate", index, "--limit", "1"]) == 0
+    assert capsys.readouterr().err.startswith("configuration: nbstream.yaml\n")
+
+
 def test_redis_away_is_75(evaluate: Evaluate, index: str, tmp_path: Path) -> None:
     assert evaluate(index, "--redis", f"unix://{tmp_path}/nobody.sock")[0] == 75
 

@@ -66,6 +66,13 @@ def test_a_text_may_be_as_long_as_a_mail(tmp_path: Path) -> None:
     assert csv.field_size_limit() == before
 
 
+def test_an_index_whose_first_file_is_missing_is_an_index_all_the_same(tmp_path: Path) -> None:
+    written(tmp_path / "lunch", "Subject: lunch\n\n")
+
+    with pytest.raises(InputError, match=r"a\.tsv:1: there is no dinner"):
+        read(written(tmp_path / "a.tsv", "ham\tdinner\nham\tlunch\n"))
+
+
 def test_a_first_line_that_names_a_file_makes_an_index(tmp_path: Path) -> None:
     written(tmp_path / "lunch", "Subject: lunch\n\n")
 
