@@ -67,12 +67,13 @@ class FeedbackDoor:
 
     def allows(self, host: str) -> bool:
         """True when feedback from this peer (an IP address) is believed."""
-        try:
-            address = ipaddress.ip_address(host.partition("%")[0])
-        except ValueError:
-            return False
-        mapped = getattr(address, "ipv4_mapped", None)
-        return any((mapped or address) in network for network in self._params.allow_from)
+        address = _address(host)
+        return address is not None and any(address in network for network in self._params.allow_from)
+
+    def believes(self, host: str) -> bool:
+        """True when this peer may also say for whom it teaches: it runs on this machine, as a mail server does."""
+        address = _address(host)
+        return address is not None and address.is_loopback and self.allows(host)
 
     def refuse(self, label: str, source: str) -> Reply:
         """The answer to feedback from a peer that is not allowed."""
@@ -83,7 +84,7 @@ class FeedbackDoor:
     async def learn(self, content: bytes, label: str, source: str, actor: str = "") -> Reply:
         """Learn what ``content`` (CRLF line ends) means as ``label``; the reply says what changed.
 
-        ``source`` is the door, ``actor`` the address of the peer.
+        ``source`` is the door, ``actor`` the address of whoever teaches.
         """
         lessons: list[Lesson] = []
         meant = Meaning()
@@ -128,6 +129,15 @@ class FeedbackDoor:
                 f"Unknown id {meant.id}: not remembered any more; forward the message as an attachment"
             )
         return [checked]
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """A peer's address, IPv4 also where it was written as IPv6; None for what is none."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _log_lesson(lesson: Lesson, source: str, actor: str) -> None:

@@ -55,6 +55,7 @@ class Session(SMTP):
         self.command_size_limit = _COMMAND_BYTES
         self.command_size_limits = collections.defaultdict(lambda: _COMMAND_BYTES)
         self._listener = listener
+        self._forwarded = ""
         self._sender: Path | None = None
         self._recipients = 0
         self._label: str | None = None
@@ -129,9 +130,7 @@ class Session(SMTP):
     async def handle_exception(self, error: Exception) -> str:
         """The reply to a command that failed: never the text of an exception."""
         await self._give_up_relaying()
-        if isinstance(
-            error, asyncio.IncompleteReadError
-        ):  # the client has closed its side: nothing more will come
+        if isinstance(error, asyncio.IncompleteReadError):  # the client has closed its side
             if self.transport is not None:
                 self.transport.close()
             return ""  # push finds the connection closed, and that ends the session
@@ -143,7 +142,7 @@ class Session(SMTP):
 
     async def _forget(self) -> None:
         """Back to the state after EHLO."""
-        self._sender, self._recipients = None, 0
+        self._sender, self._recipients, self._forwarded = None, 0, ""
         await self._give_up_relaying()
 
     async def _give_up_relaying(self) -> None:
@@ -174,7 +173,8 @@ class Session(SMTP):
         self.session.host_name = hostname
         offered = sorted((await self._listener.next_hop.features()) & _PASSED_ON)
         size = f"SIZE {self._listener.params.max_message_bytes}"
-        lines = [self.hostname, *(size if each == "SIZE" else each for each in offered)]
+        own = ["XFORWARD ADDR"] if self._listener.feedback.believes(self._peer_host) else []
+        lines = [self.hostname, *own, *(size if each == "SIZE" else each for each in offered)]
         await self._answer(Reply(250, "\n".join(lines)))
 
     async def smtp_RSET(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
@@ -189,6 +189,18 @@ class Session(SMTP):
     async def smtp_VRFY(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """VRFY: never tell which addresses exist, and parse none."""
         await self._answer(replies.NOT_VERIFIED)
+
+    async def smtp_XFORWARD(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """XFORWARD: a mail server on this machine says from whom the next mail came: that is who teaches."""
+        address = wire.forwarded_address(arg)
+        reply = replies.SYNTAX_XFORWARD if address is None else replies.OK
+        if not self._listener.feedback.believes(self._peer_host):
+            reply = replies.NOT_BELIEVED
+        elif self._sender is not None:
+            reply = replies.NESTED
+        else:
+            self._forwarded = address or ""
+        await self._answer(reply)
 
     async def smtp_MAIL(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """MAIL: open the next hop's transaction; its refusal is the answer."""
@@ -286,7 +298,7 @@ class Session(SMTP):
         try:
             if self._label is not None:
                 return await self._listener.feedback.learn(
-                    content, self._label, self._listener.name, self._peer_host
+                    content, self._label, self._listener.name, self._forwarded or self._peer_host
                 )
             transaction, self._transaction = self._transaction, None
             assert transaction is not None

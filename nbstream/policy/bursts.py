@@ -13,8 +13,8 @@ wrong; after only 300 right ones 15 to 28, 10 of them among the first 20: the mo
 labels, and then they contradict no more. Of 800 right labels one did.
 
 Unseen are bursts slower than that or shared among many actors; ``nbstream_feedback_disagreement_total`` shows
-those. Behind a mail server that relays all feedback everybody is one actor, and the signs may be those of many
-together.
+those. Behind a mail server that does not say whose mail it is (XFORWARD) everybody is one actor, and the signs may
+be those of many together.
 """
 
 from __future__ import annotations

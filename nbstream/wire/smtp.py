@@ -1,4 +1,4 @@
-"""SMTP without I/O: the arguments of MAIL and RCPT, and the content of DATA.
+"""SMTP without I/O: the arguments of MAIL, RCPT and XFORWARD, and the content of DATA.
 
 Rules: parameters keep their case and their bytes (ENVID and ORCPT need it), and unknown ones are the next
 hop's to refuse. An address is taken as it is: this is a relay, the next hop knows which addresses exist.
@@ -7,11 +7,13 @@ hop's to refuse. An address is taken as it is: this is a relay, the next hop kno
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 
 # <...>, where a quoted local part may hold ">" and spaces (RFC 5321 4.1.2); old clients leave the brackets out.
 _PATH = re.compile(r"""\s*(?:<((?:"(?:[^"\\]|\\.)*"|[^">])*)>|([^\s<>]+))(?:\s+(\S.*))?\s*\Z""", re.DOTALL)
 _PARAMETER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*(?:=[^\s=\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*)?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_UNKNOWN = frozenset({"[UNAVAILABLE]", "[TEMPUNAVAIL]"})
 
 
 def parse_path(keyword: str, argument: str | None) -> tuple[str, tuple[str, ...]] | None:
@@ -40,6 +42,20 @@ def declared_size(parameters: tuple[str, ...]) -> int | None:
         if name.upper() == "SIZE" and value.isdecimal() and len(value) <= 20:
             return int(value)
     return None
+
+
+def forwarded_address(argument: str | None) -> str | None:
+    """The client's address in Postfix's ``XFORWARD ADDR=...``; empty where it knows none, None for bad syntax."""
+    name, _, value = (argument or "").strip().partition("=")
+    if name.upper() != "ADDR":
+        return None
+    if value.upper() in _UNKNOWN:
+        return ""
+    try:
+        found = ip_address(value[len("IPV6:") :] if value.upper().startswith("IPV6:") else value)
+    except ValueError:
+        return None
+    return None if getattr(found, "scope_id", None) else str(found)
 
 
 def unstuff(data: bytes) -> bytes:

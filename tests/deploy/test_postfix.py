@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import pytest
 from nbstream import config
 from nbstream.config import SmtpHop
 from tests.deploy.postfix import DEPLOY, FRIEND, MESSAGE_SIZE_LIMIT, STRANGER, Postfix, logins, open_folder
-from tests.integration.daemon import DaemonProcess, wait_until
+from tests.integration.daemon import DaemonProcess, command, wait_until
 
 SETTINGS = DEPLOY / "postfix" / "nbstream.yaml"
 
@@ -185,6 +186,8 @@ def test_an_authenticated_user_teaches_from_anywhere(site: Site) -> None:
         client.login("ann", "secret")
         client.sendmail("ann@example.org", "ham@nbstream.invalid", "Subject: m-user\n\nlunch on Friday\n")
     wait_until(lambda: site.learned("ham") == before + 1)
+    told = json.loads(command("history", "-c", site.settings, "--label", "ham", "--limit", "1", "--json").stdout)
+    assert told["actor"] == STRANGER  # the user's address, not Postfix's
 
 
 def test_nobody_teaches_through_the_submission_port_without_a_login(site: Site) -> None:

@@ -186,3 +186,31 @@ async def test_a_model_that_is_still_learning_is_taught_in_bulk_without_alarm(
             await door.send(raw, SPAM)
 
         assert door.metric("nbstream_feedback_bursts_total", kind="one_sided") == 1
+
+
+async def test_who_teaches_through_a_mail_server_is_who_it_says(door: Door) -> None:
+    talk = await door.talk()
+    assert "250-XFORWARD ADDR" in (await talk.hello()).splitlines()[:-1]
+    for number, (said, reply) in enumerate(
+        [("ADDR=192.0.2.7", "250"), ("ADDR=IPV6:2001:db8::7", "250"), ("ADDR=\x1b[2J", "501"), (None, None)]
+    ):
+        if said:
+            assert (await talk.say(f"XFORWARD {said}")).startswith(str(reply))
+        for line in ("MAIL FROM:<a@b>", f"RCPT TO:<{SPAM}>"):
+            assert (await talk.say(line)).startswith("250")
+        assert (await talk.say("XFORWARD ADDR=192.0.2.9")).startswith("503")
+        assert (await talk.say("DATA")).startswith("354")
+        await talk.say(PRIZE.replace(b"<1@x>", b"<%d@x>" % number) + b".")
+
+    actors = [record.note.actor async for record in door.model.history()]
+    assert actors == ["127.0.0.1", "127.0.0.1", "2001:db8::7", "192.0.2.7"]  # newest first; good for one mail each
+
+
+async def test_a_mail_server_that_may_not_teach_says_nothing_of_others(client: Redis, tmp_path: Path) -> None:
+    elsewhere = (ipaddress.ip_network("192.0.2.0/24"),)
+    async with open_door(client, tmp_path / "Maildir", allow_from=elsewhere) as door:
+        talk = await door.talk()
+        assert "XFORWARD" not in await talk.hello()
+        assert (await talk.say("XFORWARD ADDR=192.0.2.7")).startswith("550")
+        await talk.say("MAIL FROM:<a@b>")
+        assert (await talk.say(f"RCPT TO:<{SPAM}>")).startswith("550")

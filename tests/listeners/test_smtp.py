@@ -287,7 +287,8 @@ async def test_answers_of_the_next_hop_pass_through_and_parameters_go_on_verbati
         ]
         dialogue.writer.write(MESSAGE + b".\r\n")
 
-        assert sorted(hello.split("\n")[1:]) == ["250 SIZE 52428800", "250-DSN", "250-PIPELINING"]
+        offered = sorted(hello.split("\n")[1:])
+        assert offered == ["250 SIZE 52428800", "250-DSN", "250-PIPELINING", "250-XFORWARD ADDR"]
         assert replies[1:] == ["250 2.1.5 yes", "550 5.1.1 no such user", "450 4.2.1 later", replies[-1]]
         assert (await dialogue.reply()).startswith("250 2.0.0 queued as 42 nbstream id=")
 

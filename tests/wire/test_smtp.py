@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.wire.smtp import declared_size, parse_path, unstuff
+from nbstream.wire.smtp import declared_size, forwarded_address, parse_path, unstuff
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,26 @@ def test_a_declared_size_is_read() -> None:
     assert declared_size(("BODY=8BITMIME", "size=123")) == 123
     assert declared_size(("SIZE=x",)) is None
     assert declared_size(()) is None
+
+
+@pytest.mark.parametrize(
+    ("argument", "address"),
+    [
+        ("ADDR=192.0.2.7", "192.0.2.7"),
+        ("addr=IPV6:2001:DB8::0:7", "2001:db8::7"),
+        ("ADDR=[UNAVAILABLE]", ""),
+        ("ADDR=[tempunavail]", ""),
+        ("ADDR=example.org", None),
+        ("ADDR=fe80::1%a\x1b[2J", None),
+        ("ADDR=192.0.2.7 NAME=x", None),
+        ("NAME=x", None),
+        ("ADDR", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_address_that_a_mail_server_forwards_is_one_or_none(argument: str | None, address: str | None) -> None:
+    assert forwarded_address(argument) == address
 
 
 def stuff(content: bytes) -> bytes:
