@@ -51,14 +51,18 @@ def _json(name: str, check: Check) -> str:
             "probability": check.probability,
             "score": check.score,
             "reason": check.reason,
-            "clues": [{"token": clue.token.decode(), "log_ratio": clue.log_ratio} for clue in check.clues],
+            "clues": [
+                {"token": clue.token.decode("utf-8", "replace"), "log_ratio": clue.log_ratio}
+                for clue in check.clues
+            ],
         }
     )
 
 
 def _text(name: str, check: Check) -> str:
     clues = "  ".join(
-        f"{printable(clue.token.decode())} {clue.log_ratio:+.1f}" for clue in check.clues[:_SHOWN_CLUES]
+        f"{printable(clue.token.decode('utf-8', 'replace'))} {clue.log_ratio:+.1f}"
+        for clue in check.clues[:_SHOWN_CLUES]
     )
     line = f"{check.verdict:6} {check.probability:8.4f}  {printable(name)}  ({check.reason})"
     return f"{line}\n                 {clues}" if clues else line

@@ -59,7 +59,10 @@ def _top(counts: Counts, column: int, k: int, params: multinomial.Params) -> lis
     rows = multinomial.log_probabilities(vocabulary, counts.totals, params)
     ratios = (rows[:, column] - rows[:, 1 - column]).tolist()
     top = nsmallest(k, range(len(tokens)), key=lambda row: (-ratios[row], tokens[row]))
-    return [_Line(tokens[row].decode(), ratios[row], *(vocabulary[row] / WEIGHT_ONE).tolist()) for row in top]
+    return [
+        _Line(tokens[row].decode("utf-8", "replace"), ratios[row], *(vocabulary[row] / WEIGHT_ONE).tolist())
+        for row in top
+    ]
 
 
 def _text(line: _Line) -> str:

@@ -228,6 +228,8 @@ def _check_entry(fields: Mapping[bytes, bytes]) -> None:
 
 
 def _numbers(found: Mapping[str, Any]) -> dict[bytes, int]:
+    if any(not name or "\n" in name for name in found):  # the scripts are given tokens line by line
+        raise ValueError("no name of a token or a sum")
     return {_bytes(name): _number(number) for name, number in found.items()}
 
 

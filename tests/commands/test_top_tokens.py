@@ -25,7 +25,7 @@ TAUGHT = [
     ("spam", 500, [b"word:prize", b"word:offer", b"word:the"]),
     ("ham", 1000, [b"word:lunch", b"word:the"]),
     ("ham", 1000, [b"word:lunch", b"word:the"]),
-    ("ham", 500, [b"word:lunch", b"word:the", b"word:\x1b[2J"]),
+    ("ham", 500, [b"word:lunch", b"word:the", b"word:\x1b[2J\xff"]),
 ]
 
 
@@ -79,12 +79,12 @@ def test_the_loudest_come_first_and_equal_ones_by_name(top_tokens: TopTokens) ->
         "word:offer",
         "word:prize",
         "word:the",
-        "word:\x1b[2J",
+        "word:\x1b[2J\ufffd",
         "word:lunch",
     ]
     assert [line["token"] for line in top_tokens.json("--class", "ham", "-k", "2")] == [
         "word:lunch",
-        "word:\x1b[2J",
+        "word:\x1b[2J\ufffd",
     ]
 
 
@@ -129,7 +129,7 @@ def test_a_token_cannot_move_the_terminal(top_tokens: TopTokens) -> None:
     assert [line.split() for line in out.splitlines()][:1] == [["log-ratio", "ham", "spam", "token"]]
     assert [line.split()[1:] for line in out.splitlines()][1:3] == [
         ["2.500", "0.000", "word:lunch"],
-        ["0.500", "0.000", "word:?[2J"],
+        ["0.500", "0.000", "word:?[2J\ufffd"],
     ]
     assert err == ""
 

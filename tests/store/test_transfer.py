@@ -530,6 +530,8 @@ def forged(*records: bytes) -> bytes:
         b'{"counts":"ham","of":{"a":true}}\n',
         b'{"counts":"ham","of":{"a":9007199254740992}}\n',
         b'{"counts":"ham","of":["a"]}\n',
+        b'{"counts":"ham","of":{"a\\nb":1}}\n',
+        b'{"counts":"ham","of":{"":1}}\n',
         b'{"message":"a:b","milliseconds":1,"fields":{}}\n',
         b'{"message":"a","milliseconds":1,"fields":{"tokens":"%"}}\n',
         b'{"message":"a","milliseconds":1,"fields":{"label":"ham"}}\n',
