@@ -3,7 +3,8 @@
 In this order:
 
 1. What it carries: attached messages; of an abuse report without a message, the id in the header that it carries.
-   A report's own type must agree with the label.
+   A report's own type must agree with the label. Not what a redirected mail has attached, for that its sender has
+   chosen; but a report, or a mail that had been written to us, carries what it did when it is redirected.
 2. A redirected mail, or one with our own verdict field in its header that was not written to us, is itself the
    message: it went through here and came back as it was.
 3. The one id that its text quotes.
@@ -56,13 +57,14 @@ def meaning(content: bytes, label: str, addresses: Collection[str], limits: Limi
             f"More than {MAX_MESSAGES} messages attached, please send fewer at a time", 552, "5.3.4"
         )
     _agree(carried.feedback_type, label)
-    if carried.messages:
+    written = forward.is_written_to(content, addresses)
+    if carried.messages and (carried.feedback_type is not None or written or not forward.is_redirected(content)):
         if not all(map(bytes.strip, carried.messages)):
             raise FeedbackRefused("An attached message is empty, there is nothing to learn from")
         return Meaning(carried.messages)
     if carried.feedback_type is not None:
         return Meaning(id=_id_of_report(carried.headers_only, limits))
-    return _without_attachment(Message(content, limits), addresses)
+    return _without_attachment(Message(content, limits), written=written)
 
 
 def _agree(feedback_type: str | None, label: str) -> None:
@@ -81,8 +83,7 @@ def _id_of_report(heads: tuple[bytes, ...], limits: Limits) -> str:
     return found
 
 
-def _without_attachment(mail: Message, addresses: Collection[str]) -> Meaning:
-    written = forward.is_written_to(mail.raw, addresses)
+def _without_attachment(mail: Message, *, written: bool) -> Meaning:
     if forward.is_redirected(mail.raw) or (_own_ids(mail) and not written):
         return Meaning((mail.raw,))
     found = _only(quoted_ids(mail))

@@ -81,6 +81,22 @@ def test_a_redirected_message_is_itself_whatever_its_text_quotes(sign: str) -> N
     assert read(raw) == Meaning((raw,))
 
 
+@pytest.mark.parametrize("kind", ["mixed", "digest"])
+def test_a_redirected_message_is_itself_whatever_its_sender_has_attached(kind: str) -> None:
+    """Else spam that carries a newsletter would teach that the newsletter is spam."""
+    spam = multipart(kind, RFC822).replace(f"To: {SPAM}", "To: ann@example.org")
+    raw = f"Resent-To: {SPAM}\r\n{spam}".encode()
+
+    assert read(raw) == Meaning((raw,))
+
+
+def test_a_forward_or_a_report_that_is_redirected_is_still_one() -> None:
+    seen_by_abuse = report("abuse", RFC822).replace(f"To: {SPAM}", "To: abuse@example.org")
+
+    for carrying in (multipart("mixed", RFC822), seen_by_abuse):
+        assert read(f"Resent-To: {SPAM}\r\n{carrying}") == Meaning((INNER.encode(),))
+
+
 def test_a_forward_that_was_checked_on_its_way_is_still_a_forward() -> None:
     assert read(f"{OWN}{OTHER}\r\nTo: {SPAM}\r\nSubject: Fwd: prize\r\n{QUOTED}") == Meaning(id=ID)
 
