@@ -52,13 +52,13 @@ async def test_5_million_unique_tokens_stay_within_500_000(own_redis: RedisServe
             await until(lambda: mirror.vocabulary_size == MESSAGES * TOKENS - sum(evicted) <= LIMIT)
             seconds = time.monotonic() - started
             print(f"\n{MESSAGES * TOKENS:,} tokens in {seconds:.0f} s, {sum(evicted):,} of them forgotten")
-            print(f"in {len(evicted):,} steps; the largest vocabulary was {largest:,}")
+            print(f"in {len(evicted):,} steps; the largest vocabulary was {largest / LIMIT:.2f} of the limit")
             print(f"Redis {peak / 1e6:.0f} MB at most, change stream, history and ledger too")
             await _print_slow_calls(client)
         await caught_up(model, mirror)
 
         left = mirror.snapshot()[0]
-        assert len(left) == MESSAGES * TOKENS - sum(evicted) <= LIMIT
+        assert len(left) <= LIMIT
         recent = [await model.entry(f"m{number}") for number in range(MESSAGES - LIVE_MESSAGES // 2, MESSAGES)]
         assert set(left) >= set(chain.from_iterable(each.tokens for each in recent if each))
         assert await equals_redis(mirror, model, left)
