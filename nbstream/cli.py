@@ -150,7 +150,7 @@ def _add_undo(commands: _Commands, common: _Parser) -> None:
     )
     _add_selection(undo)
     undo.add_argument("--until", type=_moment, metavar="TIME", help="only what was before then")
-    undo.add_argument("--id", metavar="ID", help="only this message; --since is not needed then")
+    undo.add_argument("--id", type=_id, metavar="ID", help="only this message; --since is not needed then")
     undo.add_argument("--yes", action="store_true", help="do it")
     undo.add_argument("--json", action="store_true", help="one JSON object a line, the last one the summary")
     undo.set_defaults(module="undo", wrong_usage=undo.error)

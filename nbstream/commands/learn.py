@@ -52,7 +52,7 @@ async def _run(options: argparse.Namespace) -> int:
         print(_told(lessons))
         for error in errors:
             print(f"nbstream: {error}", file=sys.stderr)
-        if errors:
+        if errors and lessons:
             print(f"nbstream: {len(errors)} could not be read, the rest was", file=sys.stderr)
     return errors[0].exit_code if errors else 0
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _PREVIEWED = 1000
 """So many of the messages checked last are looked at again: a second or two."""
-_SO_ALREADY = "is so already"
+_SO_ALREADY = "already so"
 _MEANWHILE = "stays: changed by others at this very moment"
 
 
@@ -122,8 +122,8 @@ def _line(key: str, change: Change, outcome: str, *, as_json: bool) -> str:
 
 def _text(result: _Result, *, done: bool) -> str:
     told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(result.outcomes.items()))
-    verb = "knew" if done else "knows"
-    lines = [f"changes: {told}; the model {verb} {_known(result.before)}, then {_known(result.after)}"]
+    knew, knows = ("knew", "now") if done else ("knows", "then")
+    lines = [f"changes: {told}; the model {knew} {_known(result.before)}, {knows} {_known(result.after)}"]
     if result.verdicts and result.verdicts.messages:
         changed = result.verdicts.changes.items()
         others = ", ".join(f"{count} {was} -> {would}" for (was, would), count in sorted(changed))

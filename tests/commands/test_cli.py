@@ -79,7 +79,9 @@ def test_an_id_teaches_relearns_and_takes_back_what_was_learned(run: Run) -> Non
 
     forgotten = run("unlearn", "--id", message_id)
     assert (forgotten.returncode, forgotten.stdout) == (66, "nothing learned\n")
-    assert f"{message_id}: unknown id, not remembered any more; give the message itself" in forgotten.stderr
+    assert forgotten.stderr == (
+        f"nbstream: {message_id}: unknown id, not remembered any more; give the message itself\n"
+    )
 
 
 def test_what_stands_beside_an_unknown_id_is_learned_all_the_same(run: Run) -> None:

@@ -57,7 +57,7 @@ def test_with_yes_it_is_done_noted_and_can_be_taken_back(taught: Taught) -> None
 
     out, _ = taught("undo", "--since", "2h", "--actor", "mallory", "--yes")
 
-    assert out.splitlines()[-1] == "changes: 2 taken back; the model knew 1 ham, 1 spam, then 1 ham, 0 spam"
+    assert out.splitlines()[-1] == "changes: 2 taken back; the model knew 1 ham, 1 spam, now 1 ham, 0 spam"
     assert taught.stored() == before
     last = [(line["change"], line["source"], line["actor"]) for line in taught.json("history")[-2:]]
     assert last == [("relearned spam -> ham", "undo", USER), ("unlearned ham", "undo", USER)]
@@ -97,8 +97,8 @@ def test_all_since_a_moment_is_taken_back_whoever_taught(taught: Taught) -> None
 
     # Once more, when its own restorations are since then, too.
     *changes, summary = taught.json("undo", "--since", since, "--yes")
-    assert {change["outcome"] for change in changes} == {"is so already"}
-    assert summary["changes"] == {"is so already": 22}
+    assert {change["outcome"] for change in changes} == {"already so"}
+    assert summary["changes"] == {"already so": 22}
     assert taught.stored() == before
 
 
@@ -153,7 +153,7 @@ def test_an_actor_cannot_move_the_terminal_or_forge_a_line(taught: Taught) -> No
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["--yes"], ["--until", "2h"], ["--since", "x"], ["--since", "2h", "--until", "-1h"]],
+    [[], ["--yes"], ["--until", "2h"], ["--since", "x"], ["--since", "2h", "--until", "-1h"], ["--id", "x"]],
     ids=" ".join,
 )
 def test_wrong_usage_is_64(taught: Taught, arguments: list[str]) -> None:
