@@ -52,7 +52,8 @@ _SPARE = 0.1  # of the limit: so many are chosen beyond the surplus
 _STEP = 250  # tokens: 0.9 ms of Redis in a model of 600,000, of 500 tokens 1.5 ms
 _STEPS = 4  # at once
 _COMPARED = 24
-_RETRY_SECONDS = 10.0
+_RETRY_SECONDS = 1.0  # a flood goes on meanwhile
+_NOTHING_SECONDS = 10.0  # as after a failover, until the mirror has loaded what is left
 
 
 class Sweeper:
@@ -68,17 +69,20 @@ class Sweeper:
         self._evicted = evicted
 
     async def run(self) -> None:
-        """Sweep whenever it is time, until cancelled; after one that failed or found nothing there is a pause."""
+        """Sweep whenever it is time, until cancelled; the first of failures in a row is logged."""
+        failing = False
         while True:
             stop_if_cancelled()
             await self._mirror.more_than(int(BEGUN * self._limit))
             try:
-                if await self.sweep():
-                    continue
+                pause = 0.0 if await self.sweep() else _NOTHING_SECONDS
+                failing = False
             except NbstreamError as error:
-                _log.warning("the vocabulary reaches model.max_tokens, and the sweep failed: %s", error)
+                if not failing:
+                    _log.warning("the vocabulary reaches model.max_tokens, and the sweep failed: %s", error)
+                pause, failing = _RETRY_SECONDS, True
             stop_if_cancelled()
-            await asyncio.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(pause)
 
     async def sweep(self) -> int:
         """Sweep once; the number of tokens that went or were mended. Raises ``StoreUnavailable``."""

@@ -334,7 +334,8 @@ async def test_a_server_out_of_memory_can_still_forget(own_redis: RedisServer) -
 async def test_a_sweep_that_fails_is_made_again(
     own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("nbstream.store.sweeper._RETRY_SECONDS", 0.01)
+    for pause in ("_RETRY_SECONDS", "_NOTHING_SECONDS"):
+        monkeypatch.setattr(f"nbstream.store.sweeper.{pause}", 0.01)
     client = open_client(Params(own_redis.url, timeout_seconds=1))
     model = Model(client, "test", 3600)
     async with running(Mirror(model, 1.0)) as mirror:
