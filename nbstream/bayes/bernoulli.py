@@ -41,41 +41,43 @@ class Params:
             raise ValueError(f"min_messages must be a number above 0: {self.min_messages}")
 
 
-def log_odds(counts: NDArray[np.int64], weights: Sequence[int], params: Params = Params()) -> NDArray[np.float64]:
+def log_odds(
+    counts: NDArray[np.int64], weights: Sequence[int], params: Params = Params(), unit: float = WEIGHT_ONE
+) -> NDArray[np.float64]:
     """Per token and class ln P(present | class) - ln P(absent | class), in nats; shape (tokens, classes).
 
     P(present | class) = (df + alpha) / (n + 2 alpha), with df the weight of the class's messages that hold the
     token and n that of all its messages, ``weights`` (fixed point): the multi-variate Bernoulli model of McCallum
     and Nigam, "A comparison of event models for naive Bayes text classification" (1998), whose alpha is 1. A token
-    outside the vocabulary is 0 in all classes.
+    outside the vocabulary is 0 in all classes. ``unit`` is the weight of one message.
     """
-    present, absent, _ = _smoothed(counts, weights, params)
+    present, absent, _ = _smoothed(counts, weights, params, unit)
     rows: NDArray[np.float64] = np.log(present / absent)
-    rows[~_in_vocabulary(counts, params)] = 0.0
+    rows[~_in_vocabulary(counts, params, unit)] = 0.0
     return rows
 
 
 def log_absence(
-    counts: NDArray[np.int64], weights: Sequence[int], params: Params = Params()
+    counts: NDArray[np.int64], weights: Sequence[int], params: Params = Params(), unit: float = WEIGHT_ONE
 ) -> NDArray[np.float64]:
     """Per class the sum of ln P(absent | class) over the vocabulary in ``counts``, in nats; shape (classes,).
 
     ``counts`` are those of all tokens there are, in any order: the sum is exact before it is rounded.
     """
-    _, absent, all_messages = _smoothed(counts[_in_vocabulary(counts, params)], weights, params)
+    _, absent, all_messages = _smoothed(counts[_in_vocabulary(counts, params, unit)], weights, params, unit)
     return np.array([math.fsum(column) for column in np.log(absent / all_messages).T.tolist()])
 
 
-def _in_vocabulary(counts: NDArray[np.int64], params: Params) -> NDArray[np.bool_]:
+def _in_vocabulary(counts: NDArray[np.int64], params: Params, unit: float) -> NDArray[np.bool_]:
     held: NDArray[np.int64] = np.maximum(counts, 0).sum(axis=1)
-    return held >= params.min_messages * WEIGHT_ONE
+    return held >= params.min_messages * unit
 
 
 def _smoothed(
-    counts: NDArray[np.int64], weights: Sequence[int], params: Params
+    counts: NDArray[np.int64], weights: Sequence[int], params: Params, unit: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """The weights of messages with each token, without it, and of all: smoothed, by class, and above 0."""
-    alpha = params.alpha * WEIGHT_ONE
+    alpha = params.alpha * unit
     messages = np.maximum(np.array(weights), 0)
     holding = np.minimum(np.maximum(counts, 0), messages)
     return holding + alpha, messages - holding + alpha, messages + 2 * alpha

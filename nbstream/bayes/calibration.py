@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.counts import SUM_MARK, WEIGHT_ONE
+from nbstream.bayes.decay import grown
 from nbstream.bayes.multinomial import HAM, SPAM
 
 if TYPE_CHECKING:
@@ -70,19 +71,29 @@ class Calibration:
     def __init__(self, params: Params = Params()) -> None:
         self._params = params
         self._grid = _Grid(params)
-        self._last: tuple[bytes, NDArray[np.float64]] | None = None
+        self._last: tuple[tuple[bytes, float], NDArray[np.float64]] | None = None
 
-    def probability(self, log_odds: float, counts: NDArray[np.int64], totals: Totals) -> float:
-        """P(spam) for ``log_odds`` in nats, where ``counts`` are those of ``BINS``, shape (bins, classes)."""
-        seen = counts.tobytes()
-        if self._last is None or self._last[0] != seen:  # they change only when something is learned
-            self._last = seen, self._grid.posterior(counts)
+    def probability(
+        self, log_odds: float, counts: NDArray[np.int64], totals: Totals, unit: float = WEIGHT_ONE
+    ) -> float:
+        """P(spam) for ``log_odds`` in nats, where ``counts`` are those of ``BINS``, shape (bins, classes).
+
+        ``unit`` is the count of one message.
+        """
+        seen = counts.tobytes(), unit
+        if (
+            self._last is None or self._last[0] != seen
+        ):  # without a half-life they change only when something is learned
+            self._last = seen, self._grid.posterior(counts, unit)
         return self._grid.probability(self._discounted(log_odds, totals), self._last[1])
 
-    def lesson(self, log_odds: float, totals: Totals) -> Sums:
-        """What a message adds that had these log-odds, under these totals, before its first label."""
+    def lesson(self, log_odds: float, totals: Totals, growth: float = 1.0) -> Sums:
+        """What a message adds that had these log-odds, under these totals, before its first label.
+
+        ``growth`` is that of the weights of this moment.
+        """
         place = round(_UNIT * math.asinh(self._discounted(log_odds, totals) / _UNIT))
-        return [(BINS[max(0, min(2 * _REACH, place + _REACH))], WEIGHT_ONE)]
+        return [(BINS[max(0, min(2 * _REACH, place + _REACH))], grown(WEIGHT_ONE, growth))]
 
     def _discounted(self, log_odds: float, totals: Totals) -> float:
         """A young model is surer than it may be: fewer messages stand behind each count."""
@@ -104,12 +115,12 @@ class _Grid:
         wrong = params.wrong_labels
         spam = wrong + (1 - 2 * wrong) * _sigmoids((centres[:, np.newaxis] - self._b) / self._t)
         self._log_likelihood = {SPAM: np.log(spam), HAM: np.log(1 - spam)}
-        self._evidence = params.evidence / WEIGHT_ONE
+        self._evidence = params.evidence
 
-    def posterior(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    def posterior(self, counts: NDArray[np.int64], unit: float) -> NDArray[np.float64]:
         """The probability of each pair, given the labels in each bin."""
         labels = np.maximum(counts, 0)
-        log_posterior = self._log_prior + self._evidence * _trust(labels) * sum(
+        log_posterior = self._log_prior + self._evidence / unit * _trust(labels) * sum(
             labels[:, column] @ rows for column, rows in self._log_likelihood.items()
         )
         weights = np.exp(log_posterior - log_posterior.max())

@@ -32,12 +32,12 @@ class Params:
 
 
 def log_probabilities(
-    counts: NDArray[np.int64], sizes: Sequence[int], params: Params = Params()
+    counts: NDArray[np.int64], sizes: Sequence[int], params: Params = Params(), unit: float = WEIGHT_ONE
 ) -> NDArray[np.float64]:
     """Per value and class ln P(value | class), in nats; shape (values, classes).
 
     ``counts`` are those of all values of all attributes: the first ``sizes[0]`` rows are the values of the first
-    attribute, and so on. Raises ``ValueError`` where they do not fit together.
+    attribute, and so on; ``unit`` is that of one message. Raises ``ValueError`` where they do not fit together.
 
     P(value | class) = (n_v + alpha) / (n + alpha K), with n_v the value's count in the class, n the sum over the
     attribute's values and K their number: Mitchell's m-estimate for attributes ("Machine Learning", 1997, 6.9.1)
@@ -46,7 +46,7 @@ def log_probabilities(
     """
     if min(sizes, default=1) < 1 or sum(sizes) != len(counts):
         raise ValueError(f"{len(counts)} values are not those of attributes of {list(sizes)} values")
-    seen = np.maximum(counts, 0) / WEIGHT_ONE + params.alpha
+    seen = np.maximum(counts, 0) / unit + params.alpha
     lengths = np.array(sizes, dtype=np.intp)
     of_attributes = np.add.reduceat(seen, np.cumsum(lengths) - lengths)
     rows: NDArray[np.float64] = np.log(seen / np.repeat(of_attributes, lengths, axis=0))

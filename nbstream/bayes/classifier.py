@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes import bernoulli, categorical, gaussian, learning, multinomial, priors
 from nbstream.bayes.clues import Clue, by_strength
+from nbstream.bayes.decay import grown
 from nbstream.bayes.event_models import Bernoulli, Categorical, Counted, EventModel, Gaussian, Multinomial
 from nbstream.bayes.multinomial import HAM, SPAM
 
@@ -109,19 +110,28 @@ class Classifier:
         return Score(log_odds, tuple(Clue(name, ratio) for ratio, name in by_strength(votes)), prior)
 
     def lesson(
-        self, tokens: Tokens, log_odds: float, label: str, totals: Totals, *, certain: bool = False
+        self,
+        tokens: Tokens,
+        log_odds: float,
+        label: str,
+        totals: Totals,
+        *,
+        certain: bool = False,
+        growth: float = 1.0,
     ) -> tuple[int, Sums]:
         """The weight with which ``tokens`` are learned as ``label``, and the sums learned with them.
 
-        ``log_odds`` and ``totals`` are those before that; ``certain``: see ``learning.weight``.
+        ``log_odds`` and ``totals`` are those before that; ``certain``: see ``learning.weight``; by ``growth`` the
+        weights of this moment are multiplied.
         """
         weight = learning.weight(log_odds, label, totals, self._params.learning, certain=certain)
+        weight = grown(weight, growth)
         return weight, [each for model in self._models for each in model.lesson(tokens, weight)]
 
     def _parts(self, counted: Counted) -> list[Counted]:
         """What is counted, with the sums of each model."""
         return [
-            Counted(counted.tokens, counted.sums[part], counted.totals, counted.vocabulary)
+            Counted(counted.tokens, counted.sums[part], counted.totals, counted.vocabulary, counted.unit)
             for part in self._slices
         ]
 

@@ -44,11 +44,12 @@ def moments(number: int, weight: int) -> tuple[int, int, int]:
 
 
 def log_densities(
-    numbers: Sequence[int], sums: NDArray[np.int64], params: Params = Params()
+    numbers: Sequence[int], sums: NDArray[np.int64], params: Params = Params(), unit: float = WEIGHT_ONE
 ) -> NDArray[np.float64]:
     """Per number and class ln p(x | class), in nats; shape (numbers, classes).
 
-    ``sums`` has the shape (numbers, 3, classes): per number those that ``moments`` adds to.
+    ``sums`` has the shape (numbers, 3, classes): per number those that ``moments`` adds to. ``unit`` is
+    the weight of one message.
 
     p(x | class) is the normal density of the class's mean and variance, (n Sxx - Sx^2) / n^2 with n the sum of
     weights, as maximum likelihood has it (John and Langley, "Estimating continuous distributions in Bayesian
@@ -57,12 +58,12 @@ def log_densities(
 
     A number that too few messages of some class had is 0 in all classes, and so says nothing.
     """
-    rows = [_row(x, each.tolist(), params) for x, each in zip(numbers, sums, strict=True)]
+    rows = [_row(x, each.tolist(), params, unit) for x, each in zip(numbers, sums, strict=True)]
     return np.array(rows).reshape(len(numbers), sums.shape[-1])
 
 
-def _row(x: int, sums: list[list[int]], params: Params) -> list[float]:
-    if min(sums[0]) < params.min_messages * WEIGHT_ONE:
+def _row(x: int, sums: list[list[int]], params: Params, unit: float) -> list[float]:
+    if min(sums[0]) < params.min_messages * unit:
         return [0.0] * len(sums[0])
     of_classes = zip(*sums, strict=True)
     return [_log_density(x, n, sx, sxx, params.variance_floor) for n, sx, sxx in of_classes]

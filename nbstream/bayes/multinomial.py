@@ -56,8 +56,12 @@ class Params:
     complement: bool = False
 
 
-def log_probabilities(counts: NDArray[np.int64], totals: Totals, params: Params = Params()) -> NDArray[np.float64]:
+def log_probabilities(
+    counts: NDArray[np.int64], totals: Totals, params: Params = Params(), unit: float = WEIGHT_ONE
+) -> NDArray[np.float64]:
     """Per token and class ln P(token | class), in nats; shape (tokens, classes), 0 for a token never seen.
+
+    ``unit`` is the count of one occurrence.
 
     With n the token's count in the class, N the sum of all counts of the class and V the vocabulary:
 
@@ -75,7 +79,7 @@ def log_probabilities(counts: NDArray[np.int64], totals: Totals, params: Params 
     seen = np.maximum(counts, 0)
     everywhere: NDArray[np.int64] = seen.sum(axis=1)
     sums = np.maximum(np.array(totals.tokens), 0)
-    each, together = _pseudo_counts(everywhere, sums, totals.vocabulary, params.smoothing)
+    each, together = _pseudo_counts(everywhere, sums, totals.vocabulary, params.smoothing, unit)
     if params.complement:
         seen, sums = everywhere[:, np.newaxis] - seen, sums.sum() - sums
     rows: NDArray[np.float64] = np.log((seen + each) / (sums + together))
@@ -85,29 +89,31 @@ def log_probabilities(counts: NDArray[np.int64], totals: Totals, params: Params 
     return rows
 
 
-def log_ratios(counts: NDArray[np.int64], totals: Totals, smoothing: float) -> NDArray[np.float64]:
+def log_ratios(
+    counts: NDArray[np.int64], totals: Totals, smoothing: float, unit: float = WEIGHT_ONE
+) -> NDArray[np.float64]:
     """Per token ln P(token | spam) - ln P(token | ham), in nats; 0 for a token never seen.
 
     The difference of two columns of ``log_probabilities`` with Lidstone's alpha ``smoothing``, for every check:
     8.5 µs for 243 tokens, where both columns take 14.5.
     """
     seen = np.maximum(counts, 0)
-    smoothed = seen / WEIGHT_ONE + smoothing
+    smoothed = seen / unit + smoothing
     pseudo = smoothing * max(totals.vocabulary, 1)
-    ham, spam = (max(totals.tokens[column], 0) / WEIGHT_ONE + pseudo for column in (HAM, SPAM))
+    ham, spam = (max(totals.tokens[column], 0) / unit + pseudo for column in (HAM, SPAM))
     ratios: NDArray[np.float64] = np.log(smoothed[:, SPAM] / smoothed[:, HAM]) + math.log(ham / spam)
     ratios[(seen[:, SPAM] | seen[:, HAM]) == 0] = 0.0
     return ratios
 
 
 def _pseudo_counts(
-    everywhere: NDArray[np.int64], sums: NDArray[np.int64], vocabulary: int, smoothing: Smoothing
+    everywhere: NDArray[np.int64], sums: NDArray[np.int64], vocabulary: int, smoothing: Smoothing, unit: float
 ) -> tuple[float | NDArray[np.float64], float]:
     """What is added to the counts of each token, and what that adds to a class's sum (both fixed point)."""
     if isinstance(smoothing, Lidstone):
-        alpha = smoothing.alpha * WEIGHT_ONE
+        alpha = smoothing.alpha * unit
         return alpha, alpha * max(vocabulary, 1)
-    m = smoothing.m * WEIGHT_ONE
+    m = smoothing.m * unit
     # Not below one unit, so that the logarithm is defined for tokens never seen, too.
     shares = np.maximum(everywhere, 1) / max(int(sums.sum()), 1)
     return m * shares[:, np.newaxis], m

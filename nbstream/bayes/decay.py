@@ -1,0 +1,82 @@
+"""The half-life: what was learned long ago counts less, by growing weights instead of shrinking counts.
+
+Rules: pure; a time is handed in, in seconds since the epoch. What is learned at time t is multiplied by
+2^((t - t0) / h) before it is added, and whoever reads counts at time t divides by the same: forward decay
+(Cormode et al., "Forward decay: a practical time decay model for streaming systems", 2009, 3). So a stored count
+is never multiplied, and what was added is taken back exactly. Numbers grow without end that way, and integers are
+exact up to 2^53 only: beyond ``MOST_GROWTH`` or ``LARGEST`` nothing more is learned until t0 has been moved.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbstream.bayes.counts import WEIGHT_ONE
+
+if TYPE_CHECKING:
+    from nbstream.bayes.counts import Totals
+
+LARGEST = 2**52
+"""The largest total and sum that learning may come to: half of what doubles, and Lua's numbers, hold exactly."""
+
+MOST_GROWTH = 26.0
+"""So many half-lives after t0 nothing more is learned: a lesson of 2,000 tokens adds 2^47 to a total then."""
+
+_SECONDS = 86_400.0
+_FURTHEST = 256.0  # half-lives: a clock that is wrong by centuries overflows nothing
+
+
+@dataclass(frozen=True, slots=True)
+class HalfLife:
+    """The time base of a model: what was learned ``days`` ago counts half; None is a model that forgets nothing.
+
+    ``since`` is t0, in seconds since the epoch, where growth is 1.
+    """
+
+    days: float | None = None
+    since: float = 0.0
+
+    def growth(self, now: float) -> float:
+        """By what a weight is multiplied that is learned now, and counts are divided that are read now.
+
+        Never below 1: a clock that is behind t0 is taken for t0.
+        """
+        if self.days is None:
+            return 1.0
+        return float(2.0 ** min(max(self._passed(now), 0.0), _FURTHEST))
+
+    def unit(self, now: float) -> float:
+        """The count of one occurrence at full weight that is learned now."""
+        return WEIGHT_ONE * self.growth(now)
+
+    def left(self, now: float, totals: Totals) -> float | None:
+        """In about how many half-lives nothing more can be learned, 0 if now; None is never.
+
+        Where people teach as much as before, totals double with each half-life.
+        """
+        if self.days is None:
+            return None
+        room = math.log2(LARGEST / max(1, *totals.tokens))
+        return max(0.0, min(MOST_GROWTH - self._passed(now), room))
+
+    def factor(self, former: HalfLife, at: float) -> float:
+        """By what counts of the time base ``former`` are multiplied, to say in this one the same at that time.
+
+        0 where no number is so small; raises ``OverflowError`` where none is so large.
+        """
+        return float(2.0 ** (self._passed(at) - former._passed(at)))
+
+    def _passed(self, now: float) -> float:
+        """Half-lives since t0; 0 without a half-life."""
+        return 0.0 if self.days is None else (now - self.since) / (self.days * _SECONDS)
+
+
+FOR_EVER = HalfLife()
+"""The time base of a model that forgets nothing."""
+
+
+def grown(weight: int, growth: float) -> int:
+    """A weight as it is added under this growth: a whole number, and 0 only where it was 0."""
+    return max(1, round(weight * growth)) if weight else 0
