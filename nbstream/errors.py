@@ -80,6 +80,12 @@ class StoreIncompatible(NbstreamError):
     exit_code = 78
 
 
+class CountsFull(NbstreamError):
+    """Weights have grown by the half-life until counts would no longer be exact; the text says what to do."""
+
+    reply = Reply(451, "4.3.0 Learning is not possible until this has been seen to, please try again later")
+
+
 class FeedbackRefused(NbstreamError):
     """A piece of feedback that nothing can be learned from; ``reply`` says why, and what would do."""
 

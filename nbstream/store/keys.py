@@ -53,7 +53,7 @@ class Keys:
 
     @property
     def schema(self) -> str:
-        """A hash that says which schema and tokenizer the model was learned with."""
+        """A hash: the schema, the tokenizer and the time base that the model was learned with."""
         return self._key("schema")
 
     @property

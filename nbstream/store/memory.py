@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES, Counts, Totals
+from nbstream.bayes.decay import FOR_EVER, HalfLife
 from nbstream.store.ledger import Entry
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 class MemoryModel:
     """Counts and their ledger in this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, half_life: HalfLife = FOR_EVER) -> None:
+        self.half_life = half_life
         self._counts = Counts()
         self._ledger: dict[str, dict[str, str | bytes]] = {}
         self._changes = 0

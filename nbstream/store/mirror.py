@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nbstream.bayes.counts import CLASSES, Counts, Totals
+from nbstream.bayes.decay import FOR_EVER, HalfLife
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.store.model import Model, store_errors
 from nbstream.store.scan import scan
@@ -42,11 +43,12 @@ class _Rescan(Exception):
 
 @dataclass(slots=True)
 class _Replica:
-    """Counts in memory, the id of the last change applied to them, and that change's number."""
+    """Counts in memory, the id of the last change applied to them, that change's number, and their time base."""
 
     counts: Counts
     last_id: bytes
     sequence: int
+    half_life: HalfLife = FOR_EVER
 
     def apply(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> None:
         """Put the resulting counts of the next change; raises ``_Rescan`` if it is not the next one."""
@@ -103,6 +105,11 @@ class Mirror:
     def totals(self) -> Totals | None:
         """The totals as this mirror knows them; None before the first load."""
         return None if self._replica is None else self._replica.counts.totals
+
+    @property
+    def half_life(self) -> HalfLife:
+        """The time base of the counts; none before the first load."""
+        return FOR_EVER if self._replica is None else self._replica.half_life
 
     @property
     def vocabulary_size(self) -> int:
@@ -206,7 +213,7 @@ class Mirror:
         keys, client = self._model.keys, self._model.client
         place = await self._model.place()
         with store_errors():
-            replica = _Replica(await scan(client, keys), place.change, place.sequence)
+            replica = _Replica(await scan(client, keys), place.change, place.sequence, self._model.half_life)
         replica.counts.totals = place.totals
         await self._replay(replica)
         return replica

@@ -7,18 +7,20 @@ write may be repeated after a lost reply, since the script compares the ledger e
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from redis.exceptions import AuthenticationError, OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, OutOfMemoryError, RedisError, ResponseError, WatchError
 
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts, Totals
+from nbstream.bayes.decay import FOR_EVER, HalfLife
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
-from nbstream.store import history, ledger
+from nbstream.store import history, ledger, time_base
 from nbstream.store.keys import Keys
 from nbstream.store.scan import scan
 from nbstream.tokens.tokenizer import TOKENIZER_VERSION
@@ -70,11 +72,25 @@ class Place:
 
 
 class Model:
-    """One model's keys behind a Redis client."""
+    """One model's keys behind a Redis client.
 
-    def __init__(self, client: Redis, name: str, ledger_seconds: int) -> None:
+    ``half_life_days`` is what a model that is new is signed with; once ``open`` is done, ``half_life`` is what the
+    model has. ``clock`` gives the seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        client: Redis,
+        name: str,
+        ledger_seconds: int,
+        half_life_days: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.client = client
         self.keys = Keys(name)
+        self.half_life = FOR_EVER
+        self._half_life_days = half_life_days
+        self._clock = clock
         self._ledger_seconds = ledger_seconds
         self._refused = False
         self._place = client.register_script(script("place.lua"))
@@ -82,17 +98,21 @@ class Model:
         self._evict = client.register_script(script("evict.lua"))
         self._scanned: tuple[bytes, NDArray[np.int64]] | None = None
 
-    async def open(self, *, sign: bool = True) -> None:
+    async def open(self, *, sign: bool = True, like: HalfLife | None = None) -> None:
         """Check that this program can use what is stored; ``sign`` a model that is new as written by it.
 
-        Raises ``StoreIncompatible`` where another schema or tokenizer wrote it, ``StoreUnavailable``.
+        ``like`` is the time base that the model is to have: that of another one whose counts are added to its own.
+        Without it a new model's t0 is now. The one of a model that nobody has taught yet may be replaced.
+
+        Raises ``StoreIncompatible`` where another schema or tokenizer wrote it, or its half-life is another one,
+        ``StoreUnavailable``.
         """
-        ours = signature()
+        ours, wanted = signature(), like or HalfLife(self._half_life_days, self._clock())
         stored = await self._signature()
         if sign and not ours.keys() <= stored.keys():  # a server that refuses to write can still be read
             with store_errors():
                 async with self.client.pipeline(transaction=True) as pipe:
-                    for field, value in ours.items():
+                    for field, value in {**ours, time_base.FIELD: time_base.packed(wanted)}.items():
                         pipe.hsetnx(self.keys.schema, field, value)
                     await pipe.execute()
             stored = await self._signature()
@@ -106,6 +126,32 @@ class Model:
                 f"model {self.keys.model!r} was learned with {', '.join(wrong)}. Its counts are kept as they are; "
                 "set model.name to a new name and teach that one, or run the nbstream that wrote it"
             )
+        # A model that is not signed has nothing to decay; one signed before there were half-lives has none.
+        found = time_base.unpacked(stored.get(time_base.FIELD, "")) if ours.keys() <= stored.keys() else wanted
+        self.half_life = (
+            found
+            if time_base.serves(found, wanted, exactly=like is not None)
+            else (await self._rebased(found, wanted, sign=sign))
+        )
+
+    async def _rebased(self, found: HalfLife, wanted: HalfLife, *, sign: bool) -> HalfLife:
+        """The time base ``wanted`` in place of the one ``found``, which only a model never taught may lose."""
+        keys = self.keys
+        with store_errors():
+            async with self.client.pipeline(transaction=True) as pipe:
+                await pipe.watch(keys.totals, *keys.counts, keys.history, keys.importing)
+                if await pipe.exists(keys.totals, *keys.counts, keys.history, keys.importing):
+                    raise time_base.another(keys.model, found, wanted)
+                if not sign:
+                    return wanted
+                pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
+                pipe.hset(keys.schema, time_base.FIELD, time_base.packed(wanted))
+                pipe.incr(keys.sequence)  # mirrors that follow see a gap, and read the new one
+                try:
+                    await pipe.execute()
+                except WatchError as error:
+                    raise StoreUnavailable("the model was changed at this moment: try again") from error
+        return wanted
 
     async def _signature(self) -> dict[str, str]:
         with store_errors():
