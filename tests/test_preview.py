@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier, Params
 from nbstream.bayes.counts import WEIGHT_ONE, Counts, Totals
+from nbstream.bayes.decay import FOR_EVER, HalfLife
 from nbstream.filter import Params as FilterParams
 from nbstream.filter.preview import Preview, Supposed, preview
 from nbstream.filter.scoring import Scorer
@@ -35,6 +36,7 @@ class Fixed:
     """Counts that are given."""
 
     all: Counts
+    half_life: HalfLife = FOR_EVER
 
     async def look_up(self, tokens: Any) -> tuple[Any, Totals]:
         return self.all.look_up(tokens), self.all.totals

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Totals
+    from nbstream.bayes.decay import HalfLife
     from nbstream.filter.results import Check, Lesson
     from nbstream.store.checked import Checked
     from nbstream.store.history import Note
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 class CountSource(Protocol):
     """Where counts are read: the mirror in a daemon, Redis itself in a one-shot command."""
+
+    @property
+    def half_life(self) -> HalfLife:
+        """The time base in which they are counted."""
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens`` or sums, shape (n, classes), and the totals."""

@@ -19,6 +19,7 @@ from nbstream.bayes.counts import CLASSES, Counts, Totals
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nbstream.bayes.decay import HalfLife
     from nbstream.filter.scoring import Scorer
     from nbstream.store.checked import Checked
     from nbstream.store.ledger import Entry
@@ -28,6 +29,10 @@ _STEP = 2000  # tokens looked up at once: 1 to 2 ms of Redis
 
 class Readable(Protocol):
     """The counts below: a model in Redis."""
+
+    @property
+    def half_life(self) -> HalfLife:
+        """The time base in which they are counted."""
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens`` or sums, shape (n, classes), and the totals."""
@@ -44,6 +49,11 @@ class Supposed:
         self._changes = Counts()
         self._grown: int | None = None
         self._vocabulary: NDArray[np.int64] | None = None
+
+    @property
+    def half_life(self) -> HalfLife:
+        """The time base of the counts below, and so of what is on top."""
+        return self._model.half_life
 
     def replace(self, old: Entry | None, new: Entry | None) -> None:
         """Suppose that ``old`` were taken back and ``new`` added. Before the first look-up."""

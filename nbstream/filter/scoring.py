@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.calibration import BINS
-from nbstream.bayes.counts import CLASSES, Counts
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts
 from nbstream.bayes.event_models import Counted
 from nbstream.filter.results import Check
 from nbstream.policy.verdict import ModelState, decide
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -28,52 +31,63 @@ if TYPE_CHECKING:
 class Reading:
     """What is counted of a message at one moment: its tokens, the calibration's bins, the event models' sums.
 
-    ``rows`` has the shape (names, classes), in that order.
+    ``rows`` has the shape (names, classes), in that order; ``growth`` is that of the weights of that moment.
     """
 
     names: tuple[bytes, ...]
     rows: NDArray[np.int64]
     totals: Totals
     vocabulary: NDArray[np.int64] | None
+    growth: float
 
 
 class Scorer:
-    """Scores tokens over one source of counts."""
+    """Scores tokens over one source of counts; ``clock`` gives the seconds since the epoch."""
 
     def __init__(
-        self, classifier: Classifier, calibration: Calibration, counts: CountSource, params: Params
+        self,
+        classifier: Classifier,
+        calibration: Calibration,
+        counts: CountSource,
+        params: Params,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._classifier = classifier
         self._calibration = calibration
         self._counts = counts
         self._params = params
+        self._clock = clock
 
     async def read(self, tokens: Tokens) -> Reading:
         """The counts that matter for ``tokens``, now."""
         names = (*tokens.all, *BINS, *self._classifier.sums)
         rows, totals = await self._counts.look_up(names)
         vocabulary = await self._counts.vocabulary() if self._classifier.needs_vocabulary else None
-        return Reading(names, rows, totals, vocabulary)
+        return Reading(names, rows, totals, vocabulary, self._counts.half_life.growth(self._clock()))
 
     def check(self, message_key: str, tokens: Tokens, reading: Reading) -> Check:
         """The check of a message, by its counts at that moment."""
         count = len(tokens.all)
         bins, sums = reading.rows[count : count + len(BINS)], reading.rows[count + len(BINS) :]
-        totals = reading.totals
-        score = self._classifier.score(tokens, Counted(reading.rows[:count], sums, totals, reading.vocabulary))
-        probability = self._calibration.probability(score.log_odds, bins, totals)
+        totals, unit = reading.totals, WEIGHT_ONE * reading.growth
+        counted = Counted(reading.rows[:count], sums, totals, reading.vocabulary, unit)
+        score = self._classifier.score(tokens, counted)
+        probability = self._calibration.probability(score.log_odds, bins, totals, unit)
         state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), self._params.min_learned)
         verdict, reason = decide(probability, self._params.thresholds, state)
         return Check(message_key, verdict, probability, score.log_odds, reason, state, score.clues)
 
     def lesson(
-        self, tokens: Tokens, score: float, label: str, totals: Totals, known: Entry | None
+        self, tokens: Tokens, score: float, label: str, reading: Reading, known: Entry | None
     ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
         """The weight and the sums to learn; of a message that is ``known``, its first score counts, as before."""
-        first: Sums = self._calibration.lesson(score, totals)
+        totals, growth = reading.totals, reading.growth
+        first: Sums = self._calibration.lesson(score, totals, growth)
         if known:
             first = [each for each in known.sums if each[0] in BINS]
-        weight, sums = self._classifier.lesson(tokens, score, label, totals, certain=known is not None)
+        weight, sums = self._classifier.lesson(
+            tokens, score, label, totals, certain=known is not None, growth=growth
+        )
         return weight, (*first, *sums)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreRefuses, StoreUnavailable
 from nbstream.filter.contracts import Silent
+from nbstream.filter.growing import Growing
 from nbstream.filter.results import Lesson, Outcome
 from nbstream.filter.scoring import Scorer, afterwards
 from nbstream.store.checked import Checked
@@ -18,6 +19,8 @@ from nbstream.store.ledger import Entry
 from nbstream.tokens.tokenizer import Tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
     from nbstream.filter.contracts import CountSource, Observer, Recalling, Teachable
@@ -48,13 +51,16 @@ class Filter:
         params: Params,
         observer: Observer | None = None,
         memory: Recalling | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._tokenizer = tokenizer
-        self._scorer = Scorer(classifier, calibration, counts, params)
+        self._scorer = Scorer(classifier, calibration, counts, params, clock)
         self._model = model
         self._counts = counts
         self._observer = observer or Silent()
         self._memory = memory
+        self._clock = clock
+        self._growing = Growing()
 
     async def check(self, message: Message) -> Check:
         """Score ``message`` and decide. Raises ``StoreUnavailable`` while no counts are loaded."""
@@ -123,7 +129,10 @@ class Filter:
                 break
             known, written = entry, _outcome(entry, label)
             new = self._entry(tokens, label, (before, reading), known, by) if label else None
-            after = self._scorer.check(key, tokens, afterwards(reading, known, new))
+            then = afterwards(reading, known, new)
+            if new:
+                self._growing.check(self._counts.half_life, self._clock(), then)
+            after = self._scorer.check(key, tokens, then)
             stored = await self._model.replace(key, known, new, Note(*by, _opinion(before), _opinion(after)))
             if stored is not None:
                 change = stored
@@ -150,10 +159,10 @@ class Filter:
         by: tuple[str, str],
     ) -> Entry:
         check, reading = now
-        weight, sums = self._scorer.lesson(tokens, check.score, label, reading.totals, known)
+        weight, sums = self._scorer.lesson(tokens, check.score, label, reading, known)
         first_score = known.score if known else check.score
         version = secrets.token_hex(8)
-        return Entry(version, label, weight, tokens.all, time.time(), *by, first_score, sums)
+        return Entry(version, label, weight, tokens.all, self._clock(), *by, first_score, sums)
 
     async def _take_apart(self, message: Message) -> tuple[Tokens, dict[str, float]]:
         if len(message.raw) > _THREAD_BYTES:
