@@ -59,7 +59,7 @@ def thresholds(settings: Settings) -> Thresholds:
 
 def model(settings: Settings, client: Redis) -> Model:
     """The model that the settings name."""
-    return Model(client, settings.model.name, settings.model.ledger_days * _DAY)
+    return Model(client, settings.model.name, settings.model.ledger_days * _DAY, settings.model.half_life_days)
 
 
 def memory(settings: Settings, model: Model, dropped: Callable[[int], None] = lambda _: None) -> checked.Memory:

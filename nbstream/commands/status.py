@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import time
 
 from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
 from nbstream.policy.verdict import ModelState
 from nbstream.store.locks import daemon_pid
+from nbstream.store.time_base import moment
 
 
 def run(options: argparse.Namespace) -> int:
@@ -21,7 +23,8 @@ async def _run(options: argparse.Namespace) -> int:
     settings = config.load(config.find_config(options.config))
     pid = daemon_pid(settings.state_dir)
     async with assembly.one_shot(settings) as (_, model):
-        totals = await model.totals()
+        totals, half_life = await model.totals(), model.half_life
+    left = half_life.left(time.time(), totals)
     state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), settings.model.min_learned.model_dump())
     if options.json:
         found = {
@@ -30,6 +33,9 @@ async def _run(options: argparse.Namespace) -> int:
             "learned": dict(state.learned),
             "needed": dict(state.needed),
             "tokens": totals.vocabulary,
+            "half_life_days": half_life.days,
+            "half_life_since": None if half_life.days is None else half_life.since,
+            "half_lives_left": None if left is None else round(left, 2),
             "redis": settings.redis.place,
             "daemon_pid": pid,
             "config": str(settings.source) if settings.source else None,
@@ -39,6 +45,9 @@ async def _run(options: argparse.Namespace) -> int:
     needed = ", ".join(f"{label} {state.learned[label]}/{count}" for label, count in state.needed.items())
     print(f"model    {settings.model.name}: {state} (learned/needed: {needed})")
     print(f"tokens   {totals.vocabulary}")
+    if left is not None:
+        since = f"{half_life.days:g} days, t0 {moment(half_life.since)}"
+        print(f"halving  {since}; export and import move it, in {left:.1f} half-lives at the latest")
     print(f"redis    {settings.redis.place}")
     print(f"daemon   {f'running, process {pid}' if pid else 'not running on this state folder'}")
     print(f"state    {settings.state_dir}")

@@ -10,13 +10,14 @@ import argparse
 import asyncio
 import json
 import sys
+import time
 from dataclasses import asdict, dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from nbstream import assembly, config
 from nbstream.bayes import multinomial
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
+from nbstream.bayes.counts import CLASSES
 from nbstream.commands.check import printable
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A token, its log-ratio in nats, and how often it was learned, by the weight of the messages."""
+    """A token, its log-ratio in nats, and how often it was learned, by the weight of the messages.
+
+    With a half-life by the weight that is left of theirs now.
+    """
 
     token: str
     log_ratio: float
@@ -42,8 +46,8 @@ async def _run(options: argparse.Namespace) -> int:
     settings = config.load(config.find_config(options.config))
     chosen = assembly.event_models(settings.model.event_models).multinomial
     async with assembly.one_shot(settings) as (_, model):
-        counts = await model.counts()
-    lines = _top(counts, CLASSES.index(options.label), options.k, chosen or multinomial.Params())
+        counts, unit = await model.counts(), model.half_life.unit(time.time())
+    lines = _top(counts, CLASSES.index(options.label), options.k, chosen or multinomial.Params(), unit)
     if not counts.totals.vocabulary:
         print(f"nbstream: model {settings.model.name!r} knows no tokens yet", file=sys.stderr)
     elif not options.json:
@@ -53,14 +57,14 @@ async def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _top(counts: Counts, column: int, k: int, params: multinomial.Params) -> list[_Line]:
+def _top(counts: Counts, column: int, k: int, params: multinomial.Params, unit: float) -> list[_Line]:
     """The ``k`` tokens with the largest ln P(token | this class) - ln P(token | the other), then by name."""
     tokens, vocabulary = counts.tokens(), counts.vocabulary()
-    rows = multinomial.log_probabilities(vocabulary, counts.totals, params)
+    rows = multinomial.log_probabilities(vocabulary, counts.totals, params, unit)
     ratios = (rows[:, column] - rows[:, 1 - column]).tolist()
     top = nsmallest(k, range(len(tokens)), key=lambda row: (-ratios[row], tokens[row]))
     return [
-        _Line(tokens[row].decode("utf-8", "replace"), ratios[row], *(vocabulary[row] / WEIGHT_ONE).tolist())
+        _Line(tokens[row].decode("utf-8", "replace"), ratios[row], *(vocabulary[row] / unit).tolist())
         for row in top
     ]
 

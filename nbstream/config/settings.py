@@ -225,6 +225,7 @@ class Model(Section):
     min_learned: MinLearned = MinLearned()
     ledger_days: Annotated[int, Field(ge=1, le=36500)] = 365
     max_tokens: Annotated[int, Field(ge=10_000, le=1_000_000_000)] | None = None
+    half_life_days: Annotated[float, Field(ge=1, le=36500, allow_inf_nan=False)] | None = None
     event_models: EventModels = EventModels()
     prior_messages: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = 1
     learning_weights: Literal["error", "full"] = "error"
