@@ -21,6 +21,7 @@ from nbstream.commands.inputs import STANDARD_INPUT
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.store import archive
 from nbstream.store.model import Model, signature
+from nbstream.store.rebase import in_time_base
 from nbstream.store.restore import Restore, finish
 
 
@@ -46,10 +47,11 @@ async def _import(model: Model, file: str, *, merge: bool) -> int | None:
     with _opened(file) as stream:
         reader = archive.Reader(stream, file, signature())
         restore = Restore(model, merge=merge)
+        records = in_time_base(reader, model.half_life)
         try:
             await restore.begin()
             with _bar(reader.header.records, "reading") as bar:
-                for record in reader:
+                for record in records:
                     await restore.stage(record)
                     bar.update(len(record.counts) if isinstance(record, archive.Column) else 1)
             await restore.ready()

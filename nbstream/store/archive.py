@@ -3,9 +3,11 @@
 Rules: the first line says what wrote it, the last one how many lines came before and their SHA-256, so that a file
 that was cut, or damaged anywhere, is told from a whole one; neither side holds more than a line in memory. A later
 line about the same token or message replaces an earlier one; a count of 0 and a message without fields are gone.
-Whatever bytes a token has come back as they were (UTF-8 with ``surrogateescape``).
+Whatever bytes a token has come back as they were (UTF-8 with ``surrogateescape``). A model
+with a half-life has it in the signature, with its t0.
 
-    {"format": "nbstream model", "version": 1, "nbstream": "0.1", "signature": {"schema": "2", ...}, "records": 9}
+    {"format": "nbstream model", "version": 1, "nbstream": "0.1", "signature": {"schema": "2", ...}, "records": 9,
+     "exported": 1763746800.0}
     {"counts": "ham", "of": {"body:lunch": 1000, ...}}
     {"message": "abc...", "milliseconds": 31536000000, "fields": {"label": "ham", "tokens": "eJzL...", ...}}
     {"totals": {"messages:ham": 1, ...}}
@@ -18,7 +20,9 @@ import base64
 import gzip
 import hashlib
 import json
+import math
 import re
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +30,9 @@ from typing import IO, Any, TypeAlias
 
 from nbstream import __version__
 from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.decay import FOR_EVER, HalfLife
 from nbstream.errors import InputError, StoreIncompatible
+from nbstream.store import time_base
 from nbstream.store.ledger import Entry
 
 FORMAT_VERSION = 1
@@ -42,11 +48,16 @@ _MESSAGE_KEY = re.compile(r"[0-9A-Za-z_.-]{1,100}")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What wrote the file, the model's signature, and about how many records follow."""
+    """What wrote the file, the model's signature, and about how many records follow.
+
+    ``half_life`` is the counts' time base, ``exported`` the moment of the export in seconds since the epoch.
+    """
 
     nbstream: str
     signature: Mapping[str, str]
     records: int
+    half_life: HalfLife
+    exported: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +99,9 @@ class Writer:
                 "format": _FORMAT,
                 "version": FORMAT_VERSION,
                 "nbstream": header.nbstream,
-                "signature": dict(header.signature),
+                "signature": {**header.signature, **_time_base(header.half_life)},
                 "records": header.records,
+                "exported": header.exported,
             }
         )
 
@@ -159,9 +171,16 @@ class Reader:
             raise InputError(f"{self._name}: {what} ({error})") from error
 
 
-def header(signature: Mapping[str, str], records: int) -> Header:
+def header(
+    signature: Mapping[str, str], records: int, half_life: HalfLife = FOR_EVER, exported: float = 0.0
+) -> Header:
     """The header of a file that this program writes."""
-    return Header(__version__, signature, records)
+    return Header(__version__, signature, records, half_life, exported)
+
+
+def _time_base(half_life: HalfLife) -> Mapping[str, str]:
+    """In the signature, so that a program which knows no half-life refuses the file; nothing where is none."""
+    return {} if half_life.days is None else {time_base.FIELD: time_base.packed(half_life)}
 
 
 def _header(name: str, found: Mapping[str, Any], signature: Mapping[str, str]) -> Header:
@@ -171,6 +190,7 @@ def _header(name: str, found: Mapping[str, Any], signature: Mapping[str, str]) -
         stored = found.get("signature")
         theirs = {field: str(value) for field, value in stored.items()} if isinstance(stored, dict) else {}
         ours = dict(signature)
+    half_life = time_base.unpacked(theirs.pop(time_base.FIELD, ""))
     wrong = [
         f"{field} {theirs.get(field)} (this is {ours.get(field)})"
         for field in sorted(ours | theirs)
@@ -182,7 +202,21 @@ def _header(name: str, found: Mapping[str, Any], signature: Mapping[str, str]) -
             "nothing was imported. Import it with an nbstream of that kind"
         )
     records = found.get("records")
-    return Header(str(found.get("nbstream")), theirs, records if isinstance(records, int) else 0)
+    return Header(
+        str(found.get("nbstream")),
+        theirs,
+        records if isinstance(records, int) else 0,
+        half_life,
+        _moment(name, found),
+    )
+
+
+def _moment(name: str, found: Mapping[str, Any]) -> float:
+    """When the file was exported; now for one of before that was written."""
+    exported = found.get("exported", time.time())
+    if not isinstance(exported, float) or not math.isfinite(exported):
+        raise InputError(f"{name}: does not say when it was exported")
+    return exported
 
 
 def _packed(record: Record) -> Mapping[str, Any]:

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from nbstream.bayes.counts import CLASSES
 
+READY = b"ready"
+"""What ``importing`` begins with while an import's records are being added to the model."""
+
 
 @dataclass(frozen=True, slots=True)
 class Keys:

@@ -21,7 +21,7 @@ from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts, Totals
 from nbstream.bayes.decay import FOR_EVER, HalfLife
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.store import history, ledger, time_base
-from nbstream.store.keys import Keys
+from nbstream.store.keys import READY, Keys
 from nbstream.store.scan import scan
 from nbstream.tokens.tokenizer import TOKENIZER_VERSION
 
@@ -140,7 +140,10 @@ class Model:
         with store_errors():
             async with self.client.pipeline(transaction=True) as pipe:
                 await pipe.watch(keys.totals, *keys.counts, keys.history, keys.importing)
-                if await pipe.exists(keys.totals, *keys.counts, keys.history, keys.importing):
+                importing: Any = await pipe.get(keys.importing)
+                if (importing or b"").startswith(READY) or await pipe.exists(
+                    keys.totals, *keys.counts, keys.history
+                ):
                     raise time_base.another(keys.model, found, wanted)
                 if not sign:
                     return wanted

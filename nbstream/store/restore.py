@@ -24,9 +24,9 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.archive import Column, Kept, Sizes
 from nbstream.store.history import Note, Opinion
-from nbstream.store.keys import TakingKeys
+from nbstream.store.keys import READY, TakingKeys
 from nbstream.store.model import CHANGES_KEPT, Model, script, store_errors
-from nbstream.store.snapshot import READY
+from nbstream.store.time_base import FIELD, packed
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -95,12 +95,17 @@ class Restore:
         Raises as ``begin`` does, and nothing is changed then.
         """
         client, keys = self._model.client, self._model.keys
-        await self._model.open()
+        half_life = self._model.half_life  # what is staged is counted in it
+        await self._model.open(like=half_life)
         with store_errors():
             async with client.pipeline(transaction=True) as pipe:
-                await pipe.watch(keys.importing, *([] if self._merge else [keys.totals, *keys.counts]))
+                emptiness = [] if self._merge else [keys.totals, *keys.counts]
+                await pipe.watch(keys.importing, keys.schema, *emptiness)
                 if await pipe.get(keys.importing) != self._mark("staging"):
                     raise StoreUnavailable("the import took too long, and another one has begun")
+                found: Any = await pipe.hget(keys.schema, FIELD)
+                if (found or b"").decode() != packed(half_life):
+                    raise _changed()
                 if not self._merge and await _known(pipe, self._model):
                     raise _not_empty(keys.model)
                 pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
@@ -108,7 +113,7 @@ class Restore:
                 try:
                     await pipe.execute()
                 except WatchError as error:
-                    raise StoreUnavailable("the model was changed at this moment: try again") from error
+                    raise _changed() from error
 
     async def abandon(self) -> None:
         """Remove what was staged, unless it is ready."""
@@ -219,6 +224,10 @@ async def _remove(client: Redis, pattern: str) -> None:
 async def _known(client: Any, model: Model) -> bool:
     """Whether the model has learned anything; ``client`` may be a pipeline that watches."""
     return bool(await client.exists(model.keys.totals, *model.keys.counts))
+
+
+def _changed() -> StoreUnavailable:
+    return StoreUnavailable("the model was changed at this moment: try again")
 
 
 def _not_empty(name: str) -> StoreIncompatible:

@@ -11,12 +11,14 @@ is a later record. Later records replace earlier ones. Entries that expire meanw
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.errors import StoreUnavailable
 from nbstream.store import archive
+from nbstream.store.keys import READY
 from nbstream.store.model import Place, script, signature, store_errors
 from nbstream.store.scan import STEP
 
@@ -25,14 +27,16 @@ if TYPE_CHECKING:
 
 _LEDGER_STEP = 500  # keys a SCAN; what they hold is read in one go, 1 to 2 MB
 _CHANGES_STEP = 100  # a script of 1 ms; faster than anybody learns over the same way, so it comes to an end
-READY = b"ready"
-"""What ``importing`` begins with while an import's records are being added to the model."""
 
 
 class Snapshot:
-    """One reading of a model. First ``header``, then ``records`` once."""
+    """One reading of a model that is open. First ``header``, then ``records`` once.
 
-    def __init__(self, model: Model) -> None:
+    ``clock`` gives the seconds since the epoch.
+    """
+
+    def __init__(self, model: Model, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._model = model
         self._changed = model.client.register_script(script("changed.lua"))
         self._place = Place(b"0-0", 0, b"0-0", Totals())
@@ -43,7 +47,8 @@ class Snapshot:
         self._place = await self._model.place()
         with store_errors():
             lengths: Any = [await self._model.client.hlen(key) for key in self._model.keys.counts]
-        return archive.header(signature(), sum(lengths) + sum(self._place.totals.messages))
+        records = sum(lengths) + sum(self._place.totals.messages)
+        return archive.header(signature(), records, self._model.half_life, self._clock())
 
     async def records(self) -> AsyncIterator[archive.Record]:
         """All there is. Raises ``StoreUnavailable``, also where the change stream was trimmed meanwhile."""
