@@ -233,7 +233,7 @@ class _ModelCollector(Collector):
         if totals is not None:
             tokens.add_metric([], totals.vocabulary)
         yield from (messages, tokens, needed)
-        left = None if totals is None else self._mirror.half_life.left(time.time(), totals)
+        left = None if totals is None else self._mirror.half_life.left(time.time(), self._mirror.largest)
         if left is not None:
             yield GaugeMetricFamily(
                 "nbstream_model_half_lives_left", "Half-lives until nothing more can be learned.", value=left

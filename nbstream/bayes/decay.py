@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import WEIGHT_ONE
-
-if TYPE_CHECKING:
-    from nbstream.bayes.counts import Totals
 
 LARGEST = 2**52
 """The largest total and sum that learning may come to: half of what doubles, and Lua's numbers, hold exactly."""
@@ -51,14 +47,15 @@ class HalfLife:
         """The count of one occurrence at full weight that is learned now."""
         return WEIGHT_ONE * self.growth(now)
 
-    def left(self, now: float, totals: Totals) -> float | None:
+    def left(self, now: float, largest: int) -> float | None:
         """In about how many half-lives nothing more can be learned, 0 if now; None is never.
 
-        Where people teach as much as before, totals double with each half-life.
+        ``largest`` is the largest of all totals, counts and sums: where people teach as much as before, it doubles
+        with each half-life.
         """
         if self.days is None:
             return None
-        room = math.log2(LARGEST / max(1, *totals.tokens))
+        room = math.log2(LARGEST / max(1, largest))
         return max(0.0, min(MOST_GROWTH - self._passed(now), room))
 
     def factor(self, former: HalfLife, at: float) -> float:

@@ -9,6 +9,7 @@ import time
 
 from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.event_models import Gaussian
 from nbstream.policy.verdict import ModelState
 from nbstream.store.locks import daemon_pid
 from nbstream.store.time_base import moment
@@ -23,8 +24,9 @@ async def _run(options: argparse.Namespace) -> int:
     settings = config.load(config.find_config(options.config))
     pid = daemon_pid(settings.state_dir)
     async with assembly.one_shot(settings) as (_, model):
-        totals, half_life = await model.totals(), model.half_life
-    left = half_life.left(time.time(), totals)
+        sums, totals = await model.look_up(Gaussian.names)  # the largest that there are
+        half_life = model.half_life
+    left = half_life.left(time.time(), max(*totals.tokens, int(sums.max())))
     state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), settings.model.min_learned.model_dump())
     if options.json:
         found = {

@@ -34,7 +34,7 @@ class Growing:
         largest = max(*then.totals.tokens, int(abs(then.rows).max(initial=0)))
         if largest > LARGEST or math.log2(then.growth) > MOST_GROWTH:
             raise CountsFull(f"nothing more can be learned with this t0, mail is scored as before: {_REMEDY}")
-        left = half_life.left(now, then.totals)
+        left = half_life.left(now, largest)
         if left is not None and left < self._told:
             self._told = math.floor(left)
             _log.warning("in about %.1f half-lives nothing more can be learned: %s", left, _REMEDY)

@@ -116,6 +116,11 @@ class Mirror:
         """The number of distinct tokens with a count above zero; 0 before the first load."""
         return 0 if self._replica is None else self._replica.counts.totals.vocabulary
 
+    @property
+    def largest(self) -> int:
+        """The largest of all totals, counts and sums; 0 before the first load."""
+        return 0 if self._replica is None else self._replica.counts.largest
+
     async def more_than(self, tokens: int) -> None:
         """Return when more ``tokens`` than that are held, with whatever counts."""
         while self._replica is None or self._replica.counts.distinct_tokens <= tokens:

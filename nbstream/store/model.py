@@ -107,7 +107,8 @@ class Model:
         Raises ``StoreIncompatible`` where another schema or tokenizer wrote it, or its half-life is another one,
         ``StoreUnavailable``.
         """
-        ours, wanted = signature(), like or HalfLife(self._half_life_days, self._clock())
+        ours, days = signature(), self._half_life_days
+        wanted = like or (FOR_EVER if days is None else HalfLife(days, self._clock()))
         stored = await self._signature()
         if sign and not ours.keys() <= stored.keys():  # a server that refuses to write can still be read
             with store_errors():

@@ -48,7 +48,7 @@ class Snapshot:
         with store_errors():
             lengths: Any = [await self._model.client.hlen(key) for key in self._model.keys.counts]
         records = sum(lengths) + sum(self._place.totals.messages)
-        return archive.header(signature(), records, self._model.half_life, self._clock())
+        return archive.header(signature(), records, self._model.half_life, float(self._clock()))
 
     async def records(self) -> AsyncIterator[archive.Record]:
         """All there is. Raises ``StoreUnavailable``, also where the change stream was trimmed meanwhile."""

@@ -218,3 +218,12 @@ def test_the_vocabulary_is_the_very_same_array_until_a_count_changes() -> None:
         assert counts.vocabulary() is not before
         assert counts.vocabulary().tolist() == counts.look_up(counts.tokens()).tolist()
     assert kept.tolist() == [[5, 0]]
+
+
+def test_the_largest_is_that_of_totals_counts_and_sums() -> None:
+    counts = Counts()
+    counts.add([b"t:a", b"t:b"], 1, 600, [(b"=x", 50)])
+    assert counts.largest == 1200
+
+    counts.add([], 0, 0, [(b"=x", 4000)])
+    assert counts.largest == 4000

@@ -34,7 +34,7 @@ def test_growth_doubles_with_each_half_life_and_begins_at_1() -> None:
 
 @given(moments)
 def test_without_a_half_life_nothing_grows(now: float) -> None:
-    assert (FOR_EVER.growth(now), FOR_EVER.left(now, Totals())) == (1, None)
+    assert (FOR_EVER.growth(now), FOR_EVER.left(now, 5)) == (1, None)
 
 
 @pytest.mark.parametrize("now", [999.0, 0.0, -1e300])
@@ -81,13 +81,13 @@ def test_the_factor_takes_one_growth_to_the_other(one: HalfLife, other: HalfLife
 
 
 def test_what_is_left_falls_by_one_with_each_half_life_down_to_0() -> None:
-    left = [BASE.left(1000 + n * 10 * DAY, Totals()) for n in (0, 1, 25, 26, 400)]
+    left = [BASE.left(1000 + n * 10 * DAY, 0) for n in (0, 1, 25, 26, 400)]
 
     assert left == [MOST_GROWTH, MOST_GROWTH - 1, 1, 0, 0]
 
 
-def test_a_large_total_leaves_less() -> None:
-    left = [BASE.left(1000, Totals(tokens=(5, total))) for total in (LARGEST // 8, LARGEST, 2 * LARGEST)]
+def test_a_large_count_leaves_less() -> None:
+    left = [BASE.left(1000, total) for total in (LARGEST // 8, LARGEST, 2 * LARGEST)]
 
     assert left == [3, 0, 0]
 
