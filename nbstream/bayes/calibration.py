@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.counts import SUM_MARK, WEIGHT_ONE
-from nbstream.bayes.decay import grown
+from nbstream.bayes.decay import grown, in_steps
 from nbstream.bayes.multinomial import HAM, SPAM
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ class Calibration:
 
         ``unit`` is the count of one message.
         """
-        seen = counts.tobytes(), unit
+        seen = counts.tobytes(), in_steps(unit)
         if (
             self._last is None or self._last[0] != seen
-        ):  # without a half-life they change only when something is learned
-            self._last = seen, self._grid.posterior(counts, unit)
+        ):  # when something is learned, and now and then with a half-life
+            self._last = seen, self._grid.posterior(counts, seen[1])
         return self._grid.probability(self._discounted(log_odds, totals), self._last[1])
 
     def lesson(self, log_odds: float, totals: Totals, growth: float = 1.0) -> Sums:

@@ -21,6 +21,7 @@ MOST_GROWTH = 26.0
 """So many half-lives after t0 nothing more is learned: a lesson of 2,000 tokens adds 2^47 to a total then."""
 
 _SECONDS = 86_400.0
+_STEPS = 1024  # in a half-life: with 40 days about one in an hour
 _FURTHEST = 256.0  # half-lives: a clock that is wrong by centuries overflows nothing
 
 
@@ -75,5 +76,10 @@ FOR_EVER = HalfLife()
 
 
 def grown(weight: int, growth: float) -> int:
-    """A weight as it is added under this growth: a whole number, and 0 only where it was 0."""
-    return max(1, round(weight * growth)) if weight else 0
+    """A weight as it is added under this growth, to the nearest whole number."""
+    return round(weight * growth)
+
+
+def in_steps(unit: float) -> float:
+    """The unit to a part in 1,500, for what is kept until it changes; exactly itself without a half-life."""
+    return WEIGHT_ONE * float(2.0 ** (round(_STEPS * math.log2(unit / WEIGHT_ONE)) / _STEPS))

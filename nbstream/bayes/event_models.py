@@ -17,6 +17,7 @@ import numpy as np
 from nbstream.bayes import bernoulli, categorical, gaussian, multinomial
 from nbstream.bayes.clues import Vote, strongest
 from nbstream.bayes.counts import SUM_MARK, WEIGHT_ONE
+from nbstream.bayes.decay import in_steps
 from nbstream.bayes.multinomial import HAM, SPAM
 from nbstream.tokens.attributes import ATTRIBUTES
 from nbstream.tokens.numbers import NUMBERS
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.counts import Sums, Totals
     from nbstream.tokens.tokenizer import Tokens
-
-
-_STEPS = 1024  # in a doubling of the unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ class Bernoulli:
         assert counted.vocabulary is not None
         weights = tuple(counted.sums[0].tolist())
         present = _log_ratios(bernoulli.log_odds(counted.tokens, weights, self._params, counted.unit))
-        absent = self._empty_message(counted.vocabulary, weights, _in_steps(counted.unit))
+        absent = self._empty_message(counted.vocabulary, weights, in_steps(counted.unit))
         return [(math.fsum(present.tolist()), b"bernoulli:present"), (absent, b"bernoulli:absent")]
 
     def _empty_message(self, vocabulary: NDArray[np.int64], weights: tuple[int, ...], unit: float) -> float:
@@ -170,14 +168,6 @@ class Gaussian:
         return [
             (ratio, b"number:" + name.encode()) for ratio, (name, _) in zip(ratios, tokens.numbers, strict=True)
         ]
-
-
-def _in_steps(unit: float) -> float:
-    """The unit to a part in 1,500; exactly itself without a half-life.
-
-    With one not every check passes over all tokens then: with 40 days one in an hour.
-    """
-    return WEIGHT_ONE * float(2.0 ** (round(_STEPS * math.log2(unit / WEIGHT_ONE)) / _STEPS))
 
 
 def _log_ratios(rows: NDArray[np.float64]) -> NDArray[np.float64]:

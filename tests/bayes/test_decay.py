@@ -14,7 +14,7 @@ from nbstream.bayes import learning
 from nbstream.bayes.calibration import BINS, Calibration
 from nbstream.bayes.classifier import Classifier, Params
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
-from nbstream.bayes.decay import FOR_EVER, LARGEST, MOST_GROWTH, HalfLife, grown
+from nbstream.bayes.decay import FOR_EVER, LARGEST, MOST_GROWTH, HalfLife, grown, in_steps
 from tests.bayes.taught import CHOICES, classifier_of, counted, letter, taught
 
 DAY = 86_400.0
@@ -47,25 +47,20 @@ def test_a_clock_that_is_centuries_ahead_overflows_nothing() -> None:
 
 
 @given(st.integers(0, WEIGHT_ONE), st.floats(1, 2**26))
-def test_a_weight_grows_to_the_nearest_whole_number_and_is_0_only_if_it_was(weight: int, growth: float) -> None:
+def test_a_weight_grows_to_the_nearest_whole_number_and_never_to_0(weight: int, growth: float) -> None:
     found = grown(weight, growth)
 
     assert abs(found - weight * growth) <= 0.5
     assert (found == 0) == (weight == 0)
 
 
-@given(bases, bases, bases, moments)
+@given(near_bases, near_bases, near_bases, st.floats(0, 1e7))
 def test_factors_multiply_to_the_factor_of_the_whole_way(
     one: HalfLife, two: HalfLife, three: HalfLife, at: float
 ) -> None:
-    """In logarithms, since a factor may be of any size."""
-    try:
-        way = math.log2(two.factor(one, at)) + math.log2(three.factor(two, at))
-        whole = math.log2(three.factor(one, at))
-    except (OverflowError, ValueError):
-        return  # of more half-lives than a float can hold
+    way = two.factor(one, at) * three.factor(two, at)
 
-    assert way == pytest.approx(whole, abs=1e-6)
+    assert way == pytest.approx(three.factor(one, at), rel=1e-9)
 
 
 @given(bases, moments)
@@ -142,3 +137,12 @@ def test_a_lesson_is_multiplied_by_growth_in_all_that_it_adds(choice: str) -> No
     assert larger == [(name, 8 * amount) for name, amount in sums]
     first, later = (Calibration().lesson(12.0, totals, growth) for growth in (1.0, 8.0))
     assert [(name, 8 * amount) for name, amount in first] == later
+
+
+@given(st.floats(0, 1e9))
+def test_a_unit_in_steps_is_near_and_stays_the_same_for_a_while(now: float) -> None:
+    unit = HalfLife(40.0, 0.0).unit(now)
+
+    assert in_steps(unit) == pytest.approx(unit, rel=1 / 1500)
+    assert len({in_steps(HalfLife(40.0, 0.0).unit(now + 60 * minute)) for minute in range(50)}) <= 2
+    assert in_steps(WEIGHT_ONE) == WEIGHT_ONE

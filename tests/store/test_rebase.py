@@ -94,7 +94,7 @@ async def test_after_a_move_counts_are_the_sum_over_the_ledger_and_unlearning_al
         moved = await target.entry(key)
         assert moved is not None
         assert moved.tokens == former.tokens
-        assert moved.weight == (max(1, round(former.weight * factor)) if former.weight else 0)
+        assert moved.weight == round(former.weight * factor)
         await change(target, key, None)
     assert (await stored(target), await live_entries(target)) == (NOTHING, {})
 
@@ -117,15 +117,13 @@ async def test_a_sum_that_is_a_multiple_of_the_weight_stays_one(client: Redis) -
     """Else the mean of a number of few messages would be another."""
     source = await model_of(client, "source", HalfLife(10.0, 0.0))
     target = await model_of(client, "target", HalfLife(10.0, 20 * DAY))
-    await change(
-        source, "m", entry("spam", [b"a:1"], 2, [(b"=size.n", 2), (b"=size.x", 2 * 500), (BINS[0], 1000)])
-    )
+    await change(source, "m", entry("spam", [b"a:1"], 7, [(b"=size.n", 7), (b"=size.x", 7 * 500), (BINS[0], 700)]))
 
     await imported(target, await exported(source, 0))
 
     moved = await target.entry("m")
     assert moved is not None
-    assert (moved.weight, moved.sums) == (1, ((b"=size.n", 1), (b"=size.x", 500), (BINS[0], 250)))
+    assert (moved.weight, moved.sums) == (2, ((b"=size.n", 2), (b"=size.x", 1000), (BINS[0], 175)))
 
 
 async def test_of_the_same_time_base_all_goes_through_as_it_comes(client: Redis) -> None:
