@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -140,22 +140,21 @@ class Model:
         keys = self.keys
         with store_errors():
             async with self.client.pipeline(transaction=True) as pipe:
-                await pipe.watch(keys.totals, *keys.counts, keys.history, keys.importing)
+                await pipe.watch(keys.schema, keys.totals, *keys.counts, keys.history, keys.importing)
+                stored: Any = await pipe.hget(keys.schema, time_base.FIELD)
                 importing: Any = await pipe.get(keys.importing)
-                if (importing or b"").startswith(READY) or await pipe.exists(
-                    keys.totals, *keys.counts, keys.history
-                ):
+                taught = await pipe.exists(keys.totals, *keys.counts, keys.history)
+                if taught or (importing or b"").startswith(READY):
                     raise time_base.another(keys.model, found, wanted)
-                if not sign:
-                    return wanted
                 pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
-                pipe.hset(keys.schema, time_base.FIELD, time_base.packed(wanted))
-                pipe.incr(keys.sequence)  # mirrors that follow see a gap, and read the new one
-                try:
-                    await pipe.execute()
-                except WatchError as error:
-                    raise StoreUnavailable("the model was changed at this moment: try again") from error
-        return wanted
+                if sign:
+                    pipe.hset(keys.schema, time_base.FIELD, time_base.packed(wanted))
+                    pipe.incr(keys.sequence)  # mirrors that follow see a gap, and read the new one
+                fresh = time_base.unpacked((stored or b"").decode()) == found
+                with suppress(WatchError):
+                    if fresh and await pipe.execute() is not None:
+                        return wanted
+        raise StoreUnavailable("the model was changed at this moment: try again")
 
     async def _signature(self) -> dict[str, str]:
         with store_errors():

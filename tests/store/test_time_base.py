@@ -8,7 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.bayes.decay import FOR_EVER, HalfLife
-from nbstream.errors import StoreIncompatible
+from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store import time_base
 from nbstream.store.mirror import Mirror
 from nbstream.store.model import Model, signature
@@ -148,3 +148,17 @@ async def test_a_half_life_that_no_such_program_wrote_is_refused(client: Redis, 
 
     with pytest.raises(StoreIncompatible, match="cannot be read"):
         await model.open()
+
+
+async def test_of_two_that_replace_the_half_life_at_once_neither_goes_on_with_a_wrong_one(client: Redis) -> None:
+    for round_ in range(20):
+        await client.flushall()
+        await opened(client, 30)
+        models = [model_of(client, 60, now) for now in (1000, 2000, 3000)]
+
+        outcomes = await asyncio.gather(*(model.open() for model in models), return_exceptions=True)
+
+        stored = (await opened(client, 60)).half_life
+        assert stored.days == 60
+        for model, outcome in zip(models, outcomes, strict=True):
+            assert isinstance(outcome, StoreUnavailable) or model.half_life == stored, round_
