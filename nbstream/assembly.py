@@ -25,12 +25,14 @@ from nbstream.config import SmtpHop
 from nbstream.filter.scoring import Scorer
 from nbstream.listeners import delivery, feedback, smtp
 from nbstream.mail import mime
+from nbstream.policy import autolearn
 from nbstream.policy.verdict import Thresholds
 from nbstream.relay import connections
 from nbstream.relay.maildir import MaildirNextHop
 from nbstream.relay.smtp import SmtpNextHop
 from nbstream.store import checked, connect
 from nbstream.store.embedded import EmbeddedRedis
+from nbstream.store.layers import Layer, Layered
 from nbstream.store.model import Model
 from nbstream.store.temporary import temporary_model
 from nbstream.tokens import tokenizer
@@ -60,6 +62,25 @@ def thresholds(settings: Settings) -> Thresholds:
 def model(settings: Settings, client: Redis) -> Model:
     """The model that the settings name."""
     return Model(client, settings.model.name, settings.model.ledger_days * _DAY, settings.model.half_life_days)
+
+
+def auto_model(settings: Settings, client: Redis, name: str | None = None) -> Layer:
+    """The layer of a model, by default the one of the settings, that is learned without people."""
+    return Layer(client, name or settings.model.name, settings.model.ledger_days * _DAY)
+
+
+def autolearner(
+    settings: Settings,
+    people: filter_.Teachable,
+    counts: filter_.CountSource,
+    layer: filter_.AutoLayer,
+    told: Callable[[str, str], object] = lambda _label, _outcome: None,
+) -> filter_.Autolearner:
+    """What learns without people; ``counts`` are those of ``people`` alone."""
+    chosen = settings.autolearn
+    assert chosen is not None
+    params = autolearn.Params(chosen.ham, chosen.spam, chosen.lead)
+    return filter_.Autolearner(people, layer, scorer(settings, counts), params, told)
 
 
 def memory(settings: Settings, model: Model, dropped: Callable[[int], None] = lambda _: None) -> checked.Memory:
@@ -97,15 +118,17 @@ def _multinomial(chosen: MultinomialSettings) -> multinomial.Params:
     return multinomial.Params(smoothing, chosen.complement)
 
 
-def spam_filter(
+def spam_filter(  # noqa: PLR0913 - most have a default, and are named where they are given
     settings: Settings,
     model: filter_.Teachable,
     counts: filter_.CountSource,
     observer: filter_.Observer | None = None,
+    *,
     make_tokenizer: type[tokenizer.Tokenizer] = tokenizer.Tokenizer,
     memory: filter_.Recalling | None = None,
+    auto: filter_.AutoLayer | None = None,
 ) -> filter_.Filter:
-    """The filter over a model; ``counts`` is the mirror or the model itself."""
+    """The filter over a model; ``counts`` is the mirror or the model itself, ``auto`` the layer beside it."""
     chosen = settings.model.event_models
     return filter_.Filter(
         tokenizer=make_tokenizer(
@@ -118,10 +141,11 @@ def spam_filter(
         classifier=classifier.Classifier(classifier_params(settings)),
         calibration=calibration.Calibration(),
         model=model,
-        counts=counts,
+        counts=Layered(counts, auto.counts) if auto else counts,
         params=filter_params(settings),
         observer=observer,
         memory=memory,
+        auto=auto,
     )
 
 
@@ -222,7 +246,24 @@ async def one_shot(settings: Settings, *, sign: bool = False) -> AsyncIterator[t
             await opened.embedded.ensure_running()
         found = model(settings, opened.client)
         await found.open(sign=sign)
-        yield spam_filter(settings, found, found, memory=memory(settings, found)), found
+        auto = None
+        if settings.autolearn:
+            layer = auto_model(settings, opened.client)
+            await layer.open(sign=sign)
+            auto = filter_.AutoLayer(layer, layer)
+        yield spam_filter(settings, found, found, memory=memory(settings, found), auto=auto), found
+
+
+@asynccontextmanager
+async def auto_layer(settings: Settings) -> AsyncIterator[Layer]:
+    """The layer that is learned without people, in use or not, and whatever wrote it.
+
+    Raises ``ConfigError`` or ``StoreUnavailable`` where Redis cannot be used.
+    """
+    async with store(settings) as opened:
+        if opened.embedded:
+            await opened.embedded.ensure_running()
+        yield auto_model(settings, opened.client)
 
 
 @asynccontextmanager

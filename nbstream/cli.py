@@ -58,6 +58,7 @@ def build_parser() -> _Parser:
     _add_transfer(commands, common)
     _add_history(commands, common)
     _add_undo(commands, common)
+    _add_forget_auto(commands, common)
     _add_config(commands)
     _add_replay(commands, common)
     _add_evaluate(commands, common)
@@ -154,6 +155,17 @@ def _add_undo(commands: _Commands, common: _Parser) -> None:
     undo.add_argument("--yes", action="store_true", help="do it")
     undo.add_argument("--json", action="store_true", help="one JSON object a line, the last one the summary")
     undo.set_defaults(module="undo", wrong_usage=undo.error)
+
+
+def _add_forget_auto(commands: _Commands, common: _Parser) -> None:
+    forget = commands.add_parser(
+        "forget-auto",
+        parents=[common],
+        help="drop all that was learned without people; without --yes say what that is",
+    )
+    forget.add_argument("--yes", action="store_true", help="do it")
+    forget.add_argument("--json", action="store_true", help="one JSON object")
+    forget.set_defaults(module="forget_auto")
 
 
 def _add_selection(parser: _Parser) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream import assembly
 from nbstream.errors import CannotStart, StoreUnavailable
-from nbstream.filter import Remembering, Several
+from nbstream.filter import AutoLayer, Remembering, Settler, Several
 from nbstream.listeners.delivery import Delivery
 from nbstream.listeners.feedback import FeedbackDoor
 from nbstream.listeners.http import Health, HttpListener
@@ -30,8 +30,9 @@ from nbstream.store.sweeper import Sweeper
 if TYPE_CHECKING:
     from nbstream.assembly import Store
     from nbstream.config import Address, Settings
-    from nbstream.filter import Filter
+    from nbstream.filter import Autolearner, Filter, Observer
     from nbstream.relay.next_hop import NextHop
+    from nbstream.store.layers import Layer
     from nbstream.store.model import Model
 
 _log = logging.getLogger(__name__)
@@ -58,6 +59,21 @@ class _House:
     next_hop: NextHop
     smtp: SmtpListener | None = None
     http: list[HttpListener] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """The parts of autolearning."""
+
+    model: Layer
+    mirror: Mirror
+    layer: AutoLayer
+    learner: Autolearner
+    settler: Settler
+
+    def parts(self) -> dict[str, Mirror | Autolearner | Settler]:
+        """Those that run, by the names of their tasks."""
+        return {"auto mirror": self.mirror, "autolearner": self.learner, "settler": self.settler}
 
 
 class Daemon:
@@ -95,12 +111,25 @@ class Daemon:
         metrics = Metrics()
         metrics.watch(mirror, assembly.thresholds(self._settings), self._settings.model.min_learned.model_dump())
         memory = assembly.memory(self._settings, model, metrics.not_remembered)
-        observer = Several(metrics, Remembering(memory.remember))
-        spam_filter = assembly.spam_filter(self._settings, model, mirror, observer, memory=memory)
+        observers: list[Observer] = [metrics, Remembering(memory.remember)]
+        beside = self._beside(store, model, mirror, metrics) if self._settings.autolearn else None
+        if beside:
+            observers.append(beside.learner)
+        spam_filter = assembly.spam_filter(
+            self._settings,
+            model,
+            mirror,
+            Several(*observers),
+            memory=memory,
+            auto=beside.layer if beside else None,
+        )
         house = _House(mirror, assembly.next_hop(self._settings))
         following = asyncio.create_task(mirror.run(), name="mirror")
         remembering = asyncio.create_task(memory.run(), name="memory")
         owned = [following, *self._sweeping(model, mirror, metrics)]
+        if beside:
+            owned += [asyncio.create_task(part.run(), name=name) for name, part in beside.parts().items()]
+            owned += self._sweeping(beside.model, beside.mirror, metrics)
         warning = asyncio.create_task(self._warn(store, mirror), name="durability")
         try:
             # The first message is to be scored, but mail is not to wait for ever.
@@ -124,6 +153,20 @@ class Daemon:
             for task in (remembering, *owned):
                 await _ended(task)
         _log.info("stopped")
+
+    def _beside(self, store: Store, model: Model, mirror: Mirror, metrics: Metrics) -> _Beside:
+        """The layer that is learned without people, and what learns it."""
+        layer_model = assembly.auto_model(self._settings, store.client)
+        layer_mirror = Mirror(
+            assembly.auto_model(self._settings, store.follower),
+            self._settings.redis.timeout_seconds,
+            store.embedded.ensure_running if store.embedded else None,
+        )
+        metrics.watch_layer(layer_mirror)
+        layer = AutoLayer(layer_model, layer_mirror)
+        learner = assembly.autolearner(self._settings, model, mirror, layer, metrics.autolearned)
+        settler = Settler(layer, lambda: layer_model.disputed(model))
+        return _Beside(layer_model, layer_mirror, layer, learner, settler)
 
     def _sweeping(self, model: Model, mirror: Mirror, metrics: Metrics) -> list[asyncio.Task[None]]:
         """The task that keeps the vocabulary within its limit; none where there is no limit."""

@@ -99,6 +99,12 @@ class Metrics:
         self._evicted = Counter(
             "nbstream_tokens_evicted", "Tokens forgotten to stay within model.max_tokens.", registry=registry
         )
+        self._autolearned = Counter(
+            "nbstream_autolearn",
+            "Messages that a check was sure of, by label and what became of them.",
+            ["label", "outcome"],
+            registry=registry,
+        )
         build = Gauge(
             "nbstream_build_info", "The running version; always 1.", ["version", "python"], registry=registry
         )
@@ -112,6 +118,10 @@ class Metrics:
     def watch(self, mirror: Mirror, thresholds: Thresholds, min_learned: Mapping[str, int]) -> None:
         """Export the state of the model, read at each scrape."""
         self.registry.register(_ModelCollector(mirror, thresholds, min_learned))
+
+    def watch_layer(self, mirror: Mirror) -> None:
+        """Export the state of the layer that is learned without people, read at each scrape."""
+        self.registry.register(_LayerCollector(mirror))
 
     def render(self) -> bytes:
         """All metrics in Prometheus's text format."""
@@ -151,6 +161,12 @@ class Metrics:
     def store_refused(self) -> None:
         """Redis refused to write one message's feedback."""
         self._refused.inc()
+
+    # nbstream.filter.Autolearner
+
+    def autolearned(self, label: str, outcome: str) -> None:
+        """A check was sure that one message is ``label``, and that came of it."""
+        self._autolearned.labels(label, outcome).inc()
 
     # nbstream.store.sweeper.Sweeper
 
@@ -238,3 +254,23 @@ class _ModelCollector(Collector):
             yield GaugeMetricFamily(
                 "nbstream_model_half_lives_left", "Half-lives until nothing more can be learned.", value=left
             )
+
+
+class _LayerCollector(Collector):
+    """Gauges of what was learned without people; nothing before it is known."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+
+    def collect(self) -> Iterator[Metric]:
+        """The gauges as they are now."""
+        totals = self._mirror.totals
+        messages = GaugeMetricFamily(
+            "nbstream_autolearn_messages", "Messages learned without people, by class.", labels=["class"]
+        )
+        tokens = GaugeMetricFamily("nbstream_autolearn_tokens", "Distinct tokens of those messages.")
+        if totals is not None:
+            for column, label in enumerate(CLASSES):
+                messages.add_metric([label], totals.messages[column])
+            tokens.add_metric([], totals.vocabulary)
+        yield from (messages, tokens)

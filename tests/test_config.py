@@ -32,7 +32,7 @@ from nbstream.config import (
     load,
     loading,
 )
-from nbstream.config.settings import Section
+from nbstream.config.section import Section
 from nbstream.config.values import read_address
 from nbstream.errors import ConfigError
 

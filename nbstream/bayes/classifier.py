@@ -126,7 +126,18 @@ class Classifier:
         """
         weight = learning.weight(log_odds, label, totals, self._params.learning, certain=certain)
         weight = grown(weight, growth)
-        return weight, [each for model in self._models for each in model.lesson(tokens, weight)]
+        return weight, self._sums(tokens, weight)
+
+    def auto_lesson(
+        self, tokens: Tokens, log_odds: float, label: str, totals: Totals, share: float, growth: float = 1.0
+    ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
+        """As ``lesson``, with a ``share`` of the weight."""
+        weight = round(share * learning.weight(log_odds, label, totals, self._params.learning))
+        weight = grown(weight, growth)
+        return weight, tuple(self._sums(tokens, weight))
+
+    def _sums(self, tokens: Tokens, weight: int) -> list[tuple[bytes, int]]:
+        return [each for model in self._models for each in model.lesson(tokens, weight)]
 
     def _parts(self, counted: Counted) -> list[Counted]:
         """What is counted, with the sums of each model."""

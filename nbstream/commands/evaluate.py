@@ -25,6 +25,7 @@ from nbstream.config.values import EMBEDDED, has_password, read_redis_url
 from nbstream.errors import ConfigError, InputError
 from nbstream.evaluation import report, streams
 from nbstream.evaluation.run import Params, RememberingTokenizer, Result, Tally, evaluate
+from nbstream.filter import AutoLayer
 from nbstream.store.memory import MemoryModel
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from nbstream.evaluation.report import Columns, Report
     from nbstream.evaluation.streams import Stream
     from nbstream.policy.verdict import Thresholds
+    from nbstream.store.layers import Layer
     from nbstream.store.model import Model
 
     Draw = Callable[[Path, Columns, int, Thresholds], None]
@@ -98,10 +100,25 @@ def _raw(paths: Sequence[str], errors: list[InputError]) -> Iterator[bytes]:
 async def _run(settings: Settings, url: str | None, stream: Stream, params: Params) -> tuple[Result, Tally]:
     _cancel_on(signal.SIGTERM, signal.SIGHUP)
     async with _model(settings, url) as model:
-        tally = Tally(model)
-        spam_filter = assembly.spam_filter(settings, tally, model, make_tokenizer=RememberingTokenizer)
+        tally, layer, learner = Tally(model), None, None
+        if settings.autolearn:
+            beside = await _beside(settings, model)
+            layer = AutoLayer(beside, beside)
+            learner = assembly.autolearner(settings, tally, model, layer)
+        spam_filter = assembly.spam_filter(
+            settings, tally, model, learner, make_tokenizer=RememberingTokenizer, auto=layer
+        )
         with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
-            return await evaluate(spam_filter, bar, params, assembly.limits(settings)), tally
+            return await evaluate(spam_filter, bar, params, assembly.limits(settings), learner), tally
+
+
+async def _beside(settings: Settings, model: MemoryModel | Model) -> MemoryModel | Layer:
+    """The layer that is learned without people, in the same place as ``model``, and removed with it."""
+    if isinstance(model, MemoryModel):
+        return MemoryModel()
+    layer = assembly.auto_model(settings, model.client, model.keys.model)
+    await layer.open()
+    return layer
 
 
 def _cancel_on(*signals: signal.Signals) -> None:

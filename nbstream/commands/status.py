@@ -27,6 +27,7 @@ async def _run(options: argparse.Namespace) -> int:
         sums, totals = await model.look_up(Gaussian.names)  # the largest that there are
         half_life = model.half_life
     left = half_life.left(time.time(), max(*totals.tokens, int(sums.max())))
+        auto = await assembly.auto_model(settings, model.client).totals()
     state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), settings.model.min_learned.model_dump())
     if options.json:
         found = {
@@ -38,6 +39,8 @@ async def _run(options: argparse.Namespace) -> int:
             "half_life_days": half_life.days,
             "half_life_since": None if half_life.days is None else half_life.since,
             "half_lives_left": None if left is None else round(left, 2),
+            "autolearn": bool(settings.autolearn),
+            "autolearned": dict(zip(CLASSES, auto.messages, strict=True)),
             "redis": settings.redis.place,
             "daemon_pid": pid,
             "config": str(settings.source) if settings.source else None,
@@ -50,6 +53,9 @@ async def _run(options: argparse.Namespace) -> int:
     if left is not None:
         since = f"{half_life.days:g} days, t0 {moment(half_life.since)}"
         print(f"halving  {since}; export and import move it, in {left:.1f} half-lives at the latest")
+    if settings.autolearn or any(auto.messages):
+        known = ", ".join(f"{label} {count}" for label, count in zip(CLASSES, auto.messages, strict=True))
+        print(f"auto     {'on' if settings.autolearn else 'off, not used'} (learned without people: {known})")
     print(f"redis    {settings.redis.place}")
     print(f"daemon   {f'running, process {pid}' if pid else 'not running on this state folder'}")
     print(f"state    {settings.state_dir}")

@@ -23,11 +23,13 @@ from nbstream.commands.check import printable
 from nbstream.commands.history import iso_time, local_time
 from nbstream.filter.preview import Preview, Supposed, preview
 from nbstream.store.history import Selection
+from nbstream.store.layers import Layered
 from nbstream.store.undoing import chosen, prepare, restore
 
 if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.config import Settings
+    from nbstream.filter import CountSource
     from nbstream.store.model import Model
     from nbstream.store.undo import Change
     from nbstream.store.undoing import Restoration
@@ -94,7 +96,12 @@ async def _suppose(
         outcomes.update(_tell(restoration, "would be taken back", as_json=as_json))
     _, after = await supposed.look_up([])
     remembered = assembly.memory(settings, model).recent(_PREVIEWED)
-    verdicts = await preview(remembered, assembly.scorer(settings, supposed))
+    counts: CountSource = supposed
+    if settings.autolearn:
+        layer = assembly.auto_model(settings, model.client)
+        await layer.open(sign=False)
+        counts = Layered(supposed, layer)
+    verdicts = await preview(remembered, assembly.scorer(settings, counts))
     return _Result(outcomes, await model.totals(), after, verdicts)
 
 

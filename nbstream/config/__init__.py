@@ -5,13 +5,11 @@ an error nor ``repr`` shows a secret. ``config/nbstream.yaml`` describes each ke
 imported here: the top turns settings into the parameters that each module owns.
 """
 
+from nbstream.config.event_models import Bernoulli, Categorical, EventModels, Gaussian, Multinomial
 from nbstream.config.loading import find_config, load
 from nbstream.config.settings import (
-    Bernoulli,
-    Categorical,
-    EventModels,
+    Autolearn,
     Feedback,
-    Gaussian,
     HttpListener,
     Limits,
     Listeners,
@@ -19,7 +17,6 @@ from nbstream.config.settings import (
     MetricsListener,
     MinLearned,
     Model,
-    Multinomial,
     Redis,
     Relay,
     Settings,
@@ -30,6 +27,7 @@ from nbstream.config.values import Address, MaildirHop, Network, SecretFile, Smt
 
 __all__ = [
     "Address",
+    "Autolearn",
     "Bernoulli",
     "Categorical",
     "EventModels",

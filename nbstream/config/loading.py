@@ -17,7 +17,8 @@ from pydantic_core import ErrorDetails
 
 from nbstream.config.document import Document, read_document
 from nbstream.config.problems import Key, Problem, kind, refusal, shown
-from nbstream.config.settings import Section, Settings
+from nbstream.config.section import Section
+from nbstream.config.settings import Settings
 
 FILE_NAME = "nbstream.yaml"
 SYSTEM_FOLDER = Path("/etc/nbstream")

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
@@ -22,6 +20,8 @@ from pydantic import (
     field_validator,
 )
 
+from nbstream.config.event_models import EventModels
+from nbstream.config.section import Section
 from nbstream.config.values import (
     EMBEDDED,
     Address,
@@ -51,16 +51,7 @@ Count = Annotated[int, Field(ge=1, le=1_000_000)]
 ByteCount = Annotated[int, Field(ge=1, le=1 << 40)]
 _ANY_HOST = {"0.0.0.0", "::"}  # noqa: S104 - recognised here, not listened on
 
-Positive = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]  # 1e-320 gives infinite scores
 Probability = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
-
-
-class Section(BaseModel):
-    """A mapping of the file. What is wrong with it comes out as pydantic's ValidationError, without the input."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, validate_default=True, hide_input_in_errors=True
-    )
 
 
 class Redis(Section):
@@ -167,57 +158,6 @@ class MinLearned(Section):
     ham: Annotated[int, Field(ge=0, le=1_000_000)] = 50
 
 
-class Multinomial(Section):
-    """The shares of tokens in each class, smoothed by ``alpha`` or by ``m``."""
-
-    alpha: Positive | None = 0.12
-    m: Positive | None = None
-    complement: bool = False
-
-    @field_validator("m")
-    @classmethod
-    def _one_smoothing(cls, value: float | None, info: ValidationInfo) -> float | None:
-        if "alpha" in info.data and (value is None) == (info.data["alpha"] is None):
-            raise ValueError("must be a number where alpha is null, and null where alpha is a number")
-        return value
-
-
-class Bernoulli(Section):
-    """The presence and absence of the tokens that ``min_messages`` hold."""
-
-    alpha: Positive = 1
-    min_messages: Positive = 5
-
-
-class Categorical(Section):
-    """The attributes of a message."""
-
-    alpha: Positive = 1
-
-
-class Gaussian(Section):
-    """The numbers of a message."""
-
-    variance_floor: Positive = 400
-    min_messages: Positive = 10
-
-
-class EventModels(Section):
-    """The event models that vote; None is one that does not."""
-
-    multinomial: Multinomial | None = Multinomial()
-    bernoulli: Bernoulli | None = None
-    categorical: Categorical | None = None
-    gaussian: Gaussian | None = None
-
-    @field_validator("gaussian")
-    @classmethod
-    def _at_least_one(cls, value: Gaussian | None, info: ValidationInfo) -> Gaussian | None:
-        if value is None and len(info.data) == 3 and not any(info.data.values()):
-            raise ValueError("must be given where all the other event models are null")
-        return value
-
-
 class Model(Section):
     """The counts in use and the arithmetic on them."""
 
@@ -271,6 +211,14 @@ class Verdict(Section):
         return value
 
 
+class Autolearn(Section):
+    """Learning without people what checks are sure of, in a layer of its own."""
+
+    ham: Probability = 0.001
+    spam: Probability = 0.999
+    lead: Annotated[int, Field(ge=1, le=1_000_000)] = 20
+
+
 class Feedback(Section):
     """The two addresses that take corrections by mail, and the networks they are taken from."""
 
@@ -308,6 +256,7 @@ class Settings(Section):
     memory: Memory = Memory()
     limits: Limits = Limits()
     verdict: Verdict = Verdict()
+    autolearn: Autolearn | None = None
     feedback: Feedback = Feedback()
     log: Log = Log()
     drain_seconds: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] = 30
@@ -320,6 +269,18 @@ class Settings(Section):
         hop = value.next_hop.address if isinstance(value.next_hop, SmtpHop) else None
         if own and hop and own.port == hop.port and hop.loopback and (own.loopback or own.host in _ANY_HOST):
             raise ValueError("next_hop must be another server: listeners.smtp.listen is this daemon's own")
+        return value
+
+    @field_validator("autolearn")
+    @classmethod
+    def _only_what_is_sure(cls, value: Autolearn | None, info: ValidationInfo) -> Autolearn | None:
+        verdict, model = info.data.get("verdict"), info.data.get("model")
+        if value and verdict and value.ham >= verdict.unsure:
+            raise ValueError(f"ham must be below verdict.unsure ({verdict.unsure})")
+        if value and verdict and value.spam < verdict.spam:
+            raise ValueError(f"spam must be at least verdict.spam ({verdict.spam})")
+        if value and model and model.event_models.bernoulli:
+            raise ValueError("must be null where model.event_models.bernoulli is chosen: it has one vocabulary")
         return value
 
     _source: Path | None = PrivateAttr(default=None)

@@ -22,7 +22,7 @@ from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from nbstream.evaluation.streams import Labelled
-    from nbstream.filter import Filter, Teachable
+    from nbstream.filter import Autolearner, Filter, Teachable
     from nbstream.mail.mime import Limits
     from nbstream.policy.verdict import Verdict
     from nbstream.store.history import Note
@@ -108,8 +108,18 @@ class Tally:
         return self.tokens / self.learned if self.learned else None
 
 
-async def evaluate(spam_filter: Filter, stream: Iterable[Labelled], params: Params, limits: Limits) -> Result:
-    """Score and learn ``stream``. Raises what the filter and the reading of the stream raise."""
+async def evaluate(
+    spam_filter: Filter,
+    stream: Iterable[Labelled],
+    params: Params,
+    limits: Limits,
+    autolearner: Autolearner | None = None,
+) -> Result:
+    """Score and learn ``stream``. Raises what the filter and the reading of the stream raise.
+
+    ``autolearner`` is an observer of the filter. It learns of a message after the person has spoken or not; in a
+    daemon that may be the other way round, and comes to the same, since a person's label replaces.
+    """
     regime, chance = regimes.named(params.regime), random.Random(params.seed)  # noqa: S311 - no secret
     rows: list[Row] = []
     seconds = 0.0
@@ -121,6 +131,8 @@ async def evaluate(spam_filter: Filter, stream: Iterable[Labelled], params: Para
         check = await spam_filter.check(message)
         for case in regime.due(regimes.Case(message, label, check)):
             await spam_filter.learn(case.message, case.label, _SOURCE)
+        if autolearner:
+            await autolearner.learn_waiting()
         seconds += time.perf_counter() - started
         rows.append(Row(each.label, check.score, check.probability, check.verdict))
         await _let_cancel()

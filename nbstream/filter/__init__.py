@@ -4,6 +4,7 @@ Rules: check touches no network; learn and unlearn return only when the change i
 process's own mirror has it; both may be repeated, the second time changes nothing and says so.
 """
 
+from nbstream.filter.autolearning import AutoLayer, Autolearner, Settler
 from nbstream.filter.contracts import CountSource, Observer, Recalling, Silent, Teachable
 from nbstream.filter.observers import Remembering, Several
 from nbstream.filter.results import Check, Lesson, Outcome, Params
@@ -11,6 +12,8 @@ from nbstream.filter.telling import tell, tell_many
 from nbstream.filter.verbs import Filter, Subject
 
 __all__ = [
+    "AutoLayer",
+    "Autolearner",
     "Check",
     "CountSource",
     "Filter",
@@ -20,6 +23,7 @@ __all__ = [
     "Params",
     "Recalling",
     "Remembering",
+    "Settler",
     "Several",
     "Silent",
     "Subject",

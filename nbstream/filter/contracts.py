@@ -55,6 +55,13 @@ class Recalling(Protocol):
         """The message, if it is remembered. Raises ``StoreUnavailable``."""
 
 
+class GivingWay(Protocol):
+    """What was learned without people, and goes when they have their say."""
+
+    async def withdraw(self, message_key: str) -> str | None:
+        """Take back what was learned of the message; its label, None for nothing. Raises ``StoreUnavailable``."""
+
+
 class Observer(Protocol):
     """What the filter reports while it works; metrics are one of its readers."""
 

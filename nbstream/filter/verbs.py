@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.counts import CLASSES
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
-    from nbstream.filter.contracts import CountSource, Observer, Recalling, Teachable
+    from nbstream.filter.contracts import CountSource, GivingWay, Observer, Recalling, Teachable
     from nbstream.filter.results import Check, Params
     from nbstream.filter.scoring import Reading
     from nbstream.mail.message import Message
@@ -52,6 +53,7 @@ class Filter:
         observer: Observer | None = None,
         memory: Recalling | None = None,
         clock: Callable[[], float] = time.time,
+        auto: GivingWay | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._scorer = Scorer(classifier, calibration, counts, params, clock)
@@ -61,6 +63,7 @@ class Filter:
         self._memory = memory
         self._clock = clock
         self._growing = Growing()
+        self._auto = auto
 
     async def check(self, message: Message) -> Check:
         """Score ``message`` and decide. Raises ``StoreUnavailable`` while no counts are loaded."""
@@ -103,7 +106,12 @@ class Filter:
     async def _teach(self, subject: Subject, label: str | None, source: str, actor: str) -> Lesson:
         try:
             tokens = subject.tokens if isinstance(subject, Checked) else (await self._take_apart(subject))[0]
+            withdrawn = await self._withdraw(subject.key)
             lesson = await self._change(subject.key, tokens, label, (source, actor))
+            # Again, since the same message may have been learned without people in between.
+            withdrawn = await self._withdraw(subject.key) or withdrawn
+            if withdrawn and lesson.outcome is Outcome.UNKNOWN:
+                lesson = replace(lesson, outcome=Outcome.UNLEARNED, label=withdrawn)
         except Exception as error:
             self._observer.teaching_failed(label, source)
             if isinstance(error, StoreRefuses):
@@ -111,6 +119,10 @@ class Filter:
             raise
         self._observer.taught(lesson, source, actor)
         return lesson
+
+    async def _withdraw(self, key: str) -> str | None:
+        """What a person says of a message replaces what was learned of it without people."""
+        return await self._auto.withdraw(key) if self._auto else None
 
     async def _change(self, key: str, tokens: Tokens, label: str | None, by: tuple[str, str]) -> Lesson:
         """Bring the ledger's entry of the message to ``label`` (None: no entry)."""

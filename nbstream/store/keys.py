@@ -25,6 +25,11 @@ class Keys:
         return f"nbstream:{{{self.model}}}:{name}"
 
     @property
+    def title(self) -> str:
+        """What the log calls them."""
+        return "counts"
+
+    @property
     def pattern(self) -> str:
         """What matches all keys of the model, and no others, in a SCAN; a model's name holds no wildcard."""
         return self._key("*")
@@ -100,6 +105,36 @@ class StagedKeys(Keys):
 
     def _key(self, name: str) -> str:
         return f"nbstream:{{{self.model}}}:import:{self.draw}:{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKeys(Keys):
+    """The keys of what a model learned without people, in one epoch."""
+
+    epoch: int
+
+    def _key(self, name: str) -> str:
+        return f"{self.prefix}{name}"
+
+    @property
+    def title(self) -> str:
+        """What the log calls them."""
+        return "autolearned counts"
+
+    @property
+    def epoch_key(self) -> str:
+        """The epoch that holds now; absent for 0."""
+        return f"nbstream:{{{self.model}}}:auto"
+
+    @property
+    def prefix(self) -> str:
+        """What the names of this epoch's keys begin with."""
+        return f"{self.epoch_key}:{self.epoch}:"
+
+    @property
+    def all_epochs(self) -> str:
+        """What matches the keys of every epoch, and no others, in a SCAN."""
+        return f"{self.epoch_key}:*"
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,7 +197,8 @@ class Mirror:
         self.loaded.set()
         self._wake(replica)
         _log.info(
-            "counts loaded: %d tokens of %d messages",
+            "%s loaded: %d tokens of %d messages",
+            self._model.keys.title,
             replica.counts.totals.vocabulary,
             sum(replica.counts.totals.messages),
         )

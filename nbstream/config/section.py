@@ -1,0 +1,13 @@
+"""A section: what every mapping of the file is made of."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Section(BaseModel):
+    """A mapping of the file. What is wrong with it comes out as pydantic's ValidationError, without the input."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, validate_default=True, hide_input_in_errors=True
+    )

@@ -1,0 +1,25 @@
+"""What may be learned without a person: only what is sure, as much of the one class as of the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbstream.policy.autolearn import Params, balanced, label
+
+PARAMS = Params(ham=0.01, spam=0.99, lead=3)
+
+
+@pytest.mark.parametrize(
+    ("probability", "expected"),
+    [(0.0, "ham"), (0.01, "ham"), (0.011, None), (0.5, None), (0.989, None), (0.99, "spam"), (1.0, "spam")],
+)
+def test_only_from_the_margins_on(probability: float, expected: str | None) -> None:
+    assert label(probability, PARAMS) == expected
+
+
+@pytest.mark.parametrize(
+    ("ham", "spam", "ham_may", "spam_may"),
+    [(0, 0, True, True), (2, 0, True, True), (3, 0, False, True), (7, 10, True, False), (10, 8, True, True)],
+)
+def test_a_class_leads_by_so_many_at_most(ham: int, spam: int, ham_may: bool, spam_may: bool) -> None:
+    assert (balanced("ham", (ham, spam), PARAMS), balanced("spam", (ham, spam), PARAMS)) == (ham_may, spam_may)
