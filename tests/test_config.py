@@ -16,6 +16,7 @@ from pydantic import SecretStr, ValidationError
 
 from nbstream.config import (
     Address,
+    Autolearn,
     Bernoulli,
     Categorical,
     EventModels,
@@ -116,6 +117,8 @@ ACCEPTED: list[tuple[str, str, object]] = [
     ("state_dir: /var/lib/x", "state_dir", Path("/var/lib/x")),
     ("state_dir: /var/lib/x", "maildir", Path("/var/lib/x/Maildir")),
     ("listeners: {smtp: null}", "listeners.smtp", None),
+    ("autolearn: {}", "autolearn", Autolearn(ham=0.001, spam=0.999, lead=20)),
+    ("autolearn: null", "autolearn", None),
     ("listeners: {smtp: null}", "listeners.http.listen", Address("127.0.0.1", 11334)),
     ("listeners: {smtp: {listen: '[::1]:25'}}", "listeners.smtp.listen", Address("::1", 25)),
     ("listeners: {smtp: {listen: '[::1]:25'}}", "listeners.smtp.max_message_bytes", 52428800),
@@ -271,6 +274,20 @@ REFUSED = [
     ("model: {ledger_days: 0}", "model.ledger_days", "found 0, must be at least 1"),
     ("redis: {timeout_seconds: 0}", "redis.timeout_seconds", "found 0, must be greater than 0"),
     ("drain_seconds: -1", "drain_seconds", "found -1, must be at least 0"),
+    ("autolearn: {spam: 1}", "autolearn.spam", "found 1, must be less than 1.0"),
+    ("autolearn: {lead: 0}", "autolearn.lead", "found 0, must be at least 1"),
+    ("autolearn: {ham: 0.5}", "autolearn", "must have a ham below verdict.unsure (0.5)"),
+    ("autolearn: {spam: 0.9}", "autolearn", "must have a spam of at least verdict.spam (0.95)"),
+    (
+        "verdict: {spam: 0.9995}\nautolearn: {}",
+        "autolearn",
+        "must have a spam of at least verdict.spam (0.9995)",
+    ),
+    (
+        "model: {event_models: {bernoulli: {}}}\nautolearn: {}",
+        "autolearn",
+        "must be null where model.event_models.bernoulli is chosen",
+    ),
     ("model: {max_tokens: 9999}", "model.max_tokens", "found 9999, must be at least 10000"),
     ("model: {half_life_days: 0.9}", "model.half_life_days", "found 0.9, must be at least 1"),
     ("model: {half_life_days: .inf}", "model.half_life_days", "found inf, must be a finite number"),

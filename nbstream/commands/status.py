@@ -26,8 +26,8 @@ async def _run(options: argparse.Namespace) -> int:
     async with assembly.one_shot(settings) as (_, model):
         sums, totals = await model.look_up(Gaussian.names)  # the largest that there are
         half_life = model.half_life
-    left = half_life.left(time.time(), max(*totals.tokens, int(sums.max())))
         auto = await assembly.auto_model(settings, model.client).totals()
+    left = half_life.left(time.time(), max(*totals.tokens, int(sums.max())))
     state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), settings.model.min_learned.model_dump())
     if options.json:
         found = {

@@ -276,9 +276,9 @@ class Settings(Section):
     def _only_what_is_sure(cls, value: Autolearn | None, info: ValidationInfo) -> Autolearn | None:
         verdict, model = info.data.get("verdict"), info.data.get("model")
         if value and verdict and value.ham >= verdict.unsure:
-            raise ValueError(f"ham must be below verdict.unsure ({verdict.unsure})")
+            raise ValueError(f"must have a ham below verdict.unsure ({verdict.unsure})")
         if value and verdict and value.spam < verdict.spam:
-            raise ValueError(f"spam must be at least verdict.spam ({verdict.spam})")
+            raise ValueError(f"must have a spam of at least verdict.spam ({verdict.spam})")
         if value and model and model.event_models.bernoulli:
             raise ValueError("must be null where model.event_models.bernoulli is chosen: it has one vocabulary")
         return value

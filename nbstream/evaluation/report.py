@@ -42,13 +42,14 @@ class Report:
     """The measures, under the names that they have in JSON; None is undefined.
 
     ``messages``, ``spam``, ``ham`` and all percentages are of the measured messages, the others of the whole
-    stream; ``learned`` are the labels that changed the model.
+    stream; ``learned`` are the labels that changed the model, ``autolearned`` what was learned without one.
     """
 
     messages: int
     spam: int
     ham: int
     learned: int
+    autolearned: int
     one_minus_auc_percent: float | None
     hm_percent: float | None
     sm_percent: float | None
@@ -81,6 +82,8 @@ class Report:
             ("milliseconds a message", _times(self.seconds_per_message, 1000), 2, ""),
             ("tokens learned of a message", self.tokens_per_message, 0, ""),
         ]
+        if self.autolearned:
+            rows.append(("learned without a label", self.autolearned, 0, ""))
         width = max(len(name) for name, *_ in rows)
         counted = f"{self.messages} measured: {self.spam} spam, {self.ham} ham; {self.learned} learned"
         lines = [f"{name:{width}} {_number(value, digits):>9} {unit}" for name, value, digits, unit in rows]
@@ -96,6 +99,7 @@ def report(result: Result, tally: Tally, params: Params, skip: int, limit: int |
         spam=spam,
         ham=len(columns.is_spam) - spam,
         learned=tally.learned,
+        autolearned=result.autolearned,
         one_minus_auc_percent=measures.one_minus_auc_percent(columns.is_spam, columns.score),
         hm_percent=measures.hm_percent(columns.is_spam, columns.called_spam),
         sm_percent=measures.sm_percent(columns.is_spam, columns.called_spam),

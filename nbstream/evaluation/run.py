@@ -54,10 +54,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The rows in stream order, and the seconds of checking and learning, without reading the stream."""
+    """The rows in stream order, and the seconds of checking and learning, without reading the stream.
+
+    ``autolearned`` messages were learned without a label.
+    """
 
     rows: tuple[Row, ...]
     seconds: float
+    autolearned: int = 0
 
 
 class RememberingTokenizer(Tokenizer):
@@ -122,7 +126,7 @@ async def evaluate(
     """
     regime, chance = regimes.named(params.regime), random.Random(params.seed)  # noqa: S311 - no secret
     rows: list[Row] = []
-    seconds = 0.0
+    seconds, autolearned = 0.0, 0
     for each in stream:
         # Drawn for every message, learned or not, so that the same ones are flipped in every regime.
         label = _other(each.label) if chance.random() < params.label_noise else each.label
@@ -132,11 +136,11 @@ async def evaluate(
         for case in regime.due(regimes.Case(message, label, check)):
             await spam_filter.learn(case.message, case.label, _SOURCE)
         if autolearner:
-            await autolearner.learn_waiting()
+            autolearned += await autolearner.learn_waiting()
         seconds += time.perf_counter() - started
         rows.append(Row(each.label, check.score, check.probability, check.verdict))
         await _let_cancel()
-    return Result(tuple(rows), seconds)
+    return Result(tuple(rows), seconds, autolearned)
 
 
 def _message(content: bytes | str, limits: Limits) -> Message:

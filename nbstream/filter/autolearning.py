@@ -130,12 +130,14 @@ class Autolearner(Silent):
         while True:
             await self._consider(*await self._queue.get())
 
-    async def learn_waiting(self) -> None:
-        """Learn the candidates that wait, and return: for who has no task to run beside."""
+    async def learn_waiting(self) -> int:
+        """Learn the candidates that wait; of how many. For those who have no task to run beside."""
+        learned = 0
         while not self._queue.empty():
-            await self._consider(*self._queue.get_nowait())
+            learned += await self._consider(*self._queue.get_nowait()) == "learned"
+        return learned
 
-    async def _consider(self, check: Check, tokens: Tokens) -> None:
+    async def _consider(self, check: Check, tokens: Tokens) -> str:
         label = autolearn.label(check.probability, self._params)
         assert label is not None
         try:
@@ -149,6 +151,7 @@ class Autolearner(Silent):
                 _log.warning("what checks are sure of is not learned now: %s", error)
             self._working = False
         self._told(label, outcome)
+        return outcome
 
     async def _learn(self, check: Check, tokens: Tokens, label: str) -> str:
         reading = await self._scorer.read(tokens)

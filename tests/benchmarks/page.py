@@ -13,6 +13,7 @@ from statistics import fmean
 from nbstream import __version__
 from tests.benchmarks.plan import (
     ALTERNATIVES,
+    AUTOLEARN_RUNS,
     DEFAULT_RUNS,
     DELAY,
     DELAYED,
@@ -66,6 +67,12 @@ ranks worse on one stream is lost. More of what was tried stands where the code 
 [calibration](../../nbstream/bayes/calibration.py).
 
 {alternatives}
+## Learning without people
+
+`--regime errors`: people correct what was called the wrong thing, and nothing else; with `autolearn: {{}}` what
+checks are sure of is learned as well. Labels are those of people.
+
+{autolearn}
 ## Other filters
 
 (1-AUC)% · hm% / sm% at its own threshold · FN@0.1%FP, all messages, every label at once, each filter empty at
@@ -88,6 +95,10 @@ def page(outcomes: Mapping[Run, Outcome]) -> str:
         default=_table(f"{run} | from message | {' | '.join(NAMES.values())}", _default_rows(outcomes)),
         cost=_table(f"{run} | learned | tokens | ms", _cost_rows(outcomes)),
         alternatives=_table(f"`model` | messages | {streams} | ", _alternative_rows(outcomes)),
+        autolearn=_table(
+            f"stream | `autolearn` | from message | {' | '.join(NAMES.values())} | labels",
+            _autolearn_rows(outcomes),
+        ),
         peers=_table(f"filter | {streams} | ms", _peer_rows(outcomes)),
     )
 
@@ -139,6 +150,14 @@ def _alternative_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]
         for model in (model for model, most in ALTERNATIVES.items() if most == limit):
             theirs = [outcomes[Run(stream, model=model, limit=limit)].measures() for stream in MAIL]
             yield f"`{model}`", messages, *map(_ranking, theirs), _compared(theirs, ours)
+
+
+def _autolearn_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]]:
+    for run in (run for pair in AUTOLEARN_RUNS for run in pair):
+        for first in (1, WARM_UP + 1):
+            found = outcomes[run].measures(first)
+            figures = [_number(_value(found, name), _digits(name)) for name in NAMES]
+            yield run.stream, f"`{run.autolearn}`", f"{first:,}", *figures, f"{outcomes[run].learned:,}"
 
 
 def _peer_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]]:

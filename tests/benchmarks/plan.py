@@ -61,9 +61,17 @@ ALTERNATIVES: dict[str, int | None] = {
     "{event_models: {multinomial: null, bernoulli: {}}, learning_weights: full}": 3000,
 }
 
-RUNS = (
-    *DEFAULT_RUNS,
-    *(Run(stream, model=model, limit=limit) for model, limit in ALTERNATIVES.items() for stream in MAIL),
+# Without and with ``autolearn``; where every label is given it has nothing to learn.
+AUTOLEARN_RUNS = tuple((Run(stream, "errors"), Run(stream, "errors", autolearn="{}")) for stream in MAIL)
+
+RUNS = tuple(
+    dict.fromkeys(
+        (
+            *DEFAULT_RUNS,
+            *(Run(stream, model=model, limit=limit) for model, limit in ALTERNATIVES.items() for stream in MAIL),
+            *(run for pair in AUTOLEARN_RUNS for run in pair),
+        )
+    )
 )
 
 # (1-AUC)%, hm% / sm% and FN@0.1%FP on each stream of MAIL, and milliseconds of CPU to classify / to learn.

@@ -28,7 +28,7 @@ DEFAULTS = "{}"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A stream by name, how its labels are learned, and the section ``model`` of the configuration, as YAML."""
+    """A stream by name, how its labels are learned, and two sections of the configuration, as YAML."""
 
     stream: str
     regime: str = "immediate"
@@ -36,6 +36,7 @@ class Run:
     seed: int = 0
     model: str = DEFAULTS
     limit: int | None = None
+    autolearn: str = "null"
 
     @property
     def options(self) -> list[str]:
@@ -102,7 +103,7 @@ def make(run: Run, index: Path) -> Outcome:
     """The outcome of one run. Raises ``RuntimeError`` with what the command said where it fails."""
     with tempfile.TemporaryDirectory() as name:
         config, found, scores = (Path(name) / file for file in ("nbstream.yaml", "found.json", "scores.tsv"))
-        config.write_text(f"model: {run.model}\n")
+        config.write_text(f"model: {run.model}\nautolearn: {run.autolearn}\n")
         words = ["evaluate", "-c", config, index, *run.options, "--json", found, "--scores", scores]
         command = [sys.executable, "-m", "nbstream.cli", *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -284,3 +284,29 @@ def test_a_run_in_memory_can_be_interrupted_too(config: str, index: str, tmp_pat
     out, err = process.communicate(timeout=30)
 
     assert (process.returncode, out, err) == (130, "", f"{index}: read as an index of messages\n")
+
+
+def test_autolearning_is_measured_where_the_configuration_has_it(
+    evaluate: Evaluate, index: str, config: str, shared_redis: RedisServer
+) -> None:
+    Path(config).write_text(Path(config).read_text() + "verdict: {unsure: 0.5, spam: 0.6}\n")
+    without = evaluate.json(index, "--regime", "errors")
+    Path(config).write_text(Path(config).read_text() + "autolearn: {ham: 0.4, spam: 0.6}\n")
+
+    found = evaluate.json(index, "--regime", "errors")
+
+    assert found["autolearned"] > 5 > without["autolearned"]
+    assert found["one_minus_auc_percent"] != without["one_minus_auc_percent"]
+    with Redis(unix_socket_path=str(shared_redis.socket)) as client:
+        client.flushall()
+        assert steady(evaluate.json(index, "--regime", "errors", "--redis", shared_redis.url)) == steady(found)
+        assert client.keys() == []
+
+
+def test_where_every_label_is_given_there_is_nothing_left_to_autolearn(
+    evaluate: Evaluate, index: str, config: str
+) -> None:
+    without = evaluate.json(index)
+    Path(config).write_text(Path(config).read_text() + "autolearn: {ham: 0.2, spam: 0.96}\n")
+
+    assert steady(evaluate.json(index)) == steady(without)

@@ -29,8 +29,8 @@ def reported(rows: tuple[Row, ...], skip: int = 0) -> dict[str, object]:
 
 def test_the_json_has_these_fields_and_no_others() -> None:
     names = (
-        "messages spam ham learned one_minus_auc_percent hm_percent sm_percent lam_percent fn_at_fp_0_1_percent "
-        "fn_at_fp_0_5_percent expected_calibration_error seconds_per_message "
+        "messages spam ham learned autolearned one_minus_auc_percent hm_percent sm_percent lam_percent "
+        "fn_at_fp_0_1_percent fn_at_fp_0_5_percent expected_calibration_error seconds_per_message "
         "regime seed label_noise skip limit tokens_per_message"
     )
     assert set(reported(ROWS)) == set(names.split())

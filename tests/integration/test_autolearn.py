@@ -1,0 +1,185 @@
+"""Learning without people in a real daemon, by mail: it learns what is sure, gives way, and can be dropped."""
+
+from __future__ import annotations
+
+import json
+import smtplib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from tests.conftest import RedisServer
+from tests.integration.daemon import DaemonProcess, command, wait_until
+from tests.integration.test_replay import write_config
+from tests.letters import letters
+
+KEY = "nbstream:{default}:"
+TAUGHT = list(letters(120))
+FRESH = list(letters(60, seed=8))
+
+
+class Site:
+    """Daemons on one Redis that the test may look into."""
+
+    def __init__(self, folder: Path, server: RedisServer) -> None:
+        self.redis = Redis(unix_socket_path=str(server.socket))
+        self._server = server
+        self._folder = folder
+        self.daemons: list[DaemonProcess] = []
+
+    def start(self, autolearn: str = "{ham: 0.02, spam: 0.98, lead: 5}", name: str = "one") -> DaemonProcess:
+        folder = self._folder / name
+        folder.mkdir()
+        config = write_config(
+            folder,
+            redis=f"{{url: '{self._server.url}', timeout_seconds: 2}}",
+            model="{min_learned: {spam: 20, ham: 20}}",
+            autolearn=autolearn,
+        )
+        self.daemons.append(DaemonProcess(config).ready())
+        return self.daemons[-1]
+
+    def auto(self) -> dict[str, int]:
+        """The totals of the layer in Redis; empty where it is."""
+        epoch = int(self.redis.get(f"{KEY}auto") or 0)
+        found: Any = self.redis.hgetall(f"{KEY}auto:{epoch}:totals")
+        return {name.decode(): int(value) for name, value in found.items()}
+
+    def people(self) -> dict[bytes, Any]:
+        """All that people taught, byte by byte."""
+        names: Any = self.redis.keys(f"{KEY}*")
+        kept = [name for name in names if not name.startswith(f"{KEY}auto".encode()) and b"checked" not in name]
+        return {name: self.redis.dump(name) for name in sorted(kept) if name != f"{KEY}recent".encode()}
+
+
+@pytest.fixture
+def site(tmp_path: Path, own_redis: RedisServer) -> Iterator[Site]:
+    found = Site(tmp_path, own_redis)
+    yield found
+    for daemon in found.daemons:
+        daemon.kill()
+    found.redis.close()
+
+
+def send(daemon: DaemonProcess, mail: list[tuple[str, bytes]]) -> list[str]:
+    """Send messages over one connection, each to a recipient; the replies."""
+    host, _, port = daemon.address("smtp").partition(":")
+    replies = []
+    with smtplib.SMTP(host, int(port), timeout=30) as client:
+        for recipient, raw in mail:
+            client.ehlo_or_helo_if_needed()
+            client.mail("from@example.org")
+            client.rcpt(recipient)
+            code, text = client.data(raw.replace(b"\n", b"\r\n"))
+            assert code == 250, text
+            replies.append(text.decode())
+    return replies
+
+
+def teach(daemon: DaemonProcess) -> None:
+    send(daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in TAUGHT])
+
+
+def deliver(daemon: DaemonProcess, raws: list[bytes]) -> None:
+    """Have messages checked, and wait until something has become of those that are sure."""
+    checked = 'nbstream_check_seconds_count{stage="score"}'
+    send(daemon, [("to@example.org", raw) for raw in raws])
+    assert daemon.metric(checked) >= len(raws)
+
+
+def learned(daemon: DaemonProcess, outcome: str = "learned") -> float:
+    return sum(
+        daemon.metric(f'nbstream_autolearn_total{{label="{label}",outcome="{outcome}"}}')
+        for label in ("ham", "spam")
+    )
+
+
+def layer(daemon: DaemonProcess) -> float:
+    return sum(daemon.metric(f'nbstream_autolearn_messages{{class="{label}"}}') for label in ("ham", "spam"))
+
+
+def test_off_by_default_nothing_of_it_is_there(site: Site) -> None:
+    daemon = site.start("null")
+    teach(daemon)
+    deliver(daemon, [raw for _, raw in FRESH])
+
+    assert "\nnbstream_autolearn" not in daemon.get("/metrics")[1]
+    assert not list(site.redis.scan_iter(f"{KEY}auto*"))
+
+
+def test_a_young_model_learns_nothing_and_a_ready_one_what_is_sure_and_balanced(site: Site) -> None:
+    daemon = site.start()
+    deliver(daemon, [raw for _, raw in FRESH])
+    teach(daemon)
+    assert site.auto() == {}
+    before = site.people()
+
+    deliver(daemon, [raw for label, raw in FRESH if label == "spam"])
+    wait_until(lambda: learned(daemon) == 5 and learned(daemon, "unbalanced") > 0)
+    assert site.auto()["messages:spam"] == 5
+
+    deliver(daemon, [raw for label, raw in FRESH if label == "ham"])
+    wait_until(lambda: layer(daemon) > 5)
+    assert site.people() == before
+    state = json.loads(command("status", "-c", daemon.config, "--json").stdout)
+    assert state["learned"] == {"ham": known("ham"), "spam": known("spam")}
+    assert state["autolearned"]["spam"] == 5
+
+
+def known(label: str) -> int:
+    return sum(each == label for each, _ in TAUGHT)
+
+
+def test_a_correction_by_mail_replaces_what_was_learned(site: Site) -> None:
+    daemon = site.start()
+    teach(daemon)
+    raw = next(raw for label, raw in FRESH if label == "spam")
+    deliver(daemon, [raw])
+    wait_until(lambda: layer(daemon) == 1)
+
+    (reply,) = send(daemon, [("ham@nbstream.invalid", raw)])
+
+    assert "learned as ham" in reply
+    assert site.auto() == {}
+    assert layer(daemon) == 0
+    assert not [name for name in site.redis.scan_iter(f"{KEY}auto:*") if b"counts" in name or b"ledger" in name]
+
+
+def test_forget_auto_drops_it_under_running_daemons_and_leaves_what_people_taught(site: Site) -> None:
+    one, two = site.start(name="one"), site.start(name="two")
+    teach(one)
+    probes = [("to@example.org", raw) for _, raw in letters(6, seed=11)]
+    deliver(one, [raw for _, raw in FRESH])
+    wait_until(lambda: layer(one) > 5 and layer(two) == layer(one))
+    before = site.people()
+
+    told = command("forget-auto", "-c", one.config)
+    assert "would be dropped" in told.stdout
+    assert layer(one) > 5
+    done = command("forget-auto", "-c", one.config, "--yes")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("dropped: ")
+    wait_until(lambda: layer(one) == layer(two) == 0)
+    assert site.auto() == {}
+    assert site.people() == before
+    assert not [event for event in one.events + two.events if "Redis has lost" in event["event"]]
+    send(two, probes)  # both learn on, in the next epoch
+    wait_until(lambda: layer(two) > 0 and layer(one) == layer(two))
+    assert site.people() == before
+
+
+def test_while_redis_is_away_mail_passes_and_what_is_sure_is_dropped_and_counted(
+    site: Site, own_redis: RedisServer
+) -> None:
+    daemon = site.start()
+    teach(daemon)
+    own_redis.stop()
+
+    deliver(daemon, [raw for label, raw in FRESH if label == "spam"][:5])
+
+    wait_until(lambda: learned(daemon, "failed") > 0)
+    assert daemon.get("/readyz")[0] == 200
