@@ -129,7 +129,7 @@ class Classifier:
         return weight, self._sums(tokens, weight)
 
     def auto_lesson(
-        self, tokens: Tokens, log_odds: float, label: str, totals: Totals, share: float, growth: float = 1.0
+        self, tokens: Tokens, log_odds: float, label: str, totals: Totals, share: float, growth: float
     ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
         """As ``lesson``, with a ``share`` of the weight."""
         weight = round(share * learning.weight(log_odds, label, totals, self._params.learning))

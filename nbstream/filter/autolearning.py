@@ -165,7 +165,7 @@ class Autolearner(Silent):
             return "human"
         if await self._layer.model.entry(check.id):
             return "already"
-        weight, sums = self._scorer.auto_lesson(tokens, alone.score, label, reading.totals, self._params.share)
+        weight, sums = self._scorer.auto_lesson(tokens, alone.score, label, reading, self._params.share)
         entry = Entry(secrets.token_hex(8), label, weight, tokens.all, time.time(), SOURCE, "", check.score, sums)
         opinion = Opinion(check.probability, str(check.verdict))
         change = await self._layer.model.replace(check.id, None, entry, Note(SOURCE, "", opinion, opinion))

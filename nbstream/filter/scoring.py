@@ -91,13 +91,13 @@ class Scorer:
         return weight, (*first, *sums)
 
     def auto_lesson(
-        self, tokens: Tokens, score: float, label: str, totals: Totals, share: float
+        self, tokens: Tokens, score: float, label: str, reading: Reading, share: float
     ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
         """The weight and the sums to learn where no person gave the label: a ``share`` of the weight.
 
         Nothing for the calibration: what the model said of itself is no evidence that it was right.
         """
-        return self._classifier.auto_lesson(tokens, score, label, totals, share)
+        return self._classifier.auto_lesson(tokens, score, label, reading.totals, share, reading.growth)
 
 
 def afterwards(reading: Reading, old: Entry | None, new: Entry | None) -> Reading:

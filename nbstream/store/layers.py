@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nbstream.bayes.counts import Totals
 from nbstream.errors import StoreUnavailable
-from nbstream.store.keys import LayerKeys
+from nbstream.store import time_base
+from nbstream.store.keys import Keys, LayerKeys
 from nbstream.store.model import Model, script, store_errors
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from redis.asyncio import Redis
 
+    from nbstream.bayes.decay import HalfLife
     from nbstream.store.ledger import Entry
 
 _SCAN_COUNT = 500
@@ -34,10 +36,15 @@ class Layer(Model):
         super().__init__(client, name, ledger_seconds)
         self.keys: LayerKeys = LayerKeys(name, 0)
 
-    async def open(self, *, sign: bool = True) -> None:
-        """As a model does, in the epoch that holds now."""
+    async def open(self, *, sign: bool = True, like: HalfLife | None = None) -> None:
+        """As a model does, in the epoch that holds now; by default with the time base of what people taught."""
         await self._find_epoch()
-        await super().open(sign=sign)
+        await super().open(sign=sign, like=like or await self._time_base_of_people())
+
+    async def _time_base_of_people(self) -> HalfLife:
+        with store_errors():
+            stored: Any = await self.client.hget(Keys(self.keys.model).schema, time_base.FIELD)
+        return time_base.unpacked((stored or b"").decode())
 
     async def entry(self, message_key: str) -> Entry | None:
         """What the message was learned as in the epoch that holds now, or None."""
@@ -123,6 +130,10 @@ class Source(Protocol):
     async def applied(self, change: bytes) -> None:
         """Return when ``look_up`` shows the change."""
 
+    @property
+    def half_life(self) -> HalfLife:
+        """The time base of the counts."""
+
 
 class Layered:
     """The counts of both layers added up; while the second cannot be read, those of the first.
@@ -145,6 +156,11 @@ class Layered:
             return rows, totals
         weights = tuple(a + b for a, b in zip(totals.tokens, others.tokens, strict=True))
         return rows + more, Totals(totals.messages, weights, totals.vocabulary + others.vocabulary)
+
+    @property
+    def half_life(self) -> HalfLife:
+        """That of both layers."""
+        return self._people.half_life
 
     async def vocabulary(self) -> NDArray[np.int64]:
         """The first layer's: what needs all tokens does not go with a second layer."""

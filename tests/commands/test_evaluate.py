@@ -296,7 +296,7 @@ def test_autolearning_is_measured_where_the_configuration_has_it(
     found = evaluate.json(index, "--regime", "errors")
 
     assert found["autolearned"] > 5 > without["autolearned"]
-    assert found["one_minus_auc_percent"] != without["one_minus_auc_percent"]
+    assert found["expected_calibration_error"] != without["expected_calibration_error"]
     with Redis(unix_socket_path=str(shared_redis.socket)) as client:
         client.flushall()
         assert steady(evaluate.json(index, "--regime", "errors", "--redis", shared_redis.url)) == steady(found)
