@@ -58,7 +58,7 @@ def test_what_is_skipped_is_not_measured() -> None:
 def test_what_is_undefined_is_null() -> None:
     nothing, only_ham = reported(()), reported(ROWS[1:3])
 
-    counts = {"messages", "spam", "ham", "learned", "regime", "seed", "label_noise", "skip"}
+    counts = {"messages", "spam", "ham", "learned", "autolearned", "regime", "seed", "label_noise", "skip"}
     assert {name for name, value in nothing.items() if value is not None} == counts
     assert only_ham["hm_percent"] == 50.0
     assert only_ham["sm_percent"] is only_ham["lam_percent"] is only_ham["one_minus_auc_percent"] is None
