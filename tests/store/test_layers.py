@@ -7,17 +7,25 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.bayes.calibration import Calibration
+from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import Totals
+from nbstream.bayes.decay import HalfLife
+from nbstream.filter import Params
+from nbstream.filter.scoring import Scorer
+from nbstream.policy.verdict import Thresholds
 from nbstream.store.keys import LayerKeys
 from nbstream.store.layers import Layer, Layered
 from nbstream.store.mirror import Mirror
 from nbstream.store.model import Model, script
+from nbstream.tokens.tokenizer import Tokens
 from tests.store.algebra import stored, summed
 from tests.store.notes import NOTE
 from tests.store.test_mirror import equals_redis, running
 from tests.store.test_model import TOKENS, change, entry
 from tests.waiting import until
 
+SINCE = 1.7e9
 EMPTY: tuple[dict[str, dict[bytes, int]], dict[bytes, int]] = ({"ham": {}, "spam": {}}, {})
 
 
@@ -190,3 +198,30 @@ async def test_the_messages_that_both_layers_know_are_found(people: Model, layer
         await change(people, message, entry("spam", TOKENS))
 
     assert sorted([key async for key in layer.disputed(people)]) == ["m2", "m4"]
+
+
+async def test_the_layer_has_the_time_base_of_what_people_taught_and_its_lessons_grow_with_it(
+    client: Redis,
+) -> None:
+    people = Model(client, "test", 3600, 30.0, clock=lambda: SINCE)
+    await people.open()
+    layer = Layer(client, "test", 3600)
+    await layer.open()
+
+    tokens, later = Tokens((b"a:b",), ()), SINCE + 30 * 86_400
+    both = Layered(people, layer)
+    scorer = Scorer(Classifier(), Calibration(), both, Params(Thresholds(), {}), lambda: later)
+    weight, _ = scorer.auto_lesson(tokens, 0.0, "spam", await scorer.read(tokens), 1.0)
+
+    assert people.half_life == layer.half_life == both.half_life == HalfLife(30.0, SINCE)
+    assert weight == 2 * Classifier().lesson(tokens, 0.0, "spam", Totals())[0]
+
+
+async def test_a_layer_that_was_opened_before_people_had_a_half_life_takes_it_on(client: Redis) -> None:
+    layer = Layer(client, "test", 3600)
+    await layer.open()
+    await Model(client, "test", 3600, 30.0, clock=lambda: SINCE).open()
+
+    await layer.open()
+
+    assert layer.half_life == HalfLife(30.0, SINCE)
