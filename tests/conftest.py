@@ -23,7 +23,6 @@ from redis.asyncio import Redis
 from nbstream.store.connect import Params, open_client
 from nbstream.store.servers import find_servers
 
-
 # Hypothesis would fail an example that takes 200 ms, or whose data take long to draw: busy machines do both.
 hypothesis.settings.register_profile(
     "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
