@@ -21,12 +21,12 @@ from nbstream.bayes import (
     multinomial,
     priors,
 )
-from nbstream.config import SmtpHop
+from nbstream.config import FalsePositiveCost, FalsePositiveRate, SmtpHop
 from nbstream.filter.scoring import Scorer
 from nbstream.listeners import delivery, feedback, smtp
 from nbstream.mail import mime
 from nbstream.policy import autolearn
-from nbstream.policy.verdict import Thresholds
+from nbstream.policy.policy import Budget, Policy, Threshold, of_cost
 from nbstream.relay import connections
 from nbstream.relay.maildir import MaildirNextHop
 from nbstream.relay.smtp import SmtpNextHop
@@ -54,14 +54,39 @@ def limits(settings: Settings) -> mime.Limits:
     return mime.Limits(settings.limits.look_bytes, settings.limits.max_parts, settings.limits.max_depth)
 
 
-def thresholds(settings: Settings) -> Thresholds:
-    """The thresholds of the verdicts."""
-    return Thresholds(settings.verdict.unsure, settings.verdict.spam, settings.verdict.reject)
+def policy(settings: Settings) -> Policy:
+    """How the verdicts are found."""
+    verdict = settings.verdict
+    until_promised = None if verdict.until_promised == "unsure" else float(verdict.until_promised)
+    spam: Threshold
+    if verdict.max_false_positive_rate is not None:
+        spam = Budget(verdict.max_false_positive_rate, until_promised)
+    elif verdict.false_positive_cost is not None:
+        spam = of_cost(verdict.false_positive_cost)
+    else:
+        assert verdict.spam is not None  # one of the three is a number
+        spam = verdict.spam
+    return Policy(verdict.unsure, spam, _reject(verdict.reject))
+
+
+def _reject(threshold: float | FalsePositiveCost | FalsePositiveRate | None) -> Threshold | None:
+    match threshold:
+        case FalsePositiveCost(ratio):
+            return of_cost(ratio)
+        case FalsePositiveRate(rate):
+            return Budget(rate)  # nothing is refused on a promise that is not kept yet
+    return threshold
 
 
 def model(settings: Settings, client: Redis) -> Model:
     """The model that the settings name."""
-    return Model(client, settings.model.name, settings.model.ledger_days * _DAY, settings.model.half_life_days)
+    return Model(
+        client,
+        settings.model.name,
+        settings.model.ledger_days * _DAY,
+        settings.model.half_life_days,
+        first_scores=settings.memory.first_scores,
+    )
 
 
 def auto_model(settings: Settings, client: Redis, name: str | None = None) -> Layer:
@@ -156,8 +181,8 @@ def scorer(settings: Settings, counts: filter_.CountSource) -> Scorer:
 
 
 def filter_params(settings: Settings) -> filter_.Params:
-    """The thresholds, and how much must be known before they hold."""
-    return filter_.Params(thresholds(settings), settings.model.min_learned.model_dump())
+    """The policy, and how much must be known before it holds."""
+    return filter_.Params(policy(settings), settings.model.min_learned.model_dump())
 
 
 def next_hop(settings: Settings) -> NextHop:
@@ -190,7 +215,6 @@ def delivery_params(settings: Settings) -> delivery.Params:
     """How a message is marked, and what a failed check does."""
     return delivery.Params(
         model=settings.model.name,
-        thresholds=thresholds(settings),
         limits=limits(settings),
         pass_on_failure=settings.on_filter_failure == "pass",
     )

@@ -109,7 +109,7 @@ class Daemon:
             store.embedded.ensure_running if store.embedded else None,
         )
         metrics = Metrics()
-        metrics.watch(mirror, assembly.thresholds(self._settings), self._settings.model.min_learned.model_dump())
+        metrics.watch(mirror, assembly.policy(self._settings), self._settings.model.min_learned.model_dump())
         memory = assembly.memory(self._settings, model, metrics.not_remembered)
         observers: list[Observer] = [metrics, Remembering(memory.remember)]
         beside = self._beside(store, model, mirror, metrics) if self._settings.autolearn else None

@@ -15,13 +15,14 @@ from prometheus_client.registry import Collector
 from nbstream import __version__
 from nbstream.bayes.counts import CLASSES
 from nbstream.policy.bursts import WINDOW_SECONDS, Bursts, Kind
+from nbstream.policy.policy import promises
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from nbstream.filter import Check, Lesson
-    from nbstream.policy.verdict import Thresholds
+    from nbstream.policy.policy import Policy
     from nbstream.store.mirror import Mirror
     from nbstream.tokens.tokenizer import Tokens
 
@@ -115,9 +116,9 @@ class Metrics:
             self._bursts_told.labels(str(kind))
         self._bursts = Bursts()
 
-    def watch(self, mirror: Mirror, thresholds: Thresholds, min_learned: Mapping[str, int]) -> None:
+    def watch(self, mirror: Mirror, policy: Policy, min_learned: Mapping[str, int]) -> None:
         """Export the state of the model, read at each scrape."""
-        self.registry.register(_ModelCollector(mirror, thresholds, min_learned))
+        self.registry.register(_ModelCollector(mirror, policy, min_learned))
 
     def watch_layer(self, mirror: Mirror) -> None:
         """Export the state of the layer that is learned without people, read at each scrape."""
@@ -207,9 +208,9 @@ def _disagrees(verdict: Verdict, label: str | None) -> bool:
 class _ModelCollector(Collector):
     """Gauges of the model, the mirror and the thresholds."""
 
-    def __init__(self, mirror: Mirror, thresholds: Thresholds, min_learned: Mapping[str, int]) -> None:
+    def __init__(self, mirror: Mirror, policy: Policy, min_learned: Mapping[str, int]) -> None:
         self._mirror = mirror
-        self._thresholds = thresholds
+        self._policy = policy
         self._min_learned = min_learned
 
     def collect(self) -> Iterator[Metric]:
@@ -221,14 +222,27 @@ class _ModelCollector(Collector):
             value=self._mirror.lag_seconds,
         )
         yield GaugeMetricFamily("nbstream_redis_up", "1 while Redis answers.", value=float(self._mirror.following))
+        yield from self._of_the_policy()
+
+    def _of_the_policy(self) -> Iterator[Metric]:
+        first_scores = self._mirror.known_first_scores
+        found = self._policy.thresholds(first_scores)
         thresholds = GaugeMetricFamily(
-            "nbstream_threshold", "P(spam) from which a verdict holds.", labels=["name"]
+            "nbstream_threshold", "P(spam) from which a verdict holds; infinite for never.", labels=["name"]
         )
-        for name in ("unsure", "spam", "reject"):
-            value = getattr(self._thresholds, name)
+        for name, value in (("unsure", found.unsure), ("spam", found.spam), ("reject", found.reject)):
             if value is not None:
                 thresholds.add_metric([name], value)
-        yield thresholds
+        promised = GaugeMetricFamily(
+            "nbstream_budget_promised", "1 while the false-positive rate is promised.", labels=["rate"]
+        )
+        needed = GaugeMetricFamily(
+            "nbstream_budget_ham_needed", "Ham still to be learned before it can be.", labels=["rate"]
+        )
+        for rate, promise in promises(self._policy, first_scores).items():
+            promised.add_metric([f"{rate:g}"], float(promise.stands))
+            needed.add_metric([f"{rate:g}"], promise.needed)
+        yield from (thresholds, promised, needed)
 
     def _of_the_model(self) -> Iterator[Metric]:
         """What is learned and what is needed; nothing is said of what is learned before it is known."""

@@ -20,7 +20,7 @@ from nbstream.filter.autolearning import QUEUED
 from nbstream.filter.scoring import Scorer
 from nbstream.mail.message import Message
 from nbstream.policy import autolearn
-from nbstream.policy.verdict import Thresholds
+from nbstream.policy.policy import Policy
 from nbstream.store.connect import Params as StoreParams
 from nbstream.store.connect import open_client
 from nbstream.store.history import Note
@@ -64,7 +64,7 @@ def site(client: Redis, margins: autolearn.Params = MARGINS, choice: str = "mult
     people, model = Model(client, "test", 3600), Layer(client, "test", 3600)
     layer, told = AutoLayer(model, model), Counter[tuple[str, str]]()
     chosen = CHOICES[choice]
-    classifier, params = Classifier(ClassifierParams(chosen)), Params(Thresholds(), NEEDED)
+    classifier, params = Classifier(ClassifierParams(chosen)), Params(Policy(), NEEDED)
     learner = Autolearner(
         people,
         layer,

@@ -383,7 +383,7 @@ REFUSED = [
     ),
     ("verdict: {unsure: 0}", "verdict.unsure", "found 0, must be greater than 0"),
     ("verdict: {spam: 1}", "verdict.spam", "found 1, must be less than 1"),
-    ("verdict: {reject: 1.1}", "verdict.reject", "found 1.1, must be at most 1"),
+    ("verdict: {reject: 1.1}", "verdict.reject", "found 1.1, must be null, a number above 0 and at most 1"),
     (
         "feedback: {spam_address: x@y.org, ham_address: X@Y.org}",
         "feedback.ham_address",
@@ -471,7 +471,7 @@ def test_thresholds_are_accepted_exactly_when_in_order(unsure: int, spam: int, r
         file = Path(folder) / "nbstream.yaml"
         file.write_text(json.dumps({"verdict": thresholds}))
         if in_order:
-            assert load(file).verdict.model_dump() == thresholds
+            assert load(file).verdict.model_dump(include=set(thresholds)) == thresholds
         else:
             assert "verdict." in refusal_of(file)
 

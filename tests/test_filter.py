@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ from nbstream.filter import (
     Silent,
 )
 from nbstream.mail.message import Message
-from nbstream.policy.verdict import Thresholds, Verdict
+from nbstream.policy.first_scores import First
+from nbstream.policy.policy import Budget, Policy
+from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.checked import Checked
 from nbstream.store.connect import Params as StoreParams
 from nbstream.store.connect import open_client
@@ -78,7 +81,7 @@ def make_filter(
         calibration=Calibration(),
         model=model,
         counts=counts or model,
-        params=Params(Thresholds(), {"spam": 1, "ham": 1}),
+        params=Params(Policy(), {"spam": 1, "ham": 1}),
         observer=observer,
         memory=memory,
     )
@@ -427,3 +430,57 @@ async def test_each_write_of_a_contested_message_has_a_version_of_its_own(
     assert entry is not None
     assert entry.version not in versions
     assert (await model.totals()).messages == (0, 1)
+
+
+def budgeted(client: Redis, rate: float) -> Filter:
+    model = Model(client, "test", 3600)
+    return Filter(
+        tokenizer=Tokenizer(),
+        classifier=Classifier(),
+        calibration=Calibration(),
+        model=model,
+        counts=model,
+        params=Params(Policy(spam=Budget(rate)), {"spam": 1, "ham": 1}),
+    )
+
+
+async def test_a_budget_is_promised_once_enough_ham_was_learned_and_not_after_it_was_taken_back(
+    client: Redis,
+) -> None:
+    spam_filter, model = budgeted(client, 0.3), Model(client, "test", 3600)  # 9 ham
+    spam, *hams = [Message.parse(raw) for _, raw in letters(11)]
+    await spam_filter.learn(spam, "spam", "test")
+    for message in hams[:8]:
+        await spam_filter.learn(message, "ham", "test")
+
+    before = await spam_filter.check(spam)
+    await spam_filter.learn(hams[8], "ham", "test")
+    promised = await spam_filter.check(spam)
+    lesson = await spam_filter.learn(hams[9], "ham", "test")
+    entry = await model.entry(hams[9].key)
+    await spam_filter.learn(hams[9], "spam", "test")
+    relearned = await model.entry(hams[9].key)
+    await spam_filter.unlearn(hams[9], "test")
+    await spam_filter.unlearn(hams[8], "test")
+    after = await spam_filter.check(spam)
+
+    assert "needs 1 more ham to promise 30 %" in before.reason
+    assert promised.thresholds.promised
+    assert entry is not None
+    assert relearned is not None
+    first = First.unpack(entry.first)
+    assert (first.message_key, first.probability) == (hams[9].key, lesson.before.probability)
+    assert first.budgets == ((0.3, lesson.before.verdict.is_spam),)
+    assert relearned.first == entry.first
+    assert not after.thresholds.promised
+
+
+async def test_a_check_can_be_decided_by_another_policy(client: Redis) -> None:
+    spam_filter = make_filter(client)
+    check = await spam_filter.check(PRIZE)
+    taught = replace(check, state=ModelState({"ham": 1, "spam": 1}, {}), probability=0.7)
+
+    decided = await spam_filter.decide(taught, Policy(0.4, 0.6))
+
+    assert (decided.verdict, decided.thresholds) == (Verdict.SPAM, Thresholds(0.4, 0.6))
+    assert decided.probability == 0.7

@@ -24,7 +24,7 @@ from nbstream.filter.contracts import CountSource
 from nbstream.filter.preview import Supposed
 from nbstream.filter.scoring import Scorer
 from nbstream.mail.message import Message
-from nbstream.policy.verdict import Thresholds
+from nbstream.policy.policy import Policy
 from nbstream.store.history import Selection
 from nbstream.store.mirror import Mirror
 from nbstream.store.model import Model
@@ -42,7 +42,7 @@ DAYS = 10.0
 HALF_LIFE = DAYS * 86_400
 SINCE = 1e6
 LETTERS = [(label, Message.parse(raw)) for label, raw in letters(30)]
-PARAMS = Params(Thresholds(), {"spam": 1, "ham": 1})
+PARAMS = Params(Policy(), {"spam": 1, "ham": 1})
 
 
 class House:

@@ -17,7 +17,8 @@ from nbstream.filter import Params as FilterParams
 from nbstream.filter.preview import Preview, Supposed, preview
 from nbstream.filter.scoring import Scorer
 from nbstream.mail.message import Message
-from nbstream.policy.verdict import Thresholds
+from nbstream.policy.first_scores import FirstScores
+from nbstream.policy.policy import Policy
 from nbstream.store.checked import Checked
 from nbstream.store.ledger import Entry
 from nbstream.store.model import Model
@@ -28,7 +29,7 @@ from tests.letters import letters
 from tests.store.notes import NOTE
 from tests.test_filter import make_filter
 
-PARAMS = FilterParams(Thresholds(), {"spam": 1, "ham": 1})
+PARAMS = FilterParams(Policy(), {"spam": 1, "ham": 1})
 
 
 @dataclass
@@ -43,6 +44,9 @@ class Fixed:
 
     async def counts(self) -> Counts:
         return self.all
+
+    async def first_scores(self) -> FirstScores:
+        return FirstScores()
 
 
 def scorer(counts: Supposed | Model, choice: str = "multinomial") -> Scorer:

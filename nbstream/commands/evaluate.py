@@ -59,13 +59,15 @@ def run(options: argparse.Namespace) -> int:
         result, tally = asyncio.run(_run(settings, options.redis, stream, params))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
-    measured = report.report(result, tally, params, options.skip, options.limit)
+    measured = report.report(
+        result, tally, params, options.skip, options.limit, settings.verdict.max_false_positive_rate
+    )
     print(measured.json() if options.json == inputs.STANDARD_INPUT else measured.text())
     _write(options, result, measured)
     if draw:
         columns = report.Columns.of(result.rows[options.skip :])
         with _writing(options.plot):
-            draw(options.plot, columns, options.skip, assembly.thresholds(settings))
+            draw(options.plot, columns, options.skip, result.thresholds)
     for error in errors:
         print(f"nbstream: {error}", file=sys.stderr)
     return errors[0].exit_code if errors else 0
@@ -133,7 +135,7 @@ def _cancel_on(*signals: signal.Signals) -> None:
 @asynccontextmanager
 async def _model(settings: Settings, url: str | None) -> AsyncIterator[MemoryModel | Model]:
     if url is None:
-        yield MemoryModel()
+        yield MemoryModel(first_scores=settings.memory.first_scores)
         return
     try:
         redis = _redis(settings, read_redis_url(url))

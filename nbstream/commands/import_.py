@@ -20,9 +20,10 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.commands.inputs import STANDARD_INPUT
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.store import archive
-from nbstream.store.model import Model, signature
+from nbstream.store.model import Model
 from nbstream.store.rebase import in_time_base
 from nbstream.store.restore import Restore, finish
+from nbstream.store.signature import signature
 
 
 def run(options: argparse.Namespace) -> int:

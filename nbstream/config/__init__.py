@@ -21,9 +21,16 @@ from nbstream.config.settings import (
     Relay,
     Settings,
     SmtpListener,
-    Verdict,
 )
-from nbstream.config.values import Address, MaildirHop, Network, SecretFile, SmtpHop
+from nbstream.config.values import (
+    Address,
+    FalsePositiveCost,
+    FalsePositiveRate,
+    MaildirHop,
+    Network,
+    SecretFile,
+    SmtpHop,
+)
 
 __all__ = [
     "Address",
@@ -31,6 +38,8 @@ __all__ = [
     "Bernoulli",
     "Categorical",
     "EventModels",
+    "FalsePositiveCost",
+    "FalsePositiveRate",
     "Feedback",
     "Gaussian",
     "HttpListener",

@@ -7,6 +7,7 @@ names the key to change. ``config/nbstream.yaml`` says what each key is for.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,7 +22,7 @@ from pydantic import (
 )
 
 from nbstream.config.event_models import EventModels
-from nbstream.config.section import Section
+from nbstream.config.section import Probability, Section
 from nbstream.config.values import (
     EMBEDDED,
     Address,
@@ -41,6 +42,7 @@ from nbstream.config.values import (
     read_secret_file,
     without_secrets,
 )
+from nbstream.config.verdict import Verdict
 
 ListenAddress = Annotated[Address, BeforeValidator(read_address)]
 FilePath = Annotated[Path, BeforeValidator(read_path)]
@@ -50,8 +52,6 @@ Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 ByteCount = Annotated[int, Field(ge=1, le=1 << 40)]
 _ANY_HOST = {"0.0.0.0", "::"}  # noqa: S104 - recognised here, not listened on
-
-Probability = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
 class Redis(Section):
@@ -176,6 +176,7 @@ class Memory(Section):
 
     hours: Annotated[int, Field(ge=1, le=8760)] = 72
     messages: Annotated[int, Field(ge=0, le=10_000_000)] = 20_000
+    first_scores: Annotated[int, Field(ge=1000, le=10_000_000)] = 50_000
 
 
 class Limits(Section):
@@ -185,30 +186,6 @@ class Limits(Section):
     max_tokens: Count = 2000
     max_parts: Count = 200
     max_depth: Annotated[int, Field(ge=1, le=100)] = 20
-
-
-class Verdict(Section):
-    """P(spam) from which a message is so called: 0 < unsure <= spam < 1 and spam <= reject <= 1."""
-
-    unsure: Probability = 0.5
-    spam: Probability = 0.95
-    reject: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
-
-    @field_validator("spam")
-    @classmethod
-    def _spam_from_unsure(cls, value: float, info: ValidationInfo) -> float:
-        unsure = info.data.get("unsure", 0.0)
-        if value < unsure:
-            raise ValueError(f"must be at least verdict.unsure ({unsure})")
-        return value
-
-    @field_validator("reject")
-    @classmethod
-    def _reject_from_spam(cls, value: float | None, info: ValidationInfo) -> float | None:
-        spam = info.data.get("spam", 0.0)
-        if value is not None and value < spam:
-            raise ValueError(f"must be null or at least verdict.spam ({spam})")
-        return value
 
 
 class Autolearn(Section):
@@ -271,14 +248,27 @@ class Settings(Section):
             raise ValueError("next_hop must be another server: listeners.smtp.listen is this daemon's own")
         return value
 
+    @field_validator("verdict")
+    @classmethod
+    def _enough_first_scores(cls, value: Verdict, info: ValidationInfo) -> Verdict:
+        memory = info.data.get("memory")
+        for rate in value.rates:
+            needed = math.ceil(math.log(0.05) / math.log1p(-rate))  # as in policy.budget
+            if memory and needed > memory.first_scores:
+                raise ValueError(
+                    f"a false-positive rate of {rate:g} takes {needed} ham to promise: memory.first_scores "
+                    f"({memory.first_scores}) must be at least that"
+                )
+        return value
+
     @field_validator("autolearn")
     @classmethod
     def _only_what_is_sure(cls, value: Autolearn | None, info: ValidationInfo) -> Autolearn | None:
         verdict, model = info.data.get("verdict"), info.data.get("model")
         if value and verdict and value.ham >= verdict.unsure:
             raise ValueError(f"must have a ham below verdict.unsure ({verdict.unsure})")
-        if value and verdict and value.spam < verdict.spam:
-            raise ValueError(f"must have a spam of at least verdict.spam ({verdict.spam})")
+        if value and verdict and value.spam < (verdict.fixed or verdict.unsure):
+            raise ValueError(f"must have a spam of at least verdict.spam ({verdict.fixed or verdict.unsure})")
         if value and model and model.event_models.bernoulli:
             raise ValueError("must be null where model.event_models.bernoulli is chosen: it has one vocabulary")
         return value

@@ -31,6 +31,12 @@ _DATABASE = re.compile(r"(?:/[0-9]{0,9})?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _ALLOWED_ADDRESS = "must be HOST:PORT or [IPV6]:PORT, the port from 0 to 65535"
+MAX_COST = 1e9
+MAX_RATE = 0.5
+_ALLOWED_REJECT = (
+    "must be null, a number above 0 and at most 1, {false_positive_cost: C} with C above 0, "
+    f"or {{max_false_positive_rate: R}} with R above 0 and at most {MAX_RATE}"
+)
 _ALLOWED_HOP = "must be maildir, maildir:PATH or smtp://HOST:PORT"
 _ALLOWED_URL = "must be embedded, redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH"
 
@@ -71,11 +77,53 @@ class SmtpHop:
 
 
 @dataclass(frozen=True, slots=True)
+class FalsePositiveCost:
+    """A threshold as a cost ratio: how many passed spam a lost ham is worth."""
+
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class FalsePositiveRate:
+    """A threshold as a budget: the share of ham that may be lost."""
+
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class SecretFile:
     """A file that holds one secret, and the secret as it was when the configuration was read."""
 
     path: Path
     secret: SecretStr
+
+
+def read_reject(value: object) -> float | FalsePositiveCost | FalsePositiveRate:
+    """A P(spam), or a mapping of one of ``false_positive_cost`` and ``max_false_positive_rate`` to its number."""
+    if isinstance(value, FalsePositiveCost | FalsePositiveRate):
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        name, number = next(iter(value.items()))
+        if name == "false_positive_cost" and _is_number(number) and 0 < number <= MAX_COST:
+            return FalsePositiveCost(float(number))
+        if name == "max_false_positive_rate" and _is_number(number) and 0 < number <= MAX_RATE:
+            return FalsePositiveRate(float(number))
+    elif _is_number(value) and 0 < value <= 1:  # type: ignore[operator]  # a number
+        return float(value)  # type: ignore[arg-type]
+    raise ValueError(_ALLOWED_REJECT)
+
+
+def read_until_promised(value: object) -> float | str:
+    """``unsure``, or a P(spam)."""
+    if value == "unsure":
+        return "unsure"
+    if _is_number(value) and 0 < value < 1:  # type: ignore[operator]  # a number
+        return float(value)  # type: ignore[arg-type]
+    raise ValueError("must be unsure, or a number between 0 and 1")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def read_address(value: object) -> Address:

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from nbstream.evaluation import measures
+from nbstream.policy.verdict import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,8 +106,8 @@ def _draw_scores(axes: Axes, columns: Columns, thresholds: Thresholds) -> None:
         verdicts = {"unsure": thresholds.unsure, "spam": thresholds.spam, "reject": thresholds.reject}
         for (name, threshold), style in zip(verdicts.items(), (":", "--", "-."), strict=True):
             score = _score_at(columns, threshold) if threshold else None
-            if score is not None:
-                label = f"{name} from P = {threshold:g} on"
+            if threshold and score is not None:
+                label = f"{name} from P = {shown(threshold)} on"
                 axes.axvline(score, color=_MARK, linestyle=style, linewidth=0.9, label=label)
     _finish(axes, "score: log-odds of spam (nats)", "messages")
 

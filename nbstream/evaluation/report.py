@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 import numpy as np
 
 from nbstream.evaluation import measures
+from nbstream.evaluation.kept import Kept, kept, threshold_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +44,8 @@ class Report:
 
     ``messages``, ``spam``, ``ham`` and all percentages are of the measured messages, the others of the whole
     stream; ``learned`` are the labels that changed the model, ``autolearned`` what was learned without one.
+    ``threshold_path`` has the thresholds at every thousandth message, ``budget`` how the one for spam was kept,
+    None without one.
     """
 
     messages: int
@@ -64,6 +67,8 @@ class Report:
     label_noise: float
     skip: int
     limit: int | None
+    threshold_path: list[dict[str, float | int | None]]
+    budget: Kept | None
 
     def json(self) -> str:
         """One JSON object on one line."""
@@ -87,11 +92,14 @@ class Report:
         width = max(len(name) for name, *_ in rows)
         counted = f"{self.messages} measured: {self.spam} spam, {self.ham} ham; {self.learned} learned"
         lines = [f"{name:{width}} {_number(value, digits):>9} {unit}" for name, value, digits, unit in rows]
-        return "\n".join([f"{counted} ({self.regime})", *(line.rstrip() for line in lines)])
+        budget = [self.budget.text()] if self.budget else []
+        return "\n".join([f"{counted} ({self.regime})", *(line.rstrip() for line in lines), *budget])
 
 
-def report(result: Result, tally: Tally, params: Params, skip: int, limit: int | None) -> Report:
-    """The report on ``result`` without its first ``skip`` messages."""
+def report(
+    result: Result, tally: Tally, params: Params, skip: int, limit: int | None, budget: float | None = None
+) -> Report:
+    """The report on ``result`` without its first ``skip`` messages; ``budget`` is the rate that was to be kept."""
     columns = Columns.of(result.rows[skip:])
     spam = int(columns.is_spam.sum())
     return Report(
@@ -114,6 +122,8 @@ def report(result: Result, tally: Tally, params: Params, skip: int, limit: int |
         label_noise=params.label_noise,
         skip=skip,
         limit=limit,
+        threshold_path=threshold_path(result.rows),
+        budget=None if budget is None else kept(result.rows, budget),
     )
 
 

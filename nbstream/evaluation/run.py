@@ -10,7 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -18,6 +18,7 @@ from nbstream.evaluation import regimes
 from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.policy.header import VERDICT_FIELDS
+from nbstream.policy.verdict import Thresholds
 from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Row:
     score: float
     probability: float
     verdict: Verdict
+    thresholds: Thresholds = field(default_factory=Thresholds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,11 @@ class Result:
     rows: tuple[Row, ...]
     seconds: float
     autolearned: int = 0
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """Those that decided the last message."""
+        return self.rows[-1].thresholds if self.rows else Thresholds()
 
 
 class RememberingTokenizer(Tokenizer):
@@ -138,7 +145,7 @@ async def evaluate(
         if autolearner:
             autolearned += await autolearner.learn_waiting()
         seconds += time.perf_counter() - started
-        rows.append(Row(each.label, check.score, check.probability, check.verdict))
+        rows.append(Row(each.label, check.score, check.probability, check.verdict, check.thresholds))
         await _let_cancel()
     return Result(tuple(rows), seconds, autolearned)
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.bayes.decay import HalfLife
     from nbstream.filter.results import Check, Lesson
+    from nbstream.policy.first_scores import FirstScores
     from nbstream.store.checked import Checked
     from nbstream.store.history import Note
     from nbstream.store.ledger import Entry
@@ -30,6 +31,9 @@ class CountSource(Protocol):
 
     async def vocabulary(self) -> NDArray[np.int64]:
         """The counts of all tokens, without sums; the very same array until one of them changes."""
+
+    async def first_scores(self) -> FirstScores:
+        """The recent messages' P(spam) before their first label."""
 
     async def applied(self, change: bytes) -> None:
         """Return when ``look_up`` shows the change of that stream id; raises ``StoreUnavailable``."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.decay import HalfLife
     from nbstream.filter.scoring import Scorer
+    from nbstream.policy.first_scores import FirstScores
     from nbstream.store.checked import Checked
     from nbstream.store.ledger import Entry
 
@@ -39,6 +40,9 @@ class Readable(Protocol):
 
     async def counts(self) -> Counts:
         """All of them."""
+
+    async def first_scores(self) -> FirstScores:
+        """The recent messages' P(spam) before their first label."""
 
 
 class Supposed:
@@ -81,6 +85,10 @@ class Supposed:
             counts.put(changed, counts.look_up(changed) + self._changes.look_up(changed))
             self._vocabulary = counts.vocabulary()
         return self._vocabulary
+
+    async def first_scores(self) -> FirstScores:
+        """Those of the model below: a budget's thresholds are taken to stay as they are."""
+        return await self._model.first_scores()
 
     async def applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""

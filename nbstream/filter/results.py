@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from nbstream.policy.verdict import Thresholds
+
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
-    from nbstream.policy.verdict import ModelState, Thresholds, Verdict
+    from nbstream.policy.policy import Policy
+    from nbstream.policy.verdict import ModelState, Verdict
 
 
 class Outcome(StrEnum):
@@ -24,7 +27,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check: ``score`` is in nats before calibration, ``probability`` is P(spam)."""
+    """The result of one check.
+
+    ``score`` is in nats before calibration, ``probability`` is P(spam); ``thresholds`` are those that decided.
+    """
 
     id: str
     verdict: Verdict
@@ -33,6 +39,7 @@ class Check:
     reason: str
     state: ModelState
     clues: tuple[Clue, ...]
+    thresholds: Thresholds = field(default_factory=Thresholds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,7 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """The thresholds, and how many labelled messages of each class a model needs before it decides."""
+    """The policy, and how many labelled messages of each class a model needs before it decides."""
 
-    thresholds: Thresholds
+    policy: Policy
     min_learned: Mapping[str, int]

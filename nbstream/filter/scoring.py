@@ -10,6 +10,8 @@ from nbstream.bayes.calibration import BINS
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts
 from nbstream.bayes.event_models import Counted
 from nbstream.filter.results import Check
+from nbstream.policy.first_scores import First, FirstScores
+from nbstream.policy.policy import promises
 from nbstream.policy.verdict import ModelState, decide
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Sums, Totals
     from nbstream.filter.contracts import CountSource
     from nbstream.filter.results import Params
+    from nbstream.policy.verdict import Thresholds
     from nbstream.store.ledger import Entry
     from nbstream.tokens.tokenizer import Tokens
 
@@ -32,6 +35,7 @@ class Reading:
     """What is counted of a message at one moment: its tokens, the calibration's bins, the event models' sums.
 
     ``rows`` has the shape (names, classes), in that order; ``growth`` is that of the weights of that moment.
+    ``first_scores`` are those of now, also later.
     """
 
     names: tuple[bytes, ...]
@@ -39,6 +43,7 @@ class Reading:
     totals: Totals
     vocabulary: NDArray[np.int64] | None
     growth: float
+    first_scores: FirstScores
 
 
 class Scorer:
@@ -57,13 +62,20 @@ class Scorer:
         self._counts = counts
         self._params = params
         self._clock = clock
+        self._no_first_scores = FirstScores()
+        self._last: tuple[FirstScores, int, Thresholds] | None = None
 
     async def read(self, tokens: Tokens) -> Reading:
         """The counts that matter for ``tokens``, now."""
         names = (*tokens.all, *BINS, *self._classifier.sums)
         rows, totals = await self._counts.look_up(names)
         vocabulary = await self._counts.vocabulary() if self._classifier.needs_vocabulary else None
-        return Reading(names, rows, totals, vocabulary, self._counts.half_life.growth(self._clock()))
+        growth = self._counts.half_life.growth(self._clock())
+        return Reading(names, rows, totals, vocabulary, growth, await self.first_scores())
+
+    async def first_scores(self) -> FirstScores:
+        """Those that the policy's budgets need; none where it has no budget."""
+        return await self._counts.first_scores() if self._params.policy.budgets else self._no_first_scores
 
     def check(self, message_key: str, tokens: Tokens, reading: Reading) -> Check:
         """The check of a message, by its counts at that moment."""
@@ -74,8 +86,22 @@ class Scorer:
         score = self._classifier.score(tokens, counted)
         probability = self._calibration.probability(score.log_odds, bins, totals, unit)
         state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), self._params.min_learned)
-        verdict, reason = decide(probability, self._params.thresholds, state)
-        return Check(message_key, verdict, probability, score.log_odds, reason, state, score.clues)
+        thresholds = self._thresholds(reading.first_scores)
+        verdict, reason = decide(probability, thresholds, state)
+        return Check(message_key, verdict, probability, score.log_odds, reason, state, score.clues, thresholds)
+
+    def _thresholds(self, first_scores: FirstScores) -> Thresholds:
+        """Those of now: found anew only when the first scores have changed."""
+        changes = first_scores["ham"].changes
+        if self._last is None or self._last[0] is not first_scores or self._last[1] != changes:
+            self._last = first_scores, changes, self._params.policy.thresholds(first_scores)
+        return self._last[2]
+
+    def first(self, check: Check, reading: Reading, at: float) -> First:
+        """What is kept of a message's check before its first label, which comes at ``at`` (seconds)."""
+        promised = promises(self._params.policy, reading.first_scores).values()
+        called = ((each.rate, each.calls_spam(check.probability)) for each in promised if each.stands)
+        return First(at, check.id, check.probability, tuple(called))
 
     def lesson(
         self, tokens: Tokens, score: float, label: str, reading: Reading, known: Entry | None
@@ -98,6 +124,12 @@ class Scorer:
         Nothing for the calibration: what the model said of itself is no evidence that it was right.
         """
         return self._classifier.auto_lesson(tokens, score, label, reading.totals, share, reading.growth)
+
+
+def decided(check: Check, thresholds: Thresholds) -> Check:
+    """The same check as these thresholds decide."""
+    verdict, reason = decide(check.probability, thresholds, check.state)
+    return replace(check, verdict=verdict, reason=reason, thresholds=thresholds)
 
 
 def afterwards(reading: Reading, old: Entry | None, new: Entry | None) -> Reading:

@@ -13,7 +13,7 @@ from nbstream.errors import StoreRefuses, StoreUnavailable
 from nbstream.filter.contracts import Silent
 from nbstream.filter.growing import Growing
 from nbstream.filter.results import Lesson, Outcome
-from nbstream.filter.scoring import Scorer, afterwards
+from nbstream.filter.scoring import Scorer, afterwards, decided
 from nbstream.store.checked import Checked
 from nbstream.store.history import Note, Opinion
 from nbstream.store.ledger import Entry
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nbstream.filter.results import Check, Params
     from nbstream.filter.scoring import Reading
     from nbstream.mail.message import Message
+    from nbstream.policy.policy import Policy
     from nbstream.tokens.tokenizer import Tokenizer
 
 _MAX_CONFLICTS = 20
@@ -86,6 +87,10 @@ class Filter:
     async def unlearn(self, subject: Subject, source: str, actor: str = "") -> Lesson:
         """Take back exactly what ``subject`` was learned as. Raises ``StoreUnavailable``."""
         return await self._teach(subject, None, source, actor)
+
+    async def decide(self, check: Check, policy: Policy) -> Check:
+        """The same check as another policy decides. Raises ``StoreUnavailable`` while no counts are loaded."""
+        return decided(check, policy.thresholds(await self._counts.first_scores()))
 
     async def recall(self, message_key: str) -> Checked | None:
         """What is known of a message by its key alone: as it was checked, else as it was learned, else None.
@@ -172,9 +177,12 @@ class Filter:
     ) -> Entry:
         check, reading = now
         weight, sums = self._scorer.lesson(tokens, check.score, label, reading, known)
-        first_score = known.score if known else check.score
+        at = self._clock()
+        score, first = check.score, self._scorer.first(check, reading, at).pack()
+        if known:
+            score, first = known.score, known.first
         version = secrets.token_hex(8)
-        return Entry(version, label, weight, tokens.all, self._clock(), *by, first_score, sums)
+        return Entry(version, label, weight, tokens.all, at, *by, score, sums, first)
 
     async def _take_apart(self, message: Message) -> tuple[Tokens, dict[str, float]]:
         if len(message.raw) > _THREAD_BYTES:

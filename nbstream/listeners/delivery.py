@@ -22,7 +22,6 @@ from nbstream.policy.verdict import Verdict
 if TYPE_CHECKING:
     from nbstream.filter import Check, Filter
     from nbstream.mail.mime import Limits
-    from nbstream.policy.verdict import Thresholds
     from nbstream.relay.next_hop import Transaction
 
 _log = logging.getLogger(__name__)
@@ -53,7 +52,6 @@ class Params:
     """``pass_on_failure``: a message whose check failed passes unmarked; else it is deferred with 451."""
 
     model: str
-    thresholds: Thresholds
     limits: Limits
     pass_on_failure: bool = True
 
@@ -126,7 +124,7 @@ class Delivery:
             check.probability,
             check.reason,
             model=self._params.model,
-            thresholds=self._params.thresholds,
+            thresholds=check.thresholds,
         )
 
     async def _relay(self, raw: bytes, check: Check | None, transaction: Transaction) -> Reply:

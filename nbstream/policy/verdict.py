@@ -7,6 +7,7 @@ Classification, 2.2). Below ``unsure`` a message is ham, between the two nobody 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -48,14 +49,20 @@ class ModelState:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """P(spam) from which a message is called unsure, spam, or (where set) refused."""
+    """P(spam) from which a message is called unsure, spam, or (where set) refused, at one moment.
+
+    An infinite one is never reached. ``promise`` says in words what is promised of a budget, or why nothing is;
+    ``promised`` is true while ``spam`` keeps one.
+    """
 
     unsure: float = 0.5
     spam: float = 0.95
     reject: float | None = None
+    promise: str = ""
+    promised: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.unsure <= self.spam <= (1.0 if self.reject is None else self.reject) <= 1:
+        if not 0 < self.unsure <= self.spam <= (math.inf if self.reject is None else self.reject):
             raise ValueError(f"thresholds out of order: {self}")
 
 
@@ -63,10 +70,25 @@ def decide(probability: float, thresholds: Thresholds, state: ModelState) -> tup
     """The verdict and its reason, a short ASCII text."""
     if state.learning:
         return Verdict.UNSURE, str(state)
+    verdict, reason = _compare(probability, thresholds)
+    return verdict, f"{reason}; {thresholds.promise}" if thresholds.promise else reason
+
+
+def _compare(probability: float, thresholds: Thresholds) -> tuple[Verdict, str]:
     if thresholds.reject is not None and probability >= thresholds.reject:
-        return Verdict.REJECT, f"probability >= {thresholds.reject:g} (reject)"
+        return Verdict.REJECT, f"probability >= {shown(thresholds.reject)} (reject)"
     if probability >= thresholds.spam:
-        return Verdict.SPAM, f"probability >= {thresholds.spam:g} (spam)"
-    if probability >= thresholds.unsure:
-        return Verdict.UNSURE, f"{thresholds.unsure:g} (unsure) <= probability < {thresholds.spam:g} (spam)"
-    return Verdict.HAM, f"probability < {thresholds.unsure:g} (unsure)"
+        return Verdict.SPAM, f"probability >= {shown(thresholds.spam)} (spam)"
+    if probability < thresholds.unsure:
+        return Verdict.HAM, f"probability < {shown(thresholds.unsure)} (unsure)"
+    if math.isinf(thresholds.spam):
+        return Verdict.UNSURE, f"probability >= {shown(thresholds.unsure)} (unsure)"
+    return Verdict.UNSURE, f"{shown(thresholds.unsure)} (unsure) <= probability < {shown(thresholds.spam)} (spam)"
+
+
+def shown(probability: float) -> str:
+    """A threshold with six digits, or as what it lacks to 1 where that would round it to 1."""
+    if probability > 1:
+        return "never"
+    rounded = f"{probability:g}"
+    return rounded if float(rounded) < 1 or probability == 1 else f"1-{1 - probability:.2g}"

@@ -40,6 +40,11 @@ class Keys:
         return tuple(self._key(f"counts:{label}") for label in CLASSES)
 
     @property
+    def first_scores(self) -> tuple[str, ...]:
+        """Per class: a sorted set of packed first scores by time, the recent ones."""
+        return tuple(self._key(f"first:{label}") for label in CLASSES)
+
+    @property
     def totals(self) -> str:
         """A hash: learned messages and summed weights per class, and the size of the vocabulary."""
         return self._key("totals")
@@ -139,7 +144,7 @@ class LayerKeys(Keys):
 
 @dataclass(frozen=True, slots=True)
 class TakingKeys(Keys):
-    """The model's keys, but the ledger and the history are those of what an import has staged."""
+    """The model's keys, but ledger, history and first scores are those of what an import has staged."""
 
     stage: StagedKeys
 
@@ -147,6 +152,11 @@ class TakingKeys(Keys):
     def history(self) -> str:
         """The history of the stage."""
         return self.stage.history
+
+    @property
+    def first_scores(self) -> tuple[str, ...]:
+        """Those of the stage, which has none."""
+        return self.stage.first_scores
 
     def ledger(self, message_key: str) -> str:
         """The staged entry of a message."""

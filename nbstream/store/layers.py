@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.bayes.decay import HalfLife
+    from nbstream.policy.first_scores import FirstScores
     from nbstream.store.ledger import Entry
 
 _SCAN_COUNT = 500
@@ -134,6 +135,9 @@ class Source(Protocol):
     def half_life(self) -> HalfLife:
         """The time base of the counts."""
 
+    async def first_scores(self) -> FirstScores:
+        """The recent messages' P(spam) before their first label."""
+
 
 class Layered:
     """The counts of both layers added up; while the second cannot be read, those of the first.
@@ -156,6 +160,10 @@ class Layered:
             return rows, totals
         weights = tuple(a + b for a, b in zip(totals.tokens, others.tokens, strict=True))
         return rows + more, Totals(totals.messages, weights, totals.vocabulary + others.vocabulary)
+
+    async def first_scores(self) -> FirstScores:
+        """The first layer's: those of the labels that people gave."""
+        return await self._people.first_scores()
 
     @property
     def half_life(self) -> HalfLife:

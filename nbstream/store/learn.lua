@@ -1,12 +1,14 @@
 -- Learn, relearn or unlearn one message in one atomic step.
 --
--- KEYS: ledger entry, totals, changes, sequence, history, then the counts of each class.
+-- KEYS: ledger entry, totals, changes, sequence, history, then the counts of each class, then its first scores.
 -- ARGV: 1 version the ledger entry must have now ("" = there is none)
 --       2 column of the class to take from (0 = nothing)   3 its weight   4 its tokens   5 its sums
 --       6 column of the class to add to    (0 = nothing)   7 its weight   8 its tokens   9 its sums
 --       10 length to which the change stream is trimmed
 --       11 seconds until the new ledger entry expires
---       12 length to which the history is trimmed   13 number of names and values of its record, 14... these,
+--       12 length to which the history is trimmed   13 first scores kept of each class
+--       14 first score to take out ("" = none)   15 first score to put in ("" = none)
+--       16 number of names and values of the history's record, 17... these,
 --       then the fields and values of the new ledger entry (none = delete it)
 -- Tokens come as one text, separated by line feeds, and each is given the weight; sums as one text of names and
 -- amounts in turn, separated by spaces. A sum is stored and sent like a token, but belongs neither to the totals nor
@@ -16,12 +18,15 @@
 -- Counts stay below 2^53, so that Lua's numbers hold them exactly. A count that reaches zero is deleted. None is
 -- ever clamped: (+1,-1) and (-1,+1) must both give 0. The change carries the resulting counts of the classes that
 -- it touched; the others are as they were.
+--
+-- A first score begins with its time, by which it is sorted. The change names the one that went, the one that came,
+-- and the oldest that is left of its class where older ones went for it.
 
 local CHUNK = 1000  -- unpack() is limited by Lua's stack, about 8,000 values
 local first_counts = 6
 local labels = {}
-for i = first_counts, #KEYS do labels[#labels + 1] = string.match(KEYS[i], '[^:]+$') end
-local classes = #labels
+local classes = (#KEYS - first_counts + 1) / 2
+for i = first_counts, first_counts + classes - 1 do labels[#labels + 1] = string.match(KEYS[i], '[^:]+$') end
 
 if (redis.call('HGET', KEYS[1], 'version') or '') ~= ARGV[1] then
   return false
@@ -147,11 +152,26 @@ for _, column in ipairs(touched) do
   change[#change + 1] = 'counts:' .. labels[column]
   change[#change + 1] = table.concat(resulting[column], ' ')
 end
+
+local function first_scores(column) return KEYS[first_counts + classes + column - 1] end
+if take ~= 0 and ARGV[14] ~= '' and redis.call('ZREM', first_scores(take), ARGV[14]) == 1 then
+  change[#change + 1] = 'first:gone:' .. labels[take]
+  change[#change + 1] = ARGV[14]
+end
+if give ~= 0 and ARGV[15] ~= '' then
+  redis.call('ZADD', first_scores(give), string.match(ARGV[15], '^%S+'), ARGV[15])
+  change[#change + 1] = 'first:come:' .. labels[give]
+  change[#change + 1] = ARGV[15]
+  if redis.call('ZREMRANGEBYRANK', first_scores(give), 0, -ARGV[13] - 1) > 0 then
+    change[#change + 1] = 'first:oldest:' .. labels[give]
+    change[#change + 1] = redis.call('ZRANGE', first_scores(give), 0, 0)[1]
+  end
+end
 local id = redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[10], '*', unpack(change))
 
 -- The record keeps the whole entry that is replaced.
-local noted = tonumber(ARGV[13])
-local record = {'id', string.match(KEYS[1], '[^:]+$'), unpack(ARGV, 14, 13 + noted)}
+local noted = tonumber(ARGV[16])
+local record = {'id', string.match(KEYS[1], '[^:]+$'), unpack(ARGV, 17, 16 + noted)}
 local former = redis.call('HGETALL', KEYS[1])
 for i = 1, #former, 2 do
   record[#record + 1] = 'former:' .. former[i]
@@ -160,8 +180,8 @@ end
 redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[12], '*', unpack(record))
 
 redis.call('DEL', KEYS[1])
-if #ARGV > 13 + noted then
-  redis.call('HSET', KEYS[1], 'change', id, unpack(ARGV, 14 + noted))
+if #ARGV > 16 + noted then
+  redis.call('HSET', KEYS[1], 'change', id, unpack(ARGV, 17 + noted))
   redis.call('EXPIRE', KEYS[1], ARGV[11])
 end
 return id

@@ -29,7 +29,7 @@ class Entry:
     weight that each of ``tokens`` was given (it may be 0); ``learned_at`` is in seconds since the epoch;
     ``source`` is the door the label came through, ``actor`` who came; ``score`` the log-odds before the first
     learn; ``change`` the stream id of the change (empty before it is stored). ``sums`` are what was added beside
-    the tokens.
+    the tokens, ``first`` the packed ``policy.first_scores.First`` (empty in entries that are older than these).
     """
 
     version: str
@@ -41,6 +41,7 @@ class Entry:
     actor: str
     score: float
     sums: tuple[tuple[bytes, int], ...] = ()
+    first: bytes = b""
     change: bytes = b""
 
     def pack(self) -> dict[str, str | bytes]:
@@ -55,6 +56,7 @@ class Entry:
             "source": self.source,
             "actor": self.actor,
             "score": repr(self.score),
+            "first": self.first,
         }
 
     @classmethod
@@ -82,6 +84,7 @@ class Entry:
             source=fields[b"source"].decode(),
             actor=fields[b"actor"].decode(),
             score=float(fields[b"score"]),
+            first=fields.get(b"first", b""),
             change=fields[b"change"],
         )
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES, Counts, Totals
 from nbstream.bayes.decay import FOR_EVER, HalfLife
+from nbstream.policy.first_scores import FirstScores
 from nbstream.store.ledger import Entry
+from nbstream.store.model import FIRST_SCORES_KEPT
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
 class MemoryModel:
     """Counts and their ledger in this process."""
 
-    def __init__(self, half_life: HalfLife = FOR_EVER) -> None:
+    def __init__(self, half_life: HalfLife = FOR_EVER, first_scores: int = FIRST_SCORES_KEPT) -> None:
         self.half_life = half_life
+        self._kept = first_scores
         self._counts = Counts()
         self._ledger: dict[str, dict[str, str | bytes]] = {}
+        self._first_scores = FirstScores()
         self._changes = 0
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
@@ -36,6 +40,10 @@ class MemoryModel:
     async def vocabulary(self) -> NDArray[np.int64]:
         """The counts of all tokens, shape (n, classes)."""
         return self._counts.vocabulary()
+
+    async def first_scores(self) -> FirstScores:
+        """The first scores kept; they go on following."""
+        return self._first_scores
 
     async def applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""
@@ -54,6 +62,11 @@ class MemoryModel:
         if self._ledger.get(message_key, {}).get("version") != (old.version if old else None):
             return None
         _move(self._counts, old, new)
+        if old and old.first:
+            self._first_scores[old.label].remove(old.first)
+        if new and new.first:
+            self._first_scores[new.label].add(new.first)
+            self._first_scores[new.label].keep(self._kept)
         self._changes += 1
         change = await self.last_change()
         if new:

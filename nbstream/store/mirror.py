@@ -21,8 +21,9 @@ import numpy as np
 from nbstream.bayes.counts import CLASSES, Counts, Totals
 from nbstream.bayes.decay import FOR_EVER, HalfLife
 from nbstream.errors import NbstreamError, StoreUnavailable
+from nbstream.policy.first_scores import FirstScores
 from nbstream.store.model import Model, store_errors
-from nbstream.store.scan import scan
+from nbstream.store.scan import scan, scan_first_scores
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,6 +47,7 @@ class _Replica:
     """Counts in memory, the id of the last change applied to them, that change's number, and their time base."""
 
     counts: Counts
+    first_scores: FirstScores
     last_id: bytes
     sequence: int
     half_life: HalfLife = FOR_EVER
@@ -67,8 +69,20 @@ class _Replica:
                 resulting = fields.get(b"counts:" + label.encode())
                 if resulting is not None:
                     self.counts.put_column(tokens, column, np.fromstring(resulting, dtype=np.int64, sep=" "))
+        for label in CLASSES:
+            self._apply_first_scores(label, fields)
         self.counts.totals = _totals(fields[b"totals"])
         self.sequence, self.last_id = sequence, entry_id
+
+    def _apply_first_scores(self, label: str, fields: Mapping[bytes, bytes]) -> None:
+        gone, come, oldest = (fields.get(f"first:{what}:{label}".encode()) for what in ("gone", "come", "oldest"))
+        window = self.first_scores[label]
+        if gone is not None:
+            window.remove(gone)
+        if come is not None:
+            window.add(come)
+        if oldest is not None:
+            window.drop_before(oldest)
 
 
 class Mirror:
@@ -132,14 +146,14 @@ class Mirror:
 
         Raises ``StoreUnavailable`` before the first load.
         """
-        return self._loaded().snapshot()
+        return self._loaded().counts.snapshot()
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens``, shape (n, classes), and the totals; waits for nothing.
 
         Raises ``StoreUnavailable`` before the first load.
         """
-        counts = self._loaded()
+        counts = self._loaded().counts
         return counts.look_up(tokens), counts.totals
 
     async def vocabulary(self) -> NDArray[np.int64]:
@@ -147,7 +161,19 @@ class Mirror:
 
         Raises ``StoreUnavailable`` before the first load.
         """
-        return self._loaded().vocabulary()
+        return self._loaded().counts.vocabulary()
+
+    @property
+    def known_first_scores(self) -> FirstScores:
+        """The first scores as this mirror knows them; none before the first load."""
+        return FirstScores() if self._replica is None else self._replica.first_scores
+
+    async def first_scores(self) -> FirstScores:
+        """The first scores kept; they go on following. Waits for nothing.
+
+        Raises ``StoreUnavailable`` before the first load.
+        """
+        return self._loaded().first_scores
 
     async def applied(self, change: bytes) -> None:
         """Return when this mirror has applied the change of that stream id.
@@ -167,10 +193,10 @@ class Mirror:
         finally:
             self._waiting = [each for each in self._waiting if each[1] is not arrival]
 
-    def _loaded(self) -> Counts:
+    def _loaded(self) -> _Replica:
         if self._replica is None:
             raise StoreUnavailable("the counts are not loaded yet")
-        return self._replica.counts
+        return self._replica
 
     async def run(self) -> None:
         """Load and follow until cancelled; come back by itself whenever Redis does."""
@@ -219,7 +245,8 @@ class Mirror:
         keys, client = self._model.keys, self._model.client
         place = await self._model.place()
         with store_errors():
-            replica = _Replica(await scan(client, keys), place.change, place.sequence, self._model.half_life)
+            counts, first_scores = await scan(client, keys), await scan_first_scores(client, keys)
+        replica = _Replica(counts, first_scores, place.change, place.sequence, self._model.half_life)
         replica.counts.totals = place.totals
         await self._replay(replica)
         return replica

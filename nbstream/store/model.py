@@ -9,38 +9,39 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from redis.exceptions import AuthenticationError, OutOfMemoryError, RedisError, ResponseError, WatchError
+from redis.exceptions import AuthenticationError, OutOfMemoryError, RedisError, ResponseError
 
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts, Totals
+from nbstream.bayes.counts import CLASSES, Counts, Totals
 from nbstream.bayes.decay import FOR_EVER, HalfLife
-from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
-from nbstream.store import history, ledger, time_base
-from nbstream.store.keys import READY, Keys
-from nbstream.store.scan import scan
-from nbstream.tokens.tokenizer import TOKENIZER_VERSION
+from nbstream.errors import StoreRefuses, StoreUnavailable
+from nbstream.store import history, ledger
+from nbstream.store.keys import Keys
+from nbstream.store.scan import scan, scan_first_scores
+from nbstream.store.signature import agreed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from redis.asyncio import Redis
 
+    from nbstream.policy.first_scores import FirstScores
     from nbstream.store.history import Note, Record
 
 _log = logging.getLogger(__name__)
-
-SCHEMA_VERSION = 2
-"""Raised whenever keys or their meaning change."""
 
 CHANGES_KEPT = 10_000
 """About so many changes stay in the stream, some 60 MB of 300 tokens each; a mirror further behind rescans."""
 
 HISTORY_KEPT = 100_000
 """About so many changes can be told and undone: 150 bytes each, and another 2 kB where one replaced an entry."""
+
+FIRST_SCORES_KEPT = 50_000
+"""So many first scores of each class are kept, unless told otherwise: 150 bytes each."""
 
 _HISTORY_STEP = 500
 _MISCONF = "MISCONF"  # what Redis begins its answer to a write with while it cannot write to its own disk
@@ -75,7 +76,7 @@ class Model:
     """One model's keys behind a Redis client.
 
     ``half_life_days`` is what a model that is new is signed with; once ``open`` is done, ``half_life`` is what the
-    model has. ``clock`` gives the seconds since the epoch.
+    model has. ``clock`` gives the seconds since the epoch. ``first_scores`` is how many are kept of each class.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Model:
         ledger_seconds: int,
         half_life_days: float | None = None,
         clock: Callable[[], float] = time.time,
+        first_scores: int = FIRST_SCORES_KEPT,
     ) -> None:
         self.client = client
         self.keys = Keys(name)
@@ -92,6 +94,7 @@ class Model:
         self._half_life_days = half_life_days
         self._clock = clock
         self._ledger_seconds = ledger_seconds
+        self.first_scores_kept = first_scores
         self._refused = False
         self._place = client.register_script(script("place.lua"))
         self._learn = client.register_script(script("learn.lua"))
@@ -107,59 +110,10 @@ class Model:
         Raises ``StoreIncompatible`` where another schema or tokenizer wrote it, or its half-life is another one,
         ``StoreUnavailable``.
         """
-        ours, days = signature(), self._half_life_days
+        days = self._half_life_days
         wanted = like or (FOR_EVER if days is None else HalfLife(days, self._clock()))
-        stored = await self._signature()
-        if sign and not ours.keys() <= stored.keys():  # a server that refuses to write can still be read
-            with store_errors():
-                async with self.client.pipeline(transaction=True) as pipe:
-                    for field, value in {**ours, time_base.FIELD: time_base.packed(wanted)}.items():
-                        pipe.hsetnx(self.keys.schema, field, value)
-                    await pipe.execute()
-            stored = await self._signature()
-        wrong = [
-            f"{name} {stored.get(name)} (this is {value})"
-            for name, value in ours.items()
-            if stored.get(name, value) != value
-        ]
-        if wrong:
-            raise StoreIncompatible(
-                f"model {self.keys.model!r} was learned with {', '.join(wrong)}. Its counts are kept as they are; "
-                "set model.name to a new name and teach that one, or run the nbstream that wrote it"
-            )
-        # A model that is not signed has nothing to decay; one signed before there were half-lives has none.
-        found = time_base.unpacked(stored.get(time_base.FIELD, "")) if ours.keys() <= stored.keys() else wanted
-        self.half_life = (
-            found
-            if time_base.serves(found, wanted, exactly=like is not None)
-            else (await self._rebased(found, wanted, sign=sign))
-        )
-
-    async def _rebased(self, found: HalfLife, wanted: HalfLife, *, sign: bool) -> HalfLife:
-        """The time base ``wanted`` in place of the one ``found``, which only a model never taught may lose."""
-        keys = self.keys
         with store_errors():
-            async with self.client.pipeline(transaction=True) as pipe:
-                await pipe.watch(keys.schema, keys.totals, *keys.counts, keys.history, keys.importing)
-                stored: Any = await pipe.hget(keys.schema, time_base.FIELD)
-                importing: Any = await pipe.get(keys.importing)
-                taught = await pipe.exists(keys.totals, *keys.counts, keys.history)
-                if taught or (importing or b"").startswith(READY):
-                    raise time_base.another(keys.model, found, wanted)
-                pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
-                if sign:
-                    pipe.hset(keys.schema, time_base.FIELD, time_base.packed(wanted))
-                    pipe.incr(keys.sequence)  # mirrors that follow see a gap, and read the new one
-                fresh = time_base.unpacked((stored or b"").decode()) == found
-                with suppress(WatchError):
-                    if fresh and await pipe.execute() is not None:
-                        return wanted
-        raise StoreUnavailable("the model was changed at this moment: try again")
-
-    async def _signature(self) -> dict[str, str]:
-        with store_errors():
-            fields: Any = await self.client.hgetall(self.keys.schema)
-        return {name.decode(): value.decode() for name, value in fields.items()}
+            self.half_life = await agreed(self.client, self.keys, wanted, sign=sign, exactly=like is not None)
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens``, shape (n, classes), and the totals, in one round trip.
@@ -192,6 +146,11 @@ class Model:
         if self._scanned is None or self._scanned[0] != last:
             self._scanned = last, (await self.counts()).vocabulary()
         return self._scanned[1]
+
+    async def first_scores(self) -> FirstScores:
+        """The first scores kept: half a second for 100,000."""
+        with store_errors():
+            return await scan_first_scores(self.client, self.keys)
 
     async def applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""
@@ -237,6 +196,9 @@ class Model:
             CHANGES_KEPT,
             self._ledger_seconds,
             HISTORY_KEPT,
+            self.first_scores_kept,
+            old.first if old else b"",
+            new.first if new else b"",
             len(noted),
             *noted,
             *fields,
@@ -244,7 +206,7 @@ class Model:
         try:
             with store_errors():
                 change: bytes | None = await self._learn(
-                    keys=[*keys, self.keys.history, *self.keys.counts], args=arguments
+                    keys=[*keys, self.keys.history, *self.keys.counts, *self.keys.first_scores], args=arguments
                 )
         except StoreRefuses as error:
             self._tell(str(error))
@@ -312,16 +274,6 @@ class Model:
         with store_errors():
             fields: Any = await self.client.hgetall(self.keys.totals)
         return totals_from_hash(fields)
-
-
-def signature() -> dict[str, str]:
-    """What a model must have been written with for this program to use it."""
-    return {
-        "schema": str(SCHEMA_VERSION),
-        "tokenizer": str(TOKENIZER_VERSION),
-        "classes": ",".join(CLASSES),
-        "weight_one": str(WEIGHT_ONE),
-    }
 
 
 def totals_from_hash(fields: Mapping[bytes, bytes]) -> Totals:

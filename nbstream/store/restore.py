@@ -143,6 +143,8 @@ async def finish(model: Model, moved: Callable[[int], object] | None = None) -> 
     known = await _move_entries(model, staged, moved)
     with store_errors():
         await _remove(model.client, staged.pattern)
+        for key in model.keys.first_scores:
+            await model.client.zremrangebyrank(key, 0, -model.first_scores_kept - 1)
         await model.client.register_script(script("imported.lua"))(
             keys=[model.keys.sequence, model.keys.changes, model.keys.importing],
             args=[change if change != b"0-0" else b"*", CHANGES_KEPT, mark],
@@ -190,19 +192,19 @@ async def _move_entries(model: Model, staged: StagedKeys, moved: Callable[[int],
 
 async def _held_already(model: Model, staged: StagedKeys, message_keys: list[str]) -> list[str]:
     """Those of the messages whose entries could not be put into the ledger, as it holds one."""
+    adopt = model.client.register_script(script("adopt.lua"))
+    first_scores = dict(zip(CLASSES, model.keys.first_scores, strict=True))
     with store_errors():
         async with model.client.pipeline(transaction=False) as pipe:
             for message_key in message_keys:
-                pipe.renamenx(staged.ledger(message_key), model.keys.ledger(message_key))
-            replies = await pipe.execute(raise_on_error=False)
-    held = []
-    for message_key, reply in zip(message_keys, replies, strict=True):
-        if isinstance(reply, Exception):
-            if "no such key" not in str(reply):  # expired, or an attempt moved it whose reply was lost
-                raise StoreUnavailable(f"Redis: {reply}") from reply
-        elif not reply:
-            held.append(message_key)
-    return held
+                pipe.hmget(staged.ledger(message_key), "label", "first")
+            found = await pipe.execute()
+            for message_key, (label, first) in zip(message_keys, found, strict=True):
+                scores = first_scores[label.decode() if label else CLASSES[0]]  # None: there is none any more
+                keys = [staged.ledger(message_key), model.keys.ledger(message_key), scores]
+                await adopt(keys=keys, args=[first or b""], client=pipe)
+            adopted = await pipe.execute()
+    return [message_key for message_key, done in zip(message_keys, adopted, strict=True) if done == 0]
 
 
 async def _scan(client: Redis, pattern: str) -> AsyncIterator[list[bytes]]:

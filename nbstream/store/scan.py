@@ -1,7 +1,7 @@
-"""All counts of a model, read from Redis by bounded steps.
+"""All counts and first scores of a model, read from Redis by bounded steps.
 
-Rules: a step is one HSCAN of about ``STEP`` fields, so that nobody waits long behind it. While others learn, each
-count is as it was at some moment of the scan.
+Rules: a step is one HSCAN or ZSCAN of about ``STEP`` fields, so that nobody waits long behind it. While others
+learn, each count is as it was at some moment of the scan.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbstream.bayes.counts import Counts
+from nbstream.bayes.counts import CLASSES, Counts
+from nbstream.policy.first_scores import FirstScores
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -30,3 +31,16 @@ async def scan(client: Redis, keys: Keys) -> Counts:
             cursor, fields = reply
             counts.put_column(list(fields), column, np.array([int(value) for value in fields.values()], np.int64))
     return counts
+
+
+async def scan_first_scores(client: Redis, keys: Keys) -> FirstScores:
+    """All that are kept. Raises what redis-py raises."""
+    first_scores = FirstScores()
+    for label, key in zip(CLASSES, keys.first_scores, strict=True):
+        cursor = None
+        while cursor != 0:
+            reply: Any = await client.zscan(key, cursor or 0, count=STEP)
+            cursor, members = reply
+            for packed, _ in members:
+                first_scores[label].add(packed)
+    return first_scores

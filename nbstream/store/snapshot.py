@@ -19,8 +19,9 @@ from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.errors import StoreUnavailable
 from nbstream.store import archive
 from nbstream.store.keys import READY
-from nbstream.store.model import Place, script, signature, store_errors
+from nbstream.store.model import Place, script, store_errors
 from nbstream.store.scan import STEP
+from nbstream.store.signature import signature
 
 if TYPE_CHECKING:
     from nbstream.store.model import Model

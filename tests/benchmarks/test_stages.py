@@ -19,7 +19,7 @@ from nbstream.bayes.counts import CLASSES, Counts
 from nbstream.bayes.event_models import Counted
 from nbstream.filter import Filter, Params
 from nbstream.mail.message import Message
-from nbstream.policy.verdict import Thresholds
+from nbstream.policy.policy import Policy
 from nbstream.store.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.corpora import trec_stream
@@ -71,7 +71,7 @@ async def test_the_rate_of_learning(client: Redis, tmp_path: Path) -> None:
         calibration=Calibration(),
         model=model,
         counts=model,
-        params=Params(Thresholds(), {}),
+        params=Params(Policy(), {}),
     )
 
     started = time.perf_counter()

@@ -31,7 +31,7 @@ def test_the_json_has_these_fields_and_no_others() -> None:
     names = (
         "messages spam ham learned autolearned one_minus_auc_percent hm_percent sm_percent lam_percent "
         "fn_at_fp_0_1_percent fn_at_fp_0_5_percent expected_calibration_error seconds_per_message "
-        "regime seed label_noise skip limit tokens_per_message"
+        "regime seed label_noise skip limit tokens_per_message threshold_path budget"
     )
     assert set(reported(ROWS)) == set(names.split())
 
@@ -59,6 +59,7 @@ def test_what_is_undefined_is_null() -> None:
     nothing, only_ham = reported(()), reported(ROWS[1:3])
 
     counts = {"messages", "spam", "ham", "learned", "autolearned", "regime", "seed", "label_noise", "skip"}
+    counts |= {"threshold_path"}
     assert {name for name, value in nothing.items() if value is not None} == counts
     assert only_ham["hm_percent"] == 50.0
     assert only_ham["sm_percent"] is only_ham["lam_percent"] is only_ham["one_minus_auc_percent"] is None

@@ -20,7 +20,7 @@ from nbstream.filter import Filter, Params
 from nbstream.listeners import delivery, feedback, smtp
 from nbstream.mail.mime import Limits
 from nbstream.metrics import Metrics
-from nbstream.policy.verdict import Thresholds
+from nbstream.policy.policy import Policy
 from nbstream.relay.maildir import MaildirNextHop
 from nbstream.relay.next_hop import NextHop
 from nbstream.store.mirror import Mirror
@@ -119,7 +119,7 @@ async def open_door(
     client: Redis, maildir: Path, next_hop: NextHop | None = None, **options: Any
 ) -> AsyncIterator[Door]:
     """A door; ``follow=False`` leaves the mirror empty, other options are those of the parts behind it."""
-    thresholds = Thresholds(reject=options.pop("reject", None))
+    policy = Policy(reject=options.pop("reject", None))
     allow_from = options.pop("allow_from", LOOPBACK)
     follow = options.pop("follow", True)
     pass_on_failure = options.pop("pass_on_failure", True)
@@ -128,7 +128,7 @@ async def open_door(
     async with AsyncExitStack() as stack:
         model = Model(client, "test", 3600)
         mirror = Mirror(model, 5.0)
-        metrics.watch(mirror, thresholds, min_learned)
+        metrics.watch(mirror, policy, min_learned)
         if follow:
             task = asyncio.create_task(mirror.run())
             stack.push_async_callback(asyncio.wait, [task])
@@ -140,16 +140,14 @@ async def open_door(
             calibration=Calibration(),
             model=model,
             counts=mirror,
-            params=Params(thresholds, min_learned),
+            params=Params(policy, min_learned),
             observer=metrics,
         )
         hop = next_hop or MaildirNextHop(maildir)
         listener = smtp.SmtpListener(
             smtp.Params(hostname="door.example.org", **options),
             hop,
-            delivery.Delivery(
-                spam_filter, delivery.Params("test", thresholds, Limits(), pass_on_failure), metrics
-            ),
+            delivery.Delivery(spam_filter, delivery.Params("test", Limits(), pass_on_failure), metrics),
             feedback.FeedbackDoor(spam_filter, feedback.Params(SPAM, HAM, allow_from, Limits()), metrics),
         )
         host, port = await listener.start("127.0.0.1", 0)

@@ -48,3 +48,18 @@ async def summed(model: Model) -> State:
         {label: {name: count for name, count in counts[label].items() if count} for label in CLASSES},
         {name: value for name, value in totals.items() if value},
     )
+
+
+async def first_scores(model: Model) -> dict[str, set[bytes]]:
+    """The first scores of each class, exactly as they are in Redis."""
+    found = {}
+    for label, key in zip(CLASSES, model.keys.first_scores, strict=True):
+        members: Any = await model.client.zrange(key, 0, -1)
+        found[label] = set(members)
+    return found
+
+
+async def first_scores_of_entries(model: Model) -> dict[str, set[bytes]]:
+    """What ``first_scores`` must be while none is too many: those of the live entries."""
+    entries = (await live_entries(model)).values()
+    return {label: {each.first for each in entries if each.label == label and each.first} for label in CLASSES}

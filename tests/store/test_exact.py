@@ -17,7 +17,14 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.store.connect import Params, open_client
 from nbstream.store.model import Model
 from tests.conftest import RedisServer
-from tests.store.algebra import State, live_entries, stored, summed
+from tests.store.algebra import (
+    State,
+    first_scores,
+    first_scores_of_entries,
+    live_entries,
+    stored,
+    summed,
+)
 from tests.store.proxy import Fate, Proxy
 from tests.store.replicas import replicated
 from tests.store.writers import LETTERS, Plan, has_changed, other_process, random_plans, write, written
@@ -78,6 +85,7 @@ async def test_whatever_8_writers_on_two_processes_do_ends_at_the_sum_over_the_l
 
     await by_two_processes(shared_redis.url, plans)
     assert await stored(model) == await summed(model)
+    assert await first_scores(model) == await first_scores_of_entries(model)
 
     await write(shared_redis.url, [[(number, None) for number in range(4)]])
     assert (await stored(model), await live_entries(model)) == (NOTHING, {})
@@ -90,6 +98,7 @@ async def test_a_long_run_of_8_writers_ends_at_the_sum_over_the_ledger_and_leave
 
     await by_two_processes(shared_redis.url, random_plans(seed=5, writers=8, messages=30, steps=60))
     assert await stored(model) == await summed(model)
+    assert await first_scores(model) == await first_scores_of_entries(model)
     assert len(await live_entries(model)) > 5
 
     await unlearn_all(shared_redis.url)
@@ -114,6 +123,7 @@ async def test_lessons_whose_connection_breaks_count_once(
 
     model = model_of(client)
     assert await stored(model) == await summed(model)
+    assert await first_scores(model) == await first_scores_of_entries(model)
     assert await learned(model) == last_words(plans)
 
 
@@ -129,8 +139,10 @@ async def test_a_writer_killed_between_any_two_steps_leaves_no_half_and_what_it_
     model, steps = model_of(client), 0
     while await ends_at(steps, shared_redis, tmp_path / "s"):
         assert await stored(model) == await summed(model)
+        assert await first_scores(model) == await first_scores_of_entries(model)
         await write(shared_redis.url, [FEW])
         assert await stored(model) == await summed(model)
+        assert await first_scores(model) == await first_scores_of_entries(model)
         assert await learned(model) == last_words([FEW])
         await client.flushall()
         steps += 1
@@ -172,6 +184,8 @@ async def test_a_server_that_is_killed_keeps_what_it_acknowledged_and_what_is_re
         await written(process)
 
     assert await stored(model) == await summed(model)
+
+    assert await first_scores(model) == await first_scores_of_entries(model)
     assert await learned(model) == last_words(plans)
     await client.aclose()
 
@@ -207,6 +221,9 @@ async def test_after_a_failover_that_lost_lessons_what_is_repeated_counts_once(
             await written(process)
 
         assert await stored(after) == await summed(after)
+
+        assert await first_scores(after) == await first_scores_of_entries(after)
         await write(pair.replica.url, plans)
         assert await stored(after) == await summed(after)
+        assert await first_scores(after) == await first_scores_of_entries(after)
         assert await learned(after) == last_words(plans)

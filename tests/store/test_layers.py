@@ -13,7 +13,7 @@ from nbstream.bayes.counts import Totals
 from nbstream.bayes.decay import HalfLife
 from nbstream.filter import Params
 from nbstream.filter.scoring import Scorer
-from nbstream.policy.verdict import Thresholds
+from nbstream.policy.policy import Policy
 from nbstream.store.keys import LayerKeys
 from nbstream.store.layers import Layer, Layered
 from nbstream.store.mirror import Mirror
@@ -210,7 +210,7 @@ async def test_the_layer_has_the_time_base_of_what_people_taught_and_its_lessons
 
     tokens, later = Tokens((b"a:b",), ()), SINCE + 30 * 86_400
     both = Layered(people, layer)
-    scorer = Scorer(Classifier(), Calibration(), both, Params(Thresholds(), {}), lambda: later)
+    scorer = Scorer(Classifier(), Calibration(), both, Params(Policy(), {}), lambda: later)
     weight, _ = scorer.auto_lesson(tokens, 0.0, "spam", await scorer.read(tokens), 1.0)
 
     assert people.half_life == layer.half_life == both.half_life == HalfLife(30.0, SINCE)

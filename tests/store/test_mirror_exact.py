@@ -17,7 +17,7 @@ from nbstream.store.connect import Params, open_client
 from nbstream.store.mirror import Mirror
 from nbstream.store.model import Model
 from tests.conftest import RedisServer
-from tests.store.algebra import stored
+from tests.store.algebra import first_scores, stored
 from tests.store.proxy import Fate, Proxy
 from tests.store.replicas import replicated
 from tests.store.test_mirror import running
@@ -36,7 +36,7 @@ async def mirror_at(url: str) -> AsyncIterator[Mirror]:
 
 
 async def equal(mirror: Mirror, model: Model) -> bool:
-    """Whether the mirror holds each count that is in Redis, no other, and the same totals."""
+    """Whether the mirror holds each count and first score that is in Redis, no other, and the same totals."""
     counts, _ = await stored(model)
     names = list({name for of_class in counts.values() for name in of_class})
     theirs = [[counts[label].get(name, 0) for label in CLASSES] for name in names]
@@ -45,6 +45,10 @@ async def equal(mirror: Mirror, model: Model) -> bool:
         (await mirror.look_up(names))[0].tolist() == theirs
         and sorted((await mirror.vocabulary()).tolist()) == sorted(tokens)
         and mirror.totals == await model.totals()
+        and all(
+            {each.pack() for each in mirror.known_first_scores[label].kept()} == firsts
+            for label, firsts in (await first_scores(model)).items()
+        )
     )
 
 

@@ -16,9 +16,10 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.decay import FOR_EVER, LARGEST, HalfLife
 from nbstream.errors import CountsFull, StoreIncompatible
 from nbstream.store import archive
-from nbstream.store.model import Model, signature
+from nbstream.store.model import Model
 from nbstream.store.rebase import in_time_base
 from nbstream.store.restore import Restore, finish
+from nbstream.store.signature import signature
 from nbstream.store.snapshot import Snapshot
 from tests.store.algebra import live_entries, stored, summed
 from tests.store.test_exact import NOTHING

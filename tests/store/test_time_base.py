@@ -11,7 +11,8 @@ from nbstream.bayes.decay import FOR_EVER, HalfLife
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store import time_base
 from nbstream.store.mirror import Mirror
-from nbstream.store.model import Model, signature
+from nbstream.store.model import Model
+from nbstream.store.signature import signature
 from tests.store.test_mirror import running
 from tests.store.test_model import change, entry
 from tests.waiting import until

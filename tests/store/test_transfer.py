@@ -24,8 +24,9 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.store import archive
 from nbstream.store.mirror import Mirror
-from nbstream.store.model import Model, signature
+from nbstream.store.model import Model
 from nbstream.store.restore import Restore, finish
+from nbstream.store.signature import signature
 from nbstream.store.snapshot import Snapshot
 from tests.conftest import RedisServer
 from tests.store.algebra import stored

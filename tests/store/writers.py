@@ -18,7 +18,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import Filter, Params
 from nbstream.mail.message import Message
-from nbstream.policy.verdict import Thresholds
+from nbstream.policy.policy import Policy
 from nbstream.store.connect import Params as StoreParams
 from nbstream.store.connect import open_client
 from nbstream.store.model import Model
@@ -44,7 +44,7 @@ def filter_of(client: Redis) -> Filter:
         calibration=Calibration(),
         model=model,
         counts=model,
-        params=Params(Thresholds(), {}),
+        params=Params(Policy(), {}),
     )
 
 

@@ -1,0 +1,112 @@
+"""The thresholds, as the file has them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+
+from nbstream.config.section import Probability, Section
+from nbstream.config.values import (
+    MAX_COST,
+    MAX_RATE,
+    FalsePositiveCost,
+    FalsePositiveRate,
+    read_reject,
+    read_until_promised,
+)
+
+
+class Verdict(Section):
+    """P(spam) from which a message is so called, each in one of three forms.
+
+    Of ``spam``, ``false_positive_cost`` and ``max_false_positive_rate`` one is a number; ``spam`` has its default
+    only where neither of the others is given.
+    """
+
+    unsure: Probability = 0.5
+    spam: Probability | None = 0.95
+    false_positive_cost: Annotated[float, Field(gt=0, le=MAX_COST, allow_inf_nan=False)] | None = None
+    max_false_positive_rate: Annotated[float, Field(gt=0, le=MAX_RATE, allow_inf_nan=False)] | None = None
+    until_promised: Annotated[float | str, BeforeValidator(read_until_promised)] = "unsure"
+    reject: Annotated[float | FalsePositiveCost | FalsePositiveRate, BeforeValidator(read_reject)] | None = None
+
+    @property
+    def fixed(self) -> float | None:
+        """The threshold of spam where it is a number, of probability or of cost; None for a budget."""
+        cost = self.false_positive_cost
+        return self.spam if cost is None else cost / (1 + cost)
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The budgets among the thresholds."""
+        reject = self.reject.rate if isinstance(self.reject, FalsePositiveRate) else None
+        return tuple(rate for rate in (self.max_false_positive_rate, reject) if rate is not None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_default_beside_another_form(cls, data: object) -> object:
+        others = ("false_positive_cost", "max_false_positive_rate")
+        if isinstance(data, dict) and "spam" not in data and any(data.get(name) is not None for name in others):
+            return {"spam": None, **data}
+        return data
+
+    @field_validator("spam")
+    @classmethod
+    def _spam_from_unsure(cls, value: float | None, info: ValidationInfo) -> float | None:
+        unsure = info.data.get("unsure", 0.0)
+        if value is not None and value < unsure:
+            raise ValueError(f"must be at least verdict.unsure ({unsure})")
+        return value
+
+    @field_validator("false_positive_cost")
+    @classmethod
+    def _cost_alone(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None and info.data.get("spam") is not None:
+            raise ValueError("must be null where verdict.spam is a number: they are two forms of one threshold")
+        unsure = info.data.get("unsure", 0.0)
+        if value is not None and value / (1 + value) < unsure:
+            raise ValueError(f"must be at least {unsure / (1 - unsure):g}, which is verdict.unsure ({unsure})")
+        return value
+
+    @field_validator("max_false_positive_rate")
+    @classmethod
+    def _one_form(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if not {"spam", "false_positive_cost"} <= info.data.keys():
+            return value  # one of them is refused itself
+        given = [name for name in ("spam", "false_positive_cost") if info.data[name] is not None]
+        if value is not None and given:
+            raise ValueError(f"must be null where verdict.{given[0]} is a number: they are forms of one threshold")
+        if value is None and not given:
+            raise ValueError("must be a number where verdict.spam and verdict.false_positive_cost are null")
+        return value
+
+    @field_validator("until_promised")
+    @classmethod
+    def _until_promised_from_unsure(cls, value: float | str, info: ValidationInfo) -> float | str:
+        unsure = info.data.get("unsure", 0.0)
+        if isinstance(value, float) and value < unsure:
+            raise ValueError(f"must be unsure, or at least verdict.unsure ({unsure})")
+        return value
+
+    @field_validator("reject")
+    @classmethod
+    def _reject_from_spam(
+        cls, value: float | FalsePositiveCost | FalsePositiveRate | None, info: ValidationInfo
+    ) -> float | FalsePositiveCost | FalsePositiveRate | None:
+        cost, rate = info.data.get("false_positive_cost"), info.data.get("max_false_positive_rate")
+        spam = cost / (1 + cost) if cost is not None else info.data.get("spam") or 0.0
+        if isinstance(value, FalsePositiveRate) and rate is not None and value.rate > rate:
+            raise ValueError(f"must be null or no more than verdict.max_false_positive_rate ({rate})")
+        reject = value.ratio / (1 + value.ratio) if isinstance(value, FalsePositiveCost) else value
+        if isinstance(reject, float) and reject < spam:
+            raise ValueError(f"must be null or at least verdict.spam ({spam})")
+        return value
+
+
+class Autolearn(Section):
+    """Learning without people what checks are sure of, in a layer of its own."""
+
+    ham: Probability = 0.001
+    spam: Probability = 0.999
+    lead: Annotated[int, Field(ge=1, le=1_000_000)] = 20

@@ -1,0 +1,142 @@
+"""First scores: the P(spam) that messages had before their first label, the recent ones of each class.
+
+Rules: pure. What is kept is what the ledger's entries say, so a first score leaves with its entry and comes back
+with it; of the rest only the oldest go. The order is by time, then by the packed bytes, which is also the order
+of a Redis sorted set: a copy that is fed the same changes, in any number of repeats, holds the same.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nbstream.bayes.counts import CLASSES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """One message's P(spam) before its first label, at a time in seconds since the epoch.
+
+    ``budgets`` are the false-positive rates that were promised at that moment, each with whether the message would
+    have been called spam under it.
+    """
+
+    at: float
+    message_key: str
+    probability: float
+    budgets: tuple[tuple[float, bool], ...] = ()
+
+    def pack(self) -> bytes:
+        """As it is stored; no part of it holds white space."""
+        called = [f"{rate!r}:{int(spam)}" for rate, spam in self.budgets]
+        return " ".join([repr(self.at), self.message_key, repr(self.probability), *called]).encode()
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> First:
+        """What ``pack`` packed; ``ValueError`` for anything else."""
+        at, message_key, probability, *called = packed.decode().split(" ")
+        pairs = [each.split(":") for each in called]
+        return cls(
+            float(at), message_key, float(probability), tuple((float(rate), spam == "1") for rate, spam in pairs)
+        )
+
+
+class Window:
+    """The first scores of one class."""
+
+    def __init__(self) -> None:
+        self._order: list[tuple[float, bytes]] = []  # by time, with the packed bytes
+        self._first: dict[bytes, First] = {}
+        self._probabilities: list[float] = []  # the same, smallest first
+        self._promised: Counter[float] = Counter()
+        self._called: Counter[float] = Counter()
+        self.changes = 0
+        """Grows with every change: what was computed before it is out of date."""
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def add(self, packed: bytes) -> None:
+        """Put one; one that is there already stays."""
+        if packed in self._first:
+            return
+        first = self._first[packed] = First.unpack(packed)
+        insort(self._order, (first.at, packed))
+        insort(self._probabilities, first.probability)
+        self._count(first, 1)
+
+    def remove(self, packed: bytes) -> None:
+        """Take one out, if it is there."""
+        first = self._first.pop(packed, None)
+        if first is None:
+            return
+        del self._order[bisect_left(self._order, (first.at, packed))]
+        del self._probabilities[bisect_left(self._probabilities, first.probability)]
+        self._count(first, -1)
+
+    def drop_before(self, packed: bytes) -> None:
+        """Take out all that are older than this one."""
+        oldest = (First.unpack(packed).at, packed)
+        for _, each in self._order[: bisect_left(self._order, oldest)]:
+            self.remove(each)
+
+    def keep(self, count: int) -> bytes | None:
+        """Take out the oldest until ``count`` are left; the oldest of these where any went."""
+        surplus = self._order[: max(0, len(self._order) - count)]
+        for _, each in surplus:
+            self.remove(each)
+        return self._order[0][1] if surplus and self._order else None
+
+    @property
+    def ascending(self) -> Sequence[float]:
+        """P(spam) of all, the smallest first."""
+        return self._probabilities
+
+    def recent(self, count: int | None = None) -> list[float]:
+        """P(spam) of the last ``count``, or of all, in the order of time."""
+        return [self._first[packed].probability for _, packed in self._order[-count if count else 0 :]]
+
+    def kept(self) -> list[First]:
+        """All, in the order of time."""
+        return [self._first[packed] for _, packed in self._order]
+
+    def promised(self, rate: float) -> tuple[int, int]:
+        """Of those that came while ``rate`` was promised: how many, and how many would have been called spam."""
+        return self._promised[rate], self._called[rate]
+
+    def _count(self, first: First, sign: int) -> None:
+        self.changes += 1
+        for rate, spam in first.budgets:
+            self._promised[rate] += sign
+            self._called[rate] += sign * spam
+
+
+class FirstScores:
+    """The first scores of a model, by label."""
+
+    def __init__(self) -> None:
+        self._windows: Mapping[str, Window] = {label: Window() for label in CLASSES}
+
+    def __getitem__(self, label: str) -> Window:
+        return self._windows[label]
+
+    def probabilities(self, label: str) -> NDArray[np.float64]:
+        """P(spam) of the messages of one label, in the order of time."""
+        return np.array(self._windows[label].recent(), dtype=np.float64)
+
+    def ordered(self) -> list[tuple[float, str, float]]:
+        """Time (seconds since the epoch), label and P(spam) of all, in the order of time."""
+        return sorted(
+            (first.at, label, first.probability)
+            for label, window in self._windows.items()
+            for first in window.kept()
+        )

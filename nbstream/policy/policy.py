@@ -1,0 +1,79 @@
+"""A policy: how the thresholds are found from what the configuration says and from the ham seen so far.
+
+Rules: pure. Of the three forms of a threshold two are numbers: a P(spam), or a cost ratio c of a lost ham to a
+passed spam, which is c / (1 + c) (see ``verdict``). The third is a budget, whose threshold moves with what is
+learned.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from nbstream.policy.budget import promise
+from nbstream.policy.verdict import Thresholds
+
+if TYPE_CHECKING:
+    from nbstream.policy.budget import Promise
+    from nbstream.policy.first_scores import FirstScores
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The lowest threshold that keeps the share of ham above it within ``rate``, above 0 and at most 1/2.
+
+    Until that can be promised ``until_promised`` is the threshold; None is none.
+    """
+
+    rate: float
+    until_promised: float | None = None
+
+
+Threshold: TypeAlias = float | Budget
+"""P(spam), or what finds it."""
+
+
+def of_cost(ratio: float) -> float:
+    """The P(spam) from which a spam is more likely than ``ratio`` times its opposite."""
+    return ratio / (1 + ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The thresholds as the configuration has them; ``reject`` None refuses nothing."""
+
+    unsure: float = 0.5
+    spam: Threshold = 0.95
+    reject: Threshold | None = None
+
+    @property
+    def budgets(self) -> tuple[float, ...]:
+        """The rates that are to be kept."""
+        return tuple(each.rate for each in (self.spam, self.reject) if isinstance(each, Budget))
+
+    def thresholds(self, first_scores: FirstScores) -> Thresholds:
+        """The thresholds that hold now.
+
+        A budget below ``unsure`` leaves no message unsure, one for ``reject`` is never below ``spam``.
+        """
+        promised = promises(self, first_scores)
+        spam = _resolved(self.spam, promised)
+        reject = None if self.reject is None else max(spam, _resolved(self.reject, promised))
+        stands = isinstance(self.spam, Budget) and promised[self.spam.rate].stands
+        told = "; ".join(str(each) for each in promised.values())
+        return Thresholds(min(self.unsure, spam), spam, reject, told, stands)
+
+
+def promises(policy: Policy, first_scores: FirstScores) -> dict[float, Promise]:
+    """What can be promised of each of the policy's budgets, by its rate."""
+    return {rate: promise(first_scores["ham"], rate) for rate in policy.budgets}
+
+
+def _resolved(threshold: Threshold, promised: dict[float, Promise]) -> float:
+    if not isinstance(threshold, Budget):
+        return threshold
+    found = promised[threshold.rate].threshold
+    if found is not None:
+        return found
+    return math.inf if threshold.until_promised is None else threshold.until_promised
