@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import time
 
 from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.event_models import Gaussian
-from nbstream.policy.verdict import ModelState
+from nbstream.policy.first_scores import FirstScores
+from nbstream.policy.verdict import ModelState, Thresholds, shown
 from nbstream.store.locks import daemon_pid
 from nbstream.store.time_base import moment
 
@@ -27,6 +29,8 @@ async def _run(options: argparse.Namespace) -> int:
         sums, totals = await model.look_up(Gaussian.names)  # the largest that there are
         half_life = model.half_life
         auto = await assembly.auto_model(settings, model.client).totals()
+        policy = assembly.policy(settings)
+        thresholds = policy.thresholds(await model.first_scores() if policy.budgets else FirstScores())
     left = half_life.left(time.time(), max(*totals.tokens, int(sums.max())))
     state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), settings.model.min_learned.model_dump())
     if options.json:
@@ -41,6 +45,9 @@ async def _run(options: argparse.Namespace) -> int:
             "half_lives_left": None if left is None else round(left, 2),
             "autolearn": bool(settings.autolearn),
             "autolearned": dict(zip(CLASSES, auto.messages, strict=True)),
+            "unsure_from": thresholds.unsure,
+            "spam_from": thresholds.spam if math.isfinite(thresholds.spam) else None,
+            "promise": thresholds.promise or None,
             "redis": settings.redis.place,
             "daemon_pid": pid,
             "config": str(settings.source) if settings.source else None,
@@ -49,6 +56,7 @@ async def _run(options: argparse.Namespace) -> int:
         return 0
     needed = ", ".join(f"{label} {state.learned[label]}/{count}" for label, count in state.needed.items())
     print(f"model    {settings.model.name}: {state} (learned/needed: {needed})")
+    print(f"verdict  {_told(thresholds)}")
     print(f"tokens   {totals.vocabulary}")
     if left is not None:
         since = f"{half_life.days:g} days, t0 {moment(half_life.since)}"
@@ -61,3 +69,11 @@ async def _run(options: argparse.Namespace) -> int:
     print(f"state    {settings.state_dir}")
     print(f"config   {settings.source.absolute() if settings.source else 'defaults'}")
     return 0
+
+
+def _told(thresholds: Thresholds) -> str:
+    """The thresholds in force, and what is promised."""
+    told = f"unsure from {shown(thresholds.unsure)}, spam from {shown(thresholds.spam)}"
+    if math.isinf(thresholds.spam):
+        told = f"unsure from {shown(thresholds.unsure)}, nothing is called spam"
+    return f"{told}; {thresholds.promise}" if thresholds.promise else told

@@ -64,12 +64,22 @@ ALTERNATIVES: dict[str, int | None] = {
 # Without and with ``autolearn``; where every label is given it has nothing to learn.
 AUTOLEARN_RUNS = tuple((Run(stream, "errors"), Run(stream, "errors", autolearn="{}")) for stream in MAIL)
 
+# The budgets of false positives. Until one is promised the default threshold holds, else errors would not be seen.
+BUDGETS = (0.001, 0.005, 0.01)
+BUDGET_RUNS = tuple(
+    Run(stream, regime, verdict=f"{{max_false_positive_rate: {rate:g}, until_promised: 0.95}}")
+    for regime in ("immediate", "errors")
+    for stream in MAIL
+    for rate in BUDGETS
+)
+
 RUNS = tuple(
     dict.fromkeys(
         (
             *DEFAULT_RUNS,
             *(Run(stream, model=model, limit=limit) for model, limit in ALTERNATIVES.items() for stream in MAIL),
             *(run for pair in AUTOLEARN_RUNS for run in pair),
+            *BUDGET_RUNS,
         )
     )
 )

@@ -28,7 +28,7 @@ DEFAULTS = "{}"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A stream by name, how its labels are learned, and two sections of the configuration, as YAML."""
+    """A stream by name, how its labels are learned, and three sections of the configuration, as YAML."""
 
     stream: str
     regime: str = "immediate"
@@ -37,6 +37,7 @@ class Run:
     model: str = DEFAULTS
     limit: int | None = None
     autolearn: str = "null"
+    verdict: str = DEFAULTS
 
     @property
     def options(self) -> list[str]:
@@ -67,6 +68,8 @@ class Outcome:
     learned: int
     tokens_per_message: float | None
     seconds_per_message: float
+    budget: Mapping[str, float | None] | None = None
+    """As in the report: how the budget was kept, where the run had one."""
 
     def measures(self, first: int = 1, last: int | None = None) -> Measures:
         """The measures of the messages from the ``first`` to the ``last``, counted from 1."""
@@ -93,9 +96,9 @@ def make_all(runs: Sequence[Run], streams: Mapping[str, Path]) -> dict[Run, Outc
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for run, outcome in zip(runs, pool.map(lambda run: make(run, streams[run.stream]), runs), strict=True):
             outcomes[run] = outcome
-            words = [run.stream, *run.options, run.model if run.model != DEFAULTS else ""]
+            words = [run.stream, *run.options, *(part for part in (run.model, run.verdict) if part != DEFAULTS)]
             passed = f"{len(outcomes)} of {len(runs)}, {time.monotonic() - started:.0f} s"
-            print(f"{passed}: {' '.join(words).rstrip()}", file=sys.stderr)
+            print(f"{passed}: {' '.join(words)}", file=sys.stderr)
     return outcomes
 
 
@@ -103,7 +106,7 @@ def make(run: Run, index: Path) -> Outcome:
     """The outcome of one run. Raises ``RuntimeError`` with what the command said where it fails."""
     with tempfile.TemporaryDirectory() as name:
         config, found, scores = (Path(name) / file for file in ("nbstream.yaml", "found.json", "scores.tsv"))
-        config.write_text(f"model: {run.model}\nautolearn: {run.autolearn}\n")
+        config.write_text(f"model: {run.model}\nautolearn: {run.autolearn}\nverdict: {run.verdict}\n")
         words = ["evaluate", "-c", config, index, *run.options, "--json", found, "--scores", scores]
         command = [sys.executable, "-m", "nbstream.cli", *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -111,7 +114,11 @@ def make(run: Run, index: Path) -> Outcome:
             raise RuntimeError(f"{run}: {done.stderr}")
         report = json.loads(found.read_text())
         return Outcome(
-            _rows(scores), report["learned"], report["tokens_per_message"], report["seconds_per_message"]
+            _rows(scores),
+            report["learned"],
+            report["tokens_per_message"],
+            report["seconds_per_message"],
+            report["budget"],
         )
 
 

@@ -6,6 +6,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,34 @@ from nbstream.evaluation.run import Row
 from nbstream.policy.verdict import Verdict
 from tests.benchmarks import accuracy
 from tests.benchmarks.page import page
-from tests.benchmarks.plan import ALTERNATIVES, DEFAULT_RUNS, IN_TIME, MAIL, NOISY, PEERS, RUNS, SMS, TREC
+from tests.benchmarks.plan import (
+    ALTERNATIVES,
+    BUDGET_RUNS,
+    DEFAULT_RUNS,
+    IN_TIME,
+    MAIL,
+    NOISY,
+    PEERS,
+    RUNS,
+    SMS,
+    TREC,
+)
 from tests.benchmarks.runs import Outcome, Run, make
 from tests.letters import letters, write_corpus
 
 ROOT = Path(__file__).parents[2]
+
+
+BUDGET = {
+    "asked": 0.001,
+    "since": 1000,
+    "ham": 4000,
+    "ham_lost": 3,
+    "realised": 0.00075,
+    "p_value": 0.76,
+    "spam_missed": 0.02,
+    "spam_missed_best": 0.005,
+}
 
 
 def outcome(wrong: int = 0, score: float = 9.0) -> Outcome:
@@ -26,7 +50,7 @@ def outcome(wrong: int = 0, score: float = 9.0) -> Outcome:
     ham = Row("ham", -score, 0.0, Verdict.HAM)
     spam, missed = Row("spam", score, 1.0, Verdict.SPAM), Row("spam", -2 * score, 0.0, Verdict.HAM)
     rows = (*[ham, spam] * (1000 - wrong), *[ham, missed] * wrong)
-    return Outcome(rows, learned=2000, tokens_per_message=250.4, seconds_per_message=0.002)
+    return Outcome(rows, learned=2000, tokens_per_message=250.4, seconds_per_message=0.002, budget=BUDGET)
 
 
 def cells(text: str, *words: str) -> Sequence[str]:
@@ -112,3 +136,18 @@ def test_without_the_corpora_it_says_what_is_missing(tmp_path: Path, program: Ca
         1,
         f"accuracy: {tmp_path} has no spamassassin.tar.xz, sms/spam_train.tsv\n",
     )
+
+
+def test_a_budget_is_kept_and_its_price_judged() -> None:
+    overdrawn = {**BUDGET, "ham_lost": 20, "realised": 0.005, "p_value": 0.0001, "spam_missed": 0.01}
+    never = dict.fromkeys(BUDGET, None) | {"asked": 0.01, "ham": 0, "ham_lost": 0}
+    found = {run: replace(outcome(), budget=BUDGET) for run in RUNS}
+    found[BUDGET_RUNS[0]] = replace(outcome(), budget=overdrawn)
+    found[BUDGET_RUNS[-1]] = replace(outcome(), budget=never)
+
+    section = page(found).partition("## Budgets")[2].partition("##")[0].splitlines()
+
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section if line.startswith("| ")]
+    assert rows[2] == [TREC, "0.1 %", "1000", "4000", "20", "0.500", "0.00", "1.00", "0.50", "**not kept**, met"]
+    assert rows[3][-1] == "kept, **not met** by 0.25"
+    assert rows[-1] == [f"{MAIL[-1]} `--regime errors`", "1 %", "-", "0", "0", "-", "-", "-", "-", "-"]
