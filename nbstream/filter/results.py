@@ -58,3 +58,10 @@ class Params:
 
     policy: Policy
     min_learned: Mapping[str, int]
+    others: tuple[Policy, ...] = ()
+    """Policies that decide some messages instead (see ``Filter.decide``): their budgets are followed too."""
+
+    @property
+    def budgets(self) -> frozenset[float]:
+        """The false-positive rates of all policies."""
+        return frozenset(rate for policy in (self.policy, *self.others) for rate in policy.budgets)

@@ -10,8 +10,8 @@ from nbstream.bayes.calibration import BINS
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts
 from nbstream.bayes.event_models import Counted
 from nbstream.filter.results import Check
+from nbstream.policy.budget import promise
 from nbstream.policy.first_scores import First, FirstScores
-from nbstream.policy.policy import promises
 from nbstream.policy.verdict import ModelState, decide
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ class Scorer:
         return Reading(names, rows, totals, vocabulary, growth, await self.first_scores())
 
     async def first_scores(self) -> FirstScores:
-        """Those that the policy's budgets need; none where it has no budget."""
-        return await self._counts.first_scores() if self._params.policy.budgets else self._no_first_scores
+        """Those that budgets need; none where there is no budget."""
+        return await self._counts.first_scores() if self._params.budgets else self._no_first_scores
 
     def check(self, message_key: str, tokens: Tokens, reading: Reading) -> Check:
         """The check of a message, by its counts at that moment."""
@@ -99,7 +99,7 @@ class Scorer:
 
     def first(self, check: Check, reading: Reading, at: float) -> First:
         """What is kept of a message's check before its first label, which comes at ``at`` (seconds)."""
-        promised = promises(self._params.policy, reading.first_scores).values()
+        promised = (promise(reading.first_scores["ham"], rate) for rate in sorted(self._params.budgets))
         called = ((each.rate, each.calls_spam(check.probability)) for each in promised if each.stands)
         return First(at, check.id, check.probability, tuple(called))
 

@@ -89,8 +89,11 @@ class Filter:
         return await self._teach(subject, None, source, actor)
 
     async def decide(self, check: Check, policy: Policy) -> Check:
-        """The same check as another policy decides. Raises ``StoreUnavailable`` while no counts are loaded."""
-        return decided(check, policy.thresholds(await self._counts.first_scores()))
+        """The same check as another policy decides, one of ``Params.others``.
+
+        Raises ``StoreUnavailable`` while no counts are loaded.
+        """
+        return decided(check, policy.thresholds(await self._scorer.first_scores()))
 
     async def recall(self, message_key: str) -> Checked | None:
         """What is known of a message by its key alone: as it was checked, else as it was learned, else None.

@@ -7,6 +7,8 @@ of a Redis sorted set: a copy that is fed the same changes, in any number of rep
 
 from __future__ import annotations
 
+import math
+import re
 from bisect import bisect_left, insort
 from collections import Counter
 from dataclasses import dataclass
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+
+
+# What repr() writes of a float that is not below 0, and Redis reads.
+_FLOAT = rb"[0-9]{1,20}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,3})?"
+_PACKED = re.compile(_FLOAT + rb" [0-9A-Za-z_.-]{1,100} " + _FLOAT + rb"( " + _FLOAT + rb":[01]){0,20}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +50,15 @@ class First:
     @classmethod
     def unpack(cls, packed: bytes) -> First:
         """What ``pack`` packed; ``ValueError`` for anything else."""
+        if not _PACKED.fullmatch(packed):
+            raise ValueError("this is no first score")
         at, message_key, probability, *called = packed.decode().split(" ")
         pairs = [each.split(":") for each in called]
-        return cls(
-            float(at), message_key, float(probability), tuple((float(rate), spam == "1") for rate, spam in pairs)
-        )
+        budgets = tuple((float(rate), spam == "1") for rate, spam in pairs)
+        first = cls(float(at), message_key, float(probability), budgets)
+        if not (math.isfinite(first.at) and first.probability <= 1):
+            raise ValueError("this is no first score")
+        return first
 
 
 class Window:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreIncompatible
+from nbstream.policy.first_scores import First
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,9 +85,16 @@ class Entry:
             source=fields[b"source"].decode(),
             actor=fields[b"actor"].decode(),
             score=float(fields[b"score"]),
-            first=fields.get(b"first", b""),
+            first=_first(fields.get(b"first", b"")),
             change=fields[b"change"],
         )
+
+
+def _first(packed: bytes) -> bytes:
+    """A first score as it is stored, or none; ``ValueError`` for what none is."""
+    if packed:
+        First.unpack(packed)
+    return packed
 
 
 def join(tokens: Sequence[bytes]) -> bytes:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nbstream.bayes.counts import CLASSES, Counts
+from nbstream.errors import StoreIncompatible
 from nbstream.policy.first_scores import FirstScores
 
 if TYPE_CHECKING:
@@ -34,13 +35,16 @@ async def scan(client: Redis, keys: Keys) -> Counts:
 
 
 async def scan_first_scores(client: Redis, keys: Keys) -> FirstScores:
-    """All that are kept. Raises what redis-py raises."""
+    """All that are kept. Raises ``StoreIncompatible``, and what redis-py raises."""
     first_scores = FirstScores()
     for label, key in zip(CLASSES, keys.first_scores, strict=True):
         cursor = None
         while cursor != 0:
             reply: Any = await client.zscan(key, cursor or 0, count=STEP)
             cursor, members = reply
-            for packed, _ in members:
-                first_scores[label].add(packed)
+            try:
+                for packed, _ in members:
+                    first_scores[label].add(packed)
+            except ValueError as error:
+                raise StoreIncompatible("a first score cannot be read: another program wrote it") from error
     return first_scores

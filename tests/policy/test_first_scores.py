@@ -22,7 +22,21 @@ def test_a_first_score_comes_back_as_it_was(first: First) -> None:
     assert First.unpack(first.pack()) == first
 
 
-@pytest.mark.parametrize("packed", [b"", b"1.0 key", b"now key 0.5", b"1.0 key 0.5 0.1"])
+@pytest.mark.parametrize(
+    "packed",
+    [
+        b"",
+        b"1.0 key",
+        b"now key 0.5",
+        b"1.0 key 0.5 0.1",
+        b"nan key 0.5",
+        b"1_0 key 0.5",
+        b"1e999 key 0.5",
+        b"1.0 key 1.5",
+        b"1.0 k\ney 0.5",
+        b"1.0 key 0.5 0.1:2",
+    ],
+)
 def test_what_is_no_first_score_is_refused(packed: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
         First.unpack(packed)
