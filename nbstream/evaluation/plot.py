@@ -1,8 +1,7 @@
 """The picture of a run: ROC curve, learning curve and score histograms, for one column of a paper.
 
-Rules: matplotlib's objects, not pyplot, so that nothing is kept between two pictures; colours that colour-blind
-readers tell apart (Okabe and Ito, "Color universal design", 2008), and lines that differ in style too; what a run
-does not have, ham or spam or errors, is left out of its picture.
+Rules: matplotlib's objects, not pyplot, so that nothing is kept between two pictures; what a run does not have,
+ham or spam or errors, is left out of its picture.
 """
 
 from __future__ import annotations
@@ -12,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator
 
 from nbstream.evaluation import measures
+from nbstream.evaluation.style import HAM, LINE, MARK, ORDER, SPAM, THIN, finish
 from nbstream.policy.verdict import shown
 
 if TYPE_CHECKING:
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from nbstream.evaluation.report import Columns
     from nbstream.policy.verdict import Thresholds
 
-_HAM, _SPAM, _ORDER, _MARK = "#0072B2", "#D55E00", "#009E73", "#555555"
 _SIZE_INCHES = (3.5, 7.4)
 _DOTS_PER_INCH = 200
-_LABEL_POINTS, _SMALL_POINTS = 8, 7
 _RATES = {0.001: ":", 0.005: "--"}
 _STEPS = 100  # of the learning curve
 _BINS = 60
@@ -61,18 +59,18 @@ def _draw_roc(axes: Axes, columns: Columns) -> None:
         shown = slice(int(np.searchsorted(lost, 0.0, side="right")) - 1, int(np.argmin(missed)) + 1)
         axes.step(
             np.maximum(lost, left)[shown], np.maximum(missed, low)[shown], where="post",
-            color=_ORDER, linewidth=1.2, label="scores",
+            color=ORDER, linewidth=LINE, label="scores",
         )  # fmt: skip
         axes.plot(
-            max(hm, left), max(sm, low), "o", color=_SPAM, clip_on=False, zorder=3,
+            max(hm, left), max(sm, low), "o", color=SPAM, clip_on=False, zorder=3,
             label=f"verdicts: {hm:.2f} %, {sm:.2f} %",
         )  # fmt: skip
         for rate, style in _RATES.items():
             at_rate = measures.fn_at_fp_percent(is_spam, columns.score, rate)
             label = f"at {100 * rate:g} %: {at_rate:.2f} %"
-            axes.axvline(100 * rate, color=_MARK, linestyle=style, linewidth=0.9, label=label)
+            axes.axvline(100 * rate, color=MARK, linestyle=style, linewidth=THIN, label=label)
         axes.set(xscale="log", yscale="log", xlim=(left, 100), ylim=(low, 100))
-    _finish(axes, "ham called spam (%)", "spam missed (%)")
+    finish(axes, "ham called spam (%)", "spam missed (%)")
 
 
 def _draw_learning(axes: Axes, columns: Columns, skipped: int) -> None:
@@ -81,23 +79,23 @@ def _draw_learning(axes: Axes, columns: Columns, skipped: int) -> None:
     ends = np.unique(np.linspace(0, n, _STEPS + 1).astype(int))[1:]
     so_far = [(columns.is_spam[:end], columns.score[:end], columns.called_spam[:end]) for end in ends]
     lines = (
-        ("1 - AUC", _ORDER, "-", [measures.one_minus_auc_percent(is_spam, score) for is_spam, score, _ in so_far]),
-        ("spam missed", _SPAM, "--", [measures.sm_percent(is_spam, called) for is_spam, _, called in so_far]),
-        ("ham called spam", _HAM, "-.", [measures.hm_percent(is_spam, called) for is_spam, _, called in so_far]),
+        ("1 - AUC", ORDER, "-", [measures.one_minus_auc_percent(is_spam, score) for is_spam, score, _ in so_far]),
+        ("spam missed", SPAM, "--", [measures.sm_percent(is_spam, called) for is_spam, _, called in so_far]),
+        ("ham called spam", HAM, "-.", [measures.hm_percent(is_spam, called) for is_spam, _, called in so_far]),
     )
     for label, color, style, values in lines:
         known = np.array([value or math.nan for value in values])  # zero has no place on a log scale
         if not np.isnan(known).all():
-            axes.semilogy(skipped + ends, known, color=color, linestyle=style, linewidth=1.2, label=label)
+            axes.semilogy(skipped + ends, known, color=color, linestyle=style, linewidth=LINE, label=label)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    _finish(axes, "messages seen", "over all so far (%)")
+    finish(axes, "messages seen", "over all so far (%)")
 
 
 def _draw_scores(axes: Axes, columns: Columns, thresholds: Thresholds) -> None:
     """How many ham and spam got which score, and where the verdicts begin."""
     if len(columns.score):
         edges = np.histogram_bin_edges(columns.score, bins=_BINS).tolist()
-        for label, color, chosen in (("ham", _HAM, ~columns.is_spam), ("spam", _SPAM, columns.is_spam)):
+        for label, color, chosen in (("ham", HAM, ~columns.is_spam), ("spam", SPAM, columns.is_spam)):
             if chosen.any():
                 axes.hist(
                     columns.score[chosen], edges, histtype="stepfilled", log=True,
@@ -108,8 +106,8 @@ def _draw_scores(axes: Axes, columns: Columns, thresholds: Thresholds) -> None:
             score = _score_at(columns, threshold) if threshold else None
             if threshold and score is not None:
                 label = f"{name} from P = {shown(threshold)} on"
-                axes.axvline(score, color=_MARK, linestyle=style, linewidth=0.9, label=label)
-    _finish(axes, "score: log-odds of spam (nats)", "messages")
+                axes.axvline(score, color=MARK, linestyle=style, linewidth=THIN, label=label)
+    finish(axes, "score: log-odds of spam (nats)", "messages")
 
 
 def _score_at(columns: Columns, probability: float) -> float | None:
@@ -123,21 +121,3 @@ def _score_at(columns: Columns, probability: float) -> float | None:
         return None
     nearest = [below[columns.probability[below].argmax()], above[columns.probability[above].argmin()]]
     return float(np.interp(probability, columns.probability[nearest], columns.score[nearest]))
-
-
-def _finish(axes: Axes, x: str, y: str) -> None:
-    axes.set_xlabel(x, fontsize=_LABEL_POINTS)
-    axes.set_ylabel(y, fontsize=_LABEL_POINTS)
-    axes.tick_params(labelsize=_SMALL_POINTS)
-    axes.grid(visible=True, linewidth=0.3, color="#CCCCCC")
-    axes.set_axisbelow(True)
-    for axis in (axes.xaxis, axes.yaxis):
-        if axis.get_scale() == "log":
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))  # 0.01, no power of ten
-            axis.set_minor_formatter(NullFormatter())
-    entries = len(axes.get_legend_handles_labels()[0])
-    if entries:  # above the panel, where it hides nothing
-        axes.legend(
-            loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, ncols=2 + (entries == 3),
-            columnspacing=1.2, fontsize=_SMALL_POINTS, frameon=False,
-        )  # fmt: skip

@@ -1,0 +1,37 @@
+"""How the pictures look: colours, sizes, axes and legends, the same in all.
+
+Rules: colours that colour-blind readers tell apart (Okabe and Ito, "Color universal design", 2008), and lines that
+differ in style too; a legend stands above its panel, where it hides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+HAM, SPAM, ORDER, MARK = "#0072B2", "#D55E00", "#009E73", "#555555"
+LINE, THIN = 1.2, 0.9
+_LABEL_POINTS, _SMALL_POINTS = 8, 7
+
+
+def finish(axes: Axes, x: str, y: str) -> None:
+    """Name the axes, draw the grid, and put the legend above."""
+    axes.set_xlabel(x, fontsize=_LABEL_POINTS)
+    axes.set_ylabel(y, fontsize=_LABEL_POINTS)
+    axes.tick_params(labelsize=_SMALL_POINTS)
+    axes.grid(visible=True, linewidth=0.3, color="#CCCCCC")
+    axes.set_axisbelow(True)
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "log":
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))  # 0.01, no power of ten
+            axis.set_minor_formatter(NullFormatter())
+    entries = len(axes.get_legend_handles_labels()[0])
+    if entries:  # above the panel, where it hides nothing
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, ncols=2 + (entries == 3),
+            columnspacing=1.2, fontsize=_SMALL_POINTS, frameon=False,
+        )  # fmt: skip

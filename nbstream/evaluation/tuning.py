@@ -1,0 +1,183 @@
+"""What other thresholds would have done to messages whose labels are known: errors, costs, moves between verdicts.
+
+Rules: pure, over P(spam) as it was before each message's first label, so nothing is scored anew; a message is
+called what the thresholds say, whatever the model knew then. Called spam is refused mail too; spam missed is spam
+with any other verdict, unsure too. Infinite thresholds are never reached.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from nbstream.evaluation import intervals
+from nbstream.policy.verdict import Verdict
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nbstream.evaluation.measures import Flags, Numbers
+    from nbstream.policy.first_scores import FirstScores
+    from nbstream.policy.verdict import Thresholds
+
+    Integers: TypeAlias = NDArray[np.int64]
+    Estimate: TypeAlias = tuple[Numbers, Numbers, Numbers]
+    """A share, and the lower and the upper end of its interval."""
+
+_VERDICTS = (Verdict.HAM, Verdict.UNSURE, Verdict.SPAM, Verdict.REJECT)
+_CORRECTIONS = 0.2
+_JUDGED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Labelled messages in order of learning; both arrays have one value a message."""
+
+    is_spam: Flags
+    probability: Numbers
+
+    @classmethod
+    def of(cls, first_scores: FirstScores) -> Sample:
+        """All that is stored."""
+        ordered = first_scores.ordered()
+        return cls(
+            np.array([label == "spam" for _, label, _ in ordered], dtype=np.bool_),
+            np.array([probability for *_, probability in ordered], dtype=np.float64),
+        )
+
+    @property
+    def hams(self) -> Numbers:
+        """P(spam) of the ham, lowest first."""
+        return np.sort(self.probability[~self.is_spam])
+
+    @property
+    def spams(self) -> Numbers:
+        """P(spam) of the spam, lowest first."""
+        return np.sort(self.probability[self.is_spam])
+
+    def looks_biased(self, unsure: float) -> bool:
+        """Whether the ham looks like corrections only: of 20 or more a fifth was not called ham.
+
+        A fifth is where the calibration begins to doubt its counts too.
+        """
+        hams = self.hams
+        wrong = len(hams) - int(np.searchsorted(hams, unsure))
+        return len(hams) >= _JUDGED and wrong > _CORRECTIONS * len(hams)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Ham called spam and spam missed at several thresholds: counts of shape (thresholds), and of how many."""
+
+    ham: int
+    spam: int
+    ham_called_spam: Integers
+    spam_missed: Integers
+
+    def lost(self) -> Estimate:
+        """The share of ham called spam, and the ends of its interval; nan without ham."""
+        return _share(self.ham_called_spam, self.ham)
+
+    def missed(self) -> Estimate:
+        """The share of spam missed, and the ends of its interval; nan without spam."""
+        return _share(self.spam_missed, self.spam)
+
+    def cost(self, ratio: float | Numbers) -> Estimate:
+        """What the errors cost where a ham lost costs ``ratio`` spam passed, and the ends of its interval.
+
+        As a share of what no filter costs, all spam passed: (ratio x ham called spam + spam missed) / spam, the
+        inverse of the total cost ratio (Androutsopoulos et al., "An experimental comparison of naive Bayesian and
+        keyword-based anti-spam filtering", 2000). The numbers of ham and of spam are taken as given. nan without
+        ham or without spam.
+        """
+        worth = ratio * np.float64(self.ham / self.spam if self.spam else math.nan)
+        lost, low, high = self.lost()
+        missed = self.missed()
+        ends = intervals.of_sum((worth * lost, worth * low, worth * high), missed)
+        return worth * lost + missed[0], *ends
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """How many of each label are called unsure."""
+
+    ham: int
+    spam: int
+
+
+def rates(sample: Sample, thresholds: Numbers) -> Rates:
+    """What calling spam from each of ``thresholds`` on would have done."""
+    hams, spams = sample.hams, sample.spams
+    return Rates(
+        len(hams), len(spams),
+        len(hams) - np.searchsorted(hams, thresholds).astype(np.int64),
+        np.searchsorted(spams, thresholds).astype(np.int64),
+    )  # fmt: skip
+
+
+def rates_of(sample: Sample, thresholds: Thresholds) -> Rates:
+    """The same for one set of thresholds; shapes are (1)."""
+    return rates(sample, np.array([spam_from(thresholds)]))
+
+
+def unsure(sample: Sample, thresholds: Thresholds) -> Unsure:
+    """How many would have been unsure."""
+    found = verdicts(sample, thresholds) == _VERDICTS.index(Verdict.UNSURE)
+    return Unsure(int((found & ~sample.is_spam).sum()), int((found & sample.is_spam).sum()))
+
+
+def spam_from(thresholds: Thresholds) -> float:
+    """P(spam) from which a message is called spam, refused or not."""
+    return min(thresholds.spam, thresholds.reject or math.inf)
+
+
+def verdicts(sample: Sample, thresholds: Thresholds) -> Integers:
+    """The verdict on each message, as ``decide`` of a taught model says, by its place from ham to reject."""
+    edges = [thresholds.unsure, thresholds.spam, thresholds.reject or math.inf]
+    return np.searchsorted(edges, sample.probability, side="right").astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What other thresholds change: messages by label, verdict before and verdict after, of so many."""
+
+    messages: int
+    counts: Mapping[tuple[str, str, str], int]
+
+    def called_spam(self, label: str) -> int:
+        """How many more of one label are called spam; below zero for fewer."""
+        return sum(
+            count * (Verdict(after).is_spam - Verdict(before).is_spam)
+            for (own, before, after), count in self.counts.items()
+            if own == label
+        )
+
+    def sentence(self) -> str:
+        """In words, for the middle of a sentence."""
+        ham, spam = self.called_spam("ham"), self.called_spam("spam")
+        told = []
+        if ham:
+            told.append(f"moved {-ham:,} ham out of spam" if ham < 0 else f"moved {ham:,} more ham into spam")
+        if spam:
+            told.append(f"let {-spam:,} more spam through" if spam < 0 else f"caught {spam:,} more spam")
+        return f"would have {', '.join(told) or 'called the same messages spam'}, of the last {self.messages:,}"
+
+
+def moves(sample: Sample, before: Thresholds, after: Thresholds) -> Moves:
+    """What ``after`` changes against ``before``."""
+    was, would = verdicts(sample, before), verdicts(sample, after)
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for is_spam, one, other in zip(sample.is_spam.tolist(), was.tolist(), would.tolist(), strict=True):
+        if one != other:
+            counts["spam" if is_spam else "ham", str(_VERDICTS[one]), str(_VERDICTS[other])] += 1
+    return Moves(len(was), counts)
+
+
+def _share(counts: Integers, n: int) -> Estimate:
+    share = counts / n if n else np.full(len(counts), math.nan)
+    return share, *intervals.wilson(counts.astype(np.float64), n)
