@@ -1,0 +1,159 @@
+"""The picture of ``tune``: what any threshold would have done, as a DET curve, as costs, and by threshold.
+
+Rules: as in ``plot``: no pyplot, and what there is not is left out. Bands are 95 % at each place for itself. A log
+scale has no zero: what none of n messages are is drawn on the edge, as if half of one were. The same scores give
+the same SVG, byte for byte, and a small one: text is text, and there are no small ticks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter
+
+from nbstream.evaluation import tuning
+from nbstream.evaluation.style import HAM, LINE, MARK, ORDER, SPAM, THIN, finish
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from nbstream.evaluation.choices import Choice, Tuning
+    from nbstream.evaluation.measures import Numbers
+    from nbstream.evaluation.tuning import Estimate
+
+_SIZE_INCHES = (9.6, 3.3)
+_DOTS_PER_INCH = 200
+_POINTS = 60  # of each curve
+_DEAREST = 10_000.0
+_TICKS = (0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999)
+_SHADE = 0.2
+
+
+def draw(path: Path, found: Tuning) -> None:
+    """Write the picture in the format that the file's name ends in. Raises ``OSError``."""
+    dates = {".svg": {"Date": None, "Creator": None}, ".pdf": {"CreationDate": None}}
+    svg = {"svg.hashsalt": "nbstream", "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}
+    with mpl.rc_context(svg):  # type: ignore[arg-type]  # its keys are typed one by one
+        picture(found).savefig(path, metadata=dates.get(path.suffix.lower()))
+
+
+def picture(found: Tuning) -> Figure:
+    """The picture, with the thresholds of the present policy, of the one it is compared with, and of budgets."""
+    figure = Figure(figsize=_SIZE_INCHES, dpi=_DOTS_PER_INCH, layout="constrained")
+    det, cost, by_threshold = figure.subplots(1, 3)
+    _draw_det(det, found)
+    _draw_cost(cost, found)
+    _draw_thresholds(by_threshold, found)
+    for axes in figure.axes:
+        axes.minorticks_off()
+    return figure
+
+
+def _draw_det(axes: Axes, found: Tuning) -> None:
+    """Ham called spam against spam missed, on log scales: the nearer to the lower left corner the better."""
+    known = found.present.rates
+    if known.ham and known.spam:
+        left, low = 50.0 / known.ham, 50.0 / known.spam
+        rates = tuning.rates(found.sample, _deciding(found.sample.hams))
+        lost, missed = _percents(rates.lost(), left), _percents(rates.missed(), low)
+        # From the lower ends of both rates to the upper ends of both, and back.
+        band = [np.concatenate([each[1], each[2][::-1]]) for each in (lost, missed)]
+        axes.fill(*band, color=ORDER, alpha=_SHADE, linewidth=0)
+        axes.step(lost[0], missed[0], where="post", color=ORDER, linewidth=LINE, label="any threshold")
+        promised = [choice for choice in found.budgets if math.isfinite(choice.spam_from)]
+        places = [_place(choice, left, low) for choice in promised]
+        if places:
+            axes.plot(*zip(*places, strict=True), "x", color=MARK, clip_on=False, zorder=3, label="budgets")
+        for choice, sign, color in _policies(found):
+            place = _place(choice, left, low)
+            axes.plot(*place, sign, color=color, clip_on=False, zorder=4, label=_label(choice))
+        axes.set(xscale="log", yscale="log", xlim=(left, 100), ylim=(low, 100))
+    finish(axes, "ham called spam (%)", "spam missed (%)")
+
+
+def _draw_cost(axes: Axes, found: Tuning) -> None:
+    """What the errors cost, against no filter, over what a ham lost costs: the lower the better."""
+    known = found.present.rates
+    if known.ham and known.spam:
+        ratios = np.geomspace(1, _DEAREST, _POINTS)
+        every = tuning.rates(found.sample, _deciding(found.sample.hams))
+        best = np.array([every.cost(float(ratio))[0].min() for ratio in ratios])
+        right = tuning.rates(found.sample, ratios / (1 + ratios)).cost(ratios)[0]
+        low = 50.0 / known.spam
+        for choice, _, color in _policies(found):
+            value, least, most = _percents(choice.rates.cost(ratios), low)
+            axes.fill_between(ratios, least, most, color=color, alpha=_SHADE, linewidth=0)
+            axes.plot(ratios, value, color=color, linewidth=LINE, label=_label(choice))
+        for name, values, color, style in (("P = c / (1 + c)", right, HAM, "--"), ("best", best, MARK, ":")):
+            axes.plot(ratios, np.maximum(100 * values, low), style, color=color, linewidth=LINE, label=name)
+        axes.set(xscale="log", yscale="log", xlim=(1, _DEAREST))
+    finish(axes, "cost c of a ham called spam (spam passed)", "cost, no filter = 100 (%)")
+
+
+def _draw_thresholds(axes: Axes, found: Tuning) -> None:
+    """Both errors over the threshold, on a logit scale."""
+    known = found.present.rates
+    lowest, highest = _reach(found)
+    logits = np.linspace(_logit(lowest), _logit(highest), _POINTS)
+    thresholds = 1 / (1 + np.exp(-logits))
+    rates = tuning.rates(found.sample, thresholds)
+    for label, color, style, n, estimate in (
+        ("ham called spam", HAM, "-", known.ham, rates.lost()),
+        ("spam missed", SPAM, "--", known.spam, rates.missed()),
+    ):
+        if n:
+            value, least, most = _percents(estimate, 50.0 / n)
+            axes.fill_between(thresholds, least, most, color=color, alpha=_SHADE, linewidth=0)
+            axes.plot(thresholds, value, style, color=color, linewidth=LINE, label=label)
+    for (choice, _, _), style in zip(_policies(found), ("--", ":"), strict=False):
+        if lowest <= choice.spam_from <= highest:
+            axes.axvline(choice.spam_from, color=MARK, linestyle=style, linewidth=THIN, label=_label(choice))
+    axes.set(xscale="logit", yscale="log" if known.ham or known.spam else "linear", xlim=(lowest, highest))
+    finish(axes, "spam from P(spam)", "of the ham, of the spam (%)")
+    axes.xaxis.set_major_locator(FixedLocator([tick for tick in _TICKS if lowest <= tick <= highest]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _policies(found: Tuning) -> list[tuple[Choice, str, str]]:
+    """The policies that are compared, and how they are marked."""
+    return [(found.present, "o", SPAM), *([(found.other, "s", "#CC79A7")] if found.other else [])]
+
+
+def _deciding(hams: Numbers) -> Numbers:
+    """Thresholds just above a ham, from that which loses none to that which loses all; of many ham some."""
+    ranks = np.unique(np.geomspace(1, len(hams), _POINTS).round().astype(int))
+    above = np.nextafter(hams[len(hams) - ranks], math.inf)
+    return np.append(above, 0.0)
+
+
+def _place(choice: Choice, left: float, low: float) -> tuple[float, float]:
+    lost, missed = _percents(choice.rates.lost(), left), _percents(choice.rates.missed(), low)
+    return float(lost[0][0]), float(missed[0][0])
+
+
+def _label(choice: Choice) -> str:
+    """Its name; a dollar sign in the name of a file begins no formula."""
+    return choice.name.replace("$", r"\$")
+
+
+def _percents(estimate: Estimate, edge: float) -> Estimate:
+    """An estimate and its ends in percent, none of them below the edge of the panel."""
+    value, low, high = estimate
+    return np.maximum(100 * value, edge), np.maximum(100 * low, edge), np.maximum(100 * high, edge)
+
+
+def _reach(found: Tuning) -> tuple[float, float]:
+    """The thresholds that matter: from 0.01 to where no ham is, and no policy's threshold, any more."""
+    marked = [choice.spam_from for choice, _, _ in _policies(found) if choice.spam_from < 1]
+    last = max([0.999, *found.sample.hams[-1:].tolist(), *marked])
+    return 0.01, 1 / (1 + math.exp(-min(_logit(last) + 0.5, 34.0)))
+
+
+def _logit(p: float) -> float:
+    return math.log(p / (1 - p))
