@@ -62,6 +62,7 @@ def build_parser() -> _Parser:
     _add_config(commands)
     _add_replay(commands, common)
     _add_evaluate(commands, common)
+    _add_tune(commands, common)
     return parser
 
 
@@ -251,6 +252,20 @@ def _add_evaluate(commands: _Commands, common: _Parser) -> None:
     evaluate.set_defaults(module="evaluate", wrong_usage=evaluate.error)
 
 
+def _add_tune(commands: _Commands, common: _Parser) -> None:
+    tune = commands.add_parser(
+        "tune", parents=[common], help="what other thresholds would have done to the mail labelled last"
+    )
+    tune.add_argument(
+        "--with", dest="other", type=Path, metavar="FILE", help="compare the verdict section of this configuration"
+    )
+    tune.add_argument(
+        "--plot", type=_picture, metavar="FILE.svg|png|pdf", help="DET curve, costs, and errors by threshold"
+    )
+    tune.add_argument("--json", action="store_true", help="one JSON object")
+    tune.set_defaults(module="tune")
+
+
 def _id(text: str) -> str:
     """The id of a message."""
     if not re.fullmatch(r"[a-z2-7]{24}", text):
@@ -274,6 +289,13 @@ def _share(text: str) -> float:
     if not 0 <= share <= 1:
         raise argparse.ArgumentTypeError(f"{text} is no number from 0 to 1")
     return share
+
+
+def _picture(text: str) -> Path:
+    """A file that a picture can be written to."""
+    if not text.lower().endswith((".svg", ".png", ".pdf")):
+        raise argparse.ArgumentTypeError(f"{text} ends in none of .svg, .png, .pdf")
+    return Path(text)
 
 
 def _whole(text: str) -> int:

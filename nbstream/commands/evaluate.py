@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
 from nbstream import assembly, config
-from nbstream.commands import inputs
+from nbstream.commands import inputs, outputs
 from nbstream.config.values import EMBEDDED, has_password, read_redis_url
 from nbstream.errors import ConfigError, InputError
 from nbstream.evaluation import report, streams
@@ -48,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     _check_usage(options)
     file = config.find_config(options.config)
     settings = config.load(file)
-    _check_writable([path for path in (_json_file(options), options.scores, options.plot) if path])
+    outputs.check_writable([path for path in (_json_file(options), options.scores, options.plot) if path])
     draw = _draw() if options.plot else None
     errors: list[InputError] = []
     if options.config is None:
@@ -66,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     _write(options, result, measured)
     if draw:
         columns = report.Columns.of(result.rows[options.skip :])
-        with _writing(options.plot):
+        with outputs.writing(options.plot):
             draw(options.plot, columns, options.skip, result.thresholds)
     for error in errors:
         print(f"nbstream: {error}", file=sys.stderr)
@@ -165,26 +164,11 @@ def _json_file(options: argparse.Namespace) -> Path | None:
     return Path(options.json) if options.json and options.json != inputs.STANDARD_INPUT else None
 
 
-def _check_writable(paths: Sequence[Path]) -> None:
-    for path in paths:
-        place = path if path.exists() else path.parent
-        if path.is_dir() or not place.exists() or not os.access(place, os.W_OK):
-            raise InputError(f"{path}: cannot be written there")
-
-
 def _write(options: argparse.Namespace, result: Result, measured: Report) -> None:
     json_file = _json_file(options)
     if json_file:
-        with _writing(json_file):
+        with outputs.writing(json_file):
             json_file.write_text(measured.json() + "\n", encoding="utf-8")
     if options.scores:
-        with _writing(options.scores), options.scores.open("w", encoding="utf-8") as file:
+        with outputs.writing(options.scores), options.scores.open("w", encoding="utf-8") as file:
             report.write_scores(file, result.rows)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error

@@ -1,0 +1,27 @@
+"""Files that commands write: a place that cannot be written to is found before the work is done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from nbstream.errors import InputError
+
+
+def check_writable(paths: Sequence[Path]) -> None:
+    """Raise ``InputError`` for the first of ``paths`` that no file can be written to."""
+    for path in paths:
+        place = path if path.exists() else path.parent
+        if path.is_dir() or not place.exists() or not os.access(place, os.W_OK):
+            raise InputError(f"{path}: cannot be written there")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` inside into an ``InputError`` that names ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
