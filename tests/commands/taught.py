@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,6 +58,16 @@ class Taught:
 
         self.model(run)
         return message.key
+
+    def teach_all(self, lessons: Sequence[tuple[bytes, str]]) -> None:
+        """Learn letters in their order, each with its label."""
+
+        async def run(model: Model) -> None:
+            spam_filter = make_filter(model.client)
+            for raw, label in lessons:
+                await spam_filter.learn(Message.parse(raw), label, "smtp", "ann")
+
+        self.model(run)
 
     def stored(self) -> list[Any]:
         """Counts by class and totals, field by field."""

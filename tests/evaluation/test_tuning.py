@@ -1,0 +1,133 @@
+"""What thresholds would have done, against going through the messages one by one."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.evaluation import tuning
+from nbstream.evaluation.tuning import Sample
+from nbstream.policy.verdict import ModelState, Thresholds, decide
+from tests.evaluation.scored import first_scores
+
+PLACES = (0.01, 0.2, 0.5, 0.7, 0.95, 0.999)  # few, so that many are equal, to each other and to thresholds
+
+Pairs = list[tuple[str, float]]
+labelled = st.lists(st.tuples(st.sampled_from(["ham", "spam"]), st.sampled_from(PLACES)), max_size=60)
+two_or_three = st.lists(st.sampled_from((*PLACES, 0.3)), min_size=2, max_size=3).map(sorted)
+some_thresholds = two_or_three.map(
+    lambda places: Thresholds(places[0], places[1], places[2] if len(places) > 2 else None)
+)
+
+TAUGHT = ModelState({})
+
+
+def verdict(p: float, thresholds: Thresholds) -> str:
+    return str(decide(p, thresholds, TAUGHT)[0])
+
+
+@given(labelled, some_thresholds)
+def test_counts_are_those_of_deciding_one_by_one(pairs: Pairs, thresholds: Thresholds) -> None:
+    sample = Sample.of(first_scores(pairs))
+
+    found, unsure = tuning.rates_of(sample, thresholds), tuning.unsure(sample, thresholds)
+
+    decided = Counter((label, decide(p, thresholds, TAUGHT)[0]) for label, p in pairs)
+    called = Counter({(label, is_spam): 0 for label in ("ham", "spam") for is_spam in (True, False)})
+    for (label, each), count in decided.items():
+        called[label, each.is_spam] += count
+    assert found.ham_called_spam.tolist() == [called["ham", True]]
+    assert found.spam_missed.tolist() == [called["spam", False]]
+    assert (found.ham, found.spam) == (
+        sum(label == "ham" for label, _ in pairs),
+        sum(label == "spam" for label, _ in pairs),
+    )
+    assert {"ham": unsure.ham, "spam": unsure.spam} == {
+        label: sum(n for (own, each), n in decided.items() if own == label and each == "unsure")
+        for label in ("ham", "spam")
+    }
+
+
+@given(labelled, st.lists(st.sampled_from((*PLACES, 0.0, 0.3, math.inf)), min_size=1, max_size=8))
+def test_many_thresholds_at_once_are_each_alone(pairs: Pairs, thresholds: list[float]) -> None:
+    sample = Sample.of(first_scores(pairs))
+
+    found = tuning.rates(sample, np.array(thresholds))
+
+    lost = [sum(p >= threshold for label, p in pairs if label == "ham") for threshold in thresholds]
+    missed = [sum(p < threshold for label, p in pairs if label == "spam") for threshold in thresholds]
+    assert (found.ham_called_spam.tolist(), found.spam_missed.tolist()) == (lost, missed)
+
+
+@given(labelled, some_thresholds, some_thresholds)
+def test_moves_are_the_verdicts_that_differ(pairs: Pairs, before: Thresholds, after: Thresholds) -> None:
+    found = tuning.moves(Sample.of(first_scores(pairs)), before, after)
+
+    expected: Counter[tuple[str, str, str]] = Counter()
+    for label, p in pairs:
+        if verdict(p, before) != verdict(p, after):
+            expected[label, verdict(p, before), verdict(p, after)] += 1
+    assert (found.messages, dict(found.counts)) == (len(pairs), dict(expected))
+    for label in ("ham", "spam"):
+        hits = [
+            sum(decide(p, each, TAUGHT)[0].is_spam for own, p in pairs if own == label) for each in (before, after)
+        ]
+        assert found.called_spam(label) == hits[1] - hits[0]
+
+
+def test_a_spam_threshold_that_is_never_reached_leaves_unsure() -> None:
+    sample = Sample.of(first_scores([("spam", 0.999), ("ham", 0.7), ("ham", 0.01)]))
+
+    never = Thresholds(0.5, math.inf)
+
+    assert tuning.verdicts(sample, never).tolist() == [1, 1, 0]
+    assert tuning.rates_of(sample, never).spam_missed.tolist() == [1]
+
+
+def test_the_sentence_says_both_directions() -> None:
+    mail = [("ham", 0.96), ("ham", 0.97), ("spam", 0.96), ("ham", 0.1), ("spam", 0.999)] * 250
+    sample = Sample.of(first_scores(mail))
+    lenient, strict = Thresholds(0.5, 0.95), Thresholds(0.5, 0.99)
+
+    stricter, back, same = (
+        tuning.moves(sample, *each).sentence() for each in ((lenient, strict), (strict, lenient), (strict, strict))
+    )
+
+    assert stricter == "would have moved 500 ham out of spam, let 250 more spam through, of the last 1,250"
+    assert back == "would have moved 500 more ham into spam, caught 250 more spam, of the last 1,250"
+    assert same == "would have called the same messages spam, of the last 1,250"
+
+
+def test_the_cost_is_that_of_the_errors_against_letting_all_spam_pass() -> None:
+    mail = [("ham", 0.99)] * 2 + [("ham", 0.1)] * 98 + [("spam", 0.9)] * 4 + [("spam", 0.999)] * 46
+    found = tuning.rates(Sample.of(first_scores(mail)), np.array([0.95]))
+
+    cost, low, high = (float(each[0]) for each in found.cost(9))
+    assert cost == pytest.approx((9 * 2 + 4) / 50)
+    # Wilson: 2 of 100 is 0.0055 to 0.0700, 4 of 50 is 0.0315 to 0.1884; a ham weighs 9 x 100/50 of spam's share.
+    assert low == pytest.approx(0.44 - math.hypot(18 * (0.02 - 0.0055), 0.08 - 0.0315), abs=2e-3)
+    assert high == pytest.approx(0.44 + math.hypot(18 * (0.0700 - 0.02), 0.1884 - 0.08), abs=2e-3)
+
+
+@given(labelled, st.sampled_from(PLACES), st.floats(1, 9999))
+def test_estimates_lie_within_their_ends_or_are_unknown(pairs: Pairs, threshold: float, ratio: float) -> None:
+    found = tuning.rates(Sample.of(first_scores(pairs)), np.array([threshold]))
+
+    known = {"lost": found.ham > 0, "missed": found.spam > 0, "cost": found.ham > 0 and found.spam > 0}
+    for name, estimate in (("lost", found.lost()), ("missed", found.missed()), ("cost", found.cost(ratio))):
+        value, low, high = (float(each[0]) for each in estimate)
+        assert (low <= value <= high) if known[name] else math.isnan(value)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "biased"), [(80, 20, False), (79, 21, True), (0, 19, False), (0, 20, True), (0, 0, False)]
+)
+def test_ham_of_which_a_fifth_was_wrong_looks_like_corrections(right: int, wrong: int, biased: bool) -> None:
+    mail = [("ham", 0.1)] * right + [("ham", 0.5)] * wrong + [("spam", 0.9)] * 50
+
+    assert Sample.of(first_scores(mail)).looks_biased(0.5) == biased

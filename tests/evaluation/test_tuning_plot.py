@@ -1,0 +1,90 @@
+"""The picture of ``tune`` shows what thresholds do, whatever is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nbstream.evaluation.choices import Tuning, tuning
+from nbstream.evaluation.tuning_plot import draw, picture
+from nbstream.policy.policy import Budget, Fixed, Policy
+from tests.evaluation.scored import drawn, first_scores
+from tests.evaluation.test_choices import FEW
+
+
+def found(spam: float = 0.95) -> Tuning:
+    strict = "with strict.yaml", Policy(0.5, Budget(0.001), None, None)
+    return tuning(drawn(6000, 4000), Policy(0.5, Fixed(spam), None, None), strict)
+
+
+def test_the_three_panels_have_their_axes_and_legends() -> None:
+    det, cost, thresholds = picture(found()).axes
+
+    assert (det.get_xscale(), det.get_yscale(), cost.get_xscale(), cost.get_yscale()) == ("log",) * 4
+    assert (thresholds.get_xscale(), thresholds.get_yscale()) == ("logit", "log")
+    legends = [[text.get_text() for text in each.get_legend().get_texts()] for each in (det, cost, thresholds)]  # type: ignore[union-attr]  # are there
+    assert legends == [
+        ["any threshold", "budgets", "present", "with strict.yaml"],
+        ["present", "with strict.yaml", "P = c / (1 + c)", "best"],
+        ["ham called spam", "spam missed", "present", "with strict.yaml"],
+    ]
+    assert all(each.get_xlabel() and each.get_ylabel() for each in (det, cost, thresholds))
+
+
+def test_the_present_threshold_stands_at_its_rates_and_the_curve_goes_through_all_counts() -> None:
+    shown = found(0.6)
+    det, _, thresholds = picture(shown).axes
+
+    lines = {str(line.get_label()): line for line in det.lines}
+    rates = shown.present.rates
+    point = 100 * rates.ham_called_spam[0] / 6000, 100 * rates.spam_missed[0] / 4000
+    assert [float(np.asarray(each)[0]) for each in lines["present"].get_data()] == pytest.approx(point)
+    lost, missed = (np.asarray(each) for each in lines["any threshold"].get_data())
+    spams = shown.sample.spams
+    for place in (1, 5, len(lost) // 2, len(lost) - 2):
+        count = round(lost[place] * 60)
+        just_above = shown.sample.hams[6000 - count - 1]
+        assert missed[place] == pytest.approx(100 * max(0.5, (spams <= just_above).sum()) / 4000)
+    marks = {str(line.get_label()): line.get_xdata() for line in thresholds.lines}
+    assert float(np.asarray(marks["present"])[0]) == 0.6
+
+
+def test_the_best_cost_is_below_all_others() -> None:
+    _, cost, _ = picture(found()).axes
+
+    lines = {str(line.get_label()): np.asarray(line.get_ydata()) for line in cost.lines}
+    best = lines.pop("best")
+    assert len(lines) == 3
+    for other in lines.values():
+        assert (best <= other * 1.05 + 1e-9).all()  # of the many thresholds some are looked at
+
+
+def test_the_same_scores_are_the_same_svg_and_a_small_one(tmp_path: Path) -> None:
+    for name in ("a.svg", "b.svg"):
+        draw(tmp_path / name, found())
+
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    assert (tmp_path / "a.svg").stat().st_size < 60_000
+    assert "ham called spam (%)</text>" in (tmp_path / "a.svg").read_text()
+
+
+@pytest.mark.parametrize(("name", "head"), [("a.PNG", b"\x89PNG"), ("a.pdf", b"%PDF"), ("a.svg", b"<?xml")])
+def test_the_format_is_that_of_the_name(tmp_path: Path, name: str, head: bytes) -> None:
+    draw(tmp_path / name, found())
+
+    assert (tmp_path / name).read_bytes().startswith(head)
+
+
+@pytest.mark.parametrize("mail", FEW, ids=["none", "ham", "spam", "both", "sure", "all wrong", "errors"])
+@pytest.mark.parametrize("spam", [Budget(0.001), Fixed(1 - 1e-15)], ids=["budget", "high"])
+def test_whatever_there_is_can_be_drawn_without_a_warning(
+    tmp_path: Path, mail: Sequence[tuple[str, float]], spam: Fixed | Budget
+) -> None:
+    other = "with $x_y$^.yaml", Policy(0.5, Fixed(math.nextafter(1, 0)), None, None)
+    draw(tmp_path / "a.png", tuning(first_scores(mail), Policy(0.5, spam, None, None), other))
+
+    assert (tmp_path / "a.png").stat().st_size > 5000
