@@ -14,7 +14,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run test soak bench accuracy format clean python redis corpora
+.PHONY: run test soak bench accuracy picture format clean python redis corpora
 
 run: python redis .venv/run.stamp
 	@exec .venv/bin/nbstream serve --hints
@@ -39,6 +39,10 @@ CORPORA ?= $(NBSTREAM_CORPORA)
 accuracy: corpora .venv/test.stamp
 	.venv/bin/python -m tests.benchmarks.accuracy '$(CORPORA)'
 
+# The picture of `nbstream tune` in the README, of the scores of the same mail: make picture CORPORA=DIR
+picture: corpora .venv/test.stamp
+	.venv/bin/python -m tests.benchmarks.picture '$(CORPORA)'
+
 format: .venv/test.stamp
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
@@ -55,7 +59,7 @@ redis:
 	@$(if $(redis_found)$(wheel_found),,$(error nbstream needs a Redis: `apt install redis-server` (or valkey-server), or a CPython 3.11 or 3.12 on x86_64 as in `make PYTHON=/usr/bin/python3.12`))
 
 corpora:
-	@$(if $(CORPORA),,$(error `make accuracy` needs real mail: name the folder of its archives, as in `make accuracy CORPORA=/path/to/archives`, or set NBSTREAM_CORPORA))
+	@$(if $(CORPORA),,$(error this needs real mail: name the folder of its archives, as in `make accuracy CORPORA=/path/to/archives`, or set NBSTREAM_CORPORA))
 
 # Installed again only when what is to be installed has changed. The package itself is used where it stands.
 .venv/run.stamp: pyproject.toml .ci/constraints.txt | python

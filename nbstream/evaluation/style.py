@@ -18,8 +18,8 @@ LINE, THIN = 1.2, 0.9
 _LABEL_POINTS, _SMALL_POINTS = 8, 7
 
 
-def finish(axes: Axes, x: str, y: str) -> None:
-    """Name the axes, draw the grid, and put the legend above."""
+def finish(axes: Axes, x: str, y: str, *, narrow: bool = False) -> None:
+    """Name the axes, draw the grid, and put the legend above, not wider than a ``narrow`` panel."""
     axes.set_xlabel(x, fontsize=_LABEL_POINTS)
     axes.set_ylabel(y, fontsize=_LABEL_POINTS)
     axes.tick_params(labelsize=_SMALL_POINTS)
@@ -30,8 +30,9 @@ def finish(axes: Axes, x: str, y: str) -> None:
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))  # 0.01, no power of ten
             axis.set_minor_formatter(NullFormatter())
     entries = len(axes.get_legend_handles_labels()[0])
+    side_by_side = 3 if entries == 3 and not narrow else 2
     if entries:  # above the panel, where it hides nothing
         axes.legend(
-            loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, ncols=2 + (entries == 3),
+            loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, ncols=side_by_side,
             columnspacing=1.2, fontsize=_SMALL_POINTS, frameon=False,
         )  # fmt: skip

@@ -8,9 +8,9 @@ with any other verdict, unsure too. Infinite thresholds are never reached.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import permutations
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -171,11 +171,12 @@ class Moves:
 def moves(sample: Sample, before: Thresholds, after: Thresholds) -> Moves:
     """What ``after`` changes against ``before``."""
     was, would = verdicts(sample, before), verdicts(sample, after)
-    counts: Counter[tuple[str, str, str]] = Counter()
-    for is_spam, one, other in zip(sample.is_spam.tolist(), was.tolist(), would.tolist(), strict=True):
-        if one != other:
-            counts["spam" if is_spam else "ham", str(_VERDICTS[one]), str(_VERDICTS[other])] += 1
-    return Moves(len(was), counts)
+    counts = {
+        (label, str(_VERDICTS[one]), str(_VERDICTS[other])): int((own & (was == one) & (would == other)).sum())
+        for label, own in (("ham", ~sample.is_spam), ("spam", sample.is_spam))
+        for one, other in permutations(range(len(_VERDICTS)), 2)
+    }
+    return Moves(len(was), {move: count for move, count in counts.items() if count})
 
 
 def _share(counts: Integers, n: int) -> Estimate:

@@ -31,7 +31,8 @@ _SIZE_INCHES = (9.6, 3.3)
 _DOTS_PER_INCH = 200
 _POINTS = 60  # of each curve
 _DEAREST = 10_000.0
-_TICKS = (0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999)
+_TICKS = (0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
+_FAR_TICKS = (0.01, 0.5, 0.99, 0.9999, 0.999999)
 _SHADE = 0.2
 
 
@@ -74,7 +75,7 @@ def _draw_det(axes: Axes, found: Tuning) -> None:
             place = _place(choice, left, low)
             axes.plot(*place, sign, color=color, clip_on=False, zorder=4, label=_label(choice))
         axes.set(xscale="log", yscale="log", xlim=(left, 100), ylim=(low, 100))
-    finish(axes, "ham called spam (%)", "spam missed (%)")
+    finish(axes, "ham called spam (%)", "spam missed (%)", narrow=True)
 
 
 def _draw_cost(axes: Axes, found: Tuning) -> None:
@@ -93,7 +94,7 @@ def _draw_cost(axes: Axes, found: Tuning) -> None:
         for name, values, color, style in (("P = c / (1 + c)", right, HAM, "--"), ("best", best, MARK, ":")):
             axes.plot(ratios, np.maximum(100 * values, low), style, color=color, linewidth=LINE, label=name)
         axes.set(xscale="log", yscale="log", xlim=(1, _DEAREST))
-    finish(axes, "cost c of a ham called spam (spam passed)", "cost, no filter = 100 (%)")
+    finish(axes, "cost c of a ham called spam (spam passed)", "cost, no filter = 100 (%)", narrow=True)
 
 
 def _draw_thresholds(axes: Axes, found: Tuning) -> None:
@@ -115,8 +116,9 @@ def _draw_thresholds(axes: Axes, found: Tuning) -> None:
         if lowest <= choice.spam_from <= highest:
             axes.axvline(choice.spam_from, color=MARK, linestyle=style, linewidth=THIN, label=_label(choice))
     axes.set(xscale="logit", yscale="log" if known.ham or known.spam else "linear", xlim=(lowest, highest))
-    finish(axes, "spam from P(spam)", "of the ham, of the spam (%)")
-    axes.xaxis.set_major_locator(FixedLocator([tick for tick in _TICKS if lowest <= tick <= highest]))
+    finish(axes, "spam from P(spam)", "of the ham, of the spam (%)", narrow=True)
+    ticks = _TICKS if highest < _FAR_TICKS[3] else _FAR_TICKS
+    axes.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if lowest <= tick <= highest]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 

@@ -1,0 +1,29 @@
+"""``make picture`` works, over letters written for tests; and the README shows what it makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.picture import PICTURE, make
+from tests.letters import write_corpus
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_picture_is_drawn_of_what_evaluate_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index = write_corpus(tmp_path / "corpus", 40)
+
+    make(index, tmp_path / "a.svg")
+
+    assert "the last 40 messages labelled: " in capsys.readouterr().out
+    assert (tmp_path / "a.svg").read_text().rstrip().endswith("</svg>")
+
+
+def test_the_readme_shows_it_and_it_is_small() -> None:
+    shown = PICTURE.relative_to(ROOT)
+
+    assert f"]({shown})" in (ROOT / "README.md").read_text()
+    assert PICTURE.stat().st_size < 60_000
+    assert "with strict.yaml" in PICTURE.read_text()
