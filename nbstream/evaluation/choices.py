@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.evaluation.tuning import Sample, moves, rates_of, spam_from, unsure
+from nbstream.evaluation.tuning import Sample, moves, rates_of, unsure
 from nbstream.policy.policy import Budget, Fixed, Policy
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class Choice:
 
     @property
     def spam_from(self) -> float:
-        """P(spam) from which a message is called spam; infinite: never."""
-        return spam_from(self.thresholds)
+        """P(spam) from which a message is called spam, refused or not; infinite: never."""
+        return self.thresholds.spam
 
 
 @dataclass(frozen=True, slots=True)

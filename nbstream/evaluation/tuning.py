@@ -122,7 +122,7 @@ def rates(sample: Sample, thresholds: Numbers) -> Rates:
 
 def rates_of(sample: Sample, thresholds: Thresholds) -> Rates:
     """The same for one set of thresholds; shapes are (1)."""
-    return rates(sample, np.array([spam_from(thresholds)]))
+    return rates(sample, np.array([thresholds.spam]))
 
 
 def unsure(sample: Sample, thresholds: Thresholds) -> Unsure:
@@ -131,14 +131,9 @@ def unsure(sample: Sample, thresholds: Thresholds) -> Unsure:
     return Unsure(int((found & ~sample.is_spam).sum()), int((found & sample.is_spam).sum()))
 
 
-def spam_from(thresholds: Thresholds) -> float:
-    """P(spam) from which a message is called spam, refused or not."""
-    return min(thresholds.spam, thresholds.reject or math.inf)
-
-
 def verdicts(sample: Sample, thresholds: Thresholds) -> Integers:
     """The verdict on each message, as ``decide`` of a taught model says, by its place from ham to reject."""
-    edges = [thresholds.unsure, thresholds.spam, thresholds.reject or math.inf]
+    edges = [thresholds.unsure, thresholds.spam, thresholds.reject or math.inf]  # in order, as thresholds are
     return np.searchsorted(edges, sample.probability, side="right").astype(np.int64)
 
 

@@ -45,6 +45,7 @@ def test_the_present_threshold_stands_at_its_rates_and_the_curve_goes_through_al
     assert [float(np.asarray(each)[0]) for each in lines["present"].get_data()] == pytest.approx(point)
     lost, missed = (np.asarray(each) for each in lines["any threshold"].get_data())
     spams = shown.sample.spams
+    assert (60 * lost[:4]).tolist() == pytest.approx([0.5, 1, 2, 3])
     for place in (1, 5, len(lost) // 2, len(lost) - 2):
         count = round(lost[place] * 60)
         just_above = shown.sample.hams[6000 - count - 1]
@@ -84,7 +85,7 @@ def test_the_format_is_that_of_the_name(tmp_path: Path, name: str, head: bytes) 
 def test_whatever_there_is_can_be_drawn_without_a_warning(
     tmp_path: Path, mail: Sequence[tuple[str, float]], spam: Fixed | Budget
 ) -> None:
-    other = "with $x_y$^.yaml", Policy(0.5, Fixed(math.nextafter(1, 0)), None, None)
+    other = "with $^$.yaml", Policy(0.5, Fixed(math.nextafter(1, 0)), None, None)
     draw(tmp_path / "a.png", tuning(first_scores(mail), Policy(0.5, spam, None, None), other))
 
     assert (tmp_path / "a.png").stat().st_size > 5000
