@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.evaluation.tuning import Sample, moves, rates_of, unsure
-from nbstream.policy.policy import Budget, Fixed, Policy
+from nbstream.policy.budget import biased
+from nbstream.policy.policy import Budget, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,23 +84,23 @@ def tuning(first_scores: FirstScores, present: Policy, other: tuple[str, Policy]
 
     return Tuning(
         sample,
-        sample.looks_biased(now.unsure),
+        biased(first_scores["ham"]),
         cost_ratio(present),
         choice("present", present),
         choice(*other) if other else None,
-        [choice(f"budget {rate:g}", Policy(present.unsure, Budget(rate), None, None)) for rate in BUDGETS],
-        [choice(f"fixed {p:g}", Policy(min(present.unsure, p), Fixed(p), None, None)) for p in FIXED],
+        [choice(f"budget {rate:g}", Policy(present.unsure, Budget(rate))) for rate in BUDGETS],
+        [choice(f"fixed {p:g}", Policy(min(present.unsure, p), p)) for p in FIXED],
     )
 
 
 def cost_ratio(policy: Policy) -> float:
     """How many spam passed a lost ham costs, if a fixed threshold was chosen for that: P / (1 - P); else 19."""
-    if isinstance(policy.spam, Fixed) and policy.spam.probability < 1:
-        return round(policy.spam.probability / (1 - policy.spam.probability), 6)
-    return _USUAL_RATIO
+    if isinstance(policy.spam, Budget) or policy.spam >= 1:
+        return _USUAL_RATIO
+    return round(policy.spam / (1 - policy.spam), 6)
 
 
 def _setting(policy: Policy) -> str:
-    if isinstance(policy.spam, Fixed):
-        return f"spam: {policy.spam.probability:g}"
-    return f"max_false_positive_rate: {policy.spam.rate:g}"
+    if isinstance(policy.spam, Budget):
+        return f"max_false_positive_rate: {policy.spam.rate:g}"
+    return f"spam: {policy.spam:g}"

@@ -87,7 +87,8 @@ def shown(probability: float) -> str:
 
 def _reached(choice: Choice) -> str:
     threshold = "" if math.isinf(choice.spam_from) else f"threshold {shown(choice.spam_from)}"
-    return ", ".join(filter(None, (threshold, choice.thresholds.promise))) or "never"
+    why = "" if choice.thresholds.promised else choice.thresholds.promise
+    return ", ".join(filter(None, (threshold, why))) or "never"
 
 
 def _moved(choice: Choice) -> Iterator[str]:

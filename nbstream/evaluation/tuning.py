@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     """A share, and the lower and the upper end of its interval."""
 
 _VERDICTS = (Verdict.HAM, Verdict.UNSURE, Verdict.SPAM, Verdict.REJECT)
-_CORRECTIONS = 0.2
-_JUDGED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +57,6 @@ class Sample:
     def spams(self) -> Numbers:
         """P(spam) of the spam, lowest first."""
         return np.sort(self.probability[self.is_spam])
-
-    def looks_biased(self, unsure: float) -> bool:
-        """Whether the ham looks like corrections only: of 20 or more a fifth was not called ham.
-
-        A fifth is where the calibration begins to doubt its counts too.
-        """
-        hams = self.hams
-        wrong = len(hams) - int(np.searchsorted(hams, unsure))
-        return len(hams) >= _JUDGED and wrong > _CORRECTIONS * len(hams)
 
 
 @dataclass(frozen=True, slots=True)

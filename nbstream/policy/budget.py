@@ -85,7 +85,7 @@ class Promise:
 
 def promise(ham: Window, rate: float) -> Promise:
     """What can be promised for ``rate``, a share above 0 and at most 1/2, by these first scores of ham."""
-    if _biased(ham.recent(_RECENT)):
+    if biased(ham):
         return _before(ham, rate)
     needed = ham_needed(rate) - len(ham)
     if needed > 0:
@@ -131,8 +131,9 @@ def _above(ascending: Sequence[float], above: int) -> float:
     return math.nextafter(ascending[-1 - above], math.inf)
 
 
-def _biased(probabilities: Sequence[float]) -> bool:
-    """Whether most of these ham had been on the wrong side: people who label everything see few such."""
+def biased(ham: Window) -> bool:
+    """Whether many of the last ham had been on the wrong side: people who label everything see few such."""
+    probabilities = ham.recent(_RECENT)
     right = sum(each < _WRONG_SIDE for each in probabilities)
     return len(probabilities) >= _ENOUGH and right < _RIGHT * len(probabilities)
 

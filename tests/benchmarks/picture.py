@@ -17,14 +17,14 @@ from pathlib import Path
 from nbstream.cli import main as nbstream
 from nbstream.evaluation import choices, choices_report
 from nbstream.evaluation.tuning_plot import draw
-from nbstream.policy.policy import Budget, Fixed, Policy
+from nbstream.policy.policy import Budget, Policy
 from tests.evaluation.scored import first_scores
 
 PICTURE = Path(__file__).parents[2] / "docs" / "tune.svg"
 
 ARCHIVE, INDEX = "spamassassin.tar.xz", Path("spamassassin", "index_2002h2.tsv")
-PRESENT = Policy(0.5, Fixed(0.95), None, None)
-STRICT = Policy(0.5, Budget(0.005), None, None)
+PRESENT = Policy(0.5, 0.95)
+STRICT = Policy(0.5, Budget(0.005))
 
 
 def main() -> None:

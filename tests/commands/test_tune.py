@@ -18,8 +18,12 @@ from typing import Any
 import pytest
 
 from nbstream.cli import main
+from nbstream.policy.first_scores import First
+from nbstream.store.ledger import Entry
+from nbstream.store.model import Model
 from tests.commands.taught import Taught
 from tests.letters import letters
+from tests.store.notes import NOTE
 
 COUNT = 120
 
@@ -154,8 +158,14 @@ def test_an_empty_model_says_what_is_missing_and_a_class_alone_too(taught: Taugh
 
 
 def test_ham_that_was_labelled_because_it_was_wrong_is_warned_of(taught: Taught) -> None:
-    taught.config.write_text(taught.config.read_text() + "verdict: {unsure: 0.01, spam: 0.02}\n")
-    taught.teach_all([(b"Subject: lunch %d\n\nLunch?\n" % number, "ham") for number in range(30)])
+    async def correct(model: Model) -> None:
+        for number in range(30):
+            key, at = f"m{number}", float(number)
+            first = First(at, key, 0.97).pack()
+            entry = Entry(f"v{number}", "ham", 1000, (b"a",), at, "test", "nobody", 0.0, (), first)
+            await model.replace(key, None, entry, NOTE)
+
+    taught.model(correct)
 
     _, err = taught("tune")
 

@@ -6,12 +6,15 @@ import random
 from collections.abc import Iterable
 
 from nbstream.bayes.calibration import sigmoid
-from nbstream.policy.first_scores import FirstScores
+from nbstream.policy.first_scores import First, FirstScores
 
 
 def first_scores(pairs: Iterable[tuple[str, float]]) -> FirstScores:
     """Labels and probabilities in order of learning."""
-    return FirstScores([(number, label, p) for number, (label, p) in enumerate(pairs, start=1)])
+    found = FirstScores()
+    for number, (label, probability) in enumerate(pairs, start=1):
+        found[label].add(First(float(number), f"m{number}", probability).pack())
+    return found
 
 
 def drawn(hams: int, spams: int, seed: int = 1) -> FirstScores:

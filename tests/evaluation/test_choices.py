@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from nbstream.evaluation.choices import BUDGETS, FIXED, Choice, Tuning, tuning
 from nbstream.evaluation.choices_report import answer, as_json, shown, text
-from nbstream.policy.policy import Budget, Fixed, Policy
+from nbstream.policy.policy import Budget, Policy
 from tests.evaluation.scored import drawn, first_scores
 
-PRESENT = Policy(0.5, Fixed(0.95), None, None)
-STRICT = Policy(0.5, Budget(0.001), None, None)
+PRESENT = Policy(0.5, 0.95)
+STRICT = Policy(0.5, Budget(0.001))
 
 
 def lines(found: Tuning, width: int | None = None, *, bold: bool = False) -> list[str]:
@@ -72,7 +72,7 @@ def test_a_budget_in_force_is_told_as_one_and_is_compared_with_itself() -> None:
 
 
 def test_the_cost_ratio_is_the_one_that_a_fixed_threshold_is_right_for() -> None:
-    assert tuning(drawn(10, 10), Policy(0.5, Fixed(0.99), None, None)).cost_ratio == 99
+    assert tuning(drawn(10, 10), Policy(0.5, 0.99)).cost_ratio == 99
 
 
 def test_the_table_has_each_threshold_once_lowest_first() -> None:
@@ -137,7 +137,7 @@ FEW: list[Sequence[tuple[str, float]]] = [
 @pytest.mark.parametrize("mail", FEW, ids=["none", "ham", "spam", "both", "sure", "all wrong", "errors"])
 @pytest.mark.parametrize("present", [PRESENT, STRICT])
 def test_whatever_there_is_can_be_told(mail: Sequence[tuple[str, float]], present: Policy) -> None:
-    found = tuning(first_scores(mail), present, ("with a.yaml", Policy(0.2, Fixed(0.2), Fixed(1.0), None)))
+    found = tuning(first_scores(mail), present, ("with a.yaml", Policy(0.2, 0.2, 1.0)))
 
     told = json.loads(as_json(found, "default"))
     said = text(found, "default", width=80, bold=False)

@@ -122,12 +122,3 @@ def test_estimates_lie_within_their_ends_or_are_unknown(pairs: Pairs, threshold:
     for name, estimate in (("lost", found.lost()), ("missed", found.missed()), ("cost", found.cost(ratio))):
         value, low, high = (float(each[0]) for each in estimate)
         assert (low <= value <= high) if known[name] else math.isnan(value)
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong", "biased"), [(80, 20, False), (79, 21, True), (0, 19, False), (0, 20, True), (0, 0, False)]
-)
-def test_ham_of_which_a_fifth_was_wrong_looks_like_corrections(right: int, wrong: int, biased: bool) -> None:
-    mail = [("ham", 0.1)] * right + [("ham", 0.5)] * wrong + [("spam", 0.9)] * 50
-
-    assert Sample.of(first_scores(mail)).looks_biased(0.5) == biased

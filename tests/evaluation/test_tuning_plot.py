@@ -11,14 +11,14 @@ import pytest
 
 from nbstream.evaluation.choices import Tuning, tuning
 from nbstream.evaluation.tuning_plot import draw, picture
-from nbstream.policy.policy import Budget, Fixed, Policy
+from nbstream.policy.policy import Budget, Policy
 from tests.evaluation.scored import drawn, first_scores
 from tests.evaluation.test_choices import FEW
 
 
 def found(spam: float = 0.95) -> Tuning:
-    strict = "with strict.yaml", Policy(0.5, Budget(0.001), None, None)
-    return tuning(drawn(6000, 4000), Policy(0.5, Fixed(spam), None, None), strict)
+    strict = "with strict.yaml", Policy(0.5, Budget(0.001))
+    return tuning(drawn(6000, 4000), Policy(0.5, spam), strict)
 
 
 def test_the_three_panels_have_their_axes_and_legends() -> None:
@@ -81,11 +81,11 @@ def test_the_format_is_that_of_the_name(tmp_path: Path, name: str, head: bytes) 
 
 
 @pytest.mark.parametrize("mail", FEW, ids=["none", "ham", "spam", "both", "sure", "all wrong", "errors"])
-@pytest.mark.parametrize("spam", [Budget(0.001), Fixed(1 - 1e-15)], ids=["budget", "high"])
+@pytest.mark.parametrize("spam", [Budget(0.001), 1 - 1e-15], ids=["budget", "high"])
 def test_whatever_there_is_can_be_drawn_without_a_warning(
-    tmp_path: Path, mail: Sequence[tuple[str, float]], spam: Fixed | Budget
+    tmp_path: Path, mail: Sequence[tuple[str, float]], spam: float | Budget
 ) -> None:
-    other = "with $^$.yaml", Policy(0.5, Fixed(math.nextafter(1, 0)), None, None)
-    draw(tmp_path / "a.png", tuning(first_scores(mail), Policy(0.5, spam, None, None), other))
+    other = "with $^$.yaml", Policy(0.5, math.nextafter(1, 0))
+    draw(tmp_path / "a.png", tuning(first_scores(mail), Policy(0.5, spam), other))
 
     assert (tmp_path / "a.png").stat().st_size > 5000
