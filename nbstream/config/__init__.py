@@ -6,6 +6,7 @@ imported here: the top turns settings into the parameters that each module owns.
 """
 
 from nbstream.config.event_models import Bernoulli, Categorical, EventModels, Gaussian, Multinomial
+from nbstream.config.live import LIVE, POLICY, adopted, changed, policy_hash, waiting
 from nbstream.config.loading import find_config, load
 from nbstream.config.settings import (
     Autolearn,
@@ -33,6 +34,8 @@ from nbstream.config.values import (
 )
 
 __all__ = [
+    "LIVE",
+    "POLICY",
     "Address",
     "Autolearn",
     "Bernoulli",
@@ -59,6 +62,10 @@ __all__ = [
     "SmtpHop",
     "SmtpListener",
     "Verdict",
+    "adopted",
+    "changed",
     "find_config",
     "load",
+    "policy_hash",
+    "waiting",
 ]

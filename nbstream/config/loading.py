@@ -92,7 +92,7 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
         text = "not given, must be given"
     else:
         default = "" if key in document.lines else " (the default)"
-        text = f"found {_found(details)}{default}, {_allowed(details)}"
+        text = f"found {_found(details)}{default}, {allowed(details)}"
     return Problem(key, document.line(key), text)
 
 
@@ -114,7 +114,8 @@ def _found_near_secret(value: object, is_path: bool) -> str:
     return f"a URL with {scheme[0]}" if scheme else "text that is no URL"
 
 
-def _allowed(details: ErrorDetails) -> str:
+def allowed(details: ErrorDetails) -> str:
+    """What may stand there instead, in our own words."""
     if details["type"] == "model_type":
         return f"must be a mapping with keys among {', '.join(_keys_below(details['loc']))}"
     return _ALLOWED.get(details["type"], "must be another value").format(**details.get("ctx", {}))
