@@ -65,6 +65,10 @@ class Scorer:
         self._no_first_scores = FirstScores()
         self._last: tuple[FirstScores, int, Thresholds] | None = None
 
+    def with_params(self, params: Params) -> Scorer:
+        """The same scores, decided by other params."""
+        return Scorer(self._classifier, self._calibration, self._counts, params)
+
     async def read(self, tokens: Tokens) -> Reading:
         """The counts that matter for ``tokens``, now."""
         names = (*tokens.all, *BINS, *self._classifier.sums)

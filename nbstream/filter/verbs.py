@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import secrets
 import time
 from dataclasses import replace
@@ -65,6 +66,12 @@ class Filter:
         self._clock = clock
         self._growing = Growing()
         self._auto = auto
+
+    def with_params(self, params: Params) -> Filter:
+        """The same filter by other params; checks and lessons under way go on by those that they began with."""
+        other = copy.copy(self)
+        other._scorer = self._scorer.with_params(params)
+        return other
 
     async def check(self, message: Message) -> Check:
         """Score ``message`` and decide. Raises ``StoreUnavailable`` while no counts are loaded."""

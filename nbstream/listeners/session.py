@@ -55,6 +55,7 @@ class Session(SMTP):
         self.command_size_limit = _COMMAND_BYTES
         self.command_size_limits = collections.defaultdict(lambda: _COMMAND_BYTES)
         self._listener = listener
+        self._rules = listener.rules
         self._forwarded = ""
         self._sender: Path | None = None
         self._recipients = 0
@@ -221,7 +222,7 @@ class Session(SMTP):
         size = wire.declared_size(parsed[1])
         if size is not None and size > self._listener.params.max_message_bytes:
             return replies.TOO_BIG
-        sender = Path(*parsed)
+        sender, self._rules = Path(*parsed), self._listener.rules
         try:
             self._transaction = await self._listener.next_hop.begin(sender)
         except RelayRefused as refusal:
@@ -243,7 +244,7 @@ class Session(SMTP):
             return replies.SYNTAX_RCPT
         if self._recipients >= self._listener.params.max_recipients:
             return replies.TOO_MANY_RECIPIENTS
-        label = self._listener.feedback.label_of(parsed[0])
+        label = self._rules.feedback.label_of(parsed[0])
         if label is not None:
             return await self._feedback_rcpt(label)
         if self._label is not None:
@@ -255,8 +256,8 @@ class Session(SMTP):
         return reply
 
     async def _feedback_rcpt(self, label: str) -> Reply:
-        if not self._listener.feedback.allows(self._peer_host):
-            return self._listener.feedback.refuse(label, self._listener.name)
+        if not self._rules.feedback.allows(self._peer_host):
+            return self._rules.feedback.refuse(label, self._listener.name)
         if self._recipients and self._label != label:
             return replies.MIXED
         self._label = label
@@ -297,12 +298,11 @@ class Session(SMTP):
         self._timeout_handle.cancel()  # what follows has deadlines of its own; it is the client who waits now
         try:
             if self._label is not None:
-                return await self._listener.feedback.learn(
-                    content, self._label, self._listener.name, self._forwarded or self._peer_host
-                )
+                feedback, actor = self._rules.feedback, self._forwarded or self._peer_host
+                return await feedback.learn(content, self._label, self._listener.name, actor)
             transaction, self._transaction = self._transaction, None
             assert transaction is not None
-            return self._told(await self._listener.delivery.deliver(content, transaction, self._listener.name))
+            return self._told(await self._rules.delivery.deliver(content, transaction, self._listener.name))
         finally:
             if self.transport is not None:
                 self._reset_timeout()
@@ -344,7 +344,7 @@ class Session(SMTP):
     def _told(self, delivered: Delivered) -> Reply:
         """The reply, with the verdict behind it for peers whose feedback is believed."""
         check = delivered.check
-        if check is None or not self._listener.feedback.allows(self._peer_host):
+        if check is None or not self._rules.feedback.allows(self._peer_host):
             return delivered.reply
         told = f" nbstream id={check.id} verdict={check.verdict} probability={check.probability:.6f}"
         return Reply(delivered.reply.code, delivered.reply.text + told)

@@ -31,16 +31,26 @@ class Params:
     max_recipients: int = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What becomes of mail: a transaction goes by one set of rules from MAIL to its end."""
+
+    delivery: Delivery
+    feedback: FeedbackDoor
+
+
 class SmtpListener:
-    """Accepts connections, and bounds what they use together."""
+    """Accepts connections, and bounds what they use together.
+
+    ``rules`` may be replaced at any time: the next transaction goes by the new ones, also on an open connection.
+    """
 
     name = "smtp"
 
     def __init__(self, params: Params, next_hop: NextHop, delivery: Delivery, feedback: FeedbackDoor) -> None:
         self.params = params
         self.next_hop = next_hop
-        self.delivery = delivery
-        self.feedback = feedback
+        self.rules = Rules(delivery, feedback)
         self.sessions: set[Session] = set()
         self.draining = False
         self._bytes_in_flight = 0
