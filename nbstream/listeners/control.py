@@ -1,0 +1,112 @@
+"""The control door: a unix socket in the state folder, by which commands ask the daemon and get its own answer.
+
+Rules: only the daemon's user (and root) can connect; a request is one word and a line end, an answer one JSON
+object and a line end; the answer belongs to the request, so no command need guess what the daemon did. What is
+asked for is done even where the asker has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NAME = "control.sock"
+_MAX_CONNECTIONS = 16
+_WORD_BYTES = 64
+_ANSWER_BYTES = 1 << 20
+_PEER_SECONDS = 5.0  # to send the word, and to take the answer
+
+Answer: TypeAlias = Mapping[str, object]
+
+
+class ControlListener:
+    """Answers each word by the function of that name; an unknown word gets no answer."""
+
+    def __init__(self, answers: Mapping[str, Callable[[], Awaitable[Answer]]]) -> None:
+        self._answers = answers
+        self._server: asyncio.Server | None = None
+        self._busy: set[asyncio.Task[Any]] = set()
+        self._path: Path | None = None
+
+    async def start(self, state_dir: Path) -> None:
+        """Listen; whoever calls this holds the daemon's lock on ``state_dir``. Raises OSError."""
+        self._path = state_dir / _NAME
+        self._path.unlink(missing_ok=True)  # of a daemon that was killed
+        listening = socket.socket(socket.AF_UNIX)
+        try:
+            with _reachable(state_dir) as name:
+                listening.bind(name)
+            self._path.chmod(0o600)  # before anybody can connect: nothing listens yet
+            self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=_WORD_BYTES)
+        except BaseException:
+            listening.close()
+            raise
+
+    async def close(self) -> None:
+        """Stop listening; who still waits for an answer gets none."""
+        if self._server is None or self._path is None:
+            return
+        self._server.close()
+        self._path.unlink(missing_ok=True)
+        for task in list(self._busy):
+            task.cancel()
+        if self._busy:
+            await asyncio.wait(self._busy)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._busy) >= _MAX_CONNECTIONS:
+            writer.close()
+            return
+        self._busy.add(task)
+        try:
+            # A line that is too long is a ValueError.
+            with contextlib.suppress(OSError, TimeoutError, ValueError):
+                await self._answer(reader, writer)
+        finally:
+            self._busy.discard(task)
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(_PEER_SECONDS):
+            word = await reader.readline()
+        answer = self._answers.get(word.decode("ascii", "replace").rstrip("\n"))
+        if answer is None:
+            return
+        writer.write(json.dumps(await answer()).encode() + b"\n")
+        async with asyncio.timeout(_PEER_SECONDS):
+            await writer.drain()
+
+
+def ask(state_dir: Path, word: str, seconds: float) -> dict[str, Any]:
+    """What the daemon on ``state_dir`` answers; OSError where none does within about ``seconds``."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(seconds)
+        with _reachable(state_dir) as name:
+            connection.connect(name)
+        connection.sendall(word.encode("ascii") + b"\n")
+        with connection.makefile("rb") as lines:
+            line = lines.readline(_ANSWER_BYTES)
+    if not line.endswith(b"\n"):
+        raise ConnectionResetError("the daemon closed the connection without an answer")
+    answer: dict[str, Any] = json.loads(line)
+    return answer
+
+
+@contextlib.contextmanager
+def _reachable(state_dir: Path) -> Iterator[str]:
+    """A name of the socket that is short enough for unix(7), 107 bytes, however long the folder's is."""
+    folder = os.open(state_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{_NAME}"
+    finally:
+        os.close(folder)
