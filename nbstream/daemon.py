@@ -1,4 +1,4 @@
-"""The daemon: puts the house together, runs it until a signal, and drains it.
+"""The daemon: puts the house together, runs it until a signal, and drains it; reads its file anew meanwhile.
 
 Rules: it starts without an external Redis and without its next hop, says so in ``/readyz``, and recovers by
 itself; a configuration or a stored model that cannot be used ends the start. One daemon per state folder.
@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nbstream import assembly
+from nbstream import assembly, config, logs
 from nbstream.errors import CannotStart, StoreUnavailable
 from nbstream.filter import AutoLayer, Remembering, Settler, Several
+from nbstream.listeners.control import ControlListener
 from nbstream.listeners.delivery import Delivery
 from nbstream.listeners.feedback import FeedbackDoor
 from nbstream.listeners.http import Health, HttpListener
-from nbstream.listeners.smtp import SmtpListener
+from nbstream.listeners.smtp import Rules, SmtpListener
 from nbstream.metrics import Metrics
+from nbstream.reloading import Reloader
 from nbstream.store.connect import durability_warnings
 from nbstream.store.locks import lock_daemon
 from nbstream.store.mirror import Mirror
@@ -53,10 +56,11 @@ class Addresses:
 
 @dataclass(slots=True)
 class _House:
-    """The running parts that drain and health need."""
+    """The running parts that drain, health and a reload need."""
 
     mirror: Mirror
     next_hop: NextHop
+    spam_filter: Filter
     smtp: SmtpListener | None = None
     http: list[HttpListener] = field(default_factory=list)
 
@@ -80,15 +84,30 @@ class Daemon:
     """One process of nbstream; ``run`` returns after a drain."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self._metrics = Metrics()
+        self._metrics.policy(config.policy_hash(settings))
+        self._reloader = Reloader(settings, self._apply, self._metrics)
+        self._house: _House | None = None
         self._stop = asyncio.Event()
+
+    @property
+    def _settings(self) -> Settings:
+        """The settings in force: only ``config.LIVE`` of them ever change."""
+        return self._reloader.settings
 
     def stop(self) -> None:
         """Begin to drain."""
         self._stop.set()
 
+    def reload(self) -> None:
+        """Read the configuration anew, soon; whether it was applied, log, metrics and the control door say.
+
+        That works from the first moment of ``run`` to its last: while it waits for Redis, and while it drains.
+        """
+        self._reloader.request()
+
     async def run(self, on_ready: Callable[[Addresses], None] | None = None) -> None:
-        """Serve until ``stop`` or SIGTERM or SIGINT, then drain.
+        """Serve until ``stop`` or SIGTERM or SIGINT, then drain; SIGHUP reloads.
 
         ``on_ready`` is called once mail is accepted. Raises ``ConfigError``, ``StoreIncompatible`` or
         ``CannotStart``.
@@ -96,9 +115,57 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
+        terminals = _terminals()
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._hung_up(terminals))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # who started us may have held it back
         with lock_daemon(self._settings.state_dir):
-            async with assembly.store(self._settings) as store:
+            async with self._reloading(), assembly.store(self._settings) as store:
                 await self._serve(store, on_ready)
+
+    def _hung_up(self, terminals: list[int]) -> None:
+        """SIGHUP has two senders: an administrator, and the kernel where the terminal of a daemon is closed."""
+        if all(map(os.isatty, terminals)):
+            self.reload()
+        else:
+            _log.warning("the terminal was closed")
+            self.stop()
+
+    @asynccontextmanager
+    async def _reloading(self) -> AsyncIterator[None]:
+        """Reload on request, and answer those that ask for it on the control door."""
+        reloading = asyncio.create_task(self._reloader.run(), name="reloading")
+        control = ControlListener({"reload": self._asked_to_reload, "policy": self._asked_for_policy})
+        try:
+            await control.start(self._settings.state_dir)
+        except OSError as error:
+            _log.warning("nbstream reload cannot ask this daemon, SIGHUP can: %s", error)
+        try:
+            yield
+        finally:
+            await control.close()
+            await _ended(reloading)
+
+    async def _asked_to_reload(self) -> dict[str, object]:
+        return asdict(await self._reloader.reload())
+
+    async def _asked_for_policy(self) -> dict[str, object]:
+        return {"file": self._reloader.file, "policy": config.policy_hash(self._settings)}
+
+    def _apply(self, settings: Settings) -> None:
+        """Take over the live sections: what may fail is built first, then each is replaced by one assignment."""
+        rules = self._rules(settings, self._house.spam_filter) if self._house else None
+        logs.set_up(settings.log.format, settings.log.level)
+        self._metrics.policy(config.policy_hash(settings))
+        if rules and self._house and self._house.smtp:
+            self._house.smtp.rules = rules
+
+    def _rules(self, settings: Settings, spam_filter: Filter) -> Rules:
+        """What becomes of mail by these settings; the parts with a state are those that run."""
+        judging = spam_filter.with_params(assembly.filter_params(settings))
+        return Rules(
+            Delivery(judging, assembly.delivery_params(settings), self._metrics),
+            FeedbackDoor(judging, assembly.feedback_params(settings), self._metrics),
+        )
 
     async def _serve(self, store: Store, on_ready: Callable[[Addresses], None] | None) -> None:
         model = assembly.model(self._settings, store.client)
@@ -108,8 +175,9 @@ class Daemon:
             self._settings.redis.timeout_seconds,
             store.embedded.ensure_running if store.embedded else None,
         )
-        metrics = Metrics()
-        metrics.watch(mirror, assembly.policy(self._settings), self._settings.model.min_learned.model_dump())
+        metrics = self._metrics
+        needed = self._settings.model.min_learned.model_dump()
+        metrics.watch(mirror, lambda: assembly.policy(self._settings), needed)
         memory = assembly.memory(self._settings, model, metrics.not_remembered)
         observers: list[Observer] = [metrics, Remembering(memory.remember)]
         beside = self._beside(store, model, mirror, metrics) if self._settings.autolearn else None
@@ -123,7 +191,7 @@ class Daemon:
             memory=memory,
             auto=beside.layer if beside else None,
         )
-        house = _House(mirror, assembly.next_hop(self._settings))
+        house = self._house = _House(mirror, assembly.next_hop(self._settings), spam_filter)
         following = asyncio.create_task(mirror.run(), name="mirror")
         remembering = asyncio.create_task(memory.run(), name="memory")
         owned = [following, *self._sweeping(model, mirror, metrics)]
@@ -135,7 +203,7 @@ class Daemon:
             # The first message is to be scored, but mail is not to wait for ever.
             await self._within(_LOAD_SECONDS, mirror.loaded.wait(), *owned)
             if not self._stop.is_set():
-                addresses = await self._open_doors(house, spam_filter, metrics)
+                addresses = await self._open_doors(house)
                 loaded = mirror.totals is not None
                 _log.log(
                     logging.INFO if loaded else logging.WARNING,
@@ -209,16 +277,14 @@ class Daemon:
             if each.done() and not each.cancelled():
                 each.result()
 
-    async def _open_doors(self, house: _House, spam_filter: Filter, metrics: Metrics) -> Addresses:
-        settings = self._settings
+    async def _open_doors(self, house: _House) -> Addresses:
+        settings, metrics = self._settings, self._metrics
         found: dict[str, tuple[str, int]] = {}
         listeners = settings.listeners
         if listeners.smtp:
+            rules = self._rules(settings, house.spam_filter)
             house.smtp = SmtpListener(
-                assembly.smtp_params(listeners.smtp),
-                house.next_hop,
-                Delivery(spam_filter, assembly.delivery_params(settings), metrics),
-                FeedbackDoor(spam_filter, assembly.feedback_params(settings), metrics),
+                assembly.smtp_params(listeners.smtp), house.next_hop, rules.delivery, rules.feedback
             )
             found["smtp"] = await _opened("smtp", listeners.smtp.listen, house.smtp.start)
         if listeners.http:
@@ -241,6 +307,13 @@ class Daemon:
         for http in house.http:
             await http.close()
         await house.next_hop.close()
+
+
+def _terminals() -> list[int]:
+    """Which of the standard streams are a terminal that the daemon ends with; under nohup none is."""
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        return []
+    return [number for number in range(3) if os.isatty(number)]
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

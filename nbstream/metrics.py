@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -106,6 +106,22 @@ class Metrics:
             ["label", "outcome"],
             registry=registry,
         )
+        self._reloads = Counter(
+            "nbstream_config_reloads",
+            "Times that the configuration was read anew, by what became of it.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._last_reload = Gauge(
+            "nbstream_config_last_success_timestamp_seconds",
+            "When the configuration was last read and applied, at the start or by a reload.",
+            registry=registry,
+        )
+        self._policy = Gauge(
+            "nbstream_policy_info", "The hash of the policy in force; always 1.", ["hash"], registry=registry
+        )
+        for outcome in ("applied", "refused"):
+            self._reloads.labels(outcome)
         build = Gauge(
             "nbstream_build_info", "The running version; always 1.", ["version", "python"], registry=registry
         )
@@ -116,8 +132,8 @@ class Metrics:
             self._bursts_told.labels(str(kind))
         self._bursts = Bursts()
 
-    def watch(self, mirror: Mirror, policy: Policy, min_learned: Mapping[str, int]) -> None:
-        """Export the state of the model, read at each scrape."""
+    def watch(self, mirror: Mirror, policy: Callable[[], Policy], min_learned: Mapping[str, int]) -> None:
+        """Export the state of the model and of the policy in force, read at each scrape."""
         self.registry.register(_ModelCollector(mirror, policy, min_learned))
 
     def watch_layer(self, mirror: Mirror) -> None:
@@ -127,6 +143,18 @@ class Metrics:
     def render(self) -> bytes:
         """All metrics in Prometheus's text format."""
         return generate_latest(self.registry)
+
+    # nbstream.reloading.ReloadObserver, and the policy that is in force
+
+    def reloaded(self, applied: bool) -> None:
+        """The configuration was read anew: applied, or refused."""
+        self._reloads.labels("applied" if applied else "refused").inc()
+
+    def policy(self, policy_hash: str) -> None:
+        """The policy of this hash is in force from now on."""
+        self._policy.clear()
+        self._policy.labels(policy_hash).set(1)
+        self._last_reload.set_to_current_time()
 
     # nbstream.filter.Observer
 
@@ -208,7 +236,7 @@ def _disagrees(verdict: Verdict, label: str | None) -> bool:
 class _ModelCollector(Collector):
     """Gauges of the model, the mirror and the thresholds."""
 
-    def __init__(self, mirror: Mirror, policy: Policy, min_learned: Mapping[str, int]) -> None:
+    def __init__(self, mirror: Mirror, policy: Callable[[], Policy], min_learned: Mapping[str, int]) -> None:
         self._mirror = mirror
         self._policy = policy
         self._min_learned = min_learned
@@ -225,8 +253,8 @@ class _ModelCollector(Collector):
         yield from self._of_the_policy()
 
     def _of_the_policy(self) -> Iterator[Metric]:
-        first_scores = self._mirror.known_first_scores
-        found = self._policy.thresholds(first_scores)
+        policy, first_scores = self._policy(), self._mirror.known_first_scores
+        found = policy.thresholds(first_scores)
         thresholds = GaugeMetricFamily(
             "nbstream_threshold", "P(spam) from which a verdict holds; infinite for never.", labels=["name"]
         )
@@ -239,7 +267,7 @@ class _ModelCollector(Collector):
         needed = GaugeMetricFamily(
             "nbstream_budget_ham_needed", "Ham still to be learned before it can be.", labels=["rate"]
         )
-        for rate, promise in promises(self._policy, first_scores).items():
+        for rate, promise in promises(policy, first_scores).items():
             promised.add_metric([f"{rate:g}"], float(promise.stands))
             needed.add_metric([f"{rate:g}"], promise.needed)
         yield from (thresholds, promised, needed)

@@ -28,6 +28,7 @@ LAYERS = [
     {"config"},
     {"assembly"},
     {"evaluation"},
+    {"reloading"},
     {"daemon"},
     {"commands"},
     {"cli"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import resource
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal; 0 after a clean drain."""
+    # Until the daemon can take it, and again once it is done, SIGHUP waits: it would end the process.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     settings = config.load(config.find_config(options.config))
     logs.set_up(settings.log.format, settings.log.level)
 
@@ -30,7 +33,10 @@ def run(options: argparse.Namespace) -> int:
     _raise_file_limit()
 
     async def serve() -> None:
-        await Daemon(settings).run(ready)
+        try:
+            await Daemon(settings).run(ready)
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
     uvloop.run(serve())
     return 0

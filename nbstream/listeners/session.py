@@ -174,7 +174,7 @@ class Session(SMTP):
         self.session.host_name = hostname
         offered = sorted((await self._listener.next_hop.features()) & _PASSED_ON)
         size = f"SIZE {self._listener.params.max_message_bytes}"
-        own = ["XFORWARD ADDR"] if self._listener.feedback.believes(self._peer_host) else []
+        own = ["XFORWARD ADDR"] if self._listener.rules.feedback.believes(self._peer_host) else []
         lines = [self.hostname, *own, *(size if each == "SIZE" else each for each in offered)]
         await self._answer(Reply(250, "\n".join(lines)))
 
@@ -195,7 +195,7 @@ class Session(SMTP):
         """XFORWARD: a mail server on this machine says from whom the next mail came: that is who teaches."""
         address = wire.forwarded_address(arg)
         reply = replies.SYNTAX_XFORWARD if address is None else replies.OK
-        if not self._listener.feedback.believes(self._peer_host):
+        if not self._listener.rules.feedback.believes(self._peer_host):
             reply = replies.NOT_BELIEVED
         elif self._sender is not None:
             reply = replies.NESTED

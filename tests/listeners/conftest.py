@@ -128,7 +128,7 @@ async def open_door(
     async with AsyncExitStack() as stack:
         model = Model(client, "test", 3600)
         mirror = Mirror(model, 5.0)
-        metrics.watch(mirror, policy, min_learned)
+        metrics.watch(mirror, lambda: policy, min_learned)
         if follow:
             task = asyncio.create_task(mirror.run())
             stack.push_async_callback(asyncio.wait, [task])

@@ -1,0 +1,127 @@
+"""Reading the configuration anew while mail goes on: all that is live in it is applied at once, or nothing is.
+
+Rules: one reload at a time, each reads the file after it was asked for; a file with any error changes nothing, and
+the log and the asker learn which; what cannot be applied while running is named, and waits for a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from nbstream import config
+from nbstream.config import Settings
+from nbstream.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+_READ_SECONDS = 10.0
+_MAX_PROBLEMS = 20
+
+
+class ReloadObserver(Protocol):
+    """What reloads report; metrics are the reader."""
+
+    def reloaded(self, applied: bool) -> None:
+        """The file was applied, or refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What a reload did. ``policy`` is the hash of what is in force now, either way.
+
+    ``problems`` is empty where the file was applied: then ``changed`` are the keys that hold anew, and ``waiting``
+    those that differ from the running ones and need a restart.
+    """
+
+    file: str | None
+    policy: str
+    problems: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+
+
+class Reloader:
+    """Holds the settings in force, and replaces them by those of the file that the daemon was started with.
+
+    ``apply`` gets the new settings and takes them over as a whole, or raises and has taken over nothing; it is
+    called on the loop and waits for nothing, so that no message sees the house between two sets of settings.
+    """
+
+    def __init__(self, settings: Settings, apply: Callable[[Settings], None], observer: ReloadObserver) -> None:
+        self.settings = settings
+        self._file = settings.source.absolute() if settings.source else None
+        self._apply = apply
+        self._observer = observer
+        self._wanted = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def file(self) -> str | None:
+        """The file that the daemon goes by; None for the defaults."""
+        return str(self._file or self.settings.source or "") or None
+
+    def request(self) -> None:
+        """Reload soon. However often it is asked for until the next reload begins, that one is enough."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Reload whenever it is requested, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await self.reload()
+
+    async def reload(self) -> Reloaded:
+        """Read the file now and apply it; after a reload that is under way, since that may have read it before."""
+        async with self._one_at_a_time:
+            before = self.settings
+            try:
+                found = await self._read()
+                settings = config.adopted(before, found)
+                self._apply(settings)
+            except ConfigError as error:
+                return self._refused(str(error).split("\n"))
+            except Exception as error:  # noqa: BLE001 - a fault here is no reason to stop taking mail
+                _log.error("reload failed: %s", error, exc_info=True)
+                return self._refused(["a fault in nbstream; the log has it"])
+            self.settings = settings
+            changed, waiting = config.changed(before, settings), config.waiting(settings, found)
+            return self._applied(found, changed, waiting)
+
+    async def _read(self) -> Settings:
+        try:
+            async with asyncio.timeout(_READ_SECONDS):
+                return await asyncio.to_thread(_load, self._file)
+        except TimeoutError:
+            raise ConfigError(f"{self._file}: not read within {_READ_SECONDS:g} s") from None
+
+    def _applied(self, found: Settings, changed: tuple[str, ...], waiting: tuple[str, ...]) -> Reloaded:
+        self._observer.reloaded(applied=True)
+        done = Reloaded(self.file, config.policy_hash(self.settings), (), changed, waiting)
+        fields = {"file": done.file, "policy": done.policy, "changed": ", ".join(changed) or None}
+        _log.info("reloaded", extra={"fields": fields})
+        if waiting:
+            _log.warning("changed in the file, but in force only after a restart: %s", ", ".join(waiting))
+        return done
+
+    def _refused(self, problems: list[str]) -> Reloaded:
+        self._observer.reloaded(applied=False)
+        more = len(problems) - _MAX_PROBLEMS
+        told = [*problems[:_MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
+        for problem in told:
+            _log.error("reload refused, nothing is changed: %s", problem)
+        return Reloaded(self.file, config.policy_hash(self.settings), tuple(told))
+
+
+def _load(file: Path | None) -> Settings:
+    """The file, or where there was none at the start whatever stands at the usual places now."""
+    found = config.find_config(file)
+    if found and found.exists() and not found.is_file():
+        # A pipe could be read at the start, and once; another time its reader would wait for a writer for ever.
+        raise ConfigError(f"{found}: must be a regular file to be read again")
+    return config.load(found.absolute() if found else None)
