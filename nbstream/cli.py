@@ -60,6 +60,7 @@ def build_parser() -> _Parser:
     _add_undo(commands, common)
     _add_forget_auto(commands, common)
     _add_config(commands)
+    _add_reload(commands, common)
     _add_replay(commands, common)
     _add_evaluate(commands, common)
     _add_tune(commands, common)
@@ -73,6 +74,14 @@ def _add_serve(commands: _Commands, common: _Parser) -> None:
     serve = commands.add_parser("serve", parents=[common], help="run the daemon")
     serve.add_argument("--hints", action="store_true", help="print three commands to try, once mail is accepted")
     serve.set_defaults(module="serve")
+
+
+def _add_reload(commands: _Commands, common: _Parser) -> None:
+    reload = commands.add_parser(
+        "reload", parents=[common], help="have the daemon apply its changed configuration, without a restart"
+    )
+    reload.add_argument("--json", action="store_true", help="the daemon's answer as one JSON object")
+    reload.set_defaults(module="reload")
 
 
 def _add_check(commands: _Commands, common: _Parser) -> None:

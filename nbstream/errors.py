@@ -58,6 +58,12 @@ class CannotStart(NbstreamError):
     """Something that the daemon needs is taken now: an address, or the state folder. It may be free later."""
 
 
+class NotRunning(NbstreamError):
+    """A command needs the daemon, and none runs on the state folder."""
+
+    exit_code = 69  # EX_UNAVAILABLE
+
+
 class InputError(NbstreamError):
     """A file or folder given on the command line cannot be read."""
 
