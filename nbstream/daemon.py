@@ -117,7 +117,6 @@ class Daemon:
             loop.add_signal_handler(number, self.stop)
         terminals = _terminals()
         loop.add_signal_handler(signal.SIGHUP, lambda: self._hung_up(terminals))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # who started us may have held it back
         with lock_daemon(self._settings.state_dir):
             async with self._reloading(), assembly.store(self._settings) as store:
                 await self._serve(store, on_ready)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import resource
 import shlex
 import signal
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal; 0 after a clean drain."""
-    # Until the daemon can take it, and again once it is done, SIGHUP waits: it would end the process.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    early = _held_hangups()
     settings = config.load(config.find_config(options.config))
     logs.set_up(settings.log.format, settings.log.level)
 
@@ -33,13 +33,26 @@ def run(options: argparse.Namespace) -> int:
     _raise_file_limit()
 
     async def serve() -> None:
-        try:
-            await Daemon(settings).run(ready)
-        finally:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+        daemon = Daemon(settings)
+
+        def catch_up() -> None:
+            if early:
+                daemon.reload()
+
+        # Soon is when the daemon has its own handler: what came before has been noted by then.
+        asyncio.get_running_loop().call_soon(catch_up)
+        await daemon.run(ready)
 
     uvloop.run(serve())
     return 0
+
+
+def _held_hangups() -> list[int]:
+    """Where each SIGHUP is noted from now on, until the daemon takes them: it would end the process."""
+    early: list[int] = []
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup: the daemon looks for this
+        signal.signal(signal.SIGHUP, lambda number, _: early.append(number))
+    return early
 
 
 def _raise_file_limit() -> None:
