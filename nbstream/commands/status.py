@@ -1,4 +1,4 @@
-"""``nbstream status``: what the model knows, and what it still needs."""
+"""``nbstream status``: what the model knows and still needs, and whether the policy in the file is in force."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ import asyncio
 import json
 import math
 import time
+from typing import TYPE_CHECKING
 
 from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.event_models import Gaussian
+from nbstream.listeners import control
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import ModelState, Thresholds, shown
 from nbstream.store.locks import daemon_pid
 from nbstream.store.time_base import moment
+
+if TYPE_CHECKING:
+    from nbstream.config import Settings
+
+
+_ASK_SECONDS = 2.0
 
 
 def run(options: argparse.Namespace) -> int:
@@ -25,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load(config.find_config(options.config))
     pid = daemon_pid(settings.state_dir)
+    digest, in_force = config.policy_hash(settings), _policy_in_force(settings) if pid else None
     async with assembly.one_shot(settings) as (_, model):
         sums, totals = await model.look_up(Gaussian.names)  # the largest that there are
         half_life = model.half_life
@@ -50,6 +59,8 @@ async def _run(options: argparse.Namespace) -> int:
             "promise": thresholds.promise or None,
             "redis": settings.redis.place,
             "daemon_pid": pid,
+            "policy": digest,
+            "policy_in_force": in_force,
             "config": str(settings.source) if settings.source else None,
         }
         print(json.dumps(found))
@@ -68,6 +79,8 @@ async def _run(options: argparse.Namespace) -> int:
     print(f"daemon   {f'running, process {pid}' if pid else 'not running on this state folder'}")
     print(f"state    {settings.state_dir}")
     print(f"config   {settings.source.absolute() if settings.source else 'defaults'}")
+    stale = f", but {in_force} is in force: nbstream reload" if in_force not in {None, policy} else ""
+    print(f"policy   {policy}{stale}")
     return 0
 
 
@@ -77,3 +90,11 @@ def _told(thresholds: Thresholds) -> str:
     if math.isinf(thresholds.spam):
         told = f"unsure from {shown(thresholds.unsure)}, nothing is called spam"
     return f"{told}; {thresholds.promise}" if thresholds.promise else told
+
+
+def _policy_in_force(settings: Settings) -> str | None:
+    """The hash of the policy that the running daemon goes by; None where it does not say."""
+    try:
+        return str(control.ask(settings.state_dir, "policy", _ASK_SECONDS)["policy"])
+    except (OSError, ValueError):
+        return None
