@@ -25,13 +25,13 @@ def free_port() -> int:
 
 
 class DaemonProcess:
-    """``nbstream serve`` on a configuration; ``ready`` waits for its doors."""
+    """``nbstream serve`` on a configuration, run by ``words`` such as nohup; ``ready`` waits for its doors."""
 
-    def __init__(self, config: Path) -> None:
+    def __init__(self, config: Path, *words: str) -> None:
         self.config = config
         self.events: list[dict[str, Any]] = []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "nbstream.cli", "serve", "-c", str(config)],
+            [*words, sys.executable, "-m", "nbstream.cli", "serve", "-c", str(config)],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,

@@ -1,0 +1,393 @@
+"""A running daemon applies its changed file: at once, as a whole, or not at all, and no mail notices."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import smtplib
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nbstream.config import load, policy_hash
+from nbstream.store.locks import lock_daemon
+from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, free_port, gone, wait_until
+
+APPLIED = 'nbstream_config_reloads_total{outcome="applied"}'
+REFUSED = 'nbstream_config_reloads_total{outcome="refused"}'
+DOORS = "listeners: {smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}}\n"
+REQUIRED = {0.95: "2.9", 0.9: "2.2", 0.8: "1.4"}  # P(spam) as X-Spam-Status writes it
+
+
+class File:
+    """The daemon's file, replaced as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.state = path.with_name("state")
+        self.write()
+
+    def write(self, text: str = "", doors: str = DOORS, log: str = "{format: json}") -> None:
+        new = self.path.with_suffix(".new")
+        new.write_text(
+            f"state_dir: {self.state}\n{doors}log: {log}\nmodel: {{min_learned: {{spam: 0, ham: 0}}}}\n{text}\n"
+        )
+        new.replace(self.path)
+
+
+@pytest.fixture
+def file(tmp_path: Path, redis_binary: Path) -> File:  # the daemon starts the server itself
+    return File(tmp_path / "nb.yaml")
+
+
+@pytest.fixture
+def daemon(file: File) -> Iterator[DaemonProcess]:
+    with DaemonProcess(file.path) as process:
+        yield process
+
+
+def hang_up(daemon: DaemonProcess, series: str = APPLIED) -> None:
+    """SIGHUP, and wait for what became of it."""
+    before = daemon.metric(series)
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: daemon.metric(series) == before + 1)
+
+
+def connect(daemon: DaemonProcess) -> smtplib.SMTP:
+    host, _, port = daemon.address("smtp").partition(":")
+    client = smtplib.SMTP(host, int(port), timeout=DEADLINE_SECONDS)
+    client.ehlo("client")
+    return client
+
+
+def envelope(client: smtplib.SMTP, recipient: str = "to@example.org") -> tuple[int, bytes]:
+    client.mail("from@example.org")
+    return client.rcpt(recipient)
+
+
+def send(client: smtplib.SMTP, subject: str, recipient: str = "to@example.org") -> str:
+    code, text = envelope(client, recipient)
+    if code < 300:
+        code, text = client.data(f"Subject: {subject}\r\n\r\nHow are you?\r\n".encode())
+    else:
+        client.rset()
+    return f"{code} {text.decode()}"
+
+
+def delivered(file: File) -> dict[str, str]:
+    """Each message in the Maildir by its subject."""
+    texts = [path.read_text() for path in (file.state / "Maildir" / "new").iterdir()]
+    return {re.findall(r"^Subject: (.*)$", text, re.MULTILINE)[0]: text for text in texts}
+
+
+def required(text: str) -> str:
+    (threshold,) = re.findall(r"^X-Spam-Status: .* required=(.*)$", text, re.MULTILINE)
+    return str(threshold)
+
+
+def events(daemon: DaemonProcess, level: str) -> str:
+    return "\n".join(event["event"] for event in daemon.events if event.get("level") == level)
+
+
+def test_the_next_message_on_an_open_connection_goes_by_the_new_file_and_one_begun_by_the_old(
+    daemon: DaemonProcess, file: File
+) -> None:
+    with connect(daemon) as waiting, connect(daemon) as writing:
+        send(waiting, "first")
+        envelope(writing)
+        assert writing.docmd("DATA")[0] == 354
+        writing.send(b"Subject: begun\r\n\r\nHow ")
+        file.write("verdict: {spam: 0.9}")
+
+        hang_up(daemon)
+
+        send(waiting, "next")
+        writing.send(b"are you?\r\n.\r\n")
+        assert writing.getreply()[0] == 250
+        send(writing, "after")
+
+    found = {subject: required(text) for subject, text in delivered(file).items()}
+    assert found == {"first": "2.9", "begun": "2.9", "next": "2.2", "after": "2.2"}
+    assert daemon.metric('nbstream_threshold{name="spam"}') == 0.9
+
+
+def test_a_file_with_an_error_anywhere_changes_nothing_and_the_log_says_which(
+    daemon: DaemonProcess, file: File
+) -> None:
+    policy = policy_hash(load(file.path))
+    file.write("verdict: {spam: 0.9}\nfeedback: {allow_from: []}\nmemory:\n  hours: 0", log="{format: text}")
+
+    hang_up(daemon, REFUSED)
+
+    with connect(daemon) as client:
+        assert send(client, "spam", "spam@nbstream.invalid").startswith("250 2.0.0 learned")
+        send(client, "mail")
+    assert required(delivered(file)["mail"]) == "2.9"
+    assert daemon.metric(f'nbstream_policy_info{{hash="{policy}"}}') == 1
+    assert daemon.metric(APPLIED) == 0
+    why = f"{file.path}:8: memory.hours: found 0, must be at least 1"
+    assert f"reload refused, nothing is changed: {why}" in events(daemon, "error")
+
+
+def test_who_may_teach_and_where_changes(daemon: DaemonProcess, file: File) -> None:
+    with connect(daemon) as client:
+        file.write("feedback: {spam_address: junk@example.org}")
+        hang_up(daemon)
+        assert send(client, "spam", "junk@example.org").startswith("250 2.0.0 learned as spam")
+        assert send(client, "mail", "spam@nbstream.invalid").startswith("250 2.0.0 Delivered")
+
+        file.write("feedback: {spam_address: junk@example.org, allow_from: [10.0.0.0/8]}")
+        hang_up(daemon)
+        assert send(client, "more", "junk@example.org").startswith("550 5.7.1")
+        assert "verdict=" not in send(client, "untold")
+
+    assert set(delivered(file)) == {"mail", "untold"}
+
+
+def test_an_address_that_changes_after_rcpt_still_teaches_the_message_under_way(
+    daemon: DaemonProcess, file: File
+) -> None:
+    with connect(daemon) as client:
+        assert envelope(client, "spam@nbstream.invalid")[0] == 250
+        file.write("feedback: {spam_address: junk@example.org, allow_from: []}")
+
+        hang_up(daemon)
+
+        # Written to the old address and holding neither a message nor an id: by the old address it is refused.
+        code, text = client.data(b"To: spam@nbstream.invalid\r\nSubject: this is spam\r\n\r\nSee above.\r\n")
+        assert (code, text[:5]) == (550, b"5.6.0")
+
+
+def test_the_log_changes_its_level_and_its_format(daemon: DaemonProcess, file: File) -> None:
+    with connect(daemon) as client:
+        send(client, "told")
+        file.write(log="{format: json, level: error}")
+        hang_up(daemon)
+        send(client, "not told")
+        file.write(log="{format: json, level: info}")
+        hang_up(daemon)
+        send(client, "told again")
+        file.write(log="{format: text, level: info}")
+        hang_up(daemon)
+        send(client, "told as text")
+    daemon.stop()
+
+    assert sum(event["event"] == "message" for event in daemon.events) == 2
+    texts = [event["event"] for event in daemon.events if "level" not in event]
+    assert any(re.match(r"[-0-9]+ [:0-9]+ info    message listener=smtp ", text) for text in texts)
+
+
+def test_what_needs_a_restart_is_named_and_the_rest_applied(daemon: DaemonProcess, file: File) -> None:
+    file.write("verdict: {spam: 0.9}\ndrain_seconds: 5", doors=DOORS.replace(":0", f":{free_port()}", 1))
+
+    result = command("reload", "-c", file.path)
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == (
+        f"{file.path}: applied, policy {policy_hash(load(file.path))}\nchanged: verdict.spam\n"
+        "in force only after a restart: listeners.smtp.listen, drain_seconds\n"
+    )
+    assert "only after a restart: listeners.smtp.listen, drain_seconds" in events(daemon, "warning")
+    with connect(daemon) as client:
+        send(client, "mail")
+    assert required(delivered(file)["mail"]) == "2.2"
+
+
+def test_status_tells_where_the_file_is_not_in_force(daemon: DaemonProcess, file: File) -> None:
+    old = policy_hash(load(file.path))
+    assert f"policy   {old}\n" in command("status", "-c", file.path).stdout
+    file.write("verdict: {spam: 0.9}")
+    new = policy_hash(load(file.path))
+
+    assert f"policy   {new}, but {old} is in force: nbstream reload\n" in command("status", "-c", file.path).stdout
+    found = json.loads(command("status", "-c", file.path, "--json").stdout)
+    assert (found["policy"], found["policy_in_force"]) == (new, old)
+    assert json.loads(command("reload", "-c", file.path, "--json").stdout)["policy"] == new
+    assert daemon.metric(f'nbstream_policy_info{{hash="{new}"}}') == 1
+    assert daemon.metric(f'nbstream_policy_info{{hash="{old}"}}') == 0
+
+
+def test_a_bad_file_is_refused_before_the_daemon_is_asked(daemon: DaemonProcess, file: File) -> None:
+    file.write("verdict: {spam: 0.3}")
+
+    result = command("reload", "-c", file.path)
+
+    assert (result.returncode, result.stdout) == (78, "")
+    assert "nb.yaml:5: verdict.spam: found 0.3, must be at least verdict.unsure" in result.stderr
+    assert daemon.metric(REFUSED) == 0
+
+
+def test_what_the_daemon_refuses_is_not_called_applied(daemon: DaemonProcess, file: File, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "secret").write_text("x")
+    file.write(doors=DOORS.replace("http: {", "http: {password_file: secret, "))
+
+    result = command("reload", "-c", file.path, cwd=tmp_path / "elsewhere")
+
+    assert (result.returncode, result.stdout) == (78, "")
+    assert "the daemon refused its file, nothing is changed" in result.stderr
+    assert "listeners.http.password_file" in result.stderr
+    assert daemon.metric(REFUSED) == 1
+
+
+def test_another_file_than_the_daemons_is_refused(daemon: DaemonProcess, file: File, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(f"state_dir: {file.state}\nverdict: {{spam: 0.9}}\n")
+
+    result = command("reload", "-c", other)
+
+    assert (result.returncode, result.stdout) == (78, "")
+    assert f"the daemon goes by {file.path}, not by {other}" in result.stderr
+    assert daemon.metric(APPLIED) == 0
+
+
+def test_no_daemon_is_69(file: File) -> None:
+    result = command("reload", "-c", file.path)
+
+    assert (result.returncode, result.stdout) == (69, "")
+    assert result.stderr == f"nbstream: no daemon runs on state_dir {file.state}\n"
+
+
+def test_a_daemon_that_does_not_answer_is_75(file: File) -> None:
+    with lock_daemon(file.state):
+        result = command("reload", "-c", file.path)
+
+    assert (result.returncode, result.stdout) == (75, "")
+    assert f"the daemon (process {os.getpid()}) did not answer" in result.stderr
+
+
+def test_a_daemon_that_hangs_is_75_and_not_called_applied(daemon: DaemonProcess, file: File) -> None:
+    daemon.process.send_signal(signal.SIGSTOP)
+    result = command("reload", "-c", file.path)
+    daemon.process.send_signal(signal.SIGCONT)
+
+    assert (result.returncode, result.stdout) == (75, "")
+
+
+def test_fifty_sighups_under_mail_lose_nothing_and_no_message_is_half_old_half_new(
+    daemon: DaemonProcess, file: File
+) -> None:
+    replies: list[str] = []
+
+    def mail(sender: int) -> None:
+        with connect(daemon) as client:
+            replies.extend(send(client, f"{sender} {number}") for number in range(40))
+
+    senders = [threading.Thread(target=mail, args=(number,)) for number in range(4)]
+    for each in senders:
+        each.start()
+    for number in range(50):
+        file.write(f"verdict: {{spam: {(0.9, 0.8)[number % 2]}}}")
+        daemon.process.send_signal(signal.SIGHUP)
+    for each in senders:
+        each.join(DEADLINE_SECONDS)
+    file.write("verdict: {spam: 0.95}")
+    hang_up_seen = daemon.metric(APPLIED)
+    assert command("reload", "-c", file.path).returncode == 0
+
+    assert len(replies) == 160
+    assert {reply[:4] for reply in replies} == {"250 "}
+    texts = delivered(file)
+    assert len(texts) == 160
+    for text in texts.values():
+        (reason,) = re.findall(r'reason="0.5 \(unsure\) <= probability < (.*) \(spam\)"', text)
+        assert required(text) == REQUIRED[float(reason)]
+    assert hang_up_seen >= 1
+    assert daemon.metric(REFUSED) == 0
+    assert daemon.metric('nbstream_threshold{name="spam"}') == 0.95
+    assert daemon.stop() == 0
+
+
+def catches_hangups(pid: int) -> bool:
+    """True once the process has a handler for SIGHUP."""
+    caught = re.findall(r"^SigCgt:\t([0-9a-f]+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return bool(int(caught[0], 16) & 1 << signal.SIGHUP - 1)
+
+
+def test_a_reload_works_from_the_first_moment_on_while_redis_is_away(file: File) -> None:
+    file.write(f"redis: {{url: 'redis://127.0.0.1:{free_port()}', timeout_seconds: 1}}")
+    process = DaemonProcess(file.path)
+    try:
+        wait_until(lambda: catches_hangups(process.process.pid))
+        process.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: any(event["event"] == "reloaded" for event in process.events))
+        file.write(
+            f"redis: {{url: 'redis://127.0.0.1:{free_port()}', timeout_seconds: 1}}\non_filter_failure: defer"
+        )
+        result = command("reload", "-c", file.path)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert "changed: on_filter_failure\nin force only after a restart: redis.url\n" in result.stdout
+        assert not any("smtp" in event for event in process.events), "it was ready before it was asked"
+
+        process.ready()
+
+        assert process.metric(APPLIED) == 2
+        with connect(process) as client:
+            assert send(client, "deferred").startswith("451 ")
+            file.write("on_filter_failure: pass")
+            hang_up(process)
+            assert send(client, "passed").startswith("250 ")
+    finally:
+        process.kill()
+
+
+def test_a_reload_works_while_the_daemon_drains(daemon: DaemonProcess, file: File) -> None:
+    client = connect(daemon)
+    envelope(client)
+    client.docmd("DATA")
+    daemon.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: any(event["event"] == "draining" for event in daemon.events))
+    file.write("verdict: {spam: 0.9}")
+
+    assert command("reload", "-c", file.path).returncode == 0
+
+    client.send(b"Subject: under way\r\n\r\nHow are you?\r\n.\r\n")
+    assert client.getreply()[0] == 250
+    client.close()
+    assert daemon.wait() == 0
+    assert required(delivered(file)["under way"]) == "2.9"
+    assert not (file.state / "control.sock").exists()
+    assert command("reload", "-c", file.path).returncode == 69
+
+
+def test_under_nohup_a_hangup_is_a_reload(file: File, program: Callable[[str], str]) -> None:
+    with DaemonProcess(file.path, program("nohup")) as daemon:
+        file.write("verdict: {spam: 0.9}")
+        hang_up(daemon)
+
+        assert daemon.metric('nbstream_threshold{name="spam"}') == 0.9
+        assert daemon.stop() == 0
+
+
+def test_a_daemon_ends_with_its_terminal_and_drains(file: File) -> None:
+    terminal, own = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nbstream.cli", "serve", "-c", str(file.path)],
+        stdin=own,
+        stdout=own,
+        stderr=own,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - no other way to a terminal
+    )
+    os.close(own)
+    said = b""
+    while b'"ready"' not in said:
+        said += os.read(terminal, 4096)
+    os.kill(process.pid, signal.SIGHUP)
+    while b'"reloaded"' not in said:
+        said += os.read(terminal, 4096)
+    redis = int((file.state / "redis.server").read_text())
+
+    os.close(terminal)
+
+    assert process.wait(DEADLINE_SECONDS) == 0
+    assert gone(redis)

@@ -1,0 +1,101 @@
+"""What a running daemon takes from its file anew: the live sections as a whole, the rest is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationInfo, field_validator
+
+from nbstream.config import LIVE, POLICY, Settings, adopted, changed, load, policy_hash, waiting
+from nbstream.errors import ConfigError
+
+
+def settings(folder: Path, text: str) -> Settings:
+    file = folder / "nbstream.yaml"
+    file.write_text(text)
+    return load(file)
+
+
+def test_the_live_sections_are_settings() -> None:
+    assert set(POLICY) < set(LIVE) < set(Settings.model_fields)
+
+
+def test_live_sections_are_taken_and_the_rest_stays(tmp_path: Path) -> None:
+    running = settings(tmp_path, "model: {name: old}\nverdict: {spam: 0.9}\nlog: {level: debug}")
+    found = settings(tmp_path, "model: {name: new}\nverdict: {unsure: 0.2}\nfeedback: {allow_from: []}")
+
+    result = adopted(running, found)
+
+    assert (result.verdict, result.feedback, result.log) == (found.verdict, found.feedback, found.log)
+    assert result.model.name == "old"
+    assert result.source == tmp_path / "nbstream.yaml"
+
+
+def test_what_changed_and_what_waits_are_dotted_keys(tmp_path: Path) -> None:
+    running = settings(tmp_path, "listeners: {http: null}")
+    found = settings(
+        tmp_path,
+        "verdict: {spam: 0.9}\nlisteners: {smtp: {max_recipients: 5}, metrics: {listen: '127.0.0.1:1'}}\n"
+        "model: {event_models: {categorical: {}, multinomial: {alpha: 1}}}\ndrain_seconds: 30",
+    )
+
+    in_force = adopted(running, found)
+
+    assert changed(running, in_force) == ("verdict.spam",)
+    assert waiting(in_force, found) == (
+        "listeners.smtp.max_recipients",
+        "listeners.http",
+        "listeners.metrics",
+        "model.event_models.multinomial.alpha",
+        "model.event_models.categorical",
+    )
+
+
+def test_another_secret_in_the_same_file_waits_and_is_not_shown(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("Xyzzy-1")
+    text = f"listeners: {{http: {{password_file: {secret}}}}}"
+    running = settings(tmp_path, text)
+    secret.write_text("Xyzzy-2")
+
+    assert waiting(running, settings(tmp_path, text)) == ("listeners.http.password_file",)
+
+
+class _Picky(Settings):
+    @field_validator("feedback")
+    @classmethod
+    def _fits_the_model(cls, value: object, info: ValidationInfo) -> object:
+        if info.data["model"].name == "old":
+            raise ValueError("must not be given for the model old")
+        return value
+
+
+def test_live_settings_that_do_not_fit_the_running_rest_are_refused(tmp_path: Path) -> None:
+    running = _Picky.model_construct(**dict(settings(tmp_path, "model: {name: old}")))
+    found = settings(tmp_path, "model: {name: new}")
+
+    with pytest.raises(
+        ConfigError, match=r"feedback: must not be given for the model old, with the settings that"
+    ):
+        adopted(running, found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "verdict: {spam: 0.95}",
+        "log: {level: debug}",
+        "model: {name: other}",
+        "verdict: {unsure: 0.5, spam: 9.5e-1}",
+    ],
+)
+def test_files_that_judge_alike_have_the_same_hash(tmp_path: Path, text: str) -> None:
+    assert policy_hash(settings(tmp_path, text)) == policy_hash(Settings())
+
+
+@pytest.mark.parametrize(
+    "text", ["verdict: {spam: 0.9}", "feedback: {allow_from: [10.0.0.0/8]}", "on_filter_failure: defer"]
+)
+def test_files_that_judge_otherwise_have_another_hash(tmp_path: Path, text: str) -> None:
+    assert policy_hash(settings(tmp_path, text)) != policy_hash(Settings())
