@@ -79,8 +79,8 @@ async def _run(options: argparse.Namespace) -> int:
     print(f"daemon   {f'running, process {pid}' if pid else 'not running on this state folder'}")
     print(f"state    {settings.state_dir}")
     print(f"config   {settings.source.absolute() if settings.source else 'defaults'}")
-    stale = f", but {in_force} is in force: nbstream reload" if in_force not in {None, policy} else ""
-    print(f"policy   {policy}{stale}")
+    stale = f", but {in_force} is in force: nbstream reload" if in_force not in {None, digest} else ""
+    print(f"policy   {digest}{stale}")
     return 0
 
 
