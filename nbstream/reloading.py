@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -59,6 +60,8 @@ class Reloader:
         self._observer = observer
         self._wanted = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
+        # Of its own: where a file system hangs, the threads that take messages apart are not used up.
+        self._reader = ThreadPoolExecutor(1, "configuration")
 
     @property
     def file(self) -> str | None:
@@ -71,10 +74,13 @@ class Reloader:
 
     async def run(self) -> None:
         """Reload whenever it is requested, until cancelled."""
-        while True:
-            await self._wanted.wait()
-            self._wanted.clear()
-            await self.reload()
+        try:
+            while True:
+                await self._wanted.wait()
+                self._wanted.clear()
+                await self.reload()
+        finally:
+            self._reader.shutdown(wait=False, cancel_futures=True)
 
     async def reload(self) -> Reloaded:
         """Read the file now and apply it; after a reload that is under way, since that may have read it before."""
@@ -96,7 +102,7 @@ class Reloader:
     async def _read(self) -> Settings:
         try:
             async with asyncio.timeout(_READ_SECONDS):
-                return await asyncio.to_thread(_load, self._file)
+                return await asyncio.get_running_loop().run_in_executor(self._reader, _load, self._file)
         except TimeoutError:
             raise ConfigError(f"{self._file}: not read within {_READ_SECONDS:g} s") from None
 

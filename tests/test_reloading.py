@@ -99,6 +99,21 @@ async def test_a_pipe_is_not_waited_for(file: Path) -> None:
     assert (await reloader.reload()).problems == (f"{file}: must be a regular file to be read again",)
 
 
+async def test_a_file_that_cannot_be_read_to_its_end_is_given_up(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbstream.reloading._READ_SECONDS", 0.05)
+    house = House()
+    reloader = Reloader(config.load(file), house.apply, house)
+    os.mkfifo(tmp_path / "password")
+    file.write_text(f"listeners: {{http: {{password_file: {tmp_path / 'password'}}}}}\nverdict: {{spam: 0.8}}\n")
+
+    assert (await reloader.reload()).problems == (f"{file}: not read within 0.05 s",)
+    assert reloader.settings.verdict.spam == 0.9
+
+    (tmp_path / "password").write_text("found at last")
+
+
 async def test_of_many_problems_the_first_are_told(file: Path) -> None:
     house = House()
     reloader = Reloader(config.load(file), house.apply, house)

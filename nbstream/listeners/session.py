@@ -37,7 +37,7 @@ _PASSED_ON = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES", "P
 
 
 class Session(SMTP):
-    """One connection. State between MAIL and the end of DATA: sender, recipients, the hop's transaction."""
+    """One connection. State from MAIL to the end of DATA: rules, sender, recipients, the hop's transaction."""
 
     line_length_limit = _CHUNK  # aiosmtpd makes it the reader's limit, which is how much DATA is read at a time
 

@@ -71,6 +71,11 @@ def test_the_state_folder_is_the_one_in_the_settings(service: configparser.Secti
     assert service["ExecStart"].split()[1:] == ["serve", "--config", "/etc/nbstream/nbstream.yaml"]
 
 
+def test_a_reload_asks_the_daemon_that_it_starts(service: configparser.SectionProxy) -> None:
+    program, _, *options = service["ExecStart"].split()
+    assert service["ExecReload"].split() == [program, "reload", *options]
+
+
 def test_it_runs_as_a_user_without_privileges(service: configparser.SectionProxy) -> None:
     assert service["User"] == "nbstream"
     assert service["CapabilityBoundingSet"] == ""
