@@ -26,9 +26,12 @@ from nbstream.filter.scoring import Scorer
 from nbstream.listeners import delivery, feedback, smtp
 from nbstream.mail import mime
 from nbstream.policy import autolearn
+from nbstream.policy.actions import Actions
 from nbstream.policy.policy import Budget, Policy, Threshold, of_cost
+from nbstream.policy.rules import Rule, Rules
 from nbstream.relay import connections
 from nbstream.relay.maildir import MaildirNextHop
+from nbstream.relay.quarantine import Quarantine
 from nbstream.relay.smtp import SmtpNextHop
 from nbstream.store import checked, connect
 from nbstream.store.embedded import EmbeddedRedis
@@ -40,10 +43,12 @@ from nbstream.tokens import tokenizer
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+    from nbstream.config import Actions as ChosenActions
     from nbstream.config import EventModels as ChosenModels
     from nbstream.config import Multinomial as MultinomialSettings
     from nbstream.config import Settings
     from nbstream.config import SmtpListener as SmtpSettings
+    from nbstream.config import Verdict as VerdictSettings
     from nbstream.relay.next_hop import NextHop
 
 _DAY = 86_400
@@ -55,8 +60,11 @@ def limits(settings: Settings) -> mime.Limits:
 
 
 def policy(settings: Settings) -> Policy:
-    """How the verdicts are found."""
-    verdict = settings.verdict
+    """How the verdicts are found, for recipients without a rule."""
+    return _policy(settings.verdict)
+
+
+def _policy(verdict: VerdictSettings) -> Policy:
     until_promised = None if verdict.until_promised == "unsure" else float(verdict.until_promised)
     spam: Threshold
     if verdict.max_false_positive_rate is not None:
@@ -76,6 +84,24 @@ def _reject(threshold: float | FalsePositiveCost | FalsePositiveRate | None) -> 
         case FalsePositiveRate(rate):
             return Budget(rate)  # nothing is refused on a promise that is not kept yet
     return threshold
+
+
+def rules(settings: Settings) -> Rules:
+    """Which policy and which actions hold for whom."""
+    found = [
+        Rule.numbered(place, rule.match, _policy(rule.verdict), _actions(rule.actions))
+        for place, rule in enumerate(settings.recipients)
+    ]
+    return Rules.build(policy(settings), _actions(settings.actions), found)
+
+
+def _actions(chosen: ChosenActions) -> Actions:
+    return Actions(chosen.ham, chosen.unsure, chosen.spam, chosen.reject)
+
+
+def quarantine(settings: Settings) -> Quarantine:
+    """Where messages wait."""
+    return Quarantine(settings.quarantine_folder)
 
 
 def model(settings: Settings, client: Redis) -> Model:
@@ -182,7 +208,8 @@ def scorer(settings: Settings, counts: filter_.CountSource) -> Scorer:
 
 def filter_params(settings: Settings) -> filter_.Params:
     """The policy, and how much must be known before it holds."""
-    return filter_.Params(policy(settings), settings.model.min_learned.model_dump())
+    others = tuple(rule.treatment.policy for rule in rules(settings).rules)
+    return filter_.Params(policy(settings), settings.model.min_learned.model_dump(), others)
 
 
 def next_hop(settings: Settings) -> NextHop:
@@ -215,6 +242,7 @@ def delivery_params(settings: Settings) -> delivery.Params:
     """How a message is marked, and what a failed check does."""
     return delivery.Params(
         model=settings.model.name,
+        rules=rules(settings),
         limits=limits(settings),
         pass_on_failure=settings.on_filter_failure == "pass",
     )

@@ -59,6 +59,7 @@ def build_parser() -> _Parser:
     _add_history(commands, common)
     _add_undo(commands, common)
     _add_forget_auto(commands, common)
+    _add_quarantine(commands, common)
     _add_config(commands)
     _add_reload(commands, common)
     _add_replay(commands, common)
@@ -187,6 +188,21 @@ def _add_selection(parser: _Parser) -> None:
     parser.add_argument("--label", choices=("spam", "ham"), help="only what was learned, or unlearned, as this")
 
 
+def _add_quarantine(commands: _Commands, common: _Parser) -> None:
+    held = commands.add_parser("quarantine", help="see what waits in the quarantine, and release it")
+    actions = held.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
+    listing = actions.add_parser("list", parents=[common], help="what is there, oldest first")
+    listing.add_argument("--json", action="store_true", help="one JSON object a line")
+    show = actions.add_parser("show", parents=[common], help="one message, its envelope and its text")
+    show.add_argument("id", type=_beginning, metavar="ID", help="the id of its verdict, or how that begins")
+    release = actions.add_parser("release", parents=[common], help="deliver messages, and learn them as ham")
+    release.add_argument("ids", nargs="+", type=_beginning, metavar="ID", help="as for show")
+    release.add_argument(
+        "--again", action="store_true", help="also what an interrupted release may have delivered already"
+    )
+    held.set_defaults(module="quarantine")
+
+
 def _add_config(commands: _Commands) -> None:
     config = commands.add_parser("config", help="look at a configuration")
     actions = config.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
@@ -279,6 +295,13 @@ def _id(text: str) -> str:
     """The id of a message."""
     if not re.fullmatch(r"[a-z2-7]{24}", text):
         raise argparse.ArgumentTypeError(f"{text} is no id: 24 characters of a-z and 2-7")
+    return text
+
+
+def _beginning(text: str) -> str:
+    """The id of a message, or how it begins."""
+    if not re.fullmatch(r"[a-z2-7]{1,24}", text):
+        raise argparse.ArgumentTypeError(f"{text} begins no id: 24 characters of a-z and 2-7")
     return text
 
 

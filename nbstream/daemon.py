@@ -22,8 +22,10 @@ from nbstream.listeners.control import ControlListener
 from nbstream.listeners.delivery import Delivery
 from nbstream.listeners.feedback import FeedbackDoor
 from nbstream.listeners.http import Health, HttpListener
-from nbstream.listeners.smtp import Rules, SmtpListener
+from nbstream.listeners.smtp import Handlers, SmtpListener
 from nbstream.metrics import Metrics
+from nbstream.relay.outlet import Outlet
+from nbstream.relay.retention import Retention
 from nbstream.reloading import Reloader
 from nbstream.store.connect import durability_warnings
 from nbstream.store.locks import lock_daemon
@@ -152,17 +154,18 @@ class Daemon:
 
     def _apply(self, settings: Settings) -> None:
         """Take over the live sections: what may fail is built first, then each is replaced by one assignment."""
-        rules = self._rules(settings, self._house.spam_filter) if self._house else None
+        handlers = self._handlers(settings, self._house) if self._house else None
         logs.set_up(settings.log.format, settings.log.level)
         self._metrics.policy(config.policy_hash(settings))
-        if rules and self._house and self._house.smtp:
-            self._house.smtp.rules = rules
+        if handlers and self._house and self._house.smtp:
+            self._house.smtp.handlers = handlers
 
-    def _rules(self, settings: Settings, spam_filter: Filter) -> Rules:
+    def _handlers(self, settings: Settings, house: _House) -> Handlers:
         """What becomes of mail by these settings; the parts with a state are those that run."""
-        judging = spam_filter.with_params(assembly.filter_params(settings))
-        return Rules(
-            Delivery(judging, assembly.delivery_params(settings), self._metrics),
+        judging = house.spam_filter.with_params(assembly.filter_params(settings))
+        outlet = Outlet(house.next_hop, assembly.quarantine(settings))
+        return Handlers(
+            Delivery(judging, assembly.delivery_params(settings), outlet, self._metrics),
             FeedbackDoor(judging, assembly.feedback_params(settings), self._metrics),
         )
 
@@ -193,7 +196,9 @@ class Daemon:
         house = self._house = _House(mirror, assembly.next_hop(self._settings), spam_filter)
         following = asyncio.create_task(mirror.run(), name="mirror")
         remembering = asyncio.create_task(memory.run(), name="memory")
-        owned = [following, *self._sweeping(model, mirror, metrics)]
+        retention = Retention(assembly.quarantine(self._settings), self._settings.quarantine.days, metrics.swept)
+        keeping = asyncio.create_task(retention.run(), name="retention")
+        owned = [following, keeping, *self._sweeping(model, mirror, metrics)]
         if beside:
             owned += [asyncio.create_task(part.run(), name=name) for name, part in beside.parts().items()]
             owned += self._sweeping(beside.model, beside.mirror, metrics)
@@ -281,9 +286,9 @@ class Daemon:
         found: dict[str, tuple[str, int]] = {}
         listeners = settings.listeners
         if listeners.smtp:
-            rules = self._rules(settings, house.spam_filter)
+            handlers = self._handlers(settings, house)
             house.smtp = SmtpListener(
-                assembly.smtp_params(listeners.smtp), house.next_hop, rules.delivery, rules.feedback
+                assembly.smtp_params(listeners.smtp), house.next_hop, handlers.delivery, handlers.feedback
             )
             found["smtp"] = await _opened("smtp", listeners.smtp.listen, house.smtp.start)
         if listeners.http:

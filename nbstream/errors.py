@@ -120,3 +120,7 @@ class RelayRefused(NbstreamError):
 
 class CheckFailed(NbstreamError):
     """The check of a message failed; ``on_filter_failure`` says what happens to the mail."""
+
+
+class NotReleased(NbstreamError):
+    """A message stays in the quarantine; the text says why."""

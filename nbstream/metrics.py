@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from nbstream import __version__
 from nbstream.bayes.counts import CLASSES
+from nbstream.policy.actions import Kind as ActionKind
 from nbstream.policy.bursts import WINDOW_SECONDS, Bursts, Kind
 from nbstream.policy.policy import promises
 from nbstream.policy.verdict import Verdict
@@ -42,6 +43,20 @@ class Metrics:
             "nbstream_messages",
             "Messages checked and answered, by verdict.",
             ["listener", "verdict"],
+            registry=registry,
+        )
+        self._actions = Counter(
+            "nbstream_actions",
+            "What was decided for messages, by action; one to recipients with several policies counts for each.",
+            ["action"],
+            registry=registry,
+        )
+        self._quarantined = Gauge(
+            "nbstream_quarantine_messages", "Messages in the quarantine, counted once a minute.", registry=registry
+        )
+        self._expired = Counter(
+            "nbstream_quarantine_expired",
+            "Messages removed from the quarantine after quarantine.days.",
             registry=registry,
         )
         self._check_seconds = Histogram(
@@ -128,6 +143,8 @@ class Metrics:
         build.labels(__version__, platform.python_version()).set(1)
         for reason in ("store", "error"):
             self._failures.labels(reason)
+        for action in ActionKind:
+            self._actions.labels(str(action))
         for kind in Kind:
             self._bursts_told.labels(str(kind))
         self._bursts = Bursts()
@@ -213,6 +230,10 @@ class Metrics:
         """One message was checked and answered."""
         self._messages.labels(listener, verdict).inc()
 
+    def acted(self, action: str) -> None:
+        """This was decided for some recipients of a message."""
+        self._actions.labels(action).inc()
+
     def filter_failed(self, reason: str) -> None:
         """One check failed."""
         self._failures.labels(reason).inc()
@@ -221,6 +242,13 @@ class Metrics:
         """The next hop answered a message."""
         self._relay_seconds.observe(seconds)
         self._relay_replies.labels(code).inc()
+
+    # nbstream.relay.retention.Retention
+
+    def swept(self, held: int, removed: int) -> None:
+        """So many messages are in the quarantine, after so many were removed for their age."""
+        self._quarantined.set(held)
+        self._expired.inc(removed)
 
     # nbstream.store.checked.Memory
 

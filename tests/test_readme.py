@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import get_args, get_origin
 
 import pytest
 from pydantic import BaseModel
@@ -25,7 +25,8 @@ def keys(section: type[BaseModel], prefix: str = "") -> list[str]:
     found = []
     for name, field in section.model_fields.items():
         kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
-        sections = [kind for kind in kinds if issubclass(kind, BaseModel)]
+        single = get_origin(field.annotation) is not tuple  # a list of sections is one setting
+        sections = [kind for kind in kinds if single and issubclass(kind, BaseModel)]
         found += keys(sections[0], f"{prefix}{name}.") if sections else [prefix + name]
     return found
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from nbstream.filter import Check, Lesson, Outcome, tell, tell_many
-from nbstream.policy.verdict import ModelState, Verdict
+from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 
 
 def check(probability: float, verdict: Verdict, ham: int = 180) -> Check:
     state = ModelState({"ham": ham, "spam": 300}, {"ham": 200, "spam": 200})
-    return Check("key", verdict, probability, 0.0, "", state, ())
+    return Check("key", verdict, probability, 0.0, "", state, (), Thresholds())
 
 
 BEFORE, AFTER = check(0.41, Verdict.UNSURE), check(0.93, Verdict.SPAM)
@@ -52,9 +52,8 @@ def test_once_enough_is_known_it_says_how_much() -> None:
 
 
 def test_all_that_is_missing_is_named() -> None:
-    empty = Check(
-        "key", Verdict.UNSURE, 0.5, 0.0, "", ModelState({"ham": 0, "spam": 1}, {"ham": 5, "spam": 7}), ()
-    )
+    state = ModelState({"ham": 0, "spam": 1}, {"ham": 5, "spam": 7})
+    empty = Check("key", Verdict.UNSURE, 0.5, 0.0, "", state, (), Thresholds())
 
     assert tell(Lesson(Outcome.LEARNED, "spam", empty, empty)).endswith("; ham 0/5, spam 1/7 known")
 

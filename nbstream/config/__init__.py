@@ -1,27 +1,26 @@
 """The configuration: a YAML file becomes one frozen ``Settings``, or one ``ConfigError`` with every problem.
 
 Rules: every key is optional and its default is safe; an unknown key is refused, never ignored; neither
-an error nor ``repr`` shows a secret. ``config/nbstream.yaml`` describes each key. Of nbstream only ``errors`` is
-imported here: the top turns settings into the parameters that each module owns.
+an error nor ``repr`` shows a secret. ``config/nbstream.yaml`` describes each key. Of nbstream only ``errors`` and
+what is pure of ``policy`` are imported here: the top turns settings into the parameters that each module owns.
 """
 
+from nbstream.config.actions import Actions, Quarantine
 from nbstream.config.event_models import Bernoulli, Categorical, EventModels, Gaussian, Multinomial
+from nbstream.config.listeners import HttpListener, Listeners, MetricsListener, SmtpListener
 from nbstream.config.live import LIVE, POLICY, adopted, changed, policy_hash, waiting
 from nbstream.config.loading import find_config, load
 from nbstream.config.settings import (
     Autolearn,
     Feedback,
-    HttpListener,
     Limits,
-    Listeners,
     Log,
-    MetricsListener,
     MinLearned,
     Model,
+    Recipients,
     Redis,
     Relay,
     Settings,
-    SmtpListener,
 )
 from nbstream.config.values import (
     Address,
@@ -32,10 +31,12 @@ from nbstream.config.values import (
     SecretFile,
     SmtpHop,
 )
+from nbstream.config.verdict import Verdict
 
 __all__ = [
     "LIVE",
     "POLICY",
+    "Actions",
     "Address",
     "Autolearn",
     "Bernoulli",
@@ -55,6 +56,8 @@ __all__ = [
     "Model",
     "Multinomial",
     "Network",
+    "Quarantine",
+    "Recipients",
     "Redis",
     "Relay",
     "SecretFile",

@@ -91,7 +91,8 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
     elif details["type"] == "missing":
         text = "not given, must be given"
     else:
-        default = "" if key in document.lines else " (the default)"
+        inherited = " (inherited)" if key[0] == "recipients" else " (the default)"
+        default = "" if key in document.lines else inherited
         text = f"found {_found(details)}{default}, {allowed(details)}"
     return Problem(key, document.line(key), text)
 
@@ -132,7 +133,9 @@ def _keys_below(key: Key) -> list[str]:
     """The keys that the section at this key takes."""
     section: type[Section] = Settings
     for name in key:
-        annotation = section.model_fields[str(name)].annotation
+        if isinstance(name, int):
+            continue  # a place in a list, whose items are the section that was found
+        annotation = section.model_fields[name].annotation
         kinds = [option for option in (annotation, *get_args(annotation)) if isinstance(option, type)]
         section = next(option for option in kinds if issubclass(option, Section))
     return list(section.model_fields)

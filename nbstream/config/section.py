@@ -1,11 +1,20 @@
-"""A section: what every mapping of the file is made of."""
+"""A section of the configuration, and the kinds of values that several of them have."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from nbstream.config.values import SecretFile, read_path, read_secret_file
+
+FilePath = Annotated[Path, BeforeValidator(read_path)]
+PasswordFile = Annotated[SecretFile, BeforeValidator(read_secret_file)]
+Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+ByteCount = Annotated[int, Field(ge=1, le=1 << 40)]
+Positive = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]  # 1e-320 gives infinite scores
 Probability = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 

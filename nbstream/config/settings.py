@@ -7,7 +7,6 @@ names the key to change. ``config/nbstream.yaml`` says what each key is for.
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,36 +20,31 @@ from pydantic import (
     field_validator,
 )
 
+from nbstream.config import inheritance
+from nbstream.config.actions import Actions, Quarantine
 from nbstream.config.event_models import EventModels
-from nbstream.config.section import Probability, Section
+from nbstream.config.inheritance import located
+from nbstream.config.listeners import Listeners
+from nbstream.config.section import ByteCount, Count, FilePath, PasswordFile, Probability, Seconds, Section
 from nbstream.config.values import (
     EMBEDDED,
-    Address,
     MaildirHop,
     Network,
     SecretFile,
     SmtpHop,
     has_password,
-    read_address,
-    read_host_name,
     read_mail_address,
     read_model_name,
     read_network,
     read_next_hop,
-    read_path,
+    read_pattern,
     read_redis_url,
-    read_secret_file,
     without_secrets,
 )
 from nbstream.config.verdict import Verdict
+from nbstream.policy.patterns import Pattern
 
-ListenAddress = Annotated[Address, BeforeValidator(read_address)]
-FilePath = Annotated[Path, BeforeValidator(read_path)]
-PasswordFile = Annotated[SecretFile, BeforeValidator(read_secret_file)]
 MailAddress = Annotated[str, BeforeValidator(read_mail_address)]
-Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1, le=1_000_000)]
-ByteCount = Annotated[int, Field(ge=1, le=1 << 40)]
 _ANY_HOST = {"0.0.0.0", "::"}  # noqa: S104 - recognised here, not listened on
 
 
@@ -85,61 +79,6 @@ class Redis(Section):
     def password(self) -> SecretStr | None:
         """The secret of ``password_file``; None also when the URL carries one."""
         return self.password_file.secret if self.password_file else None
-
-
-class SmtpListener(Section):
-    """The SMTP door and its bounds."""
-
-    listen: ListenAddress = Address("127.0.0.1", 10025)
-    max_message_bytes: ByteCount = 50 << 20
-    hostname: Annotated[str, BeforeValidator(read_host_name)] | None = None
-    idle_timeout_seconds: Seconds = 300
-    max_connections: Count = 200
-    max_bytes_in_flight: ByteCount = 256 << 20
-    max_recipients: Count = 1000
-
-    @field_validator("max_bytes_in_flight")
-    @classmethod
-    def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
-        # With less, a message of the permitted size would be put off for ever instead of being refused.
-        largest = info.data.get("max_message_bytes", 0)
-        if value < largest:
-            raise ValueError(f"must be at least listeners.smtp.max_message_bytes ({largest})")
-        return value
-
-
-class HttpListener(Section):
-    """The HTTP door; beyond loopback only with a password."""
-
-    password_file: PasswordFile | None = None
-    listen: ListenAddress = Address("127.0.0.1", 11334)
-
-    @field_validator("listen")
-    @classmethod
-    def _password_beyond_loopback(cls, value: Address, info: ValidationInfo) -> Address:
-        # No entry means that password_file was refused itself: one problem, one line.
-        if info.data.get("password_file", "refused") is None and not value.loopback:
-            raise ValueError("must be a loopback address, or listeners.http.password_file must be set")
-        return value
-
-    @property
-    def password(self) -> SecretStr | None:
-        """The secret of ``password_file``."""
-        return self.password_file.secret if self.password_file else None
-
-
-class MetricsListener(Section):
-    """``/metrics`` alone, for a scraper on another host."""
-
-    listen: ListenAddress
-
-
-class Listeners(Section):
-    """The doors; None is a closed one."""
-
-    smtp: SmtpListener | None = SmtpListener()
-    http: HttpListener | None = HttpListener()
-    metrics: MetricsListener | None = None
 
 
 class Relay(Section):
@@ -214,6 +153,14 @@ class Feedback(Section):
         return value
 
 
+class Recipients(Section):
+    """What holds for the recipients that a pattern matches; what is not given is inherited from the top."""
+
+    match: Annotated[Pattern, BeforeValidator(read_pattern)]
+    verdict: Verdict = Verdict()
+    actions: Actions = Actions()
+
+
 class Log(Section):
     """Format and level of the log; ``auto`` is text on a terminal, JSON otherwise."""
 
@@ -235,6 +182,9 @@ class Settings(Section):
     verdict: Verdict = Verdict()
     autolearn: Autolearn | None = None
     feedback: Feedback = Feedback()
+    actions: Actions = Actions()
+    recipients: Annotated[tuple[Recipients, ...], Strict(False)] = ()
+    quarantine: Quarantine = Quarantine()
     log: Log = Log()
     drain_seconds: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] = 30
 
@@ -251,14 +201,9 @@ class Settings(Section):
     @field_validator("verdict")
     @classmethod
     def _enough_first_scores(cls, value: Verdict, info: ValidationInfo) -> Verdict:
-        memory = info.data.get("memory")
-        for rate in value.rates:
-            needed = math.ceil(math.log(0.05) / math.log1p(-rate))  # as in policy.budget
-            if memory and needed > memory.first_scores:
-                raise ValueError(
-                    f"a false-positive rate of {rate:g} takes {needed} ham to promise: memory.first_scores "
-                    f"({memory.first_scores}) must be at least that"
-                )
+        found = inheritance.budgets(value, (), info.data.get("memory"))
+        if found:
+            raise located(found)
         return value
 
     @field_validator("autolearn")
@@ -273,6 +218,38 @@ class Settings(Section):
             raise ValueError("must be null where model.event_models.bernoulli is chosen: it has one vocabulary")
         return value
 
+    @field_validator("actions")
+    @classmethod
+    def _no_lesson(cls, value: Actions, info: ValidationInfo) -> Actions:
+        found = inheritance.lessons(value, (), info.data.get("feedback"))
+        if found:
+            raise located(found)
+        return value
+
+    @field_validator("recipients", mode="before")
+    @classmethod
+    def _inherit(cls, value: object, info: ValidationInfo) -> object:
+        return inheritance.inherited(value, {key: info.data.get(key) for key in ("verdict", "actions")})
+
+    @field_validator("recipients")
+    @classmethod
+    def _each_has_its_own(cls, value: tuple[Recipients, ...], info: ValidationInfo) -> tuple[Recipients, ...]:
+        found = inheritance.problems(value, info.data.get("feedback"), info.data.get("memory"))
+        if found:
+            raise located(found)
+        return value
+
+    @field_validator("quarantine")
+    @classmethod
+    def _no_mailbox(cls, value: Quarantine, info: ValidationInfo) -> Quarantine:
+        relay, state = info.data.get("relay"), info.data.get("state_dir")
+        if relay is None or state is None or isinstance(relay.next_hop, SmtpHop):
+            return value
+        if value.folder(state) == (relay.next_hop.path or state / "Maildir"):
+            found = str(value.path) if value.path else None
+            raise located([(("path",), "must be another folder than the Maildir of relay.next_hop", found)])
+        return value
+
     _source: Path | None = PrivateAttr(default=None)
 
     @property
@@ -285,6 +262,11 @@ class Settings(Section):
         """The folder that mail is delivered into; None when the next hop is a server."""
         hop = self.relay.next_hop
         return None if isinstance(hop, SmtpHop) else hop.path or self.state_dir / "Maildir"
+
+    @property
+    def quarantine_folder(self) -> Path:
+        """The Maildir of the quarantine."""
+        return self.quarantine.folder(self.state_dir)
 
     def with_source(self, source: Path) -> Settings:
         """The same settings, read from that file."""

@@ -15,6 +15,9 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from pydantic import SecretStr
 
+from nbstream.policy.actions import Action
+from nbstream.policy.patterns import Pattern
+
 MAX_SECRET_BYTES = 4096
 EMBEDDED = "embedded"
 
@@ -285,6 +288,19 @@ def read_mail_address(value: object) -> str:
     if not isinstance(value, str) or _MAIL_ADDRESS.fullmatch(value) is None:
         raise ValueError("must be a mail address such as spam@example.org")
     return value
+
+
+def read_action(value: object) -> Action:
+    """``pass``, ``quarantine``, ``redirect:ADDRESS``, ``reject`` or ``defer``."""
+    return value if isinstance(value, Action) else Action.parse(value if isinstance(value, str) else "")
+
+
+def read_pattern(value: object) -> Pattern:
+    """A pattern over addresses that at least one address matches."""
+    pattern = value if isinstance(value, Pattern) else Pattern(value if isinstance(value, str) else "")
+    if not pattern.matchable:
+        raise ValueError("must be a pattern that an address can match, such as *@example.org")
+    return pattern
 
 
 def read_model_name(value: object) -> str:

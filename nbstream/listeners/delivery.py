@@ -1,7 +1,8 @@
-"""What happens to a complete message: check it, put the verdict on its header, hand it to the next hop.
+"""What happens to a complete message: check it, decide for its recipients, put the verdict on its header, send it.
 
 Rules: a check that fails never costs mail, ``on_filter_failure`` decides; a relay that fails is the hop's own
-answer or 451, and the client keeps the message. Verdict fields that came from outside are always removed.
+answer or 451, and the client keeps the message. Verdict fields that came from outside are always removed. What is
+to be done, ``policy.rules`` says; it is done by ``relay.outlet``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,12 +18,20 @@ from nbstream.errors import CheckFailed, NbstreamError, RelayUnavailable, Reply
 from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.policy import header
-from nbstream.policy.verdict import Verdict
+from nbstream.policy.actions import Action, Kind
+from nbstream.policy.rules import DEFAULT, Opinion, groups
+from nbstream.relay.next_hop import Envelope
+from nbstream.relay.outlet import Part
+from nbstream.relay.quarantine import Note
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nbstream.filter import Check, Filter
     from nbstream.mail.mime import Limits
-    from nbstream.relay.next_hop import Transaction
+    from nbstream.policy.rules import Decision, Group, Rules
+    from nbstream.relay.next_hop import Path, Transaction
+    from nbstream.relay.outlet import Outlet
 
 _log = logging.getLogger(__name__)
 
@@ -30,8 +39,11 @@ _MAX_RECEIVED = (
     50  # RFC 5321 6.3 asks for at least 100 hops; mail that loops through here twice a round stops sooner
 )
 _RECEIVED = re.compile(rb"(?im)^received[ \t]*:")
-_REFUSED = Reply(550, "5.7.1 Message refused as spam")
 _LOOP = Reply(554, "5.4.6 Too many hops: this message has more than 50 Received fields")
+_NOT_KEPT = {
+    Kind.REJECT: Reply(550, "5.7.1 Message refused as spam"),
+    Kind.DEFER: Reply(451, "4.7.1 Message deferred, please try again later"),
+}
 
 
 class DeliveryObserver(Protocol):
@@ -39,6 +51,9 @@ class DeliveryObserver(Protocol):
 
     def delivered(self, listener: str, verdict: str) -> None:
         """One message was checked and answered; the verdict is "none" where the check failed."""
+
+    def acted(self, action: str) -> None:
+        """This was decided for some recipients of a message: all of them, where they have one policy."""
 
     def filter_failed(self, reason: str) -> None:
         """One check failed."""
@@ -52,40 +67,49 @@ class Params:
     """``pass_on_failure``: a message whose check failed passes unmarked; else it is deferred with 451."""
 
     model: str
+    rules: Rules
     limits: Limits
     pass_on_failure: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The answer to the client, and the check where there was one."""
+    """The answer to the client, and the check where there was one: decided by the mildest policy, if many."""
 
     reply: Reply
     check: Check | None = None
 
 
 class Delivery:
-    """Takes complete messages from a door to the next hop."""
+    """Takes complete messages from a door to where they go."""
 
-    def __init__(self, spam_filter: Filter, params: Params, observer: DeliveryObserver) -> None:
+    def __init__(self, spam_filter: Filter, params: Params, outlet: Outlet, observer: DeliveryObserver) -> None:
         self._filter = spam_filter
         self._params = params
+        self._outlet = outlet
         self._observer = observer
 
-    async def deliver(self, content: bytes, transaction: Transaction, listener: str) -> Delivered:
-        """Check and relay ``content`` (CRLF line ends); ``transaction`` has its recipients already.
+    async def deliver(
+        self, content: bytes, envelope: Envelope, transaction: Transaction, listener: str
+    ) -> Delivered:
+        """Check ``content`` (CRLF line ends) and send it on; ``transaction`` has the recipients already.
 
         Closes the transaction in every case. Raises nothing but cancellation.
         """
         started = time.perf_counter()
         check: Check | None = None
+        decided: list[Decision] = []
         try:
             self._refuse_loop(content)
             raw = headers.guard(headers.strip(content, header.VERDICT_FIELDS), header.GUARD_FIELD)
             check = await self._check(raw)
+            parts = [Part(Action(Kind.PASS), (), envelope)]
             if check is not None:
-                raw = headers.prepend(raw, self._verdict_fields(check))
-            reply = await self._relay(raw, check, transaction)
+                found = await self._groups(check, envelope.recipients)
+                decided = [group.decision for group in found]
+                parts = [self._part(check, group, envelope.sender) for group in found]
+                check = _by(check, decided[0].opinion)
+            reply = await self._act(raw, parts, transaction)
         except NbstreamError as error:
             await transaction.abort()
             _log.warning("message not passed on: %s", error)
@@ -94,7 +118,7 @@ class Delivery:
             await transaction.abort()
             raise
         self._observer.delivered(listener, str(check.verdict) if check else "none")
-        _log_message(listener, check, reply, time.perf_counter() - started)
+        _log_message(listener, check, decided, reply, time.perf_counter() - started)
         return Delivered(reply, check)
 
     @staticmethod
@@ -117,22 +141,42 @@ class Delivery:
                 return None
             raise CheckFailed("check failed") from error
 
-    def _verdict_fields(self, check: Check) -> list[tuple[str, str]]:
-        return header.render(
-            check.id,
-            check.verdict,
-            check.probability,
-            check.reason,
-            model=self._params.model,
-            thresholds=check.thresholds,
-        )
+    async def _groups(self, check: Check, recipients: Sequence[Path]) -> list[Group[Path]]:
+        """What becomes of the message for whom."""
+        rules = self._params.rules
+        pairs = [(each, rules.of(each.address)) for each in recipients]
+        opinions = {rules.top.policy: _opinion(check)}
+        for policy in {treatment.policy for _, treatment in pairs} - opinions.keys():
+            opinions[policy] = _opinion(await self._filter.decide(check, policy))
+        return groups(pairs, opinions.__getitem__, apart=self._outlet.apart)
 
-    async def _relay(self, raw: bytes, check: Check | None, transaction: Transaction) -> Reply:
-        if check is not None and check.verdict is Verdict.REJECT:
-            raise _Refused(_REFUSED)
+    def _part(self, check: Check, group: Group[Path], sender: Path) -> Part:
+        own = _by(check, group.decision.opinion)
+        policy = group.decision.treatment.name if group.differs else ""
+        fields = header.render(
+            own.id,
+            own.verdict,
+            own.probability,
+            own.reason,
+            model=self._params.model,
+            thresholds=own.thresholds,
+            policy=policy,
+        )
+        envelope = Envelope(sender, group.recipients)
+        note = Note(own.id, str(own.verdict), own.probability, policy, envelope)
+        return Part(group.decision.action, tuple(fields), envelope, note)
+
+    async def _act(self, raw: bytes, parts: Sequence[Part], transaction: Transaction) -> Reply:
+        kinds = [part.action.kind for part in parts]
+        for kind in kinds:
+            self._observer.acted(str(kind))
+        if not kinds[0].keeps:
+            raise _Refused(_NOT_KEPT[kinds[0]])
+        if all(kind is Kind.QUARANTINE for kind in kinds):
+            return await self._outlet.send(raw, parts, transaction)
         started = time.perf_counter()
         try:
-            reply = await transaction.data(raw)
+            reply = await self._outlet.send(raw, parts, transaction)
         except RelayUnavailable:
             self._observer.relayed("none", time.perf_counter() - started)
             raise
@@ -148,12 +192,26 @@ class _Refused(NbstreamError):
         self.reply = reply  # type: ignore[misc]  # each refusal has its own
 
 
-def _log_message(listener: str, check: Check | None, reply: Reply, seconds: float) -> None:
+def _opinion(check: Check) -> Opinion:
+    return Opinion(check.verdict, check.reason, check.thresholds)
+
+
+def _by(check: Check, opinion: Opinion) -> Check:
+    """The check with what a policy makes of it."""
+    return replace(check, verdict=opinion.verdict, reason=opinion.reason, thresholds=opinion.thresholds)
+
+
+def _log_message(
+    listener: str, check: Check | None, decided: Sequence[Decision], reply: Reply, seconds: float
+) -> None:
+    policies = list(dict.fromkeys(each.treatment.name for each in decided))
     fields = {
         "listener": listener,
         "id": check.id if check else None,
         "verdict": str(check.verdict) if check else "none",
         "probability": round(check.probability, 6) if check else None,
+        "action": ", ".join(dict.fromkeys(str(each.action.kind) for each in decided)) or None,
+        "policy": ", ".join(policies) if policies not in ([], [DEFAULT]) else None,
         "reply": str(reply),
         "milliseconds": round(seconds * 1000, 2),
     }

@@ -21,7 +21,7 @@ from aiosmtpd.smtp import SMTP
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable, Reply
 from nbstream.listeners import replies
 from nbstream.listeners.content import END, message
-from nbstream.relay.next_hop import Path, Transaction
+from nbstream.relay.next_hop import Envelope, Path, Transaction
 from nbstream.wire import smtp as wire
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ class Session(SMTP):
         self.command_size_limit = _COMMAND_BYTES
         self.command_size_limits = collections.defaultdict(lambda: _COMMAND_BYTES)
         self._listener = listener
-        self._rules = listener.rules
+        self._handlers = listener.handlers
         self._forwarded = ""
         self._sender: Path | None = None
-        self._recipients = 0
+        self._recipients: list[Path] = []
         self._label: str | None = None
         self._transaction: Transaction | None = None
 
@@ -143,7 +143,7 @@ class Session(SMTP):
 
     async def _forget(self) -> None:
         """Back to the state after EHLO."""
-        self._sender, self._recipients, self._forwarded = None, 0, ""
+        self._sender, self._recipients, self._forwarded = None, [], ""
         await self._give_up_relaying()
 
     async def _give_up_relaying(self) -> None:
@@ -174,7 +174,7 @@ class Session(SMTP):
         self.session.host_name = hostname
         offered = sorted((await self._listener.next_hop.features()) & _PASSED_ON)
         size = f"SIZE {self._listener.params.max_message_bytes}"
-        own = ["XFORWARD ADDR"] if self._listener.rules.feedback.believes(self._peer_host) else []
+        own = ["XFORWARD ADDR"] if self._listener.handlers.feedback.believes(self._peer_host) else []
         lines = [self.hostname, *own, *(size if each == "SIZE" else each for each in offered)]
         await self._answer(Reply(250, "\n".join(lines)))
 
@@ -195,7 +195,7 @@ class Session(SMTP):
         """XFORWARD: a mail server on this machine says from whom the next mail came: that is who teaches."""
         address = wire.forwarded_address(arg)
         reply = replies.SYNTAX_XFORWARD if address is None else replies.OK
-        if not self._listener.rules.feedback.believes(self._peer_host):
+        if not self._listener.handlers.feedback.believes(self._peer_host):
             reply = replies.NOT_BELIEVED
         elif self._sender is not None:
             reply = replies.NESTED
@@ -222,7 +222,7 @@ class Session(SMTP):
         size = wire.declared_size(parsed[1])
         if size is not None and size > self._listener.params.max_message_bytes:
             return replies.TOO_BIG
-        sender, self._rules = Path(*parsed), self._listener.rules
+        sender, self._handlers = Path(*parsed), self._listener.handlers
         try:
             self._transaction = await self._listener.next_hop.begin(sender)
         except RelayRefused as refusal:
@@ -242,26 +242,28 @@ class Session(SMTP):
         parsed = wire.parse_path("TO", arg)
         if parsed is None or not parsed[0]:
             return replies.SYNTAX_RCPT
-        if self._recipients >= self._listener.params.max_recipients:
+        if len(self._recipients) >= self._listener.params.max_recipients:
             return replies.TOO_MANY_RECIPIENTS
-        label = self._rules.feedback.label_of(parsed[0])
+        label = self._handlers.feedback.label_of(parsed[0])
         if label is not None:
-            return await self._feedback_rcpt(label)
+            return await self._feedback_rcpt(label, Path(*parsed))
         if self._label is not None:
             return replies.MIXED
         if self._transaction is None:
             return RelayUnavailable.reply
-        reply = await self._transaction.rcpt(Path(*parsed))
-        self._recipients += reply.accepted
+        recipient = Path(*parsed)
+        reply = await self._transaction.rcpt(recipient)
+        if reply.accepted:
+            self._recipients.append(recipient)
         return reply
 
-    async def _feedback_rcpt(self, label: str) -> Reply:
-        if not self._rules.feedback.allows(self._peer_host):
-            return self._rules.feedback.refuse(label, self._listener.name)
+    async def _feedback_rcpt(self, label: str, recipient: Path) -> Reply:
+        if not self._handlers.feedback.allows(self._peer_host):
+            return self._handlers.feedback.refuse(label, self._listener.name)
         if self._recipients and self._label != label:
             return replies.MIXED
         self._label = label
-        self._recipients += 1
+        self._recipients.append(recipient)
         transaction, self._transaction = self._transaction, None
         if transaction is not None:
             await transaction.abort()
@@ -298,11 +300,14 @@ class Session(SMTP):
         self._timeout_handle.cancel()  # what follows has deadlines of its own; it is the client who waits now
         try:
             if self._label is not None:
-                feedback, actor = self._rules.feedback, self._forwarded or self._peer_host
+                feedback, actor = self._handlers.feedback, self._forwarded or self._peer_host
                 return await feedback.learn(content, self._label, self._listener.name, actor)
             transaction, self._transaction = self._transaction, None
             assert transaction is not None
-            return self._told(await self._rules.delivery.deliver(content, transaction, self._listener.name))
+            assert self._sender is not None
+            envelope = Envelope(self._sender, tuple(self._recipients))
+            name = self._listener.name
+            return self._told(await self._handlers.delivery.deliver(content, envelope, transaction, name))
         finally:
             if self.transport is not None:
                 self._reset_timeout()
@@ -344,7 +349,7 @@ class Session(SMTP):
     def _told(self, delivered: Delivered) -> Reply:
         """The reply, with the verdict behind it for peers whose feedback is believed."""
         check = delivered.check
-        if check is None or not self._rules.feedback.allows(self._peer_host):
+        if check is None or not self._handlers.feedback.allows(self._peer_host):
             return delivered.reply
         told = f" nbstream id={check.id} verdict={check.verdict} probability={check.probability:.6f}"
         return Reply(delivered.reply.code, delivered.reply.text + told)

@@ -32,7 +32,7 @@ class Params:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class Handlers:
     """What becomes of mail: a transaction goes by one set of rules from MAIL to its end."""
 
     delivery: Delivery
@@ -42,7 +42,7 @@ class Rules:
 class SmtpListener:
     """Accepts connections, and bounds what they use together.
 
-    ``rules`` may be replaced at any time: the next transaction goes by the new ones, also on an open connection.
+    ``handlers`` may be replaced at any time: the next transaction goes by the new ones, on open connections too.
     """
 
     name = "smtp"
@@ -50,7 +50,7 @@ class SmtpListener:
     def __init__(self, params: Params, next_hop: NextHop, delivery: Delivery, feedback: FeedbackDoor) -> None:
         self.params = params
         self.next_hop = next_hop
-        self.rules = Rules(delivery, feedback)
+        self.handlers = Handlers(delivery, feedback)
         self.sessions: set[Session] = set()
         self.draining = False
         self._bytes_in_flight = 0

@@ -13,7 +13,14 @@ from nbstream.policy.verdict import Thresholds, Verdict
 
 OWN_FIELD = "X-Nbstream"
 GUARD_FIELD = "X-Nbstream-Continued"
-VERDICT_FIELDS = ("X-Spam-Flag", "X-Spam-Status", "X-Spam-Level", OWN_FIELD, GUARD_FIELD)
+RECIPIENT_FIELD = "X-Nbstream-Recipient"
+"""Whom a redirected message was sent to."""
+QUARANTINE_FIELD = "X-Nbstream-Quarantine"
+"""The first field of a file in the quarantine: what is to be known of the message."""
+VERDICT_FIELDS = (
+    *("X-Spam-Flag", "X-Spam-Status", "X-Spam-Level"),
+    *(OWN_FIELD, GUARD_FIELD, RECIPIENT_FIELD, QUARANTINE_FIELD),
+)
 """The fields that are ours: every copy that arrives from outside is removed."""
 
 _OWN_ID = re.compile(r";\s*id=([a-z2-7]{24})\Z")
@@ -30,16 +37,26 @@ def log_odds(probability: float) -> float:
     return max(-_SCORE_LIMIT, min(_SCORE_LIMIT, math.log(probability / (1.0 - probability))))
 
 
-def render(
-    message_id: str, verdict: Verdict, probability: float, reason: str, *, model: str, thresholds: Thresholds
+def render(  # noqa: PLR0913 - what the fields say
+    message_id: str,
+    verdict: Verdict,
+    probability: float,
+    reason: str,
+    *,
+    model: str,
+    thresholds: Thresholds,
+    policy: str = "",
 ) -> list[tuple[str, str]]:
-    """The verdict's header fields, as (name, value), in the order in which they go on top of a message."""
+    """The verdict's header fields, as (name, value), in the order in which they go on top of a message.
+
+    ``policy`` says which recipients' policy decided, in characters fit for it; empty where all have the same.
+    """
     score = log_odds(probability)
     flag = "Yes" if verdict.is_spam else "No"
     fields = [
         ("X-Spam-Status", f"{flag}, score={score:.1f} required={log_odds(thresholds.spam):.1f}"),
         ("X-Spam-Level", "*" * min(_MAX_STARS, max(0, int(score)))),
-        (OWN_FIELD, own_value(message_id, verdict, probability, reason, model)),
+        (OWN_FIELD, own_value(message_id, verdict, probability, reason, model, policy)),
     ]
     return [("X-Spam-Flag", "YES"), *fields] if verdict.is_spam else fields
 
@@ -50,6 +67,9 @@ def own_id(value: str) -> str | None:
     return found[1] if found else None
 
 
-def own_value(message_id: str, verdict: Verdict, probability: float, reason: str, model: str) -> str:
-    """The value of our own field: verdict, probability, why, model, and the message's id."""
-    return f'{verdict}; probability={probability:.6f}; reason="{reason}";\r\n\tmodel={model}; id={message_id}'
+def own_value(
+    message_id: str, verdict: Verdict, probability: float, reason: str, model: str, policy: str = ""
+) -> str:
+    """The value of our own field: verdict, probability, why, by whose policy, model, and the message's id."""
+    by = f'\r\n\tpolicy="{policy}";' if policy else ""
+    return f'{verdict}; probability={probability:.6f}; reason="{reason}";{by}\r\n\tmodel={model}; id={message_id}'

@@ -25,6 +25,14 @@ class Path:
     parameters: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Whom a message is from and whom it is for: those recipients that the next hop has accepted."""
+
+    sender: Path
+    recipients: tuple[Path, ...]
+
+
 class Transaction(Protocol):
     """One message on its way, its MAIL accepted."""
 

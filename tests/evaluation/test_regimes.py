@@ -7,13 +7,13 @@ import pytest
 from nbstream.evaluation.regimes import Case, named
 from nbstream.filter import Check
 from nbstream.mail.message import Message
-from nbstream.policy.verdict import ModelState, Verdict
+from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 
 READY, LEARNING = ModelState({"ham": 1}, {"ham": 1}), ModelState({"ham": 0}, {"ham": 1})
 
 
 def case(label: str, verdict: Verdict = Verdict.HAM, state: ModelState = READY) -> Case:
-    return Case(Message.of_text(label), label, Check("id", verdict, 0.5, 0.0, "", state, ()))
+    return Case(Message.of_text(label), label, Check("id", verdict, 0.5, 0.0, "", state, (), Thresholds()))
 
 
 def test_immediate_gives_every_label_at_once() -> None:

@@ -64,6 +64,7 @@ def test_each_message_is_one_structured_line(daemon: DaemonProcess) -> None:
 
     (line,) = [event for event in daemon.events if event["event"] == "message"]
     assert line["verdict"] == "unsure"
+    assert (line["action"], line["policy"]) == ("pass", None)
     assert line["reply"] == "250 2.0.0 Delivered to the Maildir"
     assert set(line) == {
         "time",
@@ -73,6 +74,8 @@ def test_each_message_is_one_structured_line(daemon: DaemonProcess) -> None:
         "id",
         "verdict",
         "probability",
+        "action",
+        "policy",
         "reply",
         "milliseconds",
     }
@@ -205,6 +208,8 @@ nbstream_model_messages nbstream_model_tokens nbstream_mirror_lag_seconds nbstre
 nbstream_filter_failures_total nbstream_memory_dropped_total nbstream_build_info nbstream_feedback_bursts_total
 nbstream_redis_refused_total nbstream_tokens_evicted_total
 nbstream_policy_info nbstream_config_reloads_total nbstream_config_last_success_timestamp_seconds
+nbstream_redis_refused_total nbstream_tokens_evicted_total nbstream_actions_total nbstream_quarantine_messages
+nbstream_quarantine_expired_total
 """
 
 

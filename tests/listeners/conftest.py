@@ -20,9 +20,13 @@ from nbstream.filter import Filter, Params
 from nbstream.listeners import delivery, feedback, smtp
 from nbstream.mail.mime import Limits
 from nbstream.metrics import Metrics
+from nbstream.policy.actions import Actions
 from nbstream.policy.policy import Policy
+from nbstream.policy.rules import Rules
 from nbstream.relay.maildir import MaildirNextHop
 from nbstream.relay.next_hop import NextHop
+from nbstream.relay.outlet import Outlet
+from nbstream.relay.quarantine import Quarantine
 from nbstream.store.mirror import Mirror
 from nbstream.store.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
@@ -120,6 +124,7 @@ async def open_door(
 ) -> AsyncIterator[Door]:
     """A door; ``follow=False`` leaves the mirror empty, other options are those of the parts behind it."""
     policy = Policy(reject=options.pop("reject", None))
+    rules = Rules.build(policy, options.pop("actions", Actions()), options.pop("rules", ()))
     allow_from = options.pop("allow_from", LOOPBACK)
     follow = options.pop("follow", True)
     pass_on_failure = options.pop("pass_on_failure", True)
@@ -147,7 +152,12 @@ async def open_door(
         listener = smtp.SmtpListener(
             smtp.Params(hostname="door.example.org", **options),
             hop,
-            delivery.Delivery(spam_filter, delivery.Params("test", Limits(), pass_on_failure), metrics),
+            delivery.Delivery(
+                spam_filter,
+                delivery.Params("test", rules, Limits(), pass_on_failure),
+                Outlet(hop, Quarantine(maildir.with_name("Quarantine"))),
+                metrics,
+            ),
             feedback.FeedbackDoor(spam_filter, feedback.Params(SPAM, HAM, allow_from, Limits()), metrics),
         )
         host, port = await listener.start("127.0.0.1", 0)

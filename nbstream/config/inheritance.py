@@ -1,0 +1,111 @@
+"""What a rule for recipients takes from the top of the file, and what no rule may say.
+
+Rules: what a rule gives replaces what the top gives, key by key; the thresholds for spam are one key under several
+names. The rule is then checked like the top itself, with all that it has inherited.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from nbstream.policy.budget import ham_needed
+from nbstream.policy.rules import MAX_RULES
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from nbstream.config.actions import Actions
+    from nbstream.config.problems import Key
+    from nbstream.config.settings import Feedback, Memory, Recipients
+    from nbstream.config.verdict import Verdict
+
+_ONE_KEY = ({"spam", "false_positive_cost", "max_false_positive_rate"},)
+
+Found = tuple["Key", str, object]
+"""A key below the one that is checked, what is allowed there, and what was found."""
+
+
+def inherited(rules: object, top: Mapping[str, BaseModel | None]) -> object:
+    """The rules as read from the file, with all that they inherit from the sections of ``top``.
+
+    A section that is refused itself (None) is left out of the rules: it is put right first.
+    """
+    if not isinstance(rules, list | tuple) or len(rules) > MAX_RULES:
+        return rules
+    return [_with(rule, top) if isinstance(rule, dict) else rule for rule in rules]
+
+
+def _with(rule: dict[str, Any], top: Mapping[str, BaseModel | None]) -> dict[str, Any]:
+    full = dict(rule)
+    for name, section in top.items():
+        given = rule.get(name, {})
+        if section is None:
+            full.pop(name, None)
+        elif isinstance(given, dict):
+            full[name] = {**_given_above(section, given), **given}
+    return full
+
+
+def _given_above(section: BaseModel, given: dict[str, Any]) -> dict[str, Any]:
+    """What the file gives at the top and the rule does not replace."""
+    replaced = set(given).union(*(keys for keys in _ONE_KEY if keys & set(given)))
+    return {key: getattr(section, key) for key in section.model_fields_set - replaced}
+
+
+def problems(rules: Sequence[Recipients], feedback: Feedback | None, memory: Memory | None) -> list[Found]:
+    """What is wrong with the rules as a whole."""
+    if len(rules) > MAX_RULES:
+        return [((), f"must be a list of at most {MAX_RULES} rules", f"{len(rules)} rules")]
+    found: list[Found] = []
+    for place, rule in enumerate(rules):
+        found += lessons(rule.actions, (place, "actions"), feedback)
+        found += budgets(rule.verdict, (place, "verdict"), memory)
+        if feedback and rule.match.text.lower() in _addresses(feedback):
+            text = "must match an address that mail is delivered to: this is a feedback address"
+            found.append(((place, "match"), text, rule.match.text))
+        earlier = next((each for each in range(place) if rules[each].match.covers(rule.match)), None)
+        if earlier is not None:
+            above = f"recipients[{earlier}] ({rules[earlier].match.text})"
+            text = f"must match an address that no rule above matches: {above} matches all of these"
+            found.append(((place, "match"), text, rule.match.text))
+    return found
+
+
+def lessons(actions: Actions, key: Key, feedback: Feedback | None) -> list[Found]:
+    """The actions, below ``key``, that would send mail to be learned."""
+    if feedback is None:
+        return []
+    return [
+        ((*key, name), "must be redirected to no feedback address: it would be learned there", str(action))
+        for name, action in actions
+        if action.address.lower() in _addresses(feedback)
+    ]
+
+
+def budgets(verdict: Verdict, key: Key, memory: Memory | None) -> list[Found]:
+    """The budgets, below ``key``, that more ham would have to be remembered for than are."""
+    kept = memory.first_scores if memory else math.inf
+    ham = f"must have budgets within memory.first_scores ({kept} ham)"
+    return [
+        (key, f"{ham}: {rate:g} takes {ham_needed(rate)}", None)
+        for rate in verdict.rates
+        if ham_needed(rate) > kept
+    ]
+
+
+def _addresses(feedback: Feedback) -> set[str]:
+    return {feedback.spam_address.lower(), feedback.ham_address.lower()}
+
+
+def located(found: Sequence[Found]) -> ValidationError:
+    """The error that names each key, to be raised by a validator."""
+    details = [
+        InitErrorDetails(type=PydanticCustomError("value_error", "{error}", {"error": text}), loc=key, input=value)
+        for key, text, value in found
+    ]
+    return ValidationError.from_exception_data("Settings", details, hide_input=True)

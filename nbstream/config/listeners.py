@@ -1,0 +1,67 @@
+"""The settings of the doors."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, SecretStr, ValidationInfo, field_validator
+
+from nbstream.config.section import ByteCount, Count, PasswordFile, Seconds, Section
+from nbstream.config.values import Address, read_address, read_host_name
+
+ListenAddress = Annotated[Address, BeforeValidator(read_address)]
+
+
+class SmtpListener(Section):
+    """The SMTP door and its bounds."""
+
+    listen: ListenAddress = Address("127.0.0.1", 10025)
+    max_message_bytes: ByteCount = 50 << 20
+    hostname: Annotated[str, BeforeValidator(read_host_name)] | None = None
+    idle_timeout_seconds: Seconds = 300
+    max_connections: Count = 200
+    max_bytes_in_flight: ByteCount = 256 << 20
+    max_recipients: Count = 1000
+
+    @field_validator("max_bytes_in_flight")
+    @classmethod
+    def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
+        # With less, a message of the permitted size would be put off for ever instead of being refused.
+        largest = info.data.get("max_message_bytes", 0)
+        if value < largest:
+            raise ValueError(f"must be at least listeners.smtp.max_message_bytes ({largest})")
+        return value
+
+
+class HttpListener(Section):
+    """The HTTP door; beyond loopback only with a password."""
+
+    password_file: PasswordFile | None = None
+    listen: ListenAddress = Address("127.0.0.1", 11334)
+
+    @field_validator("listen")
+    @classmethod
+    def _password_beyond_loopback(cls, value: Address, info: ValidationInfo) -> Address:
+        # No entry means that password_file was refused itself: one problem, one line.
+        if info.data.get("password_file", "refused") is None and not value.loopback:
+            raise ValueError("must be a loopback address, or listeners.http.password_file must be set")
+        return value
+
+    @property
+    def password(self) -> SecretStr | None:
+        """The secret of ``password_file``."""
+        return self.password_file.secret if self.password_file else None
+
+
+class MetricsListener(Section):
+    """``/metrics`` alone, for a scraper on another host."""
+
+    listen: ListenAddress
+
+
+class Listeners(Section):
+    """The doors; None is a closed one."""
+
+    smtp: SmtpListener | None = SmtpListener()
+    http: HttpListener | None = HttpListener()
+    metrics: MetricsListener | None = None

@@ -1,0 +1,76 @@
+"""What happens to a message by its verdict: pass, redirect, quarantine, defer or reject; it is never dropped.
+
+Rules: actions are ordered, the mildest first; where one action has to hold for recipients that would get different
+ones it is the mildest of theirs. Nothing here depends on the order of the recipients.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nbstream.policy.verdict import Verdict
+
+_ADDRESS = re.compile(r"[!-;=?A-~]{1,64}@[!-;=?A-~]{1,253}")
+
+
+class Kind(StrEnum):
+    """What can be done with a message, the mildest first."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    REDIRECT = "redirect"
+    QUARANTINE = "quarantine"
+    DEFER = "defer"
+    REJECT = "reject"
+
+    @property
+    def keeps(self) -> bool:
+        """True where we take the message; else its sender keeps it."""
+        return self not in {Kind.DEFER, Kind.REJECT}
+
+    @property
+    def rank(self) -> int:
+        """0 is the mildest."""
+        return list(Kind).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action; ``address`` is where a message is redirected to, else empty."""
+
+    kind: Kind
+    address: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Action:
+        """The action that ``text`` says; ValueError, "must be ...", for every other text."""
+        word, colon, address = text.partition(":")
+        if word == Kind.REDIRECT:
+            if not _ADDRESS.fullmatch(address):
+                raise ValueError("must be redirect:ADDRESS with a mail address such as redirect:abuse@example.org")
+            return cls(Kind.REDIRECT, address)
+        if colon or word not in set(Kind):
+            raise ValueError("must be pass, quarantine, redirect:ADDRESS, reject or defer")
+        return cls(Kind(word))
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.address}" if self.address else str(self.kind)
+
+
+_PASS, _REJECT = Action(Kind.PASS), Action(Kind.REJECT)
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """The action of each verdict."""
+
+    ham: Action = _PASS
+    unsure: Action = _PASS
+    spam: Action = _PASS
+    reject: Action = _REJECT
+
+    def of(self, verdict: Verdict) -> Action:
+        """The action for a message that is so called."""
+        action: Action = getattr(self, verdict.value)
+        return action

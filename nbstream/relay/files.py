@@ -1,0 +1,122 @@
+"""Files in Maildirs: written all or none, and there after a power cut once they are.
+
+Rules: every file is written in ``tmp`` and synced, then all are renamed into ``new``, then the folders are synced;
+what fails leaves none of them behind. Only a process that ends in between the renames leaves some: without an
+answer the client keeps the message and sends it again. Lines end in LF. File work runs in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import itertools
+import os
+import pathlib
+import secrets
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from nbstream.errors import RelayUnavailable, Reply
+from nbstream.mail.lines import pieces
+
+FOLDERS = ("tmp", "new", "cur")
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_REPLY = Reply(452, "4.3.1 Insufficient system storage")
+_deliveries = itertools.count(1)  # per process, as Maildir asks
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A file to be: ``head`` has LF line ends and comes first, ``content`` has CRLF."""
+
+    maildir: pathlib.Path
+    name: str
+    head: bytes
+    content: bytes
+
+
+async def keep(drafts: Sequence[Draft]) -> Reply | None:
+    """Write them all; 452 when a file system is full. Raises RelayUnavailable when it fails otherwise."""
+    try:
+        await asyncio.to_thread(_write_all, drafts)
+    except OSError as error:
+        if error.errno in _FULL:
+            return _FULL_REPLY
+        raise RelayUnavailable(f"cannot write to the Maildir: {error}") from error
+    return None
+
+
+def _write_all(drafts: Sequence[Draft]) -> None:
+    for draft in drafts:
+        create(draft.maildir)
+    moves = [(each.maildir / "tmp" / each.name, each.maildir / "new" / each.name) for each in drafts]
+    try:
+        for draft, (written, _) in zip(drafts, moves, strict=True):
+            _write(draft, written)
+        for written, delivered in moves:
+            written.rename(delivered)
+        for folder in dict.fromkeys(delivered.parent for _, delivered in moves):
+            sync_folder(folder)
+    except BaseException:
+        # A file in ``new`` that was not synced goes too: the client keeps the message and sends it again.
+        for path in itertools.chain.from_iterable(moves):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+        raise
+
+
+def _write(draft: Draft, path: pathlib.Path) -> None:
+    with open(path, "xb", opener=_private) as file:
+        file.write(draft.head)
+        for piece in pieces(draft.content):
+            file.write(piece.replace(b"\r\n", b"\n"))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def unique_name() -> str:
+    """A name unique over time, process, delivery and host, as https://cr.yp.to/proto/maildir.html asks."""
+    seconds, nanoseconds = divmod(time.time_ns(), 10**9)
+    host = socket.gethostname().replace("/", "\\057").replace(":", "\\072")
+    unique = f"M{nanoseconds // 1000}P{os.getpid()}Q{next(_deliveries)}R{secrets.token_hex(4)}"
+    return f"{seconds}.{unique}.{host}"
+
+
+def writable(maildir: pathlib.Path) -> bool:
+    """Whether a file could be made there now."""
+    try:
+        create(maildir)
+    except OSError:
+        return False
+    return all(os.access(maildir / name, os.W_OK | os.X_OK) for name in ("tmp", "new"))
+
+
+def create(maildir: pathlib.Path) -> None:
+    """Make the folders that are not there, for their owner alone."""
+    for name in FOLDERS:
+        _make_folder(maildir / name)
+
+
+def _make_folder(folder: pathlib.Path) -> None:
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: pathlib.Path) -> None:
+    """Return once the names in it are on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

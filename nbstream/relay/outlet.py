@@ -1,0 +1,110 @@
+"""Where a checked message goes: to the next hop, to another address, or into the quarantine.
+
+Rules: the answer is the hop's own where the message goes there, and 250 for the quarantine only once it is synced.
+With a Maildir as the next hop every group of recipients is one file, all of them or none. A transaction of SMTP
+has one answer, so there a message has one part. The transaction that was handed in is closed in every case.
+
+A redirected message says whom it was for only where that is one recipient: passed on to one of several it would
+tell him of the others, and some of them may be there by Bcc. A hop that refuses the address of a redirection is a
+451: the sender has no part in that, and shall not be told the address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nbstream.errors import RelayUnavailable, Reply
+from nbstream.mail import headers
+from nbstream.policy.actions import Action, Kind
+from nbstream.policy.header import RECIPIENT_FIELD
+from nbstream.relay import files
+from nbstream.relay.maildir import DELIVERED, MaildirNextHop
+from nbstream.relay.next_hop import Envelope, NextHop, Path, Transaction
+from nbstream.relay.quarantine import Note, Quarantine
+
+_HELD = Reply(250, "2.0.0 Accepted")
+_LONGEST_LINE = 998  # RFC 5322 2.1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What becomes of a message for some recipients: ``fields`` go on top; ``note`` is for the quarantine."""
+
+    action: Action
+    fields: tuple[tuple[str, str], ...]
+    envelope: Envelope
+    note: Note | None = None
+
+
+class Outlet:
+    """The ways out of a door."""
+
+    def __init__(self, next_hop: NextHop, quarantine: Quarantine) -> None:
+        self._next_hop = next_hop
+        self._quarantine = quarantine
+
+    @property
+    def apart(self) -> bool:
+        """Whether recipients of one message can be treated differently."""
+        return isinstance(self._next_hop, MaildirNextHop)
+
+    async def send(self, raw: bytes, parts: Sequence[Part], transaction: Transaction) -> Reply:
+        """Hand over ``raw`` (CRLF line ends); each action is one that keeps it. Raises RelayUnavailable."""
+        if isinstance(self._next_hop, MaildirNextHop):
+            await transaction.abort()
+            return await self._write(raw, parts, self._next_hop)
+        (part,) = parts
+        match part.action.kind:
+            case Kind.PASS:
+                return await transaction.data(headers.prepend(raw, part.fields))
+            case Kind.QUARANTINE:
+                await transaction.abort()
+                return await files.keep([self._held(raw, part)]) or _HELD
+            case _:
+                await transaction.abort()
+                return await self._redirect(raw, part)
+
+    async def _write(self, raw: bytes, parts: Sequence[Part], hop: MaildirNextHop) -> Reply:
+        drafts = []
+        for part in parts:
+            if part.action.kind is Kind.QUARANTINE:
+                drafts.append(self._held(raw, part))
+                continue
+            redirected = part.action.kind is Kind.REDIRECT
+            recipients = (Path(part.action.address),) if redirected else part.envelope.recipients
+            drafts.append(hop.draft(part.envelope.sender, recipients, raw, _head(_fields(part))))
+        full = await files.keep(drafts)
+        only_held = all(part.action.kind is Kind.QUARANTINE for part in parts)
+        return full or (_HELD if only_held else DELIVERED)
+
+    def _held(self, raw: bytes, part: Part) -> files.Draft:
+        assert part.note is not None
+        return self._quarantine.draft(part.note, _head(part.fields), raw)
+
+    async def _redirect(self, raw: bytes, part: Part) -> Reply:
+        transaction = await self._next_hop.begin(part.envelope.sender)
+        try:
+            reply = await transaction.rcpt(Path(part.action.address))
+            if reply.accepted:
+                return await transaction.data(headers.prepend(raw, _fields(part)))
+        except BaseException:
+            await transaction.abort()
+            raise
+        await transaction.abort()
+        raise RelayUnavailable(f"the next hop refuses {part.action}: {reply}")
+
+
+def _fields(part: Part) -> tuple[tuple[str, str], ...]:
+    """The fields on top of what goes to the next hop."""
+    recipients = part.envelope.recipients
+    if part.action.kind is not Kind.REDIRECT or len(recipients) != 1:
+        return part.fields
+    address = recipients[0].address
+    if not address.isprintable() or len(RECIPIENT_FIELD) + 2 + len(address) > _LONGEST_LINE:
+        return part.fields
+    return (*part.fields, (RECIPIENT_FIELD, address))
+
+
+def _head(fields: Sequence[tuple[str, str]]) -> bytes:
+    return headers.prepend(b"", fields).replace(b"\r\n", b"\n")

@@ -1,0 +1,54 @@
+"""How long the quarantine keeps a message."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from nbstream.errors import InputError
+
+if TYPE_CHECKING:
+    from nbstream.relay.quarantine import Quarantine, Swept
+
+_log = logging.getLogger(__name__)
+
+_SECONDS = 60.0
+_STEP = 1000  # messages: a thread that is told to end is waited for
+
+
+class Retention:
+    """Removes what is older than ``days`` (None: nothing) and counts what is left, once a minute.
+
+    ``swept`` is told how many messages are there, and how many were removed.
+    """
+
+    def __init__(self, quarantine: Quarantine, days: int | None, swept: Callable[[int, int], object]) -> None:
+        self._quarantine = quarantine
+        self._days = days
+        self._swept = swept
+
+    async def run(self) -> None:
+        """Sweep until cancelled; a folder that cannot be read or written is told once, and tried again."""
+        told = ""
+        while True:
+            try:
+                swept = await self.sweep()
+                problem = swept.problem
+            except InputError as error:
+                swept, problem = None, str(error)
+            if problem and problem != told:
+                _log.warning("the quarantine cannot be swept: %s", problem)
+            told = problem
+            if swept is None or swept.removed < _STEP:
+                await asyncio.sleep(_SECONDS)
+
+    async def sweep(self) -> Swept:
+        """Sweep once. Raises InputError."""
+        swept = await asyncio.to_thread(self._quarantine.sweep, self._days, _STEP)
+        self._swept(swept.held, swept.removed)
+        if swept.removed:
+            fields = {"removed": swept.removed, "held": swept.held, "days": self._days}
+            _log.info("quarantine: messages removed for their age", extra={"fields": fields})
+        return swept

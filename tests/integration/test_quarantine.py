@@ -1,0 +1,147 @@
+"""The quarantine end to end: a daemon holds spam back, people look at it, and release what is ham."""
+
+from __future__ import annotations
+
+import json
+import smtplib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemon import DaemonProcess, command, wait_until
+from tests.letters import letters
+
+ODD = (
+    b"Message-ID: <odd@example.org>\nFrom: =?utf-8?q?Ann_=1B[2J?= <ann@work.example.org>\nTo: you@example.net\n"
+    b"Subject: =?utf-8?q?free_prize_=1B]0;x=07?=\n\n"
+    b"claim free prize winner cash offer\x1b[31m casino bonus\nlast\n"
+)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, redis_binary: Path) -> Iterator[DaemonProcess]:  # it starts the server itself
+    config = tmp_path / "nb.yaml"
+    config.write_text(
+        f"state_dir: {tmp_path / 'state'}\nmodel: {{min_learned: {{spam: 3, ham: 3}}}}\n"
+        "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}}\nlog: {format: json}\n"
+        "verdict: {spam: 0.6}\nrecipients:\n  - {match: '*@held.example', actions: {spam: quarantine}}\n"
+    )
+    with DaemonProcess(config) as process:
+        yield process
+
+
+def send(daemon: DaemonProcess, raw: bytes, *recipients: str) -> str:
+    host, _, port = daemon.address("smtp").partition(":")
+    with smtplib.SMTP(host, int(port), timeout=30) as client:
+        client.ehlo("client.example.org")
+        client.mail("from@example.org")
+        for recipient in recipients:
+            client.rcpt(recipient)
+        code, text = client.data(raw.replace(b"\n", b"\r\n"))
+        return f"{code} {text.decode()}"
+
+
+def teach(daemon: DaemonProcess) -> None:
+    for label, raw in letters(60):
+        assert send(daemon, raw, f"{label}@nbstream.invalid").startswith("250")
+
+
+def waiting(daemon: DaemonProcess) -> list[dict[str, object]]:
+    result = command("quarantine", "list", "--json", "-c", daemon.config)
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def delivered(daemon: DaemonProcess) -> list[str]:
+    files = sorted(
+        (daemon.config.parent / "state/Maildir/new").glob("*"), key=lambda path: path.stat().st_mtime_ns
+    )
+    return [path.read_bytes().decode("latin-1") for path in files]
+
+
+def test_what_was_ham_is_released_with_its_envelope_and_learned(daemon: DaemonProcess) -> None:
+    teach(daemon)
+
+    reply = send(daemon, ODD, "a@held.example", "b@held.example", "c@free.example")
+    assert reply.startswith("250 2.0.0 Delivered"), reply
+
+    (entry,) = waiting(daemon)
+    assert entry["recipients"] == ["a@held.example", "b@held.example"]
+    assert (entry["sender"], entry["verdict"], entry["policy"]) == ("from@example.org", "spam", "*@held.example")
+    assert entry["subject"] == "free prize \x1b]0;x\x07"
+    listed = command("quarantine", "list", "-c", daemon.config).stdout
+    shown = command("quarantine", "show", str(entry["id"])[:5], "-c", daemon.config).stdout
+    assert "from@example.org -> a@held.example and 1 more  free prize ?]0;x?" in listed
+    assert "Subject: free prize ?]0;x?\n\nclaim free prize winner cash offer?[31m casino bonus\nlast\n" in shown
+    assert "recipient  b@held.example\n" in shown
+    assert not any(ord(c) < 32 and c != "\n" for c in listed + shown)
+
+    (free,) = delivered(daemon)
+    assert 'policy="default"' in free
+    wait_until(lambda: [each for each in daemon.events if each["event"] == "message"])  # its log is a pipe
+    event = next(each for each in daemon.events if each["event"] == "message")
+    assert (event["action"], event["policy"]) == ("pass, quarantine", "default, *@held.example")
+    assert daemon.metric('nbstream_actions_total{action="quarantine"}') == 1
+
+    released = command("quarantine", "release", str(entry["id"]), "-c", daemon.config)
+
+    assert released.returncode == 0, released.stderr
+    assert released.stdout.startswith(f"{entry['id']} released; learned as ham")
+    assert waiting(daemon) == []
+    file = delivered(daemon)[-1]
+    assert file.startswith(
+        "Return-Path: <from@example.org>\nX-Envelope-To: a@held.example\nX-Envelope-To: b@held.example\n"
+        "X-Spam-Status: No, score="
+    )
+    assert "X-Nbstream: ham; probability=" in file
+    assert "X-Spam-Flag" not in file
+    assert "X-Nbstream-Quarantine" not in file
+    assert file.endswith(ODD.decode())
+    again = command("quarantine", "release", str(entry["id"]), "-c", daemon.config)
+    assert (again.returncode, "no such message" in again.stderr) == (66, True)
+    assert len(delivered(daemon)) == 2
+
+
+def test_a_release_that_cannot_be_leaves_the_message_and_says_why(daemon: DaemonProcess, tmp_path: Path) -> None:
+    teach(daemon)
+    send(daemon, ODD, "a@held.example")
+    (entry,) = waiting(daemon)
+    away = tmp_path / "away.yaml"
+    away.write_text(
+        daemon.config.read_text() + "relay: {next_hop: 'smtp://127.0.0.1:1', connect_timeout_seconds: 1}\n"
+    )
+
+    result = command("quarantine", "release", str(entry["id"]), "zzzz", "-c", away)
+
+    assert result.returncode == 75
+    assert f"{entry['id']}: not released: " in result.stderr
+    assert "zzzz: not released: no such message in the quarantine" in result.stderr
+    assert waiting(daemon) == [entry]
+
+    (file,) = (tmp_path / "state/Quarantine/new").iterdir()
+    file.rename(tmp_path / "state/Quarantine/cur" / f"{file.name}:2,P")  # as a release that was killed leaves it
+    assert waiting(daemon) == [entry | {"in_doubt": True}]
+    result = command("quarantine", "release", str(entry["id"]), "-c", daemon.config)
+    assert (result.returncode, "may have been delivered" in result.stderr) == (75, True)
+    assert command("quarantine", "release", str(entry["id"]), "--again", "-c", daemon.config).returncode == 0
+    assert waiting(daemon) == []
+
+
+def test_a_daemon_removes_what_is_too_old_and_says_so(daemon: DaemonProcess, tmp_path: Path) -> None:
+    teach(daemon)
+    send(daemon, ODD, "a@held.example")
+    (file,) = (tmp_path / "state/Quarantine/new").iterdir()
+    old = file.with_name(f"{int(time.time()) - 31 * 86_400}.{file.name.partition('.')[2]}")
+    file.rename(old)
+    send(daemon, ODD, "a@held.example")
+    assert daemon.stop() == 0
+
+    with DaemonProcess(daemon.config) as restarted:
+        wait_until(lambda: restarted.metric("nbstream_quarantine_expired_total") == 1)
+        assert restarted.metric("nbstream_quarantine_messages") == 1
+        wait_until(lambda: any("removed" in event for event in restarted.events))
+        event = next(event for event in restarted.events if "removed" in event)
+        assert (event["removed"], event["held"], event["days"]) == (1, 1, 30)
+        assert not old.exists()
