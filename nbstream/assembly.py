@@ -136,7 +136,8 @@ def autolearner(
 
 def memory(settings: Settings, model: Model, dropped: Callable[[int], None] = lambda _: None) -> checked.Memory:
     """What is remembered of the model's checked messages; ``dropped`` is told how many are not."""
-    params = checked.Params(settings.memory.hours * 3600, settings.memory.messages)
+    chosen = settings.memory
+    params = checked.Params(chosen.hours * 3600, chosen.messages, chosen.explanations)
     return checked.Memory(model.client, model.keys, params, dropped)
 
 
@@ -245,6 +246,7 @@ def delivery_params(settings: Settings) -> delivery.Params:
         rules=rules(settings),
         limits=limits(settings),
         pass_on_failure=settings.on_filter_failure == "pass",
+        clues=settings.headers.clues,
     )
 
 

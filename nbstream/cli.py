@@ -52,6 +52,7 @@ def build_parser() -> _Parser:
     )
     _add_serve(commands, common)
     _add_check(commands, common)
+    _add_explain(commands, common)
     _add_learn(commands, common)
     _add_status(commands, common)
     _add_top_tokens(commands, common)
@@ -92,6 +93,26 @@ def _add_check(commands: _Commands, common: _Parser) -> None:
     )
     check.add_argument("--json", action="store_true", help="one JSON object a line, with the clues")
     check.set_defaults(module="check")
+
+
+def _add_explain(commands: _Commands, common: _Parser) -> None:
+    explain = commands.add_parser(
+        "explain", parents=[common], help="why a message was, or would be, called what it is called"
+    )
+    explain.add_argument(
+        "subjects",
+        nargs="+",
+        metavar="ID|PATH",
+        help="the id in an X-Nbstream field, or a message, mbox, folder, Maildir, or - for standard input",
+    )
+    shown = explain.add_mutually_exclusive_group()
+    shown.add_argument(
+        "-n", dest="clues", type=_whole, default=20, metavar="N", help="how many clues (default: 20)"
+    )
+    shown.add_argument("--all", action="store_const", dest="clues", const=None, help="all clues")
+    explain.add_argument("--now", action="store_true", help="of an ID, what would be thought of it now")
+    explain.add_argument("--json", action="store_true", help="one JSON object a line, with all clues")
+    explain.set_defaults(module="explain")
 
 
 def _add_learn(commands: _Commands, common: _Parser) -> None:

@@ -26,13 +26,15 @@ from nbstream.filter import (
     Params,
     Recalling,
     Remembering,
+    Several,
     Silent,
 )
 from nbstream.mail.message import Message
 from nbstream.policy.first_scores import First
 from nbstream.policy.policy import Budget, Policy
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
-from nbstream.store.checked import Checked
+from nbstream.store.checked import Checked, Memory
+from nbstream.store.checked import Params as MemoryParams
 from nbstream.store.connect import Params as StoreParams
 from nbstream.store.connect import open_client
 from nbstream.store.mirror import Mirror
@@ -377,6 +379,36 @@ async def test_a_message_is_recalled_as_it_was_checked_else_as_it_was_learned_el
 
 
 @pytest.mark.parametrize("choice", CHOICES)
+async def test_why_is_remembered_as_the_model_stood_then_and_sums_to_the_score(client: Redis, choice: str) -> None:
+    memory = Memory(client, Model(client, "test", 3600).keys, MemoryParams(), lambda _: None)
+    recorder = Recorder()
+    spam_filter = make_filter(client, Several(recorder, Remembering(memory.remember)), choice=choice)
+    for label, raw in letters(30):
+        await spam_filter.learn(Message.parse(raw), label, "test")
+    _, raw = next(letters(1, seed=8))
+    seen = Message.parse(raw)
+    check = await spam_filter.check(seen)
+    await spam_filter.learn(seen, "spam", "test")
+    writing = asyncio.create_task(memory.run())
+    await memory.settled()
+    writing.cancel()
+    await asyncio.wait([writing])
+
+    found = await memory.explained(seen.key)
+
+    assert found is not None
+    _, why = found
+    assert why is not None
+    assert why == check.explain(why.at)
+    assert (why.score, why.probability, why.verdict) == (check.score, check.probability, str(check.verdict))
+    assert math.fsum([why.prior, *(clue.log_ratio for clue in why.clues)]) == why.score
+    assert [clue.token for clue in why.clues] == [clue.token for clue in check.clues]
+    assert len(why.clues) > 1 or choice == "gaussian"  # its numbers have been seen too little to vote
+    assert why.state.learned == check.state.learned
+    assert sum(why.state.learned.values()) == 30
+
+
+@pytest.mark.parametrize("choice", CHOICES)
 async def test_what_is_taught_by_memory_is_what_the_message_teaches_and_is_taken_back_exactly(
     client: Redis, choice: str
 ) -> None:
@@ -384,7 +416,7 @@ async def test_what_is_taught_by_memory_is_what_the_message_teaches_and_is_taken
         await make_filter(client, choice=choice).learn(Message.parse(raw), label, "test")
     before = await stored(client)
     seen: list[Checked] = []
-    spam_filter = make_filter(client, observer=Remembering(seen.append), choice=choice)
+    spam_filter = make_filter(client, observer=Remembering(lambda checked, _: seen.append(checked)), choice=choice)
     await spam_filter.check(PRIZE)
 
     by_message = await spam_filter.learn(PRIZE, "spam", "test")

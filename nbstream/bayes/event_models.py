@@ -170,6 +170,16 @@ class Gaussian:
         ]
 
 
+def counted_under(clue: bytes) -> bytes:
+    """Under which name the messages are counted that a clue speaks of; a token is counted under its own."""
+    kind, colon, rest = clue.partition(b":")
+    if colon and kind == b"attribute":
+        return SUM_MARK + rest.replace(b" ", b"-")
+    if colon and kind == b"number":
+        return SUM_MARK + rest + b".n"
+    return clue
+
+
 def _log_ratios(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     ratios: NDArray[np.float64] = rows[:, SPAM] - rows[:, HAM]
     return ratios

@@ -16,7 +16,7 @@ from nbstream.config.loading import allowed
 from nbstream.config.problems import Problem, refusal
 from nbstream.config.settings import Settings
 
-POLICY = ("on_filter_failure", "verdict", "actions", "recipients", "feedback")
+POLICY = ("on_filter_failure", "verdict", "actions", "recipients", "headers", "feedback")
 """The live sections that decide what becomes of mail: the hash of a policy is of these."""
 
 LIVE = (*POLICY, "log")

@@ -111,11 +111,15 @@ class Model(Section):
 
 
 class Memory(Section):
-    """The checked messages that are remembered, so that feedback needs no more than an id; 0 messages: none."""
+    """The checked messages that are remembered, so that feedback needs no more than an id; 0 messages: none.
+
+    ``explanations``: and why each was called what it was called.
+    """
 
     hours: Annotated[int, Field(ge=1, le=8760)] = 72
     messages: Annotated[int, Field(ge=0, le=10_000_000)] = 20_000
     first_scores: Annotated[int, Field(ge=1000, le=10_000_000)] = 50_000
+    explanations: bool = True
 
 
 class Limits(Section):
@@ -133,6 +137,12 @@ class Autolearn(Section):
     ham: Probability = 0.001
     spam: Probability = 0.999
     lead: Annotated[int, Field(ge=1, le=1_000_000)] = 20
+
+
+class Headers(Section):
+    """What the header of a delivered message says beside the verdict."""
+
+    clues: bool = True
 
 
 class Feedback(Section):
@@ -181,6 +191,7 @@ class Settings(Section):
     limits: Limits = Limits()
     verdict: Verdict = Verdict()
     autolearn: Autolearn | None = None
+    headers: Headers = Headers()
     feedback: Feedback = Feedback()
     actions: Actions = Actions()
     recipients: Annotated[tuple[Recipients, ...], Strict(False)] = ()

@@ -11,6 +11,7 @@ from nbstream.store.checked import Checked
 if TYPE_CHECKING:
     from nbstream.filter.contracts import Observer
     from nbstream.filter.results import Check, Lesson
+    from nbstream.store.checked import Explain
     from nbstream.tokens.tokenizer import Tokens
 
 
@@ -42,11 +43,11 @@ class Several:
 
 
 class Remembering(Silent):
-    """Has each checked message remembered."""
+    """Has each checked message remembered, and why it was called what it was called."""
 
-    def __init__(self, remember: Callable[[Checked], None]) -> None:
+    def __init__(self, remember: Callable[[Checked, Explain], None]) -> None:
         self._remember = remember
 
     def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
         """One message was checked."""
-        self._remember(Checked(check.id, tokens, check.probability, str(check.verdict)))
+        self._remember(Checked(check.id, tokens, check.probability, str(check.verdict)), check.explain)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from nbstream.policy.explanation import Evidence, Explanation
 from nbstream.policy.verdict import Thresholds
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check.
+    """The result of one check: ``score`` is in nats before calibration, ``probability`` is P(spam).
 
-    ``score`` is in nats before calibration, ``probability`` is P(spam); ``thresholds`` are those that decided.
+    ``thresholds`` are those that decided; ``prior`` and the clues sum to the score, and ``evidence`` is what they
+    were counted from.
     """
 
     id: str
@@ -40,6 +42,22 @@ class Check:
     state: ModelState
     clues: tuple[Clue, ...]
     thresholds: Thresholds = field(default_factory=Thresholds)
+    prior: float = 0.0
+    evidence: Evidence = field(default=Evidence(), repr=False, compare=False)  # an array has no truth value
+
+    def explain(self, at: float) -> Explanation:
+        """The check with all that it was made of; ``at`` is when, in seconds since the epoch."""
+        return Explanation(
+            at,
+            str(self.verdict),
+            self.reason,
+            self.probability,
+            self.score,
+            self.prior,
+            self.thresholds,
+            self.state,
+            self.evidence.counted(self.clues),
+        )
 
 
 @dataclass(frozen=True, slots=True)

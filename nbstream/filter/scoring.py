@@ -11,6 +11,7 @@ from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts
 from nbstream.bayes.event_models import Counted
 from nbstream.filter.results import Check
 from nbstream.policy.budget import promise
+from nbstream.policy.explanation import Evidence
 from nbstream.policy.first_scores import First, FirstScores
 from nbstream.policy.verdict import ModelState, decide
 
@@ -92,7 +93,18 @@ class Scorer:
         state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), self._params.min_learned)
         thresholds = self._thresholds(reading.first_scores)
         verdict, reason = decide(probability, thresholds, state)
-        return Check(message_key, verdict, probability, score.log_odds, reason, state, score.clues, thresholds)
+        return Check(
+            message_key,
+            verdict,
+            probability,
+            score.log_odds,
+            reason,
+            state,
+            score.clues,
+            thresholds,
+            score.prior,
+            Evidence(reading.names, reading.rows, reading.growth),  # not the vocabulary: a check may wait
+        )
 
     def _thresholds(self, first_scores: FirstScores) -> Thresholds:
         """Those of now: found anew only when the first scores have changed."""

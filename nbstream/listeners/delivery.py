@@ -64,12 +64,16 @@ class DeliveryObserver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """``pass_on_failure``: a message whose check failed passes unmarked; else it is deferred with 451."""
+    """``pass_on_failure``: a message whose check failed passes unmarked; else it is deferred with 451.
+
+    ``clues``: whether the strongest clues are told in the header.
+    """
 
     model: str
     rules: Rules
     limits: Limits
     pass_on_failure: bool = True
+    clues: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,7 @@ class Delivery:
             model=self._params.model,
             thresholds=own.thresholds,
             policy=policy,
+            clues=own.clues if self._params.clues else (),
         )
         envelope = Envelope(sender, group.recipients)
         note = Note(own.id, str(own.verdict), own.probability, policy, envelope)

@@ -1,17 +1,26 @@
 """The header fields that carry a verdict.
 
 The first three are SpamAssassin's, which sieve scripts and mail programs read; the fourth is our own and says
-everything. All values are ASCII without line ends, whatever the message held: nothing of it enters them.
+everything. All values are ASCII, whatever the message held. Nothing of it enters them but the clues in the fifth,
+where it is asked for: see ``clue_field``.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from typing import TYPE_CHECKING
 
+from nbstream.policy.clue_field import clues_value
 from nbstream.policy.verdict import Thresholds, Verdict
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbstream.bayes.clues import Clue
+
 OWN_FIELD = "X-Nbstream"
+CLUES_FIELD = "X-Nbstream-Clues"
 GUARD_FIELD = "X-Nbstream-Continued"
 RECIPIENT_FIELD = "X-Nbstream-Recipient"
 """Whom a redirected message was sent to."""
@@ -19,7 +28,7 @@ QUARANTINE_FIELD = "X-Nbstream-Quarantine"
 """The first field of a file in the quarantine: what is to be known of the message."""
 VERDICT_FIELDS = (
     *("X-Spam-Flag", "X-Spam-Status", "X-Spam-Level"),
-    *(OWN_FIELD, GUARD_FIELD, RECIPIENT_FIELD, QUARANTINE_FIELD),
+    *(OWN_FIELD, CLUES_FIELD, GUARD_FIELD, RECIPIENT_FIELD, QUARANTINE_FIELD),
 )
 """The fields that are ours: every copy that arrives from outside is removed."""
 
@@ -46,10 +55,12 @@ def render(  # noqa: PLR0913 - what the fields say
     model: str,
     thresholds: Thresholds,
     policy: str = "",
+    clues: Sequence[Clue] = (),
 ) -> list[tuple[str, str]]:
     """The verdict's header fields, as (name, value), in the order in which they go on top of a message.
 
-    ``policy`` says which recipients' policy decided, in characters fit for it; empty where all have the same.
+    ``policy`` says which recipients' policy decided, in characters fit for it; empty where all have the same. Of
+    ``clues``, the strongest first, the first few are told; without any there is no field for them.
     """
     score = log_odds(probability)
     flag = "Yes" if verdict.is_spam else "No"
@@ -58,6 +69,8 @@ def render(  # noqa: PLR0913 - what the fields say
         ("X-Spam-Level", "*" * min(_MAX_STARS, max(0, int(score)))),
         (OWN_FIELD, own_value(message_id, verdict, probability, reason, model, policy)),
     ]
+    if clues:
+        fields.append((CLUES_FIELD, clues_value(clues)))
     return [("X-Spam-Flag", "YES"), *fields] if verdict.is_spam else fields
 
 

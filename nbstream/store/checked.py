@@ -4,6 +4,9 @@ Rules: no check waits for this. What is fed to it waits in a bounded queue, and 
 batch in one round trip. Where the queue is full or Redis is away it is dropped, and that is counted: nothing is
 missed but feedback that has only the id. At most ``messages`` are kept, each for ``seconds``; a batch removes the
 oldest, at most twice as many as it brings.
+
+An explanation is kept behind its message, under the same key: both are there, or neither, and whoever asks for the
+message alone, an older nbstream too, reads past its end.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.store import explained
 from nbstream.store.history import Opinion
 from nbstream.store.ledger import inflate, join, split
 from nbstream.store.model import store_errors
@@ -25,12 +29,13 @@ from nbstream.tokens.tokenizer import Tokens
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+    from nbstream.policy.explanation import Explanation
     from nbstream.store.keys import Keys
 
 _log = logging.getLogger(__name__)
 
-QUEUED = 256  # 300 tokens of a message take some 25 kB: 6 MB
-_BATCH = 32  # packed in one go, 0.1 ms each: no check waits longer for its turn
+QUEUED = 256  # 300 tokens of a message with their counts take some 30 kB: 8 MB
+_BATCH = 32
 _READ = 100
 _LEVEL = 1  # as in the ledger
 
@@ -72,6 +77,13 @@ class Checked:
         return cls(key, tokens, thought.probability, thought.verdict)
 
 
+def behind(packed: bytes) -> bytes:
+    """What stands behind a packed message."""
+    decompressor = zlib.decompressobj()
+    decompressor.decompress(packed)
+    return decompressor.unused_data
+
+
 def _pair(stored: bytes) -> tuple[str, str]:
     name, _, value = stored.decode().partition(" ")
     return name, value
@@ -79,10 +91,18 @@ def _pair(stored: bytes) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """For how long a message is remembered, and how many are; 0 messages: none, and nothing is written."""
+    """For how long a message is remembered, and how many are; 0 messages: none, and nothing is written.
+
+    ``explanations``: whether it is also remembered why a message was called what it was called.
+    """
 
     seconds: int = 72 * 3600
     messages: int = 20_000
+    explanations: bool = True
+
+
+Explain: TypeAlias = "Callable[[float], Explanation]"
+"""Makes the explanation of a check at that time, in seconds since the epoch."""
 
 
 class Memory:
@@ -93,15 +113,15 @@ class Memory:
         self._keys = keys
         self._params = params
         self._dropped = dropped
-        self._queue: asyncio.Queue[tuple[float, Checked]] = asyncio.Queue(QUEUED)
+        self._queue: asyncio.Queue[tuple[float, Checked, Explain | None]] = asyncio.Queue(QUEUED)
         self._writing = True
 
-    def remember(self, checked: Checked) -> None:
-        """Have it written soon; returns at once."""
+    def remember(self, checked: Checked, explain: Explain | None = None) -> None:
+        """Have it written soon, with its explanation, which is made then; returns at once."""
         if not self._params.messages:
             return
         try:
-            self._queue.put_nowait((time.time(), checked))
+            self._queue.put_nowait((time.time(), checked, explain if self._params.explanations else None))
         except asyncio.QueueFull:
             self._dropped(1)
 
@@ -129,9 +149,16 @@ class Memory:
 
     async def recall(self, message_key: str) -> Checked | None:
         """The message, if it is remembered. Raises ``StoreUnavailable``."""
-        with store_errors():
-            packed: Any = await self._client.get(self._keys.checked(message_key))
+        packed = await self._read(message_key)
         return Checked.unpack(message_key, packed) if packed else None
+
+    async def explained(self, message_key: str) -> tuple[Checked, Explanation | None] | None:
+        """The message, if it is remembered, and its explanation, if that is. Raises ``StoreUnavailable``."""
+        packed = await self._read(message_key)
+        if not packed:
+            return None
+        checked, rest = Checked.unpack(message_key, packed), behind(packed)
+        return checked, explained.unpack(rest, checked.tokens.all) if rest else None
 
     async def recent(self, count: int) -> AsyncIterator[Checked]:
         """At most ``count`` of those that are remembered, the newest first. Raises ``StoreUnavailable``."""
@@ -146,15 +173,25 @@ class Memory:
             if len(names) <= last - first:
                 return
 
+    async def _read(self, message_key: str) -> bytes | None:
+        with store_errors():
+            packed: Any = await self._client.get(self._keys.checked(message_key))
+        return packed  # type: ignore[no-any-return]  # untyped replies
+
     def _stored(self, name: bytes) -> str:
         return self._keys.checked(name.decode())
 
-    async def _write(self, batch: Sequence[tuple[float, Checked]]) -> None:
+    async def _write(self, batch: Sequence[tuple[float, Checked, Explain | None]]) -> None:
+        packed = []
+        for at, checked, explain in batch:
+            why = explained.pack(explain(at), checked.tokens.all) if explain else b""
+            packed.append((self._keys.checked(checked.key), checked.pack() + why))
+            await asyncio.sleep(0)  # 0.3 ms each: no check waits longer for its turn
         with store_errors():
             async with self._client.pipeline(transaction=False) as pipe:
-                for _, checked in batch:
-                    pipe.set(self._keys.checked(checked.key), checked.pack(), ex=self._params.seconds)
-                pipe.zadd(self._keys.recent, {checked.key: at for at, checked in batch})
+                for name, value in packed:
+                    pipe.set(name, value, ex=self._params.seconds)
+                pipe.zadd(self._keys.recent, {checked.key: at for at, checked, _ in batch})
                 pipe.expire(self._keys.recent, self._params.seconds)
                 pipe.zremrangebyscore(self._keys.recent, "-inf", time.time() - self._params.seconds)
                 pipe.zrange(self._keys.recent, 0, 2 * len(batch) - 1)

@@ -14,6 +14,7 @@ import pytest
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from nbstream.mail import headers
+from nbstream.policy.header import VERDICT_FIELDS
 from tests.conftest import RedisServer
 from tests.integration.daemon import DaemonProcess, command, free_port, wait_until
 from tests.letters import letters, write_corpus
@@ -51,8 +52,7 @@ def bodies(maildir: Path) -> list[bytes]:
     found = []
     for path in (maildir / "new").iterdir():
         raw = headers.canonical(path.read_bytes())
-        ours = ("Return-Path", "X-Envelope-To", "X-Spam-Flag", "X-Spam-Status", "X-Spam-Level", "X-Nbstream")
-        found.append(headers.strip(raw, ours).replace(b"\r\n", b"\n"))
+        found.append(headers.strip(raw, ("Return-Path", "X-Envelope-To", *VERDICT_FIELDS)).replace(b"\r\n", b"\n"))
     return found
 
 

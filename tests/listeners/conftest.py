@@ -128,6 +128,7 @@ async def open_door(
     allow_from = options.pop("allow_from", LOOPBACK)
     follow = options.pop("follow", True)
     pass_on_failure = options.pop("pass_on_failure", True)
+    clues = options.pop("clues", True)
     min_learned = options.pop("min_learned", {"spam": 1, "ham": 1})
     metrics = Metrics()
     async with AsyncExitStack() as stack:
@@ -154,7 +155,7 @@ async def open_door(
             hop,
             delivery.Delivery(
                 spam_filter,
-                delivery.Params("test", rules, Limits(), pass_on_failure),
+                delivery.Params("test", rules, Limits(), pass_on_failure, clues),
                 Outlet(hop, Quarantine(maildir.with_name("Quarantine"))),
                 metrics,
             ),

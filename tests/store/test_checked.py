@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,6 +14,8 @@ from redis.asyncio import Redis
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.mail.message import Message
+from nbstream.policy.explanation import CountedClue, Explanation
+from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.checked import QUEUED, Checked, Memory, Params
 from nbstream.store.connect import Params as StoreParams
 from nbstream.store.connect import open_client
@@ -103,6 +106,63 @@ async def test_a_message_is_recalled_as_it_was_until_it_expires(client: Redis) -
     await client.pexpire(KEYS.checked("m1"), 0)
     assert await memory.recall("m1") is None
     assert [each.key async for each in memory.recent(10)] == ["m2", "m0"]
+
+
+def why(at: float) -> Explanation:
+    return Explanation(
+        at,
+        "unsure",
+        "learning 0/2",
+        0.001,
+        0.75,
+        0.5,
+        Thresholds(),
+        ModelState({"ham": 0, "spam": 0}, {"ham": 1, "spam": 1}),
+        (CountedClue(b"body:1", 0.25, 0, 1000),),
+    )
+
+
+async def test_why_is_recalled_with_the_message_and_the_time_of_its_check(client: Redis) -> None:
+    memory = Memory(client, KEYS, Params(), Dropped())
+    before = time.time()
+    async with running(memory):
+        memory.remember(checked(1), why)
+        memory.remember(checked(2))
+        await memory.settled()
+
+    found = await memory.explained("m1")
+
+    assert found is not None
+    assert found[0] == checked(1) == await memory.recall("m1")
+    assert found[1] is not None
+    assert before <= found[1].at <= time.time()
+    assert found[1] == why(found[1].at)
+    assert await memory.explained("m2") == (checked(2), None)
+    assert await memory.explained("m3") is None
+    assert [each.key async for each in memory.recent(9)] == ["m2", "m1"]
+
+
+async def test_switched_off_no_explanation_is_made_or_kept_and_the_message_is(client: Redis) -> None:
+    memory = Memory(client, KEYS, Params(explanations=False), Dropped())
+    async with running(memory):
+        memory.remember(checked(1), fails)
+        await memory.settled()
+
+    assert await memory.explained("m1") == (checked(1), None)
+    assert await client.get(KEYS.checked("m1")) == checked(1).pack()
+
+
+def fails(at: float) -> Explanation:
+    raise AssertionError(at)
+
+
+async def test_a_message_is_recalled_whatever_stands_behind_it(client: Redis) -> None:
+    await client.set(KEYS.checked("m1"), checked(1).pack() + b"9 of a later version")
+    memory = Memory(client, KEYS, Params(), Dropped())
+
+    assert await memory.recall("m1") == checked(1)
+    with pytest.raises(StoreIncompatible):
+        await memory.explained("m1")
 
 
 async def test_the_newest_come_first(client: Redis) -> None:

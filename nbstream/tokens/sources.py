@@ -1,0 +1,72 @@
+"""Where a token came from, in words, by the prefix that it was made with.
+
+Rules: pure, and never raises. Of a header field that has no words of its own here its name is told, as the token
+has it; whoever wrote the message may have chosen a name that others are told by.
+"""
+
+from __future__ import annotations
+
+_WORDS = {
+    "body": "text",
+    "url": "link: host",
+    "url.path": "link: path",
+    "url.scheme": "link: scheme",
+    "url.user": "link: user",
+    "url.port": "link: port",
+    "url.host": "link: host's form",
+    "url.query": "link: query",
+    "tree": "structure: parts' types",
+    "parts": "structure: parts",
+    "kind": "structure: kinds of parts",
+    "type": "part: type",
+    "charset": "part: charset",
+    "encoding": "part: encoding",
+    "disposition": "part: disposition",
+    "file": "part: file name",
+    "file.shape": "part: file name's form",
+    "file.type": "part: file type",
+    "content-type": "part: type's form",
+    "boundary": "part: boundary's form",
+    "size": "part: size",
+    "content": "part: content",
+    "absent": "header: missing field",
+    "field": "header: field as written",
+    "fields": "header: none",
+    "order": "header: order of fields",
+    "same-domain": "header: same domain",
+    "reply": "header: reply to something",
+    "received": "Received: host or hops",
+    "message-id": "Message-ID: form or host",
+    "date": "Date: zone",
+    "bernoulli": "all known tokens",
+    "attribute": "attribute",
+    "number": "number",
+}
+_ASPECTS = {
+    "name": "name",
+    "local": "local part's form",
+    "addresses": "number of addresses",
+    "shape": "form",
+    "capitals": "all capitals",
+    "spaces": "double spaces",
+    "end": "last mark",
+    "length": "length",
+}
+
+
+def source(token: str) -> str:
+    """Where ``token`` came from: ``text``, ``link: host``, ``Subject``, ``From: name``, ``X-Mailer`` ..."""
+    prefix = token.partition(":")[0]
+    if prefix in _WORDS:
+        return _WORDS[prefix]
+    field, dot, aspect = prefix.rpartition(".")
+    if prefix.startswith("text."):
+        return f"text: {aspect}"
+    if dot and aspect in _ASPECTS:
+        return f"{_title(field)}: {_ASPECTS[aspect]}"
+    return _title(prefix)
+
+
+def _title(field: str) -> str:
+    """A field's name as it is mostly written."""
+    return "-".join(word.capitalize() for word in field.split("-"))

@@ -1,0 +1,42 @@
+"""The clues on delivered mail: there where there are any, off by a setting, and never those of a sender."""
+
+from __future__ import annotations
+
+from email import message_from_bytes
+from pathlib import Path
+
+from redis.asyncio import Redis
+
+from tests.listeners.conftest import HAM, SPAM, Door, open_door
+
+PRIZE = b"From: win@offers.example\r\nSubject: prize\r\n\r\nClaim your free prize n\xc3\xb6w\r\n"
+LUNCH = b"From: ann@example.org\r\nSubject: lunch\r\n\r\nShall we have lunch?\r\n"
+AGAIN = b"X-nbstream-CLUES: ham:forged\r\n -9.99\r\n" + PRIZE.replace(b"Claim", b"Take")
+
+
+async def clues(door: Door) -> list[str]:
+    """Those on a message after one like it was learned, and another."""
+    assert (await door.send(PRIZE, SPAM)).startswith("250 ")
+    assert (await door.send(LUNCH, HAM)).startswith("250 ")
+    assert (await door.send(AGAIN)).startswith("250 ")
+    (delivered,) = door.delivered()
+    return message_from_bytes(delivered).get_all("X-Nbstream-Clues", [])
+
+
+async def test_the_strongest_clues_stand_in_the_header_and_forged_ones_do_not(door: Door) -> None:
+    (found,) = await clues(door)
+
+    told = [line.strip().split() for line in found.split(",")]
+    assert len(told) == 8
+    weights = [abs(float(weight)) for _, weight in told]
+    assert weights == sorted(weights, reverse=True)
+    assert "forged" not in found
+    assert found.isascii()
+
+
+async def test_they_are_off_by_a_setting_and_forged_ones_are_removed_all_the_same(
+    client: Redis, tmp_path: Path
+) -> None:
+    async with open_door(client, tmp_path / "m", clues=False) as door:
+        assert await clues(door) == []
+        assert b"forged" not in door.delivered()[0]

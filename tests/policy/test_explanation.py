@@ -1,0 +1,78 @@
+"""Why a verdict was what it was: every clue with its counts, and the sum that they make."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.bayes.clues import Clue
+from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.event_models import counted_under
+from nbstream.policy.explanation import CountedClue, Evidence, Explanation
+from nbstream.policy.verdict import ModelState, Thresholds
+from tests.bayes.taught import CHOICES, classifier_of, letter, score_of, taught
+
+
+def explanation(prior: float, *ratios: float) -> Explanation:
+    clues = tuple(CountedClue(b"t", ratio, 0, 0) for ratio in ratios)
+    score = math.fsum([prior, *ratios])
+    return Explanation(1.0, "ham", "why", 0.5, score, prior, Thresholds(), ModelState({}), clues)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_clue_has_the_counts_that_its_ratio_was_made_of(choice: str) -> None:
+    classifier = classifier_of(choice)
+    counts, tokens = taught(classifier), letter("spam", 5)
+    clues = score_of(counts, classifier, tokens).clues
+    names = (*tokens.all, *classifier.sums)
+
+    found = Evidence(names, counts.look_up(names)).counted(clues)
+
+    assert [(each.token, each.log_ratio) for each in found] == [(each.token, each.log_ratio) for each in clues]
+    for each in found:
+        if each.token.startswith(b"bernoulli:"):
+            assert (each.ham, each.spam) == (None, None)
+        else:
+            assert [each.ham, each.spam] == counts.look_up([counted_under(each.token)])[0].tolist()
+            assert (each.ham, each.spam) != (0, 0)
+
+
+def test_a_clue_says_which_way_its_counts_point() -> None:
+    classifier = classifier_of("multinomial")
+    counts, tokens = taught(classifier), letter("spam", 5)
+
+    found = Evidence(tokens.all, counts.look_up(tokens.all)).counted(score_of(counts, classifier, tokens).clues)
+
+    assert all((each.ham == 0) == (each.log_ratio > 0) for each in found)
+
+
+def test_counts_are_those_of_the_moment_of_the_check() -> None:
+    classifier = classifier_of("multinomial")
+    counts, tokens = taught(classifier), letter("spam", 5)
+    clues = score_of(counts, classifier, tokens).clues
+    evidence = Evidence(tokens.all, counts.look_up(tokens.all))
+    before = evidence.counted(clues)
+
+    counts.add(tokens.all, CLASSES.index("ham"), 5000)
+
+    assert evidence.counted(clues) == before
+
+
+def test_without_evidence_there_are_no_counts_and_no_clues_need_none() -> None:
+    assert Evidence().counted([Clue(b"x", 1.5)]) == (CountedClue(b"x", 1.5, None, None),)
+    assert Evidence((b"x",), np.zeros((1, 2), np.int64)).counted([]) == ()
+
+
+@given(st.floats(-50, 50), st.lists(st.floats(-700, 700), max_size=102))
+def test_the_running_sum_goes_from_the_prior_to_the_score(prior: float, ratios: list[float]) -> None:
+    told = explanation(prior, *ratios)
+    sums = told.sums()
+
+    assert len(sums) == len(ratios)
+    assert [prior, *sums][-1] == told.score
+    for before, after, ratio in zip([prior, *sums], sums, ratios, strict=False):
+        assert math.isclose(after - before, ratio, abs_tol=1e-9)
