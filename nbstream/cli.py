@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import re
 import sys
-import time
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
-from nbstream import __version__
+from nbstream import __version__, arguments
 from nbstream.errors import NbstreamError
 
 if TYPE_CHECKING:
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
 EX_USAGE = 64
 EX_IOERR = 74
 EX_INTERRUPTED = 130
-
-_SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -107,7 +102,7 @@ def _add_explain(commands: _Commands, common: _Parser) -> None:
     )
     shown = explain.add_mutually_exclusive_group()
     shown.add_argument(
-        "-n", dest="clues", type=_whole, default=20, metavar="N", help="how many clues (default: 20)"
+        "-n", dest="clues", type=arguments.whole, default=20, metavar="N", help="how many clues (default: 20)"
     )
     shown.add_argument("--all", action="store_const", dest="clues", const=None, help="all clues")
     explain.add_argument("--now", action="store_true", help="of an ID, what would be thought of it now")
@@ -134,7 +129,7 @@ def _add_learn(commands: _Commands, common: _Parser) -> None:
             "--id",
             dest="ids",
             nargs="+",
-            type=_id,
+            type=arguments.message_id,
             default=[],
             metavar="ID",
             help="messages checked not long ago, by the id in their X-Nbstream field",
@@ -152,7 +147,7 @@ def _add_top_tokens(commands: _Commands, common: _Parser) -> None:
     top.add_argument(
         "--class", dest="label", choices=("spam", "ham"), default="spam", help="for which (default: spam)"
     )
-    top.add_argument("-k", type=_whole, default=20, metavar="N", help="how many (default: 20)")
+    top.add_argument("-k", type=arguments.whole, default=20, metavar="N", help="how many (default: 20)")
     top.add_argument("--json", action="store_true", help="one JSON object a line")
     top.set_defaults(module="top_tokens")
 
@@ -172,7 +167,7 @@ def _add_transfer(commands: _Commands, common: _Parser) -> None:
 def _add_history(commands: _Commands, common: _Parser) -> None:
     history = commands.add_parser("history", parents=[common], help="who taught what, when, and what it did")
     _add_selection(history)
-    history.add_argument("--limit", type=_whole, metavar="N", help="only the last N changes")
+    history.add_argument("--limit", type=arguments.whole, metavar="N", help="only the last N changes")
     history.add_argument("--json", action="store_true", help="one JSON object a line")
     history.set_defaults(module="history")
 
@@ -182,8 +177,10 @@ def _add_undo(commands: _Commands, common: _Parser) -> None:
         "undo", parents=[common], help="take back what was taught; without --yes say what that would be"
     )
     _add_selection(undo)
-    undo.add_argument("--until", type=_moment, metavar="TIME", help="only what was before then")
-    undo.add_argument("--id", type=_id, metavar="ID", help="only this message; --since is not needed then")
+    undo.add_argument("--until", type=arguments.moment, metavar="TIME", help="only what was before then")
+    undo.add_argument(
+        "--id", type=arguments.message_id, metavar="ID", help="only this message; --since is not needed then"
+    )
     undo.add_argument("--yes", action="store_true", help="do it")
     undo.add_argument("--json", action="store_true", help="one JSON object a line, the last one the summary")
     undo.set_defaults(module="undo", wrong_usage=undo.error)
@@ -203,7 +200,7 @@ def _add_forget_auto(commands: _Commands, common: _Parser) -> None:
 def _add_selection(parser: _Parser) -> None:
     """Which changes of the history are meant."""
     parser.add_argument(
-        "--since", type=_moment, metavar="TIME", help="from then on: 30m, 2h, 3d ago, or 2026-01-31T12:00"
+        "--since", type=arguments.moment, metavar="TIME", help="from then on: 30m, 2h, 3d ago, or 2026-01-31T12:00"
     )
     parser.add_argument("--actor", metavar="A", help="only what this one taught: a peer's address, a user")
     parser.add_argument("--label", choices=("spam", "ham"), help="only what was learned, or unlearned, as this")
@@ -215,9 +212,11 @@ def _add_quarantine(commands: _Commands, common: _Parser) -> None:
     listing = actions.add_parser("list", parents=[common], help="what is there, oldest first")
     listing.add_argument("--json", action="store_true", help="one JSON object a line")
     show = actions.add_parser("show", parents=[common], help="one message, its envelope and its text")
-    show.add_argument("id", type=_beginning, metavar="ID", help="the id of its verdict, or how that begins")
+    show.add_argument(
+        "id", type=arguments.beginning, metavar="ID", help="the id of its verdict, or how that begins"
+    )
     release = actions.add_parser("release", parents=[common], help="deliver messages, and learn them as ham")
-    release.add_argument("ids", nargs="+", type=_beginning, metavar="ID", help="as for show")
+    release.add_argument("ids", nargs="+", type=arguments.beginning, metavar="ID", help="as for show")
     release.add_argument(
         "--again", action="store_true", help="also what an interrupted release may have delivered already"
     )
@@ -247,9 +246,9 @@ def _add_replay(commands: _Commands, common: _Parser) -> None:
         default="immediate",
         help="which messages get their label told",
     )
-    replay.add_argument("--limit", type=_whole, metavar="N", help="only the first N messages")
+    replay.add_argument("--limit", type=arguments.whole, metavar="N", help="only the first N messages")
     replay.add_argument(
-        "--skip", type=_whole, default=0, metavar="N", help="leave the first N out of the measures"
+        "--skip", type=arguments.whole, default=0, metavar="N", help="leave the first N out of the measures"
     )
     replay.add_argument("--json", action="store_true", help="the result as one JSON object")
     replay.set_defaults(module="replay")
@@ -274,23 +273,23 @@ def _add_evaluate(commands: _Commands, common: _Parser) -> None:
         )
     evaluate.add_argument(
         "--regime",
-        type=_regime,
+        type=arguments.regime,
         default="immediate",
         metavar="immediate|delayed:N|errors|unsure|none",
         help="which labels are learned, and when (default: each at once)",
     )
-    evaluate.add_argument("--limit", type=_whole, metavar="N", help="only the first N messages")
+    evaluate.add_argument("--limit", type=arguments.whole, metavar="N", help="only the first N messages")
     evaluate.add_argument(
-        "--skip", type=_whole, default=0, metavar="N", help="leave the first N out of the measures"
+        "--skip", type=arguments.whole, default=0, metavar="N", help="leave the first N out of the measures"
     )
     evaluate.add_argument(
         "--label-noise",
-        type=_share,
+        type=arguments.share,
         default=0.0,
         metavar="P",
         help="flip this share of the labels that are learned",
     )
-    evaluate.add_argument("--seed", type=_whole, default=0, metavar="S", help="which labels are flipped")
+    evaluate.add_argument("--seed", type=arguments.whole, default=0, metavar="S", help="which labels are flipped")
     evaluate.add_argument("--json", metavar="FILE|-", help="the measures as one JSON object")
     evaluate.add_argument("--scores", type=Path, metavar="FILE", help="what each message got, as TSV")
     evaluate.add_argument("--plot", type=Path, metavar="FILE.png", help="ROC, learning curve and histograms")
@@ -306,72 +305,18 @@ def _add_tune(commands: _Commands, common: _Parser) -> None:
         "--with", dest="other", type=Path, metavar="FILE", help="compare the verdict section of this configuration"
     )
     tune.add_argument(
-        "--plot", type=_picture, metavar="FILE.svg|png|pdf", help="DET curve, costs, and errors by threshold"
+        "--plot",
+        type=arguments.picture,
+        metavar="FILE.svg|png|pdf",
+        help="DET curve, costs, and errors by threshold",
     )
     tune.add_argument("--json", action="store_true", help="one JSON object")
     tune.set_defaults(module="tune")
 
 
-def _id(text: str) -> str:
-    """The id of a message."""
-    if not re.fullmatch(r"[a-z2-7]{24}", text):
-        raise argparse.ArgumentTypeError(f"{text} is no id: 24 characters of a-z and 2-7")
-    return text
-
-
-def _beginning(text: str) -> str:
-    """The id of a message, or how it begins."""
-    if not re.fullmatch(r"[a-z2-7]{1,24}", text):
-        raise argparse.ArgumentTypeError(f"{text} begins no id: 24 characters of a-z and 2-7")
-    return text
-
-
-def _regime(text: str) -> str:
-    """The name of a regime."""
-    if not re.fullmatch(r"immediate|errors|unsure|none|delayed:[0-9]{1,9}", text):
-        raise argparse.ArgumentTypeError(f"{text} is none of immediate, delayed:N, errors, unsure, none")
-    return text
-
-
-def _share(text: str) -> float:
-    """A number from 0 to 1 from the command line."""
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is no number from 0 to 1")
-    return share
-
-
-def _picture(text: str) -> Path:
-    """A file that a picture can be written to."""
-    if not text.lower().endswith((".svg", ".png", ".pdf")):
-        raise argparse.ArgumentTypeError(f"{text} ends in none of .svg, .png, .pdf")
-    return Path(text)
-
-
-def _whole(text: str) -> int:
-    """A count from the command line: a whole number, not negative."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text} is no whole number")
-    return int(text)
-
-
-def _moment(text: str) -> float:
-    """A time from the command line, in seconds since the epoch; without an offset it is local."""
-    ago = re.fullmatch(r"([0-9]{1,6})([mhd])", text)
-    try:
-        if ago:
-            return time.time() - int(ago[1]) * _SECONDS[ago[2]]
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise argparse.ArgumentTypeError(f"{text} is none of 30m, 2h, 3d, 2026-01-31T12:00") from None
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    options = build_parser().parse_args(arguments)
+    options = build_parser().parse_args(words)
     command = importlib.import_module(f"nbstream.commands.{options.module}")
     try:
         return int(command.run(options))

@@ -16,8 +16,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nbstream import assembly, config, logs
+from nbstream.beside import Beside
 from nbstream.errors import CannotStart, StoreUnavailable
-from nbstream.filter import AutoLayer, Remembering, Settler, Several
+from nbstream.filter import Remembering, Several
 from nbstream.listeners.control import ControlListener
 from nbstream.listeners.delivery import Delivery
 from nbstream.listeners.feedback import FeedbackDoor
@@ -35,9 +36,8 @@ from nbstream.store.sweeper import Sweeper
 if TYPE_CHECKING:
     from nbstream.assembly import Store
     from nbstream.config import Address, Settings
-    from nbstream.filter import Autolearner, Filter, Observer
+    from nbstream.filter import Filter, Observer
     from nbstream.relay.next_hop import NextHop
-    from nbstream.store.layers import Layer
     from nbstream.store.model import Model
 
 _log = logging.getLogger(__name__)
@@ -65,21 +65,6 @@ class _House:
     spam_filter: Filter
     smtp: SmtpListener | None = None
     http: list[HttpListener] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Beside:
-    """The parts of autolearning."""
-
-    model: Layer
-    mirror: Mirror
-    layer: AutoLayer
-    learner: Autolearner
-    settler: Settler
-
-    def parts(self) -> dict[str, Mirror | Autolearner | Settler]:
-        """Those that run, by the names of their tasks."""
-        return {"auto mirror": self.mirror, "autolearner": self.learner, "settler": self.settler}
 
 
 class Daemon:
@@ -182,7 +167,7 @@ class Daemon:
         metrics.watch(mirror, lambda: assembly.policy(self._settings), needed)
         memory = assembly.memory(self._settings, model, metrics.not_remembered)
         observers: list[Observer] = [metrics, Remembering(memory.remember)]
-        beside = self._beside(store, model, mirror, metrics) if self._settings.autolearn else None
+        beside = Beside.of(self._settings, store, model, mirror, metrics) if self._settings.autolearn else None
         if beside:
             observers.append(beside.learner)
         spam_filter = assembly.spam_filter(
@@ -225,20 +210,6 @@ class Daemon:
             for task in (remembering, *owned):
                 await _ended(task)
         _log.info("stopped")
-
-    def _beside(self, store: Store, model: Model, mirror: Mirror, metrics: Metrics) -> _Beside:
-        """The layer that is learned without people, and what learns it."""
-        layer_model = assembly.auto_model(self._settings, store.client)
-        layer_mirror = Mirror(
-            assembly.auto_model(self._settings, store.follower),
-            self._settings.redis.timeout_seconds,
-            store.embedded.ensure_running if store.embedded else None,
-        )
-        metrics.watch_layer(layer_mirror)
-        layer = AutoLayer(layer_model, layer_mirror)
-        learner = assembly.autolearner(self._settings, model, mirror, layer, metrics.autolearned)
-        settler = Settler(layer, lambda: layer_model.disputed(model))
-        return _Beside(layer_model, layer_mirror, layer, learner, settler)
 
     def _sweeping(self, model: Model, mirror: Mirror, metrics: Metrics) -> list[asyncio.Task[None]]:
         """The task that keeps the vocabulary within its limit; none where there is no limit."""

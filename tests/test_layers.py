@@ -28,9 +28,9 @@ LAYERS = [
     {"config"},
     {"assembly"},
     {"evaluation"},
-    {"reloading"},
+    {"reloading", "beside"},
     {"daemon"},
-    {"commands"},
+    {"commands", "arguments"},
     {"cli"},
 ]
 RANK = {name: number for number, layer in enumerate(LAYERS) for name in layer}

@@ -83,6 +83,15 @@ class Delivered:
     reply: Reply
     check: Check | None = None
 
+    @property
+    def told(self) -> Reply:
+        """The answer with the verdict behind it: for peers whose feedback is believed."""
+        check = self.check
+        if check is None:
+            return self.reply
+        told = f" nbstream id={check.id} verdict={check.verdict} probability={check.probability:.6f}"
+        return Reply(self.reply.code, self.reply.text + told)
+
 
 class Delivery:
     """Takes complete messages from a door to where they go."""

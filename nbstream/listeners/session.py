@@ -25,7 +25,6 @@ from nbstream.relay.next_hop import Envelope, Path, Transaction
 from nbstream.wire import smtp as wire
 
 if TYPE_CHECKING:
-    from nbstream.listeners.delivery import Delivered
     from nbstream.listeners.smtp import SmtpListener
 
 _log = logging.getLogger(__name__)
@@ -307,7 +306,9 @@ class Session(SMTP):
             assert self._sender is not None
             envelope = Envelope(self._sender, tuple(self._recipients))
             name = self._listener.name
-            return self._told(await self._handlers.delivery.deliver(content, envelope, transaction, name))
+            delivered = await self._handlers.delivery.deliver(content, envelope, transaction, name)
+            believed = self._handlers.feedback.allows(self._peer_host)
+            return delivered.told if believed else delivered.reply
         finally:
             if self.transport is not None:
                 self._reset_timeout()
@@ -345,11 +346,3 @@ class Session(SMTP):
         if size - len(END) > limit:
             return replies.TOO_BIG
         return None if self._listener.reserve(more) else replies.NO_MEMORY
-
-    def _told(self, delivered: Delivered) -> Reply:
-        """The reply, with the verdict behind it for peers whose feedback is believed."""
-        check = delivered.check
-        if check is None or not self._handlers.feedback.allows(self._peer_host):
-            return delivered.reply
-        told = f" nbstream id={check.id} verdict={check.verdict} probability={check.probability:.6f}"
-        return Reply(delivered.reply.code, delivered.reply.text + told)

@@ -1,0 +1,68 @@
+"""Values from the command line: each reader gives the value, or says what it is not."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from datetime import datetime
+from pathlib import Path
+
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400}
+
+
+def message_id(text: str) -> str:
+    """The id of a message."""
+    if not re.fullmatch(r"[a-z2-7]{24}", text):
+        raise argparse.ArgumentTypeError(f"{text} is no id: 24 characters of a-z and 2-7")
+    return text
+
+
+def beginning(text: str) -> str:
+    """The id of a message, or how it begins."""
+    if not re.fullmatch(r"[a-z2-7]{1,24}", text):
+        raise argparse.ArgumentTypeError(f"{text} begins no id: 24 characters of a-z and 2-7")
+    return text
+
+
+def regime(text: str) -> str:
+    """The name of a regime."""
+    if not re.fullmatch(r"immediate|errors|unsure|none|delayed:[0-9]{1,9}", text):
+        raise argparse.ArgumentTypeError(f"{text} is none of immediate, delayed:N, errors, unsure, none")
+    return text
+
+
+def share(text: str) -> float:
+    """A number from 0 to 1 from the command line."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number from 0 to 1")
+    return found
+
+
+def picture(text: str) -> Path:
+    """A file that a picture can be written to."""
+    if not text.lower().endswith((".svg", ".png", ".pdf")):
+        raise argparse.ArgumentTypeError(f"{text} ends in none of .svg, .png, .pdf")
+    return Path(text)
+
+
+def whole(text: str) -> int:
+    """A count from the command line: a whole number, not negative."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is no whole number")
+    return int(text)
+
+
+def moment(text: str) -> float:
+    """A time from the command line, in seconds since the epoch; without an offset it is local."""
+    ago = re.fullmatch(r"([0-9]{1,6})([mhd])", text)
+    try:
+        if ago:
+            return time.time() - int(ago[1]) * _SECONDS[ago[2]]
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(f"{text} is none of 30m, 2h, 3d, 2026-01-31T12:00") from None
