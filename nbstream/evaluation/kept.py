@@ -1,6 +1,7 @@
 """How a budget of false positives was kept over a run.
 
-Rules: pure; counted from the first message for which the budget was promised, whatever became of that later.
+Rules: pure; counted from the first message for which the budget was promised, whatever became of that later; where
+it never was, over all messages.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ _PATH_STEP = 1000
 class Kept:
     """What was asked and what came of it; shares are from 0 to 1.
 
-    ``since`` is the number of the first message under the promise, from 1 on, ``ham`` how many came from there on
-    and ``ham_lost`` how many of them were called spam, which is the share ``realised``. ``p_value`` is the
-    probability of so many or more if the true rate were just what was asked: below 0.05 the budget was overdrawn.
-    ``spam_missed`` compares with ``spam_missed_best``, that of the lowest fixed threshold that would have kept the
-    budget, known only afterwards.
+    ``since`` is the number of the first message under the promise, from 1 on, None where there was none; then no
+    judgement is given, and the counts are of the whole run. ``ham`` is how many came from there on and
+    ``ham_lost`` how many of them were called spam, which is the share ``realised``. ``p_value`` is the
+    probability of so many or more if the true rate were just what was asked: below 0.05 the budget was
+    overdrawn. ``spam_missed`` compares with ``spam_missed_best``, that of the lowest fixed threshold that would
+    have kept the budget, known only afterwards.
     """
 
     asked: float
@@ -46,7 +48,8 @@ class Kept:
         """One line for a reader."""
         asked = f"budget of {100 * self.asked:g} % of the ham"
         if self.since is None or self.realised is None:
-            return f"{asked}: was never promised"
+            lost = "" if self.realised is None else f"; {self.ham_lost} of {self.ham} were lost all the same"
+            return f"{asked}: was never promised{lost}"
         missed = "" if self.spam_missed is None else f"; spam missed {100 * self.spam_missed:.2f} %"
         best = (
             "" if self.spam_missed_best is None else f" (best fixed threshold {100 * self.spam_missed_best:.2f} %)"
@@ -58,7 +61,7 @@ class Kept:
 def kept(rows: Sequence[Row], rate: float) -> Kept:
     """How ``rate`` was kept by the verdicts of ``rows``."""
     since = next((index for index, row in enumerate(rows) if row.thresholds.promised), None)
-    under = [] if since is None else rows[since:]
+    under = rows[since or 0 :]
     is_spam = np.array([row.label == "spam" for row in under], dtype=np.bool_)
     called = np.array([row.verdict.is_spam for row in under], dtype=np.bool_)
     probability = np.array([row.probability for row in under], dtype=np.float64)
@@ -69,9 +72,9 @@ def kept(rows: Sequence[Row], rate: float) -> Kept:
         ham=ham,
         ham_lost=lost,
         realised=lost / ham if ham else None,
-        p_value=_at_least(ham, rate, lost) if ham else None,
+        p_value=_at_least(ham, rate, lost) if ham and since is not None else None,
         spam_missed=float((~called[is_spam]).mean()) if is_spam.any() else None,
-        spam_missed_best=_best(probability[~is_spam], probability[is_spam], rate),
+        spam_missed_best=None if since is None else _best(probability[~is_spam], probability[is_spam], rate),
     )
 
 

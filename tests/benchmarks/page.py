@@ -83,7 +83,8 @@ checks are sure of is learned as well. Labels are those of people.
 message for which the budget was promised. p: the probability of so many lost ham or more at a true rate of just
 R, which the budget is kept by from 0.05 on. Spam missed is compared with the lowest fixed threshold that would
 have kept the budget over the same messages, as was known only afterwards; the aim is one and a half times that,
-plus one point. Where only errors are labelled nothing is aimed at.
+plus one point. Where only errors are labelled, which cannot be promised for, the rate is told and nothing is
+aimed at.
 
 {budgets}
 ## Other filters

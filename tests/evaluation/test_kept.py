@@ -44,8 +44,9 @@ def test_a_promise_that_lapses_still_counts() -> None:
 def test_a_budget_that_was_never_promised_says_so() -> None:
     found = kept([row("ham", 0.9, NOT_YET)], 0.01)
 
-    assert (found.since, found.ham, found.realised, found.p_value) == (None, 0, None, None)
-    assert found.text() == "budget of 1 % of the ham: was never promised"
+    assert (found.since, found.ham, found.ham_lost, found.realised, found.p_value) == (None, 1, 0, 0.0, None)
+    assert found.text() == "budget of 1 % of the ham: was never promised; 0 of 1 were lost all the same"
+    assert kept([], 0.01).text() == "budget of 1 % of the ham: was never promised"
 
 
 @pytest.mark.parametrize(("lost", "p_value"), [(0, 1.0), (1, 1 - 0.9**3), (3, 0.001)])

@@ -67,8 +67,13 @@ def unfold(raw: bytes, draw: Random) -> bytes:
 
 
 def fold(raw: bytes, draw: Random) -> bytes:
-    """Fields broken at some of their spaces."""
-    return _with_fields(raw, lambda field: re.sub(rb"(?<=\S) (?=\S)", lambda _: draw.choice(_FOLDS), field))
+    """Fields broken at some of their spaces; a tab for a space only where no quotes hold it, as in a boundary."""
+
+    def broken(field: bytes) -> bytes:
+        folds = _FOLDS[:-1] if b'"' in field else _FOLDS
+        return re.sub(rb"(?<=\S) (?=\S)", lambda _: draw.choice(folds), field)
+
+    return _with_fields(raw, broken)
 
 
 _FOLDS = (b" ", b" ", b"\r\n ", b"\r\n\t")
