@@ -10,9 +10,9 @@ from nbstream.bayes.calibration import BINS
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts
 from nbstream.bayes.event_models import Counted
 from nbstream.filter.results import Check
-from nbstream.policy.budget import promise
 from nbstream.policy.explanation import Evidence
 from nbstream.policy.first_scores import First, FirstScores
+from nbstream.policy.policy import called
 from nbstream.policy.verdict import ModelState, decide
 
 if TYPE_CHECKING:
@@ -115,9 +115,11 @@ class Scorer:
 
     def first(self, check: Check, reading: Reading, at: float) -> First:
         """What is kept of a message's check before its first label, which comes at ``at`` (seconds)."""
-        promised = (promise(reading.first_scores["ham"], rate) for rate in sorted(self._params.budgets))
-        called = ((each.rate, each.calls_spam(check.probability)) for each in promised if each.stands)
-        return First(at, check.id, check.probability, tuple(called))
+        found: dict[float, bool] = {}
+        for policy in (self._params.policy, *self._params.others):
+            for rate, spam in called(policy, reading.first_scores, check.probability).items():
+                found[rate] = found.get(rate, False) or (spam and not check.state.learning)
+        return First(at, check.id, check.probability, tuple(sorted(found.items())))
 
     def lesson(
         self, tokens: Tokens, score: float, label: str, reading: Reading, known: Entry | None

@@ -33,8 +33,8 @@ _PACKED = re.compile(_FLOAT + rb" [0-9A-Za-z_.-]{1,100} " + _FLOAT + rb"( " + _F
 class First:
     """One message's P(spam) before its first label, at a time in seconds since the epoch.
 
-    ``budgets`` are the false-positive rates that were promised at that moment, each with whether the message would
-    have been called spam under it.
+    ``budgets`` are the false-positive rates that were to be kept at that moment, promised or not yet, each with
+    whether the message was called spam under it.
     """
 
     at: float
@@ -68,7 +68,7 @@ class Window:
         self._order: list[tuple[float, bytes]] = []  # by time, with the packed bytes
         self._first: dict[bytes, First] = {}
         self._probabilities: list[float] = []  # the same, smallest first
-        self._promised: Counter[float] = Counter()
+        self._seen: Counter[float] = Counter()
         self._called: Counter[float] = Counter()
         self.changes = 0
         """Grows with every change: what was computed before it is out of date."""
@@ -120,14 +120,14 @@ class Window:
         """All, in the order of time."""
         return [self._first[packed] for _, packed in self._order]
 
-    def promised(self, rate: float) -> tuple[int, int]:
-        """Of those that came while ``rate`` was promised: how many, and how many would have been called spam."""
-        return self._promised[rate], self._called[rate]
+    def spent(self, rate: float) -> tuple[int, int]:
+        """Of those that came while ``rate`` was to be kept: how many, and how many were called spam."""
+        return self._seen[rate], self._called[rate]
 
     def _count(self, first: First, sign: int) -> None:
         self.changes += 1
         for rate, spam in first.budgets:
-            self._promised[rate] += sign
+            self._seen[rate] += sign
             self._called[rate] += sign * spam
 
 

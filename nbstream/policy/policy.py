@@ -70,6 +70,16 @@ def promises(policy: Policy, first_scores: FirstScores) -> dict[float, Promise]:
     return {rate: promise(first_scores["ham"], rate) for rate in policy.budgets}
 
 
+def called(policy: Policy, first_scores: FirstScores, probability: float) -> dict[float, bool]:
+    """Whether each of the policy's budgets, by its rate, calls a message of this P(spam) spam."""
+    promised = promises(policy, first_scores)
+    found: dict[float, bool] = {}
+    for each in (policy.spam, policy.reject):
+        if isinstance(each, Budget):
+            found[each.rate] = found.get(each.rate, False) or probability >= _resolved(each, promised)
+    return found
+
+
 def _resolved(threshold: Threshold, promised: dict[float, Promise]) -> float:
     if not isinstance(threshold, Budget):
         return threshold

@@ -62,7 +62,6 @@ def test_the_first_threshold_is_above_all_ham() -> None:
 
     assert found.threshold == math.nextafter(0.298, 1)
     assert found.stands
-    assert not found.calls_spam(0.298)
     assert str(found) == "promised 1 %"
 
 
@@ -71,10 +70,11 @@ def test_no_more_ham_is_above_the_threshold_than_allowed_in_whatever_order_it_ca
     probabilities: list[float], chance: random.Random
 ) -> None:
     found = promise(window(probabilities), 0.05)
+    assert found.threshold is not None
     chance.shuffle(probabilities)
 
     assert promise(window(probabilities), 0.05) == found
-    assert sum(found.calls_spam(each) for each in probabilities) <= allowed(len(probabilities), 0.05)
+    assert sum(each >= found.threshold for each in probabilities) <= allowed(len(probabilities), 0.05)
 
 
 def test_what_is_left_of_the_budget_lowers_the_threshold_and_what_is_overdrawn_raises_it() -> None:
@@ -126,3 +126,12 @@ def test_the_promise_is_kept_for_ham_that_comes_like_the_ham_seen() -> None:
         true_rate = 1 - found.threshold**0.25
         broken += true_rate > 0.02
     assert binomial(draws, DELTA, draws - 1)[max(0, broken - 1)] < 0.999
+
+
+def test_however_much_is_left_no_more_than_three_times_the_rate_is_allowed_for() -> None:
+    probabilities = [index / 20_000 for index in range(10_000)]
+
+    found = promise(window(probabilities, rate=0.01, seen=10_000), 0.01)
+
+    assert found.threshold is not None
+    assert sum(each >= found.threshold for each in probabilities) == allowed(10_000, 0.03)

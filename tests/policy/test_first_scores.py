@@ -63,7 +63,7 @@ def test_what_is_taken_out_was_never_there(firsts: list[First], count: int) -> N
         list(same.ascending),
         same.recent(),
     )
-    assert all(found.promised(rate) == same.promised(rate) for each in firsts for rate, _ in each.budgets)
+    assert all(found.spent(rate) == same.spent(rate) for each in firsts for rate, _ in each.budgets)
 
 
 @given(st.lists(FIRSTS, max_size=30, unique_by=lambda first: first.pack()), st.integers(1, 40))

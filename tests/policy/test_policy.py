@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.policy.first_scores import First, FirstScores
-from nbstream.policy.policy import Budget, Policy, Threshold, of_cost
+from nbstream.policy.policy import Budget, Policy, Threshold, called, of_cost
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide
 
 READY = ModelState({"ham": 10, "spam": 10}, {"ham": 10, "spam": 10})
@@ -87,3 +87,13 @@ def test_whatever_was_seen_the_thresholds_are_in_order(
     spam: Threshold, reject: Threshold, ham: list[float]
 ) -> None:
     Policy(0.5, spam, reject).thresholds(seen(*ham))  # Thresholds refuses others
+
+
+def test_ham_that_comes_before_the_promise_spends_what_is_called_spam_until_then() -> None:
+    unsure, fixed = Policy(spam=Budget(0.01)), Policy(spam=Budget(0.01, until_promised=0.9), reject=Budget(0.001))
+
+    assert called(unsure, seen(0.1), 0.99) == {0.01: False}
+    assert called(fixed, seen(0.1), 0.99) == {0.01: True, 0.001: False}
+    assert called(fixed, seen(0.1), 0.8) == {0.01: False, 0.001: False}
+    assert called(fixed, seen(*[0.2] * 299), 0.8) == {0.01: True, 0.001: False}
+    assert called(Policy(), seen(), 0.99) == {}
