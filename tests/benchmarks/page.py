@@ -79,11 +79,11 @@ checks are sure of is learned as well. Labels are those of people.
 {autolearn}
 ## Budgets
 
-`verdict: {{max_false_positive_rate: R, until_promised: 0.95}}`, in percent of the ham; counted from the first
-message for which the budget was promised. p: the probability of so many lost ham or more at a true rate of just
-R, which the budget is kept by from 0.05 on. Spam missed is compared with the lowest fixed threshold that would
-have kept the budget over the same messages, as was known only afterwards; the aim is one and a half times that,
-plus one point. Where only errors are labelled, which cannot be promised for, the rate is told and nothing is
+`verdict: {{max_false_positive_rate: R}}`, in percent of the ham; counted from the first message for which the
+budget was promised. p: the probability of so many lost ham or more at a true rate of just R, which the budget is
+kept by from 0.05 on. Spam missed is compared with the lowest fixed threshold that would have kept the budget
+over the same messages, as was known only afterwards; the aim is one and a half times that, plus one point. Where
+only errors are labelled, with `until_promised: 0.95`, nothing can be promised: the rate is told, and nothing is
 aimed at.
 
 {budgets}
