@@ -74,7 +74,7 @@ class Promise:
     def __str__(self) -> str:
         rate = f"{100 * self.rate:g} %"
         if self.biased:
-            return f"biased sample: {rate} cannot be promised"
+            return f"biased sample, {rate} cannot be promised"  # no colon: see policy.quoted
         return (
             f"promised {rate}"
             if self.threshold is not None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nbstream.mail.message import Message
 
 _QUOTE = re.compile(r"(?m)^[\s>|]+")
-# The longest value that we write has 230 characters before the name of the model, and no colon: so no search runs
+# The longest value that we write has 270 characters before the name of the model, and no colon: so no search runs
 # into the next field's, and 1 MB of beginnings takes 0.1 s instead of one.
 _FIELD = re.compile(
     rf"{OWN_FIELD.lower()} ?:[^:]{{0,300}}?\bmodel ?= ?[a-z0-9._-]+ ?; ?id ?= ?([a-z2-7]{{24}})(?![a-z0-9])"

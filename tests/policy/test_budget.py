@@ -102,7 +102,7 @@ def test_a_sample_of_errors_promises_nothing_and_keeps_the_threshold_of_before()
 
     assert biased.biased
     assert not biased.stands
-    assert str(biased) == "biased sample: 1 % cannot be promised"
+    assert str(biased) == "biased sample, 1 % cannot be promised"
     # The last errors before it is noticed still count: 40 of the last 200.
     assert biased.threshold is not None
     assert fair.threshold is not None

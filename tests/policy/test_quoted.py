@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
+from nbstream.policy.budget import Promise
 from nbstream.policy.header import own_id, own_value, render
 from nbstream.policy.quoted import quoted_ids
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide
@@ -89,3 +90,24 @@ def test_an_attachment_is_not_what_the_reader_sees() -> None:
 
 def test_a_field_that_is_cut_off_borrows_no_id_from_the_next_one() -> None:
     assert ids(f"X-Nbstream: ham; probability=0.2\nSubject: model=default; id={ID}\n") == set()
+
+
+@given(
+    st.floats(0, 1),
+    st.lists(
+        st.builds(
+            Promise, st.floats(1e-9, 0.5), st.floats(0.1, 1) | st.none(), st.integers(0, 10**7), st.booleans()
+        ),
+        min_size=1,
+        max_size=2,
+    ),
+    st.text("abz@*._-", max_size=60),
+)
+def test_whatever_is_promised_and_whose_policy_decided(
+    probability: float, promises: list[Promise], policy: str
+) -> None:
+    thresholds = Thresholds(0.123456, 0.9999987654, promise="; ".join(map(str, promises)))
+    verdict, reason = decide(probability, thresholds, ModelState({}))
+    value = own_value(ID, verdict, probability, reason, "default", policy)
+
+    assert ids(f"X-Nbstream: {value}") == {ID}
