@@ -38,7 +38,8 @@ async def release(held: Held, envelope: Envelope, content: bytes, next_hop: Next
     except RelayUnavailable as error:
         raise NotReleased(f"{IN_DOUBT} ({error})") from error
     if not reply.accepted:
-        await asyncio.to_thread(_changed, quarantine.mark_waiting, marked)
+        if not held.in_doubt:  # a refusal now does not say that it was not delivered before
+            await asyncio.to_thread(_changed, quarantine.mark_waiting, marked)
         raise RelayRefused(reply)
     await asyncio.to_thread(_changed, _removed, marked)
 

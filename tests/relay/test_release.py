@@ -113,6 +113,20 @@ async def test_an_answer_that_never_came_is_a_doubt_that_stays(
     assert quarantine.read(doubtful)[0].envelope == ENVELOPE
 
 
+@pytest.mark.parametrize("answer", ["554 no", "452 full"])
+async def test_a_refusal_the_second_time_leaves_the_doubt_of_the_first(
+    answer: str, play: Play, relay_to: Relay, tmp_path: pathlib.Path
+) -> None:
+    waiting, held = await put(tmp_path)
+    doubtful = quarantine.mark_in_doubt(held)
+    hop = await play(script(BEGUN + DATA + f"S: {answer}"))
+
+    with pytest.raises(RelayRefused):
+        await release(doubtful, ENVELOPE, CONTENT, relay_to(hop))
+
+    assert waiting.held() == [doubtful]
+
+
 async def test_a_release_that_is_killed_while_the_hop_has_the_message_is_a_doubt(
     play: Play, relay_to: Relay, tmp_path: pathlib.Path
 ) -> None:
