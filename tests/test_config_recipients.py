@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from nbstream import assembly
 from nbstream.config import Settings, inheritance, load
 from nbstream.errors import ConfigError
+from nbstream.policy.first_scores import MAX_BUDGETS, First
 from nbstream.policy.verdict import Verdict
 
 NEW = "must match an address that no rule above matches: "
@@ -172,3 +173,38 @@ def test_all_rules_that_never_match_are_told_at_once(tmp_path: Path) -> None:
     assert [line.partition(": found")[0] for line in refused(tmp_path, text)] == [
         *("3: recipients[1].match", "4: recipients[2].match")
     ]
+
+
+def budgets(count: int) -> str:
+    rules = [
+        f"  - {{match: '*@{n}.example', verdict: {{max_false_positive_rate: 0.0{10 + n}}}}}" for n in range(count)
+    ]
+    return "\n".join(["verdict: {max_false_positive_rate: 0.005}", "recipients:", *rules])
+
+
+def test_there_are_as_many_budgets_as_a_first_score_can_hold(tmp_path: Path) -> None:
+    rates = sorted(assembly.filter_params(read(tmp_path, budgets(MAX_BUDGETS - 1))).budgets)
+
+    first = First(1.0, "m", 0.5, tuple((rate, False) for rate in rates))
+    assert First.unpack(first.pack()) == first
+
+    told = "must be one of the budgets above: no more than 20 different ones can be kept"
+    assert refused(tmp_path, budgets(MAX_BUDGETS + 1)) == [
+        f"22: recipients[19].verdict.max_false_positive_rate: found 0.029, {told}",
+        f"23: recipients[20].verdict.max_false_positive_rate: found 0.03, {told}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("verdict: {max_false_positive_rate: 0.00001}", "1: verdict.max_false_positive_rate: found 1e-05, "),
+        (
+            "recipients: [{match: '*', verdict: {reject: {max_false_positive_rate: 0.00001}}}]",
+            "1: recipients[0].verdict.reject: found 1e-05, ",
+        ),
+    ],
+)
+def test_a_budget_takes_no_more_ham_than_is_kept(tmp_path: Path, text: str, problem: str) -> None:
+    told = "must need no more ham than memory.first_scores (50000): it needs 299572"
+    assert refused(tmp_path, text) == [problem + told]

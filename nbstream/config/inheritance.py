@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from nbstream.policy.budget import ham_needed
+from nbstream.policy.first_scores import MAX_BUDGETS
 from nbstream.policy.rules import MAX_RULES
 
 if TYPE_CHECKING:
@@ -57,11 +58,13 @@ def _given_above(section: BaseModel, given: dict[str, Any]) -> dict[str, Any]:
     return {key: getattr(section, key) for key in section.model_fields_set - replaced}
 
 
-def problems(rules: Sequence[Recipients], feedback: Feedback | None, memory: Memory | None) -> list[Found]:
-    """What is wrong with the rules as a whole."""
+def problems(
+    rules: Sequence[Recipients], verdict: Verdict | None, feedback: Feedback | None, memory: Memory | None
+) -> list[Found]:
+    """What is wrong with the rules as a whole, under a top with this ``verdict``."""
     if len(rules) > MAX_RULES:
         return [((), f"must be a list of at most {MAX_RULES} rules", f"{len(rules)} rules")]
-    found: list[Found] = []
+    found = _too_many_budgets(rules, verdict)
     for place, rule in enumerate(rules):
         found += lessons(rule.actions, (place, "actions"), feedback)
         found += budgets(rule.verdict, (place, "verdict"), memory)
@@ -73,6 +76,20 @@ def problems(rules: Sequence[Recipients], feedback: Feedback | None, memory: Mem
             above = f"recipients[{earlier}] ({rules[earlier].match.text})"
             text = f"must match an address that no rule above matches: {above} matches all of these"
             found.append(((place, "match"), text, rule.match.text))
+    return found
+
+
+def _too_many_budgets(rules: Sequence[Recipients], verdict: Verdict | None) -> list[Found]:
+    """The budgets that a first score has no room for."""
+    rates = set(verdict.rates.values() if verdict else ())
+    text = f"must be one of the budgets above: no more than {MAX_BUDGETS} different ones can be kept"
+    found: list[Found] = []
+    for place, rule in enumerate(rules):
+        for name, rate in rule.verdict.rates.items():
+            if rate in rates or len(rates) < MAX_BUDGETS:
+                rates.add(rate)
+            else:
+                found.append(((place, "verdict", name), text, rate))
     return found
 
 
@@ -90,10 +107,13 @@ def lessons(actions: Actions, key: Key, feedback: Feedback | None) -> list[Found
 def budgets(verdict: Verdict, key: Key, memory: Memory | None) -> list[Found]:
     """The budgets, below ``key``, that more ham would have to be remembered for than are."""
     kept = memory.first_scores if memory else math.inf
-    ham = f"must have budgets within memory.first_scores ({kept} ham)"
     return [
-        (key, f"{ham}: {rate:g} takes {ham_needed(rate)}", None)
-        for rate in verdict.rates
+        (
+            (*key, name),
+            f"must need no more ham than memory.first_scores ({kept}): it needs {ham_needed(rate)}",
+            rate,
+        )
+        for name, rate in verdict.rates.items()
         if ham_needed(rate) > kept
     ]
 

@@ -245,7 +245,7 @@ class Settings(Section):
     @field_validator("recipients")
     @classmethod
     def _each_has_its_own(cls, value: tuple[Recipients, ...], info: ValidationInfo) -> tuple[Recipients, ...]:
-        found = inheritance.problems(value, info.data.get("feedback"), info.data.get("memory"))
+        found = inheritance.problems(value, *(info.data.get(key) for key in ("verdict", "feedback", "memory")))
         if found:
             raise located(found)
         return value

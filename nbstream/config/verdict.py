@@ -38,10 +38,11 @@ class Verdict(Section):
         return self.spam if cost is None else cost / (1 + cost)
 
     @property
-    def rates(self) -> tuple[float, ...]:
-        """The budgets among the thresholds."""
+    def rates(self) -> dict[str, float]:
+        """The budgets among the thresholds, by their keys."""
         reject = self.reject.rate if isinstance(self.reject, FalsePositiveRate) else None
-        return tuple(rate for rate in (self.max_false_positive_rate, reject) if rate is not None)
+        found = {"max_false_positive_rate": self.max_false_positive_rate, "reject": reject}
+        return {key: rate for key, rate in found.items() if rate is not None}
 
     @model_validator(mode="before")
     @classmethod
@@ -102,11 +103,3 @@ class Verdict(Section):
         if isinstance(reject, float) and reject < spam:
             raise ValueError(f"must be null or at least verdict.spam ({spam})")
         return value
-
-
-class Autolearn(Section):
-    """Learning without people what checks are sure of, in a layer of its own."""
-
-    ham: Probability = 0.001
-    spam: Probability = 0.999
-    lead: Annotated[int, Field(ge=1, le=1_000_000)] = 20

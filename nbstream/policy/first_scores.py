@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+MAX_BUDGETS = 20
+"""Of one first score: so many different rates can be followed."""
 
 # What repr() writes of a float that is not below 0, and Redis reads.
 _FLOAT = rb"[0-9]{1,20}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,3})?"
-_PACKED = re.compile(_FLOAT + rb" [0-9A-Za-z_.-]{1,100} " + _FLOAT + rb"( " + _FLOAT + rb":[01]){0,20}")
+_PACKED = re.compile(
+    _FLOAT + rb" [0-9A-Za-z_.-]{1,100} " + _FLOAT + rb"( " + _FLOAT + rb":[01]){0,%d}" % MAX_BUDGETS
+)
 
 
 @dataclass(frozen=True, slots=True)
