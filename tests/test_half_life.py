@@ -286,3 +286,12 @@ async def test_the_log_says_it_early_and_once_for_each_half_life(
 
     assert [len(each) for each in said] == [0, 1, 0, 1, 0, 1]
     assert said[1] == ["in about 5.9 half-lives nothing more can"]
+
+
+async def test_other_params_change_nothing_of_the_time(client: Redis) -> None:
+    async with taught(client, "multinomial", late=3) as house:
+        message = LETTERS[25][1]
+
+        check = await house.filter.check(message)
+
+        assert await house.filter.with_params(PARAMS).check(message) == check

@@ -68,7 +68,7 @@ class Scorer:
 
     def with_params(self, params: Params) -> Scorer:
         """The same scores, decided by other params."""
-        return Scorer(self._classifier, self._calibration, self._counts, params)
+        return Scorer(self._classifier, self._calibration, self._counts, params, self._clock)
 
     async def read(self, tokens: Tokens) -> Reading:
         """The counts that matter for ``tokens``, now."""
