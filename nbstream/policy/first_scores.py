@@ -144,6 +144,19 @@ class FirstScores:
     def __getitem__(self, label: str) -> Window:
         return self._windows[label]
 
+    def follow(self, change: Mapping[bytes, bytes]) -> None:
+        """Do as a change of the model did; ``ValueError`` for what cannot be read."""
+        for label, window in self._windows.items():
+            gone, come, oldest = (
+                change.get(f"first:{what}:{label}".encode()) for what in ("gone", "come", "oldest")
+            )
+            if gone is not None:
+                window.remove(gone)
+            if come is not None:
+                window.add(come)
+            if oldest is not None:
+                window.drop_before(oldest)
+
     def probabilities(self, label: str) -> NDArray[np.float64]:
         """P(spam) of the messages of one label, in the order of time."""
         return np.array(self._windows[label].recent(), dtype=np.float64)

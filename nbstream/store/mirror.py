@@ -69,20 +69,9 @@ class _Replica:
                 resulting = fields.get(b"counts:" + label.encode())
                 if resulting is not None:
                     self.counts.put_column(tokens, column, np.fromstring(resulting, dtype=np.int64, sep=" "))
-        for label in CLASSES:
-            self._apply_first_scores(label, fields)
+        self.first_scores.follow(fields)
         self.counts.totals = _totals(fields[b"totals"])
         self.sequence, self.last_id = sequence, entry_id
-
-    def _apply_first_scores(self, label: str, fields: Mapping[bytes, bytes]) -> None:
-        gone, come, oldest = (fields.get(f"first:{what}:{label}".encode()) for what in ("gone", "come", "oldest"))
-        window = self.first_scores[label]
-        if gone is not None:
-            window.remove(gone)
-        if come is not None:
-            window.add(come)
-        if oldest is not None:
-            window.drop_before(oldest)
 
 
 class Mirror:

@@ -21,6 +21,7 @@ from nbstream.bayes.counts import CLASSES, Counts, Totals
 from nbstream.bayes.decay import FOR_EVER, HalfLife
 from nbstream.errors import StoreRefuses, StoreUnavailable
 from nbstream.store import history, ledger
+from nbstream.store.following import Following
 from nbstream.store.keys import Keys
 from nbstream.store.scan import scan, scan_first_scores
 from nbstream.store.signature import agreed
@@ -100,6 +101,7 @@ class Model:
         self._learn = client.register_script(script("learn.lua"))
         self._evict = client.register_script(script("evict.lua"))
         self._scanned: tuple[bytes, NDArray[np.int64]] | None = None
+        self._following: Following | None = None
 
     async def open(self, *, sign: bool = True, like: HalfLife | None = None) -> None:
         """Check that this program can use what is stored; ``sign`` a model that is new as written by it.
@@ -148,9 +150,13 @@ class Model:
         return self._scanned[1]
 
     async def first_scores(self) -> FirstScores:
-        """The first scores kept: half a second for 100,000."""
+        """The first scores kept; the next call lets them follow. The first takes a second for 100,000."""
         with store_errors():
-            return await scan_first_scores(self.client, self.keys)
+            while self._following is None or not await self._following.catch_up(self.client, self.keys):
+                place = await self.place()
+                scanned = await scan_first_scores(self.client, self.keys)
+                self._following = Following(scanned, place.change, place.sequence)
+        return self._following.first_scores
 
     async def applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""

@@ -98,3 +98,36 @@ async def test_a_mirror_sees_what_an_import_brought(client: Redis) -> None:
         await imported(target, await exported(source))
 
         await until(lambda: len(mirror.known_first_scores["ham"]) == 1)
+
+
+async def scans(client: Redis) -> int:
+    found = await client.info("commandstats")
+    return int(found.get("cmdstat_zscan", {"calls": 0})["calls"])
+
+
+async def test_a_model_reads_all_once_and_then_what_others_changed(client: Redis) -> None:
+    reader, writer = Model(client, "test", 3600), Model(client, "test", 3600, first_scores=KEPT)
+    assert packed(await reader.first_scores()) == {label: [] for label in CLASSES}
+    before = await scans(client)
+
+    for at, message in enumerate([*MESSAGES, MESSAGES[-1]]):
+        known = await writer.entry(message)
+        new = None if known else entry(message, "ham", float(at), 0.5, None)
+        await writer.replace(message, known, new, NOTE)
+        assert packed(await reader.first_scores()) == packed(await Model(client, "test", 3600).first_scores())
+        before += 2  # the model made just now, one a class
+
+    assert [each.message_key for each in (await reader.first_scores())["ham"].kept()] == MESSAGES[-KEPT:-1]
+    assert await scans(client) == before
+
+
+async def test_a_model_reads_all_again_after_an_import(client: Redis) -> None:
+    source, target = Model(client, "source", 3600), Model(client, "target", 3600)
+    await source.open()
+    await target.open()
+    assert len((await target.first_scores())["ham"]) == 0
+    await source.replace("m", None, entry("m", "ham", 1.0, 0.5, None), NOTE)
+
+    await imported(Model(client, "target", 3600), await exported(source))
+
+    assert len((await target.first_scores())["ham"]) == 1
