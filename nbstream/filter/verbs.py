@@ -100,7 +100,7 @@ class Filter:
 
         Raises ``StoreUnavailable`` while no counts are loaded.
         """
-        return decided(check, policy.thresholds(await self._scorer.first_scores()))
+        return decided(check, self._scorer.thresholds(policy, await self._scorer.first_scores()))
 
     async def recall(self, message_key: str) -> Checked | None:
         """What is known of a message by its key alone: as it was checked, else as it was learned, else None.
