@@ -163,8 +163,7 @@ class Daemon:
             store.embedded.ensure_running if store.embedded else None,
         )
         metrics = self._metrics
-        needed = self._settings.model.min_learned.model_dump()
-        metrics.watch(mirror, lambda: assembly.policy(self._settings), needed)
+        metrics.watch(mirror, lambda: assembly.filter_params(self._settings))
         memory = assembly.memory(self._settings, model, metrics.not_remembered)
         observers: list[Observer] = [metrics, Remembering(memory.remember)]
         beside = Beside.of(self._settings, store, model, mirror, metrics) if self._settings.autolearn else None

@@ -15,15 +15,14 @@ from prometheus_client.registry import Collector
 from nbstream import __version__
 from nbstream.bayes.counts import CLASSES
 from nbstream.policy.actions import Kind as ActionKind
+from nbstream.policy.budget import promise
 from nbstream.policy.bursts import WINDOW_SECONDS, Bursts, Kind
-from nbstream.policy.policy import promises
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from nbstream.filter import Check, Lesson
-    from nbstream.policy.policy import Policy
+    from nbstream.filter import Check, Lesson, Params
     from nbstream.store.mirror import Mirror
     from nbstream.tokens.tokenizer import Tokens
 
@@ -149,9 +148,9 @@ class Metrics:
             self._bursts_told.labels(str(kind))
         self._bursts = Bursts()
 
-    def watch(self, mirror: Mirror, policy: Callable[[], Policy], min_learned: Mapping[str, int]) -> None:
-        """Export the state of the model and of the policy in force, read at each scrape."""
-        self.registry.register(_ModelCollector(mirror, policy, min_learned))
+    def watch(self, mirror: Mirror, params: Callable[[], Params]) -> None:
+        """Export the state of the model and of the policies in force, read at each scrape."""
+        self.registry.register(_ModelCollector(mirror, params))
 
     def watch_layer(self, mirror: Mirror) -> None:
         """Export the state of the layer that is learned without people, read at each scrape."""
@@ -264,10 +263,9 @@ def _disagrees(verdict: Verdict, label: str | None) -> bool:
 class _ModelCollector(Collector):
     """Gauges of the model, the mirror and the thresholds."""
 
-    def __init__(self, mirror: Mirror, policy: Callable[[], Policy], min_learned: Mapping[str, int]) -> None:
+    def __init__(self, mirror: Mirror, params: Callable[[], Params]) -> None:
         self._mirror = mirror
-        self._policy = policy
-        self._min_learned = min_learned
+        self._params = params
 
     def collect(self) -> Iterator[Metric]:
         """The gauges as they are now."""
@@ -281,8 +279,8 @@ class _ModelCollector(Collector):
         yield from self._of_the_policy()
 
     def _of_the_policy(self) -> Iterator[Metric]:
-        policy, first_scores = self._policy(), self._mirror.known_first_scores
-        found = policy.thresholds(first_scores)
+        params, first_scores = self._params(), self._mirror.known_first_scores
+        found = params.policy.thresholds(first_scores)
         thresholds = GaugeMetricFamily(
             "nbstream_threshold", "P(spam) from which a verdict holds; infinite for never.", labels=["name"]
         )
@@ -295,9 +293,10 @@ class _ModelCollector(Collector):
         needed = GaugeMetricFamily(
             "nbstream_budget_ham_needed", "Ham still to be learned before it can be.", labels=["rate"]
         )
-        for rate, promise in promises(policy, first_scores).items():
-            promised.add_metric([f"{rate:g}"], float(promise.stands))
-            needed.add_metric([f"{rate:g}"], promise.needed)
+        for rate in sorted(params.budgets):
+            now = promise(first_scores["ham"], rate)
+            promised.add_metric([str(rate)], float(now.stands))
+            needed.add_metric([str(rate)], now.needed)
         yield from (thresholds, promised, needed)
 
     def _of_the_model(self) -> Iterator[Metric]:
@@ -313,7 +312,7 @@ class _ModelCollector(Collector):
         )
         totals = self._mirror.totals
         for column, label in enumerate(CLASSES):
-            needed.add_metric([label], self._min_learned.get(label, 0))
+            needed.add_metric([label], self._params().min_learned.get(label, 0))
             if totals is not None:
                 messages.add_metric([label], totals.messages[column])
         if totals is not None:

@@ -13,6 +13,7 @@ from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.event_models import Gaussian
 from nbstream.listeners import control
+from nbstream.policy.budget import promise
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import ModelState, Thresholds, shown
 from nbstream.store.locks import daemon_pid
@@ -38,8 +39,12 @@ async def _run(options: argparse.Namespace) -> int:
         sums, totals = await model.look_up(Gaussian.names)  # the largest that there are
         half_life = model.half_life
         auto = await assembly.auto_model(settings, model.client).totals()
-        policy = assembly.policy(settings)
-        thresholds = policy.thresholds(await model.first_scores() if policy.budgets else FirstScores())
+        params = assembly.filter_params(settings)
+        first_scores = await model.first_scores() if params.budgets else FirstScores()
+    thresholds = params.policy.thresholds(first_scores)
+    others = [
+        promise(first_scores["ham"], rate) for rate in sorted(params.budgets.difference(params.policy.budgets))
+    ]
     left = half_life.left(time.time(), max(*totals.tokens, int(sums.max())))
     state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), settings.model.min_learned.model_dump())
     if options.json:
@@ -57,6 +62,7 @@ async def _run(options: argparse.Namespace) -> int:
             "unsure_from": thresholds.unsure,
             "spam_from": thresholds.spam if math.isfinite(thresholds.spam) else None,
             "promise": thresholds.promise or None,
+            "recipients_promise": "; ".join(map(str, others)) or None,
             "redis": settings.redis.place,
             "daemon_pid": pid,
             "policy": digest,
@@ -68,6 +74,8 @@ async def _run(options: argparse.Namespace) -> int:
     needed = ", ".join(f"{label} {state.learned[label]}/{count}" for label, count in state.needed.items())
     print(f"model    {settings.model.name}: {state} (learned/needed: {needed})")
     print(f"verdict  {_told(thresholds)}")
+    if others:
+        print(f"rules    {'; '.join(map(str, others))}")
     print(f"tokens   {totals.vocabulary}")
     if left is not None:
         since = f"{half_life.days:g} days, t0 {moment(half_life.since)}"

@@ -52,12 +52,16 @@ class Policy:
         """The rates that are to be kept."""
         return tuple(each.rate for each in (self.spam, self.reject) if isinstance(each, Budget))
 
+    def promises(self, first_scores: FirstScores) -> dict[float, Promise]:
+        """What can be promised of each budget, by its rate."""
+        return {rate: promise(first_scores["ham"], rate) for rate in self.budgets}
+
     def thresholds(self, first_scores: FirstScores) -> Thresholds:
         """The thresholds that hold now.
 
         A budget below ``unsure`` leaves no message unsure, one for ``reject`` is never below ``spam``.
         """
-        promised = promises(self, first_scores)
+        promised = self.promises(first_scores)
         spam = _resolved(self.spam, promised)
         reject = None if self.reject is None else max(spam, _resolved(self.reject, promised))
         stands = isinstance(self.spam, Budget) and promised[self.spam.rate].stands
@@ -65,14 +69,10 @@ class Policy:
         return Thresholds(min(self.unsure, spam), spam, reject, told, stands)
 
 
-def promises(policy: Policy, first_scores: FirstScores) -> dict[float, Promise]:
-    """What can be promised of each of the policy's budgets, by its rate."""
-    return {rate: promise(first_scores["ham"], rate) for rate in policy.budgets}
-
 
 def called(policy: Policy, first_scores: FirstScores, probability: float) -> dict[float, bool]:
     """Whether each of the policy's budgets, by its rate, calls a message of this P(spam) spam."""
-    promised = promises(policy, first_scores)
+    promised = policy.promises(first_scores)
     found: dict[float, bool] = {}
     for each in (policy.spam, policy.reject):
         if isinstance(each, Budget):

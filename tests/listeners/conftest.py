@@ -134,7 +134,8 @@ async def open_door(
     async with AsyncExitStack() as stack:
         model = Model(client, "test", 3600)
         mirror = Mirror(model, 5.0)
-        metrics.watch(mirror, lambda: policy, min_learned)
+        params = Params(policy, min_learned, tuple(each.treatment.policy for each in rules.rules))
+        metrics.watch(mirror, lambda: params)
         if follow:
             task = asyncio.create_task(mirror.run())
             stack.push_async_callback(asyncio.wait, [task])
@@ -146,7 +147,7 @@ async def open_door(
             calibration=Calibration(),
             model=model,
             counts=mirror,
-            params=Params(policy, min_learned),
+            params=params,
             observer=metrics,
         )
         hop = next_hop or MaildirNextHop(maildir)

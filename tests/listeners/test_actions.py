@@ -21,7 +21,7 @@ from nbstream.mail.message import Message
 from nbstream.policy import header
 from nbstream.policy.actions import Action, Actions
 from nbstream.policy.patterns import Pattern
-from nbstream.policy.policy import Policy
+from nbstream.policy.policy import Budget, Policy
 from nbstream.policy.rules import Rule
 from nbstream.relay import quarantine
 from nbstream.relay.connections import Params as HopParams
@@ -353,3 +353,14 @@ async def test_a_full_disk_under_the_quarantine_is_452_and_the_server_gets_nothi
         assert (sink.taken, held(door)) == ([], [])
         assert (await send(door, "a@x")).startswith("250")
         assert len(held(door)) == 1
+
+
+async def test_the_budget_of_a_rule_is_followed_and_told(client: Redis, tmp_path: pathlib.Path) -> None:
+    budget = Rule.numbered(0, Pattern("*@b.example"), Policy(0.5, Budget(0.5)), Actions())
+    async with taught(client, tmp_path, rules=[budget]) as door:
+        assert (await door.send(SPAMMY, "b@b.example")).startswith("250")
+
+        (raw,) = door.delivered()
+        assert "; needs 4 more ham to promise 50 %" in told(raw, "x-nbstream")[0]
+        assert door.metric("nbstream_budget_ham_needed", rate="0.5") == 4
+        assert door.metric("nbstream_budget_promised", rate="0.5") == 0
