@@ -329,5 +329,6 @@ async def temporary(settings: Settings, purpose: str) -> AsyncIterator[Model]:
     async with store(settings) as opened:
         if opened.embedded:
             await opened.embedded.ensure_running()
-        async with temporary_model(opened.client, purpose, settings.model.ledger_days * _DAY) as found:
+        ledger_seconds, first_scores = settings.model.ledger_days * _DAY, settings.memory.first_scores
+        async with temporary_model(opened.client, purpose, ledger_seconds, first_scores) as found:
             yield found

@@ -12,6 +12,7 @@ from nbstream.bayes.calibration import BINS
 from nbstream.bayes.classifier import EventModels, Params
 from nbstream.mail.message import Message
 from nbstream.store.memory import MemoryModel
+from tests.conftest import RedisServer
 from tests.letters import letters
 
 
@@ -94,3 +95,14 @@ async def test_the_smallest_and_the_largest_numbers_that_are_taken_give_finite_s
         lesson = await spam_filter.learn(Message.parse(raw), label, "test")
         assert abs(lesson.after.score) < 1e15
         assert 0 < lesson.after.probability < 1
+
+
+async def test_every_model_keeps_as_many_first_scores_as_the_settings_say(
+    tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    file = tmp_path / "nb.yaml"
+    file.write_text(f"redis: {{url: '{shared_redis.url}'}}\nmemory: {{first_scores: 1234}}\n")
+    settings = config.load(file)
+
+    async with assembly.temporary(settings, "test") as temporary, assembly.one_shot(settings) as (_, model):
+        assert (temporary.first_scores_kept, model.first_scores_kept) == (1234, 1234)

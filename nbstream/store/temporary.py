@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from nbstream.errors import StoreUnavailable
-from nbstream.store.model import Model, store_errors
+from nbstream.store.model import FIRST_SCORES_KEPT, Model, store_errors
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -22,12 +22,14 @@ _SCAN_COUNT = 1000  # keys a step: well under a millisecond of Redis
 
 
 @asynccontextmanager
-async def temporary_model(client: Redis, purpose: str, ledger_seconds: int) -> AsyncIterator[Model]:
-    """A model called ``purpose`` and a drawn number, empty at first, removed at the end.
+async def temporary_model(
+    client: Redis, purpose: str, ledger_seconds: int, first_scores: int = FIRST_SCORES_KEPT
+) -> AsyncIterator[Model]:
+    """A model called ``purpose`` and a drawn number, empty at first, removed at the end; the rest as in ``Model``.
 
     Raises ``StoreUnavailable``, also where the model could not be removed; the text names what was left then.
     """
-    model = Model(client, f"{purpose}-{secrets.token_hex(8)}", ledger_seconds)
+    model = Model(client, f"{purpose}-{secrets.token_hex(8)}", ledger_seconds, first_scores=first_scores)
     try:
         await model.open()
         yield model
