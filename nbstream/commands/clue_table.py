@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.commands.check import printable
 from nbstream.commands.history import iso_time
+from nbstream.policy.verdict import shown
 from nbstream.tokens.sources import source
 
 if TYPE_CHECKING:
@@ -124,13 +125,13 @@ def _conclusion(explanation: Explanation) -> list[str]:
     return [
         f"score {_nats(explanation.score)} -> probability {explanation.probability:.6f} -> {explanation.verdict}",
         printable(f"  because  {explanation.reason}"),
-        f"  thresholds  unsure {at.unsure:g}, spam {_threshold(at.spam)}, reject {_threshold(at.reject)}",
+        f"  thresholds  unsure {shown(at.unsure)}, spam {shown(at.spam)}, reject {_threshold(at.reject)}",
         f"  model  {state}: {learned} known",
     ]
 
 
 def _threshold(probability: float | None) -> str:
-    return "never" if probability is None or probability == math.inf else f"{probability:g}"
+    return "never" if probability is None else shown(probability)
 
 
 def _nats(number: float) -> str:
