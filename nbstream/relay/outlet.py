@@ -5,8 +5,9 @@ With a Maildir as the next hop every group of recipients is one file, all of the
 has one answer, so there a message has one part. The transaction that was handed in is closed in every case.
 
 A redirected message says whom it was for only where that is one recipient: passed on to one of several it would
-tell him of the others, and some of them may be there by Bcc. A hop that refuses the address of a redirection is a
-451: the sender has no part in that, and shall not be told the address.
+tell him of the others, and some of them may be there by Bcc. A field is ASCII: an address that is not is left
+out. A hop that refuses the address of a redirection is a 451: the sender has no part in that, and shall not be
+told the address.
 """
 
 from __future__ import annotations
@@ -101,7 +102,8 @@ def _fields(part: Part) -> tuple[tuple[str, str], ...]:
     if part.action.kind is not Kind.REDIRECT or len(recipients) != 1:
         return part.fields
     address = recipients[0].address
-    if not address.isprintable() or len(RECIPIENT_FIELD) + 2 + len(address) > _LONGEST_LINE:
+    fits = len(RECIPIENT_FIELD) + 2 + len(address) <= _LONGEST_LINE
+    if not (address.isascii() and address.isprintable() and fits):
         return part.fields
     return (*part.fields, (RECIPIENT_FIELD, address))
 

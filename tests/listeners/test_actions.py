@@ -364,3 +364,20 @@ async def test_the_budget_of_a_rule_is_followed_and_told(client: Redis, tmp_path
         assert "; needs 4 more ham to promise 50 %" in told(raw, "x-nbstream")[0]
         assert door.metric("nbstream_budget_ham_needed", rate="0.5") == 4
         assert door.metric("nbstream_budget_promised", rate="0.5") == 0
+
+
+async def test_a_recipient_that_is_not_ascii_is_not_told_as_another_one(
+    client: Redis, tmp_path: pathlib.Path
+) -> None:
+    async with taught(client, tmp_path, rules=[rule(0, "*", "redirect:abuse@x.example")]) as door:
+        dialogue = await door.talk()
+        await dialogue.hello()
+        await dialogue.say("MAIL FROM:<from@example.org> SMTPUTF8")
+        assert (await dialogue.say("RCPT TO:<jürgen@y>".encode())).startswith("250")
+        await dialogue.say("DATA")
+        dialogue.writer.write(SPAMMY + b".\r\n")
+        assert (await dialogue.reply()).startswith("250")
+
+        (raw,) = door.delivered()
+        assert told(raw, "x-envelope-to") == ["abuse@x.example"]
+        assert told(raw, "x-nbstream-recipient") == []
