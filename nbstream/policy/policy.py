@@ -69,7 +69,6 @@ class Policy:
         return Thresholds(min(self.unsure, spam), spam, reject, told, stands)
 
 
-
 def called(policy: Policy, first_scores: FirstScores, probability: float) -> dict[float, bool]:
     """Whether each of the policy's budgets, by its rate, calls a message of this P(spam) spam."""
     promised = policy.promises(first_scores)
