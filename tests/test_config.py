@@ -260,6 +260,7 @@ REFUSED = [
     ("drain_seconds: 1e-3", "drain_seconds", "found '1e-3', must be a number such as 5 or 0.5"),
     ("drain_seconds: .nan", "drain_seconds", "found nan, must be a finite number"),
     ("drain_seconds: true", "drain_seconds", "found true, must be a number"),
+    ("headers: {clues: 1}", "headers.clues", "found 1, must be true or false"),
     ("on_filter_failure: no", "on_filter_failure", "found false, must be 'pass' or 'defer'"),
     ("log: {format: yaml}", "log.format", "found 'yaml', must be 'auto', 'text' or 'json'"),
     ("log: {level: INFO}", "log.level", "must be 'debug', 'info', 'warning' or 'error'"),
@@ -269,6 +270,16 @@ REFUSED = [
     ("state_dir: ~nobody-by-this-name/x", "state_dir", "must be a path without ~"),
     # ranges
     ("limits: {max_tokens: 0}", "limits.max_tokens", "found 0, must be at least 1"),
+    (
+        "verdict: {max_false_positive_rate: 0.00001}",
+        "verdict.max_false_positive_rate",
+        "found 1e-05, must be a rate that memory.first_scores (50000 ham) suffice to promise",
+    ),
+    (
+        "verdict: {reject: {max_false_positive_rate: 0.00001}}",
+        "verdict.reject",
+        "must be a rate that memory.first_scores (50000 ham) suffice to promise",
+    ),
     ("limits: {max_depth: 101}", "limits.max_depth", "found 101, must be at most 100"),
     ("model: {min_learned: {ham: -1}}", "model.min_learned.ham", "found -1, must be at least 0"),
     ("model: {ledger_days: 0}", "model.ledger_days", "found 0, must be at least 1"),

@@ -141,6 +141,15 @@ def test_the_quarantine_is_in_the_state_folder_unless_elsewhere(tmp_path: Path) 
             f"recipients: [{', '.join(f'{{match: a{n}@x}}' for n in range(201))}]",
             "1: recipients: found '201 rules'",
         ),
+        (
+            "recipients: [{match: '*@x', verdict: {max_false_positive_rate: 0.00001}}]",
+            "1: recipients[0].verdict.max_false_positive_rate: found 1e-05, must be",
+        ),
+        (
+            "recipients:\n- match: *@x",
+            "2: must be YAML: while scanning an alias did not find expected alphabetic or numeric character "
+            "(column 11); text that begins with * or & needs quotes",
+        ),
     ],
 )
 def test_what_is_refused_is_named_with_its_place(tmp_path: Path, text: str, problem: str) -> None:

@@ -77,7 +77,8 @@ def _syntax_problem(error: yaml.YAMLError) -> Problem:
         return Problem((), None, f"must be YAML: {getattr(error, 'reason', 'not readable')}")
     mark = error.problem_mark
     within = f" {error.context}" if error.context else ""
-    return Problem((), mark.line + 1, f"must be YAML:{within} {error.problem} (column {mark.column + 1})")
+    hint = "; text that begins with * or & needs quotes" if "alias" in within or "anchor" in within else ""
+    return Problem((), mark.line + 1, f"must be YAML:{within} {error.problem} (column {mark.column + 1}){hint}")
 
 
 class _NodeReader:

@@ -107,12 +107,9 @@ def lessons(actions: Actions, key: Key, feedback: Feedback | None) -> list[Found
 def budgets(verdict: Verdict, key: Key, memory: Memory | None) -> list[Found]:
     """The budgets, below ``key``, that more ham would have to be remembered for than are."""
     kept = memory.first_scores if memory else math.inf
+    text = f"must be a rate that memory.first_scores ({kept} ham) suffice to promise: this one takes"
     return [
-        (
-            (*key, name),
-            f"must need no more ham than memory.first_scores ({kept}): it needs {ham_needed(rate)}",
-            rate,
-        )
+        ((*key, name), f"{text} {ham_needed(rate)}", rate)
         for name, rate in verdict.rates.items()
         if ham_needed(rate) > kept
     ]

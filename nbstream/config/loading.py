@@ -28,6 +28,7 @@ _SCHEME = re.compile(r"[a-z+]{1,10}://")
 _ALLOWED = {
     "int_type": "must be a whole number, without quotes",
     "float_type": "must be a number such as 5 or 0.5, without quotes",
+    "bool_type": "must be true or false",
     "finite_number": "must be a finite number",
     "tuple_type": "must be a list",
     "literal_error": "must be {expected}",
