@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from nbstream import __version__, arguments
+from nbstream.commands.terminal import complain
 from nbstream.errors import NbstreamError
 
 if TYPE_CHECKING:
@@ -321,7 +322,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         return int(command.run(options))
     except NbstreamError as error:
-        print(f"nbstream: {error}", file=sys.stderr)
+        complain(error)
         return error.exit_code
     except KeyboardInterrupt:
         return EX_INTERRUPTED

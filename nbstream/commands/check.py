@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 from typing import TYPE_CHECKING
 
 from nbstream import assembly, config
 from nbstream.commands import inputs
+from nbstream.commands.terminal import complain, printable
 from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.policy.header import VERDICT_FIELDS
@@ -38,7 +38,7 @@ async def _run(options: argparse.Namespace) -> int:
             spam += check.verdict.is_spam
             print(_json(source.name, check) if options.json else _text(source.name, check))
     for error in errors:
-        print(f"nbstream: {error}", file=sys.stderr)
+        complain(error)
     return errors[0].exit_code if errors else EX_SPAM if spam else 0
 
 
@@ -66,8 +66,3 @@ def _text(name: str, check: Check) -> str:
     )
     line = f"{check.verdict:6} {check.probability:8.4f}  {printable(name)}  ({check.reason})"
     return f"{line}\n                 {clues}" if clues else line
-
-
-def printable(text: str) -> str:
-    """``text`` without what could move a terminal's cursor."""
-    return "".join(c if c.isprintable() else "?" for c in text)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import WEIGHT_ONE
-from nbstream.commands.check import printable
 from nbstream.commands.history import iso_time
+from nbstream.commands.terminal import printable
 from nbstream.policy.verdict import shown
 from nbstream.tokens.sources import source
 

@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from nbstream import assembly, config
 from nbstream.commands import inputs, outputs
+from nbstream.commands.terminal import complain
 from nbstream.config.values import EMBEDDED, has_password, read_redis_url
 from nbstream.errors import ConfigError, InputError
 from nbstream.evaluation import report, streams
@@ -68,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         with outputs.writing(options.plot):
             draw(options.plot, columns, options.skip, result.thresholds)
     for error in errors:
-        print(f"nbstream: {error}", file=sys.stderr)
+        complain(error)
     return errors[0].exit_code if errors else 0
 
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream import assembly, config
 from nbstream.commands import inputs
-from nbstream.commands.check import printable
 from nbstream.commands.clue_table import Look, as_json, summary, table
 from nbstream.commands.history import iso_time, local_time
+from nbstream.commands.terminal import complain, printable
 from nbstream.errors import InputError
 from nbstream.mail import headers
 from nbstream.mail.message import Message
@@ -78,7 +78,7 @@ async def _run(options: argparse.Namespace) -> int:
             told += 1
     sys.stdout.flush()  # here, where a reader that went away is no error
     for error in errors:
-        print(f"nbstream: {error}", file=sys.stderr)
+        complain(error)
     return errors[0].exit_code if errors else 0
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nbstream import assembly, config
-from nbstream.commands.check import printable
+from nbstream.commands.terminal import printable
 from nbstream.store.history import Selection
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from tqdm import tqdm
 from nbstream import assembly, config
 from nbstream.commands import inputs
 from nbstream.commands.actor import user
+from nbstream.commands.terminal import complain
 from nbstream.errors import InputError
 from nbstream.filter import tell, tell_many
 from nbstream.mail import headers
@@ -51,7 +52,7 @@ async def _run(options: argparse.Namespace) -> int:
     finally:
         print(_told(lessons))
         for error in errors:
-            print(f"nbstream: {error}", file=sys.stderr)
+            complain(error)
         if errors and lessons:
             print(f"nbstream: {len(errors)} could not be read, the rest was", file=sys.stderr)
     return errors[0].exit_code if errors else 0

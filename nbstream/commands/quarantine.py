@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nbstream import assembly, config
 from nbstream.commands.actor import user
-from nbstream.commands.check import printable
 from nbstream.commands.history import iso_time, local_time
+from nbstream.commands.terminal import complain, printable
 from nbstream.errors import InputError, NbstreamError, NotReleased
 from nbstream.filter import tell
 from nbstream.mail import headers
@@ -57,7 +56,7 @@ def _list(waiting: Quarantine, *, as_json: bool) -> int:
             note, subject = quarantine.glance(each)
         except InputError as error:
             errors += 1
-            print(f"nbstream: {printable(str(error))}", file=sys.stderr)
+            complain(error)
             continue
         print(_json(each, note, subject) if as_json else _text(each, note, subject))
     return InputError.exit_code if errors else 0
@@ -163,7 +162,7 @@ def _found(waiting: Quarantine, prefix: str, errors: list[NbstreamError]) -> lis
 
 def _tell(error: NbstreamError, message_id: str, errors: list[NbstreamError]) -> None:
     errors.append(error)
-    print(f"nbstream: {printable(f'{message_id}: not released: {error}')}", file=sys.stderr)
+    complain(f"{message_id}: not released: {error}")
 
 
 async def _release_one(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from nbstream import assembly, config
 from nbstream.bayes import multinomial
 from nbstream.bayes.counts import CLASSES
-from nbstream.commands.check import printable
+from nbstream.commands.terminal import printable
 
 if TYPE_CHECKING:
     from nbstream.bayes.counts import Counts

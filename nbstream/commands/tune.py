@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from nbstream import assembly, config
 from nbstream.commands import outputs
-from nbstream.commands.check import printable
+from nbstream.commands.terminal import complain, printable
 from nbstream.errors import ConfigError
 from nbstream.evaluation import choices, choices_report
 
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     first_scores = asyncio.run(_first_scores(settings))
     found = choices.tuning(first_scores, assembly.policy(settings), other)
     for warning in _warnings(found, settings.model.name):
-        print(f"nbstream: {warning}", file=sys.stderr)
+        complain(warning)
     if options.json:
         print(choices_report.as_json(found, settings.model.name))
     else:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
 from nbstream.commands.actor import user
-from nbstream.commands.check import printable
 from nbstream.commands.history import iso_time, local_time
+from nbstream.commands.terminal import printable
 from nbstream.filter.preview import Preview, Supposed, preview
 from nbstream.store.history import Selection
 from nbstream.store.layers import Layered

@@ -136,6 +136,14 @@ def test_a_message_cannot_move_the_terminal(run: Run) -> None:
     assert "\x1b" not in run("check", "-", text="Subject: \x1b[2Jx\n\n\x1b]0;owned\x07\n").stdout
 
 
+@pytest.mark.parametrize("words", [("check",), ("explain",), ("learn", "spam"), ("evaluate",), ("unlearn",)])
+def test_a_file_name_cannot_move_the_terminal(run: Run, words: tuple[str, ...]) -> None:
+    said = run(*words, "/no/\x1b[2J\x9b.eml").stderr
+
+    assert "/no/?[2J?.eml: No such file" in said
+    assert said.replace("\n", "").isprintable()
+
+
 def test_an_unreadable_path_is_66_and_the_others_are_done(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.eml").write_text(PRIZE)
 
