@@ -217,7 +217,7 @@ def _add_quarantine(commands: _Commands, common: _Parser) -> None:
         "id", type=arguments.beginning, metavar="ID", help="the id of its verdict, or how that begins"
     )
     release = actions.add_parser("release", parents=[common], help="deliver messages, and learn them as ham")
-    release.add_argument("ids", nargs="+", type=arguments.beginning, metavar="ID", help="as for show")
+    release.add_argument("ids", nargs="+", type=arguments.beginning, metavar="ID", help="an id, or how it begins")
     release.add_argument(
         "--again", action="store_true", help="also what an interrupted release may have delivered already"
     )

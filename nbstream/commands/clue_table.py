@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import WEIGHT_ONE
@@ -64,8 +64,7 @@ def summary(explanation: Explanation) -> str:
 
 def as_json(explanation: Explanation) -> dict[str, Any]:
     """All there is to say, with all clues; counts are in messages, by their weight."""
-    at = explanation.thresholds
-    thresholds = {"unsure": at.unsure, "spam": at.spam, "reject": at.reject}
+    thresholds = asdict(explanation.thresholds)
     return {
         "time": iso_time(explanation.at),
         "verdict": explanation.verdict,
