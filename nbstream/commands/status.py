@@ -13,7 +13,6 @@ from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.event_models import Gaussian
 from nbstream.listeners import control
-from nbstream.policy.budget import promise
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import ModelState, Thresholds, shown
 from nbstream.store.locks import daemon_pid
@@ -21,6 +20,7 @@ from nbstream.store.time_base import moment
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
+    from nbstream.store.model import Model
 
 
 _ASK_SECONDS = 2.0
@@ -39,12 +39,7 @@ async def _run(options: argparse.Namespace) -> int:
         sums, totals = await model.look_up(Gaussian.names)  # the largest that there are
         half_life = model.half_life
         auto = await assembly.auto_model(settings, model.client).totals()
-        params = assembly.filter_params(settings)
-        first_scores = await model.first_scores() if params.budgets else FirstScores()
-    thresholds = params.policy.thresholds(first_scores)
-    others = [
-        promise(first_scores["ham"], rate) for rate in sorted(params.budgets.difference(params.policy.budgets))
-    ]
+        thresholds, others = await _thresholds(settings, model)
     left = half_life.left(time.time(), max(*totals.tokens, int(sums.max())))
     state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), settings.model.min_learned.model_dump())
     if options.json:
@@ -60,9 +55,19 @@ async def _run(options: argparse.Namespace) -> int:
             "autolearn": bool(settings.autolearn),
             "autolearned": dict(zip(CLASSES, auto.messages, strict=True)),
             "unsure_from": thresholds.unsure,
-            "spam_from": thresholds.spam if math.isfinite(thresholds.spam) else None,
+            "spam_from": _finite(thresholds.spam),
+            "reject_from": _finite(thresholds.reject),
             "promise": thresholds.promise or None,
-            "recipients_promise": "; ".join(map(str, others)) or None,
+            "recipients": [
+                {
+                    "match": match,
+                    "unsure_from": each.unsure,
+                    "spam_from": _finite(each.spam),
+                    "reject_from": _finite(each.reject),
+                    "promise": each.promise or None,
+                }
+                for match, each in others.items()
+            ],
             "redis": settings.redis.place,
             "daemon_pid": pid,
             "policy": digest,
@@ -74,8 +79,8 @@ async def _run(options: argparse.Namespace) -> int:
     needed = ", ".join(f"{label} {state.learned[label]}/{count}" for label, count in state.needed.items())
     print(f"model    {settings.model.name}: {state} (learned/needed: {needed})")
     print(f"verdict  {_told(thresholds)}")
-    if others:
-        print(f"rules    {'; '.join(map(str, others))}")
+    for match, each in others.items():
+        print(f"         {match}: {_told(each)}")
     print(f"tokens   {totals.vocabulary}")
     if left is not None:
         since = f"{half_life.days:g} days, t0 {moment(half_life.since)}"
@@ -92,11 +97,28 @@ async def _run(options: argparse.Namespace) -> int:
     return 0
 
 
+async def _thresholds(settings: Settings, model: Model) -> tuple[Thresholds, dict[str, Thresholds]]:
+    """Those in force, and those of the rules for recipients that have others, by their pattern."""
+    rules = assembly.rules(settings)
+    top = rules.top.policy
+    policies = {rule.pattern.text: rule.treatment.policy for rule in rules.rules}
+    budgets = any(policy.budgets for policy in (top, *policies.values()))
+    first_scores = await model.first_scores() if budgets else FirstScores()
+    others = {match: policy.thresholds(first_scores) for match, policy in policies.items() if policy != top}
+    return top.thresholds(first_scores), others
+
+
+def _finite(threshold: float | None) -> float | None:
+    return threshold if threshold is not None and math.isfinite(threshold) else None
+
+
 def _told(thresholds: Thresholds) -> str:
     """The thresholds in force, and what is promised."""
     told = f"unsure from {shown(thresholds.unsure)}, spam from {shown(thresholds.spam)}"
     if math.isinf(thresholds.spam):
         told = f"unsure from {shown(thresholds.unsure)}, nothing is called spam"
+    if (reject := _finite(thresholds.reject)) is not None:
+        told += f", refused from {shown(reject)}"
     return f"{told}; {thresholds.promise}" if thresholds.promise else told
 
 

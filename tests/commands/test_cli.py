@@ -136,6 +136,23 @@ def test_a_message_cannot_move_the_terminal(run: Run) -> None:
     assert "\x1b" not in run("check", "-", text="Subject: \x1b[2Jx\n\n\x1b]0;owned\x07\n").stdout
 
 
+def test_status_tells_the_thresholds_of_recipients_that_have_others(run: Run, tmp_path: Path) -> None:
+    with (tmp_path / "nb.yaml").open("a") as config:
+        config.write("verdict: {reject: 0.99}\nrecipients:\n")
+        config.write("- {match: '*@a.example', verdict: {max_false_positive_rate: 0.01, reject: null}}\n")
+        config.write("- {match: '*@b.example', actions: {spam: quarantine}}\n")
+
+    lines = run("status").stdout.splitlines()
+    told = json.loads(run("status", "--json").stdout)
+
+    assert lines[1:3] == [
+        "verdict  unsure from 0.5, spam from 0.95, refused from 0.99",
+        "         *@a.example: unsure from 0.5, nothing is called spam; needs 299 more ham to promise 1 %",
+    ]
+    assert told["reject_from"] == 0.99
+    assert [(each["match"], each["spam_from"]) for each in told["recipients"]] == [("*@a.example", None)]
+
+
 @pytest.mark.parametrize("words", [("check",), ("explain",), ("learn", "spam"), ("evaluate",), ("unlearn",)])
 def test_a_file_name_cannot_move_the_terminal(run: Run, words: tuple[str, ...]) -> None:
     said = run(*words, "/no/\x1b[2J\x9b.eml").stderr
