@@ -35,16 +35,6 @@ def run(tmp_path: Path, redis_binary: Path) -> Run:  # the commands start the se
     return command
 
 
-def test_status_tells_the_budgets_of_the_rules(run: Run, tmp_path: Path) -> None:
-    with (tmp_path / "nb.yaml").open("a") as config:
-        config.write("recipients: [{match: 'a@b.example', verdict: {max_false_positive_rate: 0.001}}]\n")
-
-    assert (
-        json.loads(run("status", "--json").stdout)["recipients_promise"] == "needs 2,995 more ham to promise 0.1 %"
-    )
-    assert "\nrules    needs 2,995 more ham to promise 0.1 %\n" in run("status").stdout
-
-
 def folder(path: Path, template: str, count: int) -> str:
     path.mkdir()
     for number in range(count):
