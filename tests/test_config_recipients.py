@@ -215,5 +215,5 @@ def test_there_are_as_many_budgets_as_a_first_score_can_hold(tmp_path: Path) -> 
     ],
 )
 def test_a_budget_takes_no_more_ham_than_is_kept(tmp_path: Path, text: str, problem: str) -> None:
-    told = "must need no more ham than memory.first_scores (50000): it needs 299572"
+    told = "must be a rate that memory.first_scores (50000 ham) suffice to promise: this one takes 299572"
     assert refused(tmp_path, text) == [problem + told]
