@@ -22,7 +22,7 @@ def test_the_half_lives_that_are_left_are_a_metric_only_where_there_is_one(confi
     with DaemonProcess(config) as daemon:
         assert 25.9 < daemon.metric("nbstream_model_half_lives_left") <= 26
 
-    config.write_text(config.read_text().replace("30", "null"))
+    config.write_text(config.read_text().replace("half_life_days: 30", "half_life_days: null"))
     with DaemonProcess(config) as daemon:  # nobody taught it: it takes another
         assert "nbstream_model_half_lives_left" not in daemon.get("/metrics")[1]
 
@@ -32,7 +32,7 @@ def test_a_daemon_does_not_start_on_a_model_that_learned_with_another_half_life(
 ) -> None:
     (tmp_path / "m.eml").write_text("Subject: prize\n\nClaim your free prize now\n")
     assert command("learn", "spam", "-c", config, tmp_path / "m.eml").returncode == 0
-    config.write_text(config.read_text().replace("30", "60"))
+    config.write_text(config.read_text().replace("half_life_days: 30", "half_life_days: 60"))
 
     refused = command("serve", "-c", config)
 
