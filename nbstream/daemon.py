@@ -10,13 +10,14 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nbstream import assembly, config, logs
 from nbstream.beside import Beside
+from nbstream.doors import openings
 from nbstream.errors import CannotStart, StoreUnavailable
 from nbstream.filter import Remembering, Several
 from nbstream.listeners.control import ControlListener
@@ -24,6 +25,7 @@ from nbstream.listeners.delivery import Delivery
 from nbstream.listeners.feedback import FeedbackDoor
 from nbstream.listeners.http import Health, HttpListener
 from nbstream.listeners.smtp import Handlers, SmtpListener
+from nbstream.listeners.sockets import listening, told
 from nbstream.metrics import Metrics
 from nbstream.relay.outlet import Outlet
 from nbstream.relay.retention import Retention
@@ -36,6 +38,7 @@ from nbstream.store.sweeper import Sweeper
 if TYPE_CHECKING:
     from nbstream.assembly import Store
     from nbstream.config import Address, Settings
+    from nbstream.doors import Door
     from nbstream.filter import Filter, Observer
     from nbstream.relay.next_hop import NextHop
     from nbstream.store.model import Model
@@ -54,6 +57,8 @@ class Addresses:
     smtp: tuple[str, int] | None = None
     http: tuple[str, int] | None = None
     metrics: tuple[str, int] | None = None
+    others: Mapping[str, str] = field(default_factory=dict)
+    """Of the doors for programs: ``HOST:PORT`` or ``unix:PATH``."""
 
 
 @dataclass(slots=True)
@@ -65,6 +70,7 @@ class _House:
     spam_filter: Filter
     smtp: SmtpListener | None = None
     http: list[HttpListener] = field(default_factory=list)
+    doors: list[Door] = field(default_factory=list)
 
 
 class Daemon:
@@ -142,6 +148,8 @@ class Daemon:
         handlers = self._handlers(settings, self._house) if self._house else None
         logs.set_up(settings.log.format, settings.log.level)
         self._metrics.policy(config.policy_hash(settings))
+        for door in self._house.doors if self._house else ():
+            door.spam_filter = door.spam_filter.with_params(assembly.filter_params(settings))
         if handlers and self._house and self._house.smtp:
             self._house.smtp.handlers = handlers
 
@@ -271,13 +279,29 @@ class Daemon:
             scraped = HttpListener(metrics.render, None)
             house.http.append(scraped)
             found["metrics"] = await _opened("metrics", listeners.metrics.listen, scraped.start)
-        return Addresses(**found)
+        return Addresses(**found, others=await self._open_others(house))
+
+    async def _open_others(self, house: _House) -> dict[str, str]:
+        """Open the doors for programs; where each listens, by its name."""
+        found: dict[str, str] = {}
+        judging = house.spam_filter.with_params(assembly.filter_params(self._settings))
+        for opening in openings(self._settings, judging, self._metrics):
+            try:
+                socket = listening(opening.place)
+            except OSError as error:
+                where = f"listeners.{opening.name}.listen: cannot listen on {opening.place}"
+                raise CannotStart(f"{where}: {error.strerror}") from error
+            await opening.door.start(socket)
+            house.doors.append(opening.door)
+            found[opening.name] = told(socket)
+        return found
 
     async def _drain(self, house: _House) -> None:
         """No new mail, finish what is in flight, then close the doors; health is served until the end."""
         _log.info("draining")
         if house.smtp:
             await house.smtp.drain(self._settings.drain_seconds)
+        await asyncio.gather(*(door.drain(self._settings.drain_seconds) for door in house.doors))
         for http in house.http:
             await http.close()
         await house.next_hop.close()
@@ -322,4 +346,4 @@ async def _opened(name: str, address: Address, start: Callable[[str, int], objec
 
 def _told(addresses: Addresses) -> dict[str, str]:
     pairs = {"smtp": addresses.smtp, "http": addresses.http, "metrics": addresses.metrics}
-    return {name: f"{pair[0]}:{pair[1]}" for name, pair in pairs.items() if pair}
+    return {**{name: f"{pair[0]}:{pair[1]}" for name, pair in pairs.items() if pair}, **addresses.others}

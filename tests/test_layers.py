@@ -28,7 +28,7 @@ LAYERS = [
     {"config"},
     {"assembly"},
     {"evaluation"},
-    {"reloading", "beside"},
+    {"reloading", "beside", "doors"},
     {"daemon"},
     {"commands", "arguments"},
     {"cli"},

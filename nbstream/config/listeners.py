@@ -4,12 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, SecretStr, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 
 from nbstream.config.section import ByteCount, Count, PasswordFile, Seconds, Section
-from nbstream.config.values import Address, read_address, read_host_name
+from nbstream.config.values import (
+    DEFAULT_MODE,
+    Address,
+    UnixAddress,
+    read_address,
+    read_host_name,
+    read_mode,
+    read_place,
+)
 
 ListenAddress = Annotated[Address, BeforeValidator(read_address)]
+ListenPlace = Annotated[Address | UnixAddress, BeforeValidator(read_place)]
+
+
+class Door(Section):
+    """What the doors for programs have in common: where they listen, and who may connect to a unix socket.
+
+    ``socket_group`` is the name of a group that the socket is given to; None leaves it as it is.
+    """
+
+    listen: ListenPlace
+    socket_mode: Annotated[int, BeforeValidator(read_mode)] = DEFAULT_MODE
+    socket_group: Annotated[str, Field(min_length=1, max_length=100)] | None = None
 
 
 class SmtpListener(Section):

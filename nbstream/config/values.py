@@ -35,6 +35,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _ALLOWED_ADDRESS = "must be HOST:PORT or [IPV6]:PORT, the port from 0 to 65535"
 MAX_COST = 1e9
+MAX_SOCKET_PATH = 107
+DEFAULT_MODE = 0o660
 MAX_RATE = 0.5
 _ALLOWED_REJECT = (
     "must be null, a number above 0 and at most 1, {false_positive_cost: C} with C above 0, "
@@ -63,6 +65,18 @@ class Address:
             return (IPv6Address if ":" in self.host else IPv4Address)(self.host).is_loopback
         except ValueError:
             return False
+
+
+@dataclass(frozen=True, slots=True)
+class UnixAddress:
+    """A unix socket at an absolute path."""
+
+    path: Path
+
+    loopback = True
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +168,28 @@ def _is_ip(text: str, kind: type[IPv4Address | IPv6Address]) -> bool:
     except ValueError:
         return False
     return True
+
+
+def read_place(value: object) -> Address | UnixAddress:
+    """``HOST:PORT``, ``[IPV6]:PORT`` or ``unix:/PATH``."""
+    if isinstance(value, UnixAddress):
+        return value
+    if not isinstance(value, str) or not value.startswith("unix:"):
+        return read_address(value)
+    path = read_path(value.removeprefix("unix:") or None)
+    # A longer path does not fit into the address of a unix socket (unix(7)).
+    if not path.is_absolute() or len(bytes(path)) > MAX_SOCKET_PATH:
+        raise ValueError(f"must be unix:/PATH, the path absolute and of at most {MAX_SOCKET_PATH} bytes")
+    return UnixAddress(path)
+
+
+def read_mode(value: object) -> int:
+    """Permissions as text of three or four octal digits; YAML would read a bare number as decimal, or not."""
+    if isinstance(value, int) and not isinstance(value, bool) and value == DEFAULT_MODE:
+        return value
+    if not isinstance(value, str) or not re.fullmatch(r"0?[0-7]{3}", value):
+        raise ValueError('must be permissions in quotes, such as "0660"')
+    return int(value, 8)
 
 
 def read_next_hop(value: object) -> MaildirHop | SmtpHop:

@@ -1,0 +1,105 @@
+"""Listening sockets of the doors: TCP, or a unix socket with its permissions.
+
+Rules: a unix socket is made under a name of its own with its final permissions, and then renamed: nobody connects
+before they hold. A socket that is left from a killed process is replaced, one that somebody listens on is not.
+"""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import secrets
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+BACKLOG = 512  # connections that wait for their turn
+
+
+@dataclass(frozen=True, slots=True)
+class TcpPlace:
+    """A host and a port; port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnixPlace:
+    """A path, the permissions of the socket there, and the name of its group; None leaves the group as it is."""
+
+    path: Path
+    mode: int = 0o660
+    group: str | None = None
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}"
+
+
+Place = TcpPlace | UnixPlace
+
+
+def listening(place: Place) -> socket.socket:
+    """A socket that listens there, not blocking. Raises ``OSError``; a group that is not there is one too."""
+    found = _tcp(place) if isinstance(place, TcpPlace) else _unix(place)
+    found.setblocking(False)
+    return found
+
+
+def told(found: socket.socket) -> str:
+    """Where it listens."""
+    name = found.getsockname()
+    return f"unix:{name}" if found.family == socket.AF_UNIX else str(TcpPlace(name[0], name[1]))
+
+
+def _tcp(place: TcpPlace) -> socket.socket:
+    family, _, _, _, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
+    return socket.create_server(address[:2], family=family, backlog=BACKLOG, reuse_port=False)
+
+
+def _unix(place: UnixPlace) -> socket.socket:
+    if _answers(place.path):
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+    group = _group(place.group)
+    draft = place.path.with_name(f".{secrets.token_hex(4)}")  # no longer than a name may be
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        found.bind(str(draft))
+        try:
+            draft.chmod(place.mode)
+            if group is not None:
+                os.chown(draft, -1, group)
+            found.listen(BACKLOG)
+            draft.rename(place.path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError as error:
+            if error.errno == errno.ENOTSOCK:
+                raise FileExistsError(errno.EEXIST, "a file that is no socket is there") from error
+            raise
+    return True
+
+
+def _group(name: str | None) -> int | None:
+    try:
+        return None if name is None else grp.getgrnam(name).gr_gid
+    except KeyError as error:
+        raise OSError(errno.EINVAL, f"there is no group {name}") from error
