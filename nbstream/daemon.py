@@ -293,7 +293,7 @@ class Daemon:
                 raise CannotStart(f"{where}: {error.strerror}") from error
             await opening.door.start(socket)
             house.doors.append(opening.door)
-            found[opening.name] = told(socket)
+            found[opening.name] = told(opening.place, socket)
         return found
 
     async def _drain(self, house: _House) -> None:

@@ -35,7 +35,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _ALLOWED_ADDRESS = "must be HOST:PORT or [IPV6]:PORT, the port from 0 to 65535"
 MAX_COST = 1e9
-MAX_SOCKET_PATH = 107
+MAX_SOCKET_PATH = 99  # unix(7): 107, and a socket is made under a name that may be eight bytes longer
 DEFAULT_MODE = 0o660
 MAX_RATE = 0.5
 _ALLOWED_REJECT = (

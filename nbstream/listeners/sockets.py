@@ -11,6 +11,8 @@ import grp
 import os
 import secrets
 import socket
+import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,10 +52,12 @@ def listening(place: Place) -> socket.socket:
     return found
 
 
-def told(found: socket.socket) -> str:
-    """Where it listens."""
-    name = found.getsockname()
-    return f"unix:{name}" if found.family == socket.AF_UNIX else str(TcpPlace(name[0], name[1]))
+def told(place: Place, found: socket.socket) -> str:
+    """Where ``found``, made for ``place``, listens: with the port that the system chose."""
+    if isinstance(place, UnixPlace):
+        return str(place)  # the socket itself knows the name only that it was made under
+    host, port = found.getsockname()[:2]
+    return str(TcpPlace(host, port))
 
 
 def _tcp(place: TcpPlace) -> socket.socket:
@@ -85,16 +89,18 @@ def _unix(place: UnixPlace) -> socket.socket:
 
 
 def _answers(path: Path) -> bool:
+    """True where somebody listens; a file that is no socket is an error, or it would be replaced."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise FileExistsError(errno.EEXIST, "a file that is no socket is there")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
             probe.connect(str(path))
         except (FileNotFoundError, ConnectionRefusedError):
             return False
-        except OSError as error:
-            if error.errno == errno.ENOTSOCK:
-                raise FileExistsError(errno.EEXIST, "a file that is no socket is there") from error
-            raise
+        except BlockingIOError:  # somebody who is too busy to accept
+            return True
     return True
 
 

@@ -1,0 +1,152 @@
+"""Listening sockets: who may connect to a unix socket, and what may be replaced to make one."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from nbstream.listeners.sockets import Place, TcpPlace, UnixPlace, listening, told
+
+Listen = Callable[[Place], socket.socket]
+
+
+@pytest.fixture
+def listen() -> Iterator[Listen]:
+    """``listening``, whose sockets are closed at the end of the test."""
+    with ExitStack() as stack:
+        yield lambda place: stack.enter_context(listening(place))
+
+
+def reached(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
+def names(folder: Path) -> list[str]:
+    return [each.name for each in folder.iterdir()]
+
+
+def refusal(place: Place) -> OSError:
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - what it says is looked at by each test
+        listening(place)
+    return caught.value
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o660, 0o666])
+def test_a_unix_socket_has_its_permissions_whatever_the_umask(listen: Listen, tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "door.sock"
+    before = os.umask(0o077)
+    try:
+        listen(UnixPlace(path, mode))
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert reached(path)
+    assert names(tmp_path) == ["door.sock"]
+
+
+def test_a_unix_socket_is_given_to_its_group(listen: Listen, tmp_path: Path) -> None:
+    others = [number for number in os.getgroups() if number != os.getegid()]
+    if os.geteuid() == 0:
+        others = [each.gr_gid for each in grp.getgrall() if each.gr_gid != os.getegid()]
+    if not others:
+        pytest.skip("this user has one group only")
+    path = tmp_path / "door.sock"
+
+    listen(UnixPlace(path, 0o660, grp.getgrgid(others[0]).gr_name))
+
+    assert path.stat().st_gid == others[0]
+
+
+def test_a_group_that_is_not_there_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    refused = refusal(UnixPlace(tmp_path / "door.sock", 0o660, "no-such-group"))
+
+    assert refused.strerror == "there is no group no-such-group"
+    assert not names(tmp_path)
+
+
+def test_a_socket_of_a_killed_process_is_replaced(listen: Listen, tmp_path: Path) -> None:
+    path = tmp_path / "door.sock"
+    listening(UnixPlace(path)).close()
+    assert path.is_socket()
+    assert not reached(path)
+
+    listen(UnixPlace(path))
+
+    assert reached(path)
+
+
+def test_a_socket_that_somebody_listens_on_stays_theirs(listen: Listen, tmp_path: Path) -> None:
+    path = tmp_path / "door.sock"
+    listen(UnixPlace(path))
+    was = path.stat().st_ino
+
+    assert refusal(UnixPlace(path)).errno == errno.EADDRINUSE
+    assert path.stat().st_ino == was
+    assert names(tmp_path) == ["door.sock"]
+
+
+def test_a_socket_whose_owner_is_too_busy_to_accept_stays_theirs(tmp_path: Path) -> None:
+    path = tmp_path / "door.sock"
+    with ExitStack() as stack:
+        busy = stack.enter_context(socket.socket(socket.AF_UNIX))
+        busy.bind(str(path))
+        busy.listen(0)
+        while True:  # fill the queue of those that wait to be accepted
+            client = stack.enter_context(socket.socket(socket.AF_UNIX))
+            client.setblocking(False)
+            if client.connect_ex(str(path)):
+                break
+
+        refusal(UnixPlace(path))
+
+        assert names(tmp_path) == ["door.sock"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_what_is_no_socket_is_never_replaced(tmp_path: Path, kind: str) -> None:
+    path, precious = tmp_path / "door.sock", tmp_path / "precious"
+    precious.write_text("mine")
+    match kind:
+        case "file":
+            path.write_text("mine")
+        case "folder":
+            path.mkdir()
+        case _:
+            path.symlink_to(precious)
+    was = path.lstat()
+
+    refused = refusal(UnixPlace(path))
+
+    assert refused.strerror == "a file that is no socket is there"
+    assert path.lstat() == was
+    assert precious.read_text() == "mine"
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    assert refusal(UnixPlace(tmp_path / "missing" / "door.sock")).errno == errno.ENOENT
+
+
+def test_it_is_told_where_a_door_listens(listen: Listen, tmp_path: Path) -> None:
+    anywhere, here = TcpPlace("127.0.0.1", 0), UnixPlace(tmp_path / "door.sock")
+    tcp, unix = listen(anywhere), listen(here)
+
+    assert told(anywhere, tcp) == f"127.0.0.1:{tcp.getsockname()[1]}"
+    assert not told(anywhere, tcp).endswith(":0")
+    assert told(here, unix) == f"unix:{tmp_path / 'door.sock'}"
+    assert str(TcpPlace("::1", 783)) == "[::1]:783"
+
+
+def test_a_port_that_is_taken_is_an_error(listen: Listen) -> None:
+    taken = listen(TcpPlace("127.0.0.1", 0)).getsockname()[1]
+
+    assert refusal(TcpPlace("127.0.0.1", taken)).errno == errno.EADDRINUSE
