@@ -46,6 +46,17 @@ def log_odds(probability: float) -> float:
     return max(-_SCORE_LIMIT, min(_SCORE_LIMIT, math.log(probability / (1.0 - probability))))
 
 
+def shown_scores(verdict: Verdict, probability: float, thresholds: Thresholds) -> tuple[float, float]:
+    """ln(P / (1 - P)) of a message and of the threshold of spam, with one decimal, for programs that compare them.
+
+    The first is no less than the second exactly where the verdict is spam: a model that still learns calls nothing
+    spam whatever P is, a threshold may be out of reach, and what is rounded may be equal.
+    """
+    score, required = round(log_odds(probability), 1), round(log_odds(thresholds.spam), 1)
+    nearest = max(score, required) if verdict.is_spam else min(score, round(required - 0.1, 1))
+    return nearest + 0.0, required + 0.0  # no -0.0
+
+
 def render(  # noqa: PLR0913 - what the fields say
     message_id: str,
     verdict: Verdict,
