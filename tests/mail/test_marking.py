@@ -1,0 +1,77 @@
+"""Marking a message as it came: its line ends and its body stay, forged fields do not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from nbstream.mail import headers
+from nbstream.mail.marking import marked, split
+
+NEW = [("X-Spam-Status", "No,\r\n\tscore=1")]
+
+
+def mark(raw: bytes) -> bytes:
+    head, body = split(raw)
+    return marked(head, NEW, ["X-Spam-Flag"], "X-Guard") + body
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_all_else_stays_as_it_was(end: bytes) -> None:
+    raw = end.join(
+        [b"From: a@b", b"X-spam-flag: YES,", b"\tfolded", b"Subject: x", b"", b"one\rtwo\nthree\r\n.", b""]
+    )
+
+    assert mark(raw) == end.join(
+        [b"X-Spam-Status: No,", b"\tscore=1", b"From: a@b", b"Subject: x", b"", b"one\rtwo\nthree\r\n.", b""]
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "head"),
+    [
+        (b"", b""),
+        (b"\n", b"\n"),
+        (b"\r\nbody", b"\r\n"),
+        (b"\n\r\nbody", b"\n"),
+        (b"a: b", b"a: b"),
+        (b"a: b\r\n", b"a: b\r\n"),
+        (b"a: b\n\nc", b"a: b\n\n"),
+        (b"a: b\r\n\r\nc\r\n\r\n", b"a: b\r\n\r\n"),
+        (b"a: b\n\r\nc", b"a: b\n\r\n"),
+        (b"a: b\r\rc", b"a: b\r\r"),
+        (b"a: b\r\n\rc", b"a: b\r\n\r"),
+    ],
+)
+def test_where_the_header_ends(raw: bytes, head: bytes) -> None:
+    assert split(raw) == (head, raw[len(head) :])
+
+
+_PIECES = st.sampled_from(
+    [b"\n", b"\r", b"\r\n", b"a: b", b"X-Spam-Flag: YES", b"x-spam-flag :", b" ", b"\t", b"text", b"\0"]
+)
+
+
+@given(st.lists(_PIECES, max_size=12).map(b"".join))
+@example(b"\r\nX-Spam-Flag: YES")
+def test_what_is_looked_at_and_what_is_given_back_have_one_header(raw: bytes) -> None:
+    head, body = split(raw)
+    canonical = headers.canonical(raw)
+
+    assert headers.canonical(head) == canonical[: headers.body_offset(canonical)]
+    assert head + body == raw
+
+
+@given(st.lists(_PIECES, max_size=12).map(b"".join))
+def test_no_forged_field_is_left(raw: bytes) -> None:
+    head, _ = split(raw)
+    found = headers.canonical(marked(head, NEW, ["X-Spam-Flag"], "X-Guard"))
+
+    names = [field.name for field in headers.fields(found, headers.body_offset(found))]
+    assert "x-spam-flag" not in names
+    assert names[0] == "x-spam-status"
+
+
+def test_a_first_line_that_continues_nothing_continues_no_field_of_ours() -> None:
+    assert mark(b" injected\n\nx") == b"X-Spam-Status: No,\n\tscore=1\nX-Guard:\n injected\n\nx"
