@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream import assembly, config, logs
 from nbstream.beside import Beside
-from nbstream.doors import openings
+from nbstream.doors import adopt, openings
 from nbstream.errors import CannotStart, StoreUnavailable
 from nbstream.filter import Remembering, Several
 from nbstream.listeners.control import ControlListener
@@ -149,7 +149,7 @@ class Daemon:
         logs.set_up(settings.log.format, settings.log.level)
         self._metrics.policy(config.policy_hash(settings))
         for door in self._house.doors if self._house else ():
-            door.spam_filter = door.spam_filter.with_params(assembly.filter_params(settings))
+            adopt(door, settings)
         if handlers and self._house and self._house.smtp:
             self._house.smtp.handlers = handlers
 

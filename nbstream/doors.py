@@ -6,14 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from nbstream import assembly
 from nbstream.config import Address
+from nbstream.listeners import spamd
 from nbstream.listeners.sockets import TcpPlace, UnixPlace
+from nbstream.listeners.spamd import SpamdListener
+from nbstream.listeners.spamd_answers import Params as AnswerParams
 
 if TYPE_CHECKING:
     import socket
 
     from nbstream.config import Settings
     from nbstream.config.listeners import Door as DoorSettings
+    from nbstream.config.listeners import SpamdListener as SpamdSettings
     from nbstream.filter import Filter
     from nbstream.listeners.sockets import Place
     from nbstream.metrics import Metrics
@@ -42,7 +47,34 @@ class Opening:
 
 def openings(settings: Settings, spam_filter: Filter, metrics: Metrics) -> Iterator[Opening]:
     """The doors that the settings open, those for mail and for metrics aside."""
-    return iter(())
+    listeners = settings.listeners
+    if listeners.spamd:
+        door = SpamdListener(spam_filter, spamd_params(settings, listeners.spamd), metrics)
+        yield Opening("spamd", place(listeners.spamd), door)
+
+
+def adopt(door: Door, settings: Settings) -> None:
+    """Have a door go by the live sections of ``settings`` from its next request on."""
+    door.spam_filter = door.spam_filter.with_params(assembly.filter_params(settings))
+    if isinstance(door, SpamdListener) and settings.listeners.spamd:
+        door.params = spamd_params(settings, settings.listeners.spamd)
+
+
+def spamd_params(settings: Settings, chosen: SpamdSettings) -> spamd.Params:
+    """The limits of the spamd door, how it marks mail, and who may teach by it."""
+    answers = AnswerParams(
+        model=settings.model.name,
+        limits=assembly.limits(settings),
+        allow_from=assembly.feedback_params(settings).allow_from,
+        clues=settings.headers.clues,
+    )
+    return spamd.Params(
+        answers=answers,
+        max_message_bytes=chosen.max_message_bytes,
+        idle_timeout_seconds=chosen.idle_timeout_seconds,
+        max_connections=chosen.max_connections,
+        max_bytes_in_flight=chosen.max_bytes_in_flight,
+    )
 
 
 def place(settings: DoorSettings) -> Place:

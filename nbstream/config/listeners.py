@@ -32,6 +32,14 @@ class Door(Section):
     socket_group: Annotated[str, Field(min_length=1, max_length=100)] | None = None
 
 
+def _room_for_one(value: int, info: ValidationInfo, door: str) -> int:
+    # With less, a message of the permitted size would be put off for ever instead of being refused.
+    largest = info.data.get("max_message_bytes", 0)
+    if value < largest:
+        raise ValueError(f"must be at least listeners.{door}.max_message_bytes ({largest})")
+    return value
+
+
 class SmtpListener(Section):
     """The SMTP door and its bounds."""
 
@@ -46,11 +54,7 @@ class SmtpListener(Section):
     @field_validator("max_bytes_in_flight")
     @classmethod
     def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
-        # With less, a message of the permitted size would be put off for ever instead of being refused.
-        largest = info.data.get("max_message_bytes", 0)
-        if value < largest:
-            raise ValueError(f"must be at least listeners.smtp.max_message_bytes ({largest})")
-        return value
+        return _room_for_one(value, info, "smtp")
 
 
 class HttpListener(Section):
@@ -73,6 +77,21 @@ class HttpListener(Section):
         return self.password_file.secret if self.password_file else None
 
 
+class SpamdListener(Door):
+    """The door for clients of SpamAssassin's server, and its bounds."""
+
+    listen: ListenPlace = Address("127.0.0.1", 1783)
+    max_message_bytes: ByteCount = 50 << 20
+    idle_timeout_seconds: Seconds = 300
+    max_connections: Count = 200
+    max_bytes_in_flight: ByteCount = 256 << 20
+
+    @field_validator("max_bytes_in_flight")
+    @classmethod
+    def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
+        return _room_for_one(value, info, "spamd")
+
+
 class MetricsListener(Section):
     """``/metrics`` alone, for a scraper on another host."""
 
@@ -85,3 +104,4 @@ class Listeners(Section):
     smtp: SmtpListener | None = SmtpListener()
     http: HttpListener | None = HttpListener()
     metrics: MetricsListener | None = None
+    spamd: SpamdListener | None = None

@@ -67,13 +67,11 @@ class FeedbackDoor:
 
     def allows(self, host: str) -> bool:
         """True when feedback from this peer (an IP address) is believed."""
-        address = _address(host)
-        return address is not None and any(address in network for network in self._params.allow_from)
+        return within(host, self._params.allow_from)
 
     def believes(self, host: str) -> bool:
         """True when this peer may also say for whom it teaches: it runs on this machine, as a mail server does."""
-        address = _address(host)
-        return address is not None and address.is_loopback and self.allows(host)
+        return is_here(host) and self.allows(host)
 
     def refuse(self, label: str, source: str) -> Reply:
         """The answer to feedback from a peer that is not allowed."""
@@ -92,7 +90,7 @@ class FeedbackDoor:
             meant = await self._meaning(content, label)
             for subject in await self._subjects(meant, label, source):
                 lessons.append(await self._filter.learn(subject, label, source, actor))
-                _log_lesson(lessons[-1], source, actor)
+                log_lesson(lessons[-1], source, actor)
         except FeedbackRefused as refusal:
             self._observer.feedback_refused(label, source)
             _log.warning("feedback refused: %s", refusal)
@@ -131,6 +129,18 @@ class FeedbackDoor:
         return [checked]
 
 
+def within(host: str, networks: Iterable[Network]) -> bool:
+    """True when this peer (an IP address) is in one of the networks."""
+    address = _address(host)
+    return address is not None and any(address in network for network in networks)
+
+
+def is_here(host: str) -> bool:
+    """True when this peer (an IP address) runs on this machine."""
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """A peer's address, IPv4 also where it was written as IPv6; None for what is none."""
     try:
@@ -140,7 +150,8 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def _log_lesson(lesson: Lesson, source: str, actor: str) -> None:
+def log_lesson(lesson: Lesson, source: str, actor: str) -> None:
+    """One line for one lesson."""
     fields = {
         "source": source,
         "actor": actor,

@@ -1,0 +1,199 @@
+"""What the spamd door answers to a complete request: it judges, marks, learns, forgets.
+
+Rules: what cannot be done now is put off with 75, and a client passes the mail on unmarked then, or defers it, as
+it is set up to; nothing of the cause is in the answer. Peers of ``allow_from``, and who may open the door's unix
+socket, may teach; those on this machine may say for whom.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from nbstream.errors import NbstreamError, StoreRefuses
+from nbstream.filter import Outcome
+from nbstream.listeners.content import canonical_in_pieces
+from nbstream.listeners.feedback import Network, is_here, log_lesson, within
+from nbstream.mail import headers, marking
+from nbstream.mail.message import Message
+from nbstream.mail.mime import Limits
+from nbstream.policy import header
+from nbstream.policy.clue_field import clues_value
+from nbstream.policy.verdict import Verdict
+from nbstream.wire import spamd_answers as wire
+from nbstream.wire.spamd import EX_DATAERR, EX_TEMPFAIL, EX_UNAVAILABLE, Command, Refusal, Request, Tell
+
+if TYPE_CHECKING:
+    from nbstream.filter import Check, Filter
+
+_log = logging.getLogger(__name__)
+
+NAME = "spamd"
+
+_NOT_NOW = Refusal(EX_TEMPFAIL, "Temporary failure, please try again later")
+_NO_LESSON_NOW = Refusal(EX_TEMPFAIL, "Learning is not possible now, please try again later")
+_STRANGER = Refusal(EX_UNAVAILABLE, "Service Unavailable: feedback is not accepted from here")
+_EMPTY = Refusal(EX_DATAERR, "The message is empty, there is nothing to learn from")
+
+_SYMBOLS = {
+    Verdict.HAM: b"NBSTREAM_HAM",
+    Verdict.UNSURE: b"NBSTREAM_UNSURE",
+    Verdict.SPAM: b"NBSTREAM_SPAM",
+    Verdict.REJECT: b"NBSTREAM_SPAM",
+}
+
+
+class SpamdObserver(Protocol):
+    """What the door reports; metrics are the reader."""
+
+    def delivered(self, listener: str, verdict: str) -> None:
+        """One message was checked and answered; the verdict is "none" where the check failed."""
+
+    def filter_failed(self, reason: str) -> None:
+        """One check failed."""
+
+    def feedback_refused(self, label: str, source: str) -> None:
+        """Feedback came from a peer that is not believed, or did not hold what can be learned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """How messages are looked at and marked, and whose word is believed; ``clues``: told in marked mail."""
+
+    model: str
+    limits: Limits = field(default_factory=Limits)
+    allow_from: Sequence[Network] = ()
+    clues: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who asks: an IP address, or empty for a program that could open the door's unix socket."""
+
+    host: str = ""
+
+    @property
+    def here(self) -> bool:
+        """Whether it runs on this machine."""
+        return not self.host or is_here(self.host)
+
+    def may_teach(self, networks: Sequence[Network]) -> bool:
+        """Whether its feedback is believed."""
+        return not self.host or within(self.host, networks)
+
+    def actor(self, user: str) -> str:
+        """Who teaches, for the history."""
+        return f"user {user}" if user and self.here else self.host
+
+
+class Answers:
+    """Answers requests by one filter and one set of params."""
+
+    def __init__(self, spam_filter: Filter, params: Params, observer: SpamdObserver) -> None:
+        self._filter = spam_filter
+        self._params = params
+        self._observer = observer
+
+    async def answer(self, request: Request, body: bytes, peer: Peer) -> bytes:
+        """The whole answer to a request whose message is ``body``, unpacked. Raises nothing but cancellation."""
+        if request.command is Command.PING:
+            return wire.PONG
+        if request.command is Command.SKIP:
+            return b""
+        if request.command is Command.TELL:
+            return await self._tell(request, body, peer)
+        return await self._judge(request, body)
+
+    async def _judge(self, request: Request, body: bytes) -> bytes:
+        started = time.perf_counter()
+        try:
+            check = await self._filter.check(await self._message(body))
+        except Exception as error:  # noqa: BLE001 - a fault in a check costs no mail, and no door
+            known = isinstance(error, NbstreamError)
+            self._observer.filter_failed("store" if known else "error")
+            self._observer.delivered(NAME, "none")
+            _log.error("check failed: %s", error, exc_info=not known)
+            return _NOT_NOW.render()
+        self._observer.delivered(NAME, str(check.verdict))
+        fields = {
+            "listener": NAME,
+            "id": check.id,
+            "verdict": str(check.verdict),
+            "probability": round(check.probability, 6),
+            "command": str(request.command),
+            "milliseconds": round((time.perf_counter() - started) * 1000, 2),
+        }
+        _log.info("message", extra={"fields": fields})
+        score, required = header.shown_scores(check.verdict, check.probability, check.thresholds)
+        judgement = wire.Judgement(check.verdict.is_spam, score, required)
+        return wire.render(request, judgement, self._content(request.command, check, body))
+
+    async def _message(self, body: bytes) -> Message:
+        raw = headers.strip(await canonical_in_pieces(body), header.VERDICT_FIELDS)
+        return Message(raw, self._params.limits)
+
+    def _content(self, command: Command, check: Check, body: bytes) -> bytes:
+        match command:
+            case Command.SYMBOLS:
+                return _SYMBOLS[check.verdict]
+            case Command.REPORT:
+                return self._report(check)
+            case Command.REPORT_IFSPAM:
+                return self._report(check) if check.verdict.is_spam else b""
+            case Command.PROCESS | Command.HEADERS:
+                head, rest = marking.split(body)
+                marked = marking.marked(head, self._fields(check), header.VERDICT_FIELDS, header.GUARD_FIELD)
+                return marked + rest if command is Command.PROCESS else marked
+        return b""
+
+    def _report(self, check: Check) -> bytes:
+        """Why, for people: the verdict and the strongest clues, ASCII whatever the message held."""
+        lines = [
+            f"nbstream: {check.verdict}, P(spam) {check.probability:.6f}",
+            check.reason,
+            f"model {self._params.model}, id {check.id}",
+        ]
+        if check.clues:
+            lines += ["", *clues_value(check.clues).replace("\r\n\t", "\n").split("\n")]
+        return ("\n".join(lines) + "\n").encode("ascii", "replace")
+
+    def _fields(self, check: Check) -> list[tuple[str, str]]:
+        return header.render(
+            check.id,
+            check.verdict,
+            check.probability,
+            check.reason,
+            model=self._params.model,
+            thresholds=check.thresholds,
+            clues=check.clues if self._params.clues else (),
+        )
+
+    async def _tell(self, request: Request, body: bytes, peer: Peer) -> bytes:
+        if request.tell is Tell.NOTHING:
+            return wire.render_told()
+        problem = _STRANGER if not peer.may_teach(self._params.allow_from) else None if body.strip() else _EMPTY
+        if problem:
+            self._observer.feedback_refused(str(request.tell), NAME)
+            _log.warning("feedback refused: %s", problem.text)
+            return problem.render()
+        actor = peer.actor(request.user)
+        try:
+            message = await self._message(body)
+            if request.tell is Tell.FORGET:
+                lesson = await self._filter.unlearn(message, NAME, actor)
+            else:
+                lesson = await self._filter.learn(message, str(request.tell), NAME, actor)
+        except Exception as error:  # noqa: BLE001 - a fault in a lesson costs no door
+            known = isinstance(error, NbstreamError)
+            # The store itself says once that Redis refuses to write.
+            level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
+            _log.log(level if known else logging.ERROR, "feedback: not learned: %s", error, exc_info=not known)
+            return _NO_LESSON_NOW.render()
+        log_lesson(lesson, NAME, actor)
+        return wire.render_told(
+            did_set=lesson.outcome in {Outcome.LEARNED, Outcome.RELEARNED},
+            did_remove=lesson.outcome is Outcome.UNLEARNED,
+        )
