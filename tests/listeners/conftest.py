@@ -118,24 +118,21 @@ class Dialogue:
             return await self.reader.read()
 
 
+@dataclass(frozen=True)
+class Judge:
+    """A filter with its model and mirror."""
+
+    spam_filter: Filter
+    model: Model
+    mirror: Mirror
+
+
 @asynccontextmanager
-async def open_door(
-    client: Redis, maildir: Path, next_hop: NextHop | None = None, **options: Any
-) -> AsyncIterator[Door]:
-    """A door; ``follow=False`` leaves the mirror empty, other options are those of the parts behind it."""
-    policy = Policy(reject=options.pop("reject", None))
-    rules = Rules.build(policy, options.pop("actions", Actions()), options.pop("rules", ()))
-    allow_from = options.pop("allow_from", LOOPBACK)
-    follow = options.pop("follow", True)
-    pass_on_failure = options.pop("pass_on_failure", True)
-    clues = options.pop("clues", True)
-    min_learned = options.pop("min_learned", {"spam": 1, "ham": 1})
-    metrics = Metrics()
+async def open_filter(client: Redis, metrics: Metrics, params: Params, *, follow: bool) -> AsyncIterator[Judge]:
+    """A filter over the model of that Redis; without ``follow`` its mirror stays empty."""
     async with AsyncExitStack() as stack:
         model = Model(client, "test", 3600)
         mirror = Mirror(model, 5.0)
-        params = Params(policy, min_learned, tuple(each.treatment.policy for each in rules.rules))
-        metrics.watch(mirror, lambda: params)
         if follow:
             task = asyncio.create_task(mirror.run())
             stack.push_async_callback(asyncio.wait, [task])
@@ -150,6 +147,27 @@ async def open_door(
             params=params,
             observer=metrics,
         )
+        yield Judge(spam_filter, model, mirror)
+
+
+@asynccontextmanager
+async def open_door(
+    client: Redis, maildir: Path, next_hop: NextHop | None = None, **options: Any
+) -> AsyncIterator[Door]:
+    """A door; ``follow=False`` leaves the mirror empty, other options are those of the parts behind it."""
+    policy = Policy(reject=options.pop("reject", None))
+    rules = Rules.build(policy, options.pop("actions", Actions()), options.pop("rules", ()))
+    allow_from = options.pop("allow_from", LOOPBACK)
+    follow = options.pop("follow", True)
+    pass_on_failure = options.pop("pass_on_failure", True)
+    clues = options.pop("clues", True)
+    min_learned = options.pop("min_learned", {"spam": 1, "ham": 1})
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+        params = Params(policy, min_learned, tuple(each.treatment.policy for each in rules.rules))
+        judge = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
+        spam_filter, model, mirror = judge.spam_filter, judge.model, judge.mirror
+        metrics.watch(mirror, lambda: params)
         hop = next_hop or MaildirNextHop(maildir)
         listener = smtp.SmtpListener(
             smtp.Params(hostname="door.example.org", **options),
