@@ -77,7 +77,11 @@ class Refusal:
     text: str
 
     def render(self) -> bytes:
-        """The whole answer."""
+        """The whole answer.
+
+        One line and no more: behind an empty header spamc 4.0.1 takes TELL for done, whatever the code says, and
+        an empty message for the one that it gave to PROCESS.
+        """
         return f"SPAMD/1.0 {self.code} {self.text}\r\n".encode("ascii")
 
 

@@ -1,0 +1,224 @@
+"""A daemon's spamd door and the real programs that speak to it: spamc in every mode, Exim's ``spam =``."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from tests.deploy.postfix import open_folder
+from tests.integration.daemon import DaemonProcess, command
+from tests.integration.exim import Exim
+
+SPAM = b'From: "Prize Office" <winner@offers.example>\nSubject: You have won\n\nClaim your free prize now.\n'
+HAM = b"From: Ann <ann@example.org>\nSubject: Lunch?\n\nShall we have lunch on Friday?\n"
+
+CONFIGURATION = """\
+state_dir: {folder}/state
+listeners: {{smtp: null, http: {{listen: "127.0.0.1:0"}}, spamd: {{listen: {listen!r}}}}}
+model: {{min_learned: {{spam: 1, ham: 1}}}}
+verdict: {{spam: 0.5}}
+{more}
+"""
+
+Spamc: TypeAlias = Callable[..., tuple[int, bytes]]
+
+
+def configure(folder: Path, listen: str = "127.0.0.1:0", more: str = "") -> Path:
+    file = folder / "nb.yaml"
+    file.write_text(CONFIGURATION.format(folder=folder, listen=listen, more=more))
+    return file
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, redis_binary: Path) -> Iterator[DaemonProcess]:
+    with DaemonProcess(configure(tmp_path)) as running:
+        yield running
+
+
+@pytest.fixture
+def spamc(daemon: DaemonProcess, program: Callable[[str], str]) -> Spamc:
+    """Run spamc on a message; its exit code and what it printed. ``-x`` makes its failures exit codes."""
+    path = program("spamc")
+    host, _, port = daemon.address("spamd").rpartition(":")
+
+    def run(message: bytes, *options: str) -> tuple[int, bytes]:
+        words = [path, "-x", "-d", host, "-p", port, *options]
+        found = subprocess.run(words, input=message, capture_output=True, timeout=60, check=False)
+        return found.returncode, found.stdout
+
+    return run
+
+
+@pytest.fixture
+def taught(spamc: Spamc) -> Spamc:
+    """spamc, in front of a daemon that was taught one message of each class."""
+    for label, message in (("spam", SPAM), ("ham", HAM)):
+        assert spamc(message, "-L", label) == (0, b"Message successfully un/learned\n")
+    return spamc
+
+
+# spamc
+
+
+def test_ping(spamc: Spamc) -> None:
+    assert spamc(b"", "-K") == (0, b"SPAMD/1.5 0\n")
+
+
+def test_check(taught: Spamc) -> None:
+    for message, code, pattern in ((SPAM, 1, rb"\d+\.\d/0\.0\n"), (HAM, 0, rb"-\d+\.\d/0\.0\n")):
+        found, printed = taught(message, "-c")
+        assert found == code
+        assert re.fullmatch(pattern, printed)
+
+
+def test_process(taught: Spamc) -> None:
+    for message, options, code in ((SPAM, [], 0), (SPAM, ["-E"], 1), (HAM, ["-E"], 0)):
+        found, printed = taught(message, *options)
+        assert found == code
+        assert printed.endswith(b"\n" + message)
+        assert printed.startswith(b"X-Spam-Flag: YES\n" if message is SPAM else b"X-Spam-Status: No, ")
+        assert b"\r" not in printed
+
+
+def test_headers(taught: Spamc) -> None:
+    for message in (SPAM, HAM, HAM.replace(b"\n", b"\r\n"), HAM + b"long\n" * 10_000):
+        assert taught(message, "--headers") == taught(message)
+        assert taught(message, "--headers")[1].endswith(message)
+
+
+def test_symbols(taught: Spamc) -> None:
+    assert taught(SPAM, "-y") == (0, b"NBSTREAM_SPAM")
+    assert taught(HAM, "-y") == (0, b"NBSTREAM_HAM")
+
+
+def test_reports(taught: Spamc) -> None:
+    pattern = rb"-?\d\.\d/0\.0\nnbstream: (spam|ham), P\(spam\) 0\.\d{6}\n[^\0]+"
+
+    assert re.fullmatch(pattern, taught(SPAM, "-R")[1])
+    assert re.fullmatch(pattern, taught(HAM, "-R")[1])
+    assert taught(SPAM, "-r") == taught(SPAM, "-R")
+    assert taught(HAM, "-r") == (0, b"")
+
+
+def test_learning_and_forgetting(spamc: Spamc, daemon: DaemonProcess) -> None:
+    done, already = b"Message successfully un/learned\n", b"Message was already un/learned\n"
+
+    for label, said in (("spam", done), ("spam", already), ("ham", done), ("forget", done), ("forget", already)):
+        assert spamc(SPAM, "-L", label) == (0, said), label
+    assert daemon.metric('nbstream_model_messages{class="spam"}') == 0
+    assert daemon.metric('nbstream_feedback_total{label="ham",outcome="relearned",source="spamd"}') == 1
+
+
+def test_to_report_learns_and_says_that_nothing_was_reported(taught: Spamc, daemon: DaemonProcess) -> None:
+    assert taught(HAM, "-C", "report") == (0, b"Unable to report/revoke message\n")
+    assert daemon.metric('nbstream_model_messages{class="spam"}') == 2
+    assert taught(HAM, "-C", "revoke") == (0, b"Unable to report/revoke message\n")
+    assert daemon.metric('nbstream_model_messages{class="ham"}') == 1
+
+
+def test_compressed(taught: Spamc) -> None:
+    code, printed = taught(SPAM, "-z", "-y")
+    if code == 64:
+        pytest.skip("this spamc is built without zlib")
+    assert (code, printed) == (0, b"NBSTREAM_SPAM")
+
+
+def test_the_user_is_in_the_history(taught: Spamc, daemon: DaemonProcess) -> None:
+    taught(SPAM, "-u", "ann", "-L", "ham")
+
+    shown = command("history", "-c", daemon.config).stdout
+    assert "spamd user ann" in " ".join(shown.split())
+
+
+def test_a_message_of_megabytes(taught: Spamc) -> None:
+    message = SPAM + b"0123456789abcdef\n" * 300_000
+
+    assert taught(message, "-s", str(len(message)))[1].endswith(b"\n" + message)
+
+
+def test_what_is_refused_is_no_success_and_costs_no_mail(
+    program: Callable[[str], str], tmp_path: Path, redis_binary: Path
+) -> None:
+    file = configure(tmp_path)
+    file.write_text(file.read_text().replace("spamd: {", "spamd: {max_message_bytes: 100, "))
+    with DaemonProcess(file) as daemon:
+        port = daemon.address("spamd").rpartition(":")[2]
+        words = [program("spamc"), "-d", "127.0.0.1", "-p", port]
+        message = HAM * 2
+
+        passed = subprocess.run(words, input=message, capture_output=True, timeout=60, check=False)
+        assert (passed.returncode, passed.stdout) == (0, message)
+        for options in (["-x"], ["-x", "--headers"], ["-x", "-L", "spam"], ["-x", "-c"]):
+            refused = subprocess.run(
+                [*words, *options], input=message, capture_output=True, timeout=60, check=False
+            )
+            assert refused.returncode == 74, options
+            assert message not in refused.stdout
+
+
+def test_nothing_listens_after_a_drain(spamc: Spamc, daemon: DaemonProcess) -> None:
+    assert daemon.stop() == 0
+    assert spamc(HAM, "-c")[0] == 69
+
+
+def test_a_unix_socket(tmp_path: Path, redis_binary: Path, program: Callable[[str], str]) -> None:
+    path = tmp_path / "spamd.sock"
+    file = configure(tmp_path, f"unix:{path}", "feedback: {allow_from: []}")
+    with DaemonProcess(file) as daemon:
+        assert daemon.address("spamd") == f"unix:{path}"
+        assert path.stat().st_mode & 0o777 == 0o660
+        words = [program("spamc"), "-x", "-U", str(path), "-L", "spam"]
+        found = subprocess.run(words, input=SPAM, capture_output=True, timeout=60, check=False)
+        assert found.stdout == b"Message successfully un/learned\n"
+        assert daemon.stop() == 0
+    with DaemonProcess(file):  # its own socket of before is in nobody's way
+        pass
+
+
+def test_a_reload_is_for_this_door_too(taught: Spamc, daemon: DaemonProcess, tmp_path: Path) -> None:
+    file = configure(tmp_path, daemon.address("spamd"), "feedback: {allow_from: []}")
+    file.write_text(file.read_text().replace("spam: 0.5", "spam: 0.9999"))
+
+    assert "applied" in command("reload", "-c", file).stdout
+
+    assert taught(SPAM, "-y") == (0, b"NBSTREAM_UNSURE")
+    assert taught(SPAM, "-L", "ham") == (74, b"")
+
+
+# Exim
+
+
+@pytest.fixture
+def exim(taught: Spamc, daemon: DaemonProcess) -> Iterator[Exim]:
+    """It asks the daemon, which knows SPAM and HAM."""
+    with open_folder() as folder:
+        found = Exim(folder)
+        host, _, port = daemon.address("spamd").rpartition(":")
+        found.configure(f"{host} {port}")
+        yield found
+
+
+def crlf(message: bytes) -> bytes:
+    return message.replace(b"\n", b"\r\n")
+
+
+def test_exim_refuses_spam(exim: Exim) -> None:
+    assert exim.send(crlf(SPAM)) == "550 This looks like spam."
+    assert exim.queued() == []
+
+
+def test_exim_accepts_ham_with_its_score(exim: Exim) -> None:
+    assert exim.send(crlf(HAM)).startswith("250 ")
+    [header] = exim.queued()
+    assert re.search(r"X-Spam-Status: -\d+\.\d \([-/]+\)\n", header)
+
+
+def test_exim_puts_mail_off_while_the_door_cannot_answer(exim: Exim, daemon: DaemonProcess) -> None:
+    daemon.stop()
+
+    assert exim.send(crlf(HAM)).startswith("451 ")
