@@ -1,0 +1,73 @@
+"""A coverage-guided fuzzer of the spamd codec, with atheris, which is to be installed for it.
+
+    python -m tests.fuzz.spamd -max_total_time=300 FOLDER     (FOLDER keeps what it found to be new)
+
+What it finds becomes a test. The seeds are run by ``make test``.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+
+LIMIT = 400
+MESSAGE = b"Subject: x\r\n\r\ntext\r\n"
+SEEDS = (
+    b"CHECK SPAMC/1.5\r\nContent-length: 20\r\nUser: ann\r\n\r\n" + MESSAGE,
+    b"PROCESS SPAMC/1.2\nContent-length: 20\n\n" + MESSAGE,
+    b"HEADERS SPAMC/1.3\r\n\r\n" + MESSAGE.replace(b"\r", b""),
+    b"REPORT_IFSPAM SPAMC/1.0\r\nCONTENT-LENGTH:19\r\n\r\n" + MESSAGE,
+    b"TELL SPAMC/1.4\r\nMessage-class: spam\r\nSet: local, remote\r\nContent-length: 20\r\n\r\n" + MESSAGE,
+    b"TELL SPAMC/1.4\r\nRemove: local\r\nContent-length: 20\r\n\r\n" + MESSAGE,
+    b"SYMBOLS SPAMC/1.5\r\nCompress: zlib\r\nContent-length: 28\r\n\r\n" + zlib.compress(MESSAGE),
+    b"REPORT SPAMC/1.5\r\nCompress: zlib\r\nContent-length: 20\r\n\r\n" + zlib.compress(b"\0" * 9000),
+    b"PING SPAMC/1.2\r\n\r\n",
+    b"SKIP SPAMC/1.2\r\n",
+)
+
+
+def check(data: bytes) -> None:
+    """Whatever a client sends, however it is cut, keeps the promises of the codec and of marking."""
+    # Imported here: atheris instruments what is imported after it.
+    from nbstream.mail import headers, marking  # noqa: PLC0415
+    from nbstream.wire.spamd import Parser, Refusal, Request, unpack  # noqa: PLC0415
+    from nbstream.wire.spamd_answers import Judgement, render  # noqa: PLC0415
+
+    step = 1 + (data[-1] if data else 0) % 7
+    cut, whole = Parser(LIMIT), Parser(LIMIT)
+    found = whole.feed(data) + whole.end()
+    pieces = [data[place : place + step] for place in range(0, len(data), step)]
+    assert [event for piece in pieces for event in cut.feed(piece)] + cut.end() == found
+    assert [type(event) for event in found] in ([Request], [Refusal], [Request, Refusal])
+    for event in found:
+        if isinstance(event, Refusal):
+            assert event.render().decode("ascii").strip().isprintable()
+            continue
+        assert len(event.body) <= LIMIT
+        assert event.user.isascii()
+        assert not event.user or event.user.isprintable()
+        bodies = list(unpack(event.body, LIMIT)) if event.packed else [event.body]
+        body = b"".join(piece for piece in bodies if isinstance(piece, bytes))
+        assert len(body) <= LIMIT
+        head, rest = marking.split(body)
+        assert head + rest == body
+        marked = headers.canonical(marking.marked(head, [("X-Own", "1")], ["X-Own"], "X-Guard"))
+        names = [field.name for field in headers.fields(marked, headers.body_offset(marked))]
+        assert names.count("x-own") == 1
+        assert render(event, Judgement(spam=False, score=0.0, required=1.0), body).endswith(
+            body if event.minor >= 3 else b""
+        )
+
+
+def main() -> None:
+    """Fuzz, as the arguments of libFuzzer say."""
+    import atheris  # noqa: PLC0415 - no part of the tests' environment
+
+    with atheris.instrument_imports(include=["nbstream"]):
+        check(b"")
+    atheris.Setup(sys.argv, check)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
