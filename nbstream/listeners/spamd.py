@@ -78,6 +78,7 @@ class SpamdListener:
         self.budget = _Budget(params.max_bytes_in_flight)
         self._observer = observer
         self._draining = False
+        self._served = 0
         self._server: asyncio.Server | None = None
         self._empty = asyncio.Event()
         self._empty.set()
@@ -95,21 +96,24 @@ class SpamdListener:
 
     def admit(self, visit: Visit) -> Refusal | None:
         """Take a connection in, or say why not."""
-        others = len(self.visits)
         self.visits.add(visit)
         self._empty.clear()
         if self._draining:
             return _CLOSING
-        return _BUSY if others >= self.params.max_connections else None
+        if self._served >= self.params.max_connections:
+            return _BUSY
+        self._served += 1
+        return None
 
     @property
     def crowded(self) -> bool:
         """Whether there is no place even for those that are to read why they were turned away."""
-        return len(self.visits) > 2 * self.params.max_connections
+        return len(self.visits) - self._served > self.params.max_connections
 
     def left(self, visit: Visit) -> None:
         """A connection is gone, and nothing is done for it any more."""
         self.visits.discard(visit)
+        self._served -= visit.admitted
         if not self.visits:
             self._empty.set()
 
@@ -137,6 +141,7 @@ class Visit(asyncio.Protocol):
         self._door = door
         self._parser = Parser(door.params.max_message_bytes)
         self._reserved = self._received = 0
+        self.admitted = False
         self._ended = self._said = self._lost = False
         self._refused: Refusal | None = None
         self._work: asyncio.Task[None] | None = None
@@ -146,6 +151,7 @@ class Visit(asyncio.Protocol):
         """Begin, unless there are too many already."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
         refusal = self._door.admit(self)
+        self.admitted = refusal is None
         if refusal:
             self._say(refusal.render(), rest=not self._door.crowded)
         else:
@@ -182,9 +188,11 @@ class Visit(asyncio.Protocol):
         self._left_if_done()
 
     def leave_if_idle(self) -> None:
-        """While draining: close now unless a request has begun."""
-        if not self._received:
-            self._refuse(_CLOSING)
+        """While draining: close now unless a request is under way."""
+        if self._said:
+            self._transport.close()
+        elif not self._received:
+            self._say(_CLOSING.render(), rest=False)
 
     def abort(self) -> None:
         """Drop the connection, and what is done for it."""

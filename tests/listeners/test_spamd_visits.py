@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.listeners import spamd
 from tests.listeners.spamd_door import HAM, SPAM, SpamdDoor, open_spamd, request, tell
 from tests.mutation import mutations
 from tests.waiting import DEADLINE_SECONDS, until
@@ -193,6 +194,24 @@ async def test_connections_beyond_the_limit_are_told(client: Redis, many_files: 
         assert (await door.ask(request("CHECK"))).startswith(OK)
 
 
+async def test_those_that_were_turned_away_take_no_place(client: Redis) -> None:
+    async with open_spamd(client, max_connections=2) as door:
+        served = [await door.connect() for _ in range(2)]
+        await until(lambda: len(door.listener.visits) == 2)
+        away = [await door.connect() for _ in range(2)]
+        for reader, _ in away:
+            assert (await reader.readline()).startswith(b"SPAMD/1.0 69 ")
+        for each in served:
+            assert (await door.finish(*each, [request("CHECK")])).startswith(OK)
+        await until(lambda: len(door.listener.visits) == 2)  # they keep their connections, to read why
+
+        assert (await door.ask(request("CHECK"))).startswith(OK)
+
+        for _, writer in away:
+            writer.close()
+        await door.rested()
+
+
 async def test_a_silent_client_is_told_and_let_go(client: Redis) -> None:
     async with open_spamd(client, idle_timeout_seconds=0.05) as door:
         answer = await door.ask(request("CHECK")[:-1])
@@ -231,6 +250,21 @@ async def test_a_drain_lets_idle_clients_go_and_finishes_what_has_begun(client: 
         await draining
         with pytest.raises(ConnectionRefusedError):
             await door.connect()
+
+
+async def test_a_drain_does_not_wait_for_those_that_were_refused(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spamd, "_PATIENCE_SECONDS", 3600)
+    async with open_spamd(client) as door:
+        reader, writer = await door.connect()
+        writer.write(b"nonsense\r\n")
+        assert (await reader.readline()).startswith(b"SPAMD/1.0 76 ")
+
+        await asyncio.wait_for(door.listener.drain(3600), DEADLINE_SECONDS)
+
+        await door.rested()
+        writer.close()
 
 
 async def test_a_drain_ends_with_clients_that_do_not(client: Redis) -> None:
