@@ -109,7 +109,10 @@ async def test_a_refused_client_that_sends_on_can_read_why(client: Redis) -> Non
         await door.rested()
 
 
-async def test_a_refused_client_that_sends_for_ever_is_dropped(client: Redis) -> None:
+async def test_a_refused_client_that_sends_for_ever_is_dropped(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spamd, "_PATIENCE_SECONDS", 3600)
     async with open_spamd(client, max_message_bytes=1 << 16) as door:
         _, writer = await door.connect()
 
