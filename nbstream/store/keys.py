@@ -65,6 +65,21 @@ class Keys:
         return self._key("history")
 
     @property
+    def incoming(self) -> str:
+        """A stream: what programs want checked or learned; an entry goes once it is answered."""
+        return self._key("in")
+
+    @property
+    def outgoing(self) -> str:
+        """A stream, trimmed: the answers to those entries."""
+        return self._key("out")
+
+    @property
+    def dead(self) -> str:
+        """A stream, trimmed: the entries that were tried too often."""
+        return self._key("dead")
+
+    @property
     def schema(self) -> str:
         """A hash: the schema, the tokenizer and the time base that the model was learned with."""
         return self._key("schema")

@@ -259,7 +259,7 @@ class Mirror:
             with store_errors():
                 streams: Any = await client.xread({changes: replica.last_id}, count=_READ_COUNT, block=block)
             self._heard_at = time.monotonic()
-            for entry_id, fields in _entries(streams):
+            for entry_id, fields in stream_entries(streams):
                 replica.apply(entry_id, fields)
             self._wake(replica)
             if not streams:
@@ -296,8 +296,8 @@ def stop_if_cancelled() -> None:
         raise asyncio.CancelledError
 
 
-def _entries(streams: Any) -> Sequence[tuple[bytes, Mapping[bytes, bytes]]]:
-    """The entries of an XREAD reply of one stream; RESP3 gives a mapping, RESP2 a list."""
+def stream_entries(streams: Any) -> Sequence[tuple[bytes, Mapping[bytes, bytes]]]:
+    """The entries of an XREAD or XREADGROUP reply of one stream; RESP3 gives a mapping, RESP2 a list."""
     if not streams:
         return []
     groups = next(iter(streams.values())) if isinstance(streams, dict) else streams[0][1]
