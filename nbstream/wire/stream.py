@@ -1,0 +1,95 @@
+"""The stream door without I/O: what an entry asks for, and what is answered. Fields in, fields out.
+
+Rules: an entry has ``raw`` (a message with its header) or ``text`` (a text that is none), and may have ``id``,
+``label``, ``from`` and ``to``. One that has anything else is refused: a misspelt ``label`` would never be missed.
+No outside bytes enter an answer but those of ``id``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbstream.bayes.counts import CLASSES
+from nbstream.filter.results import Outcome
+
+if TYPE_CHECKING:
+    from nbstream.filter import Check
+
+MAX_ID_BYTES = 256
+_MAX_ADDRESS_BYTES = 1000
+_FIELDS = (b"raw", b"text", b"id", b"label", b"from", b"to")
+
+
+class Unreadable(ValueError):
+    """An entry that asks for nothing that can be done; the text says why and goes to whoever added it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be checked, or learned as ``label``.
+
+    ``raw`` is a message as it came, ``text`` a text that is none; one of the two is None. ``sender`` says who
+    asks, ``recipient`` whose rules decide; both are empty where nothing is said.
+    """
+
+    raw: bytes | None
+    text: str | None
+    label: str | None = None
+    sender: str = ""
+    recipient: str = ""
+
+
+def read(fields: Mapping[bytes, bytes], max_bytes: int) -> Request:
+    """What an entry asks for; ``max_bytes`` is how large its message may be. Raises ``Unreadable``."""
+    if not fields.keys() <= set(_FIELDS):
+        known = ", ".join(name.decode() for name in _FIELDS)
+        raise Unreadable(f"an entry has no other fields than {known}")
+    raw, text = fields.get(b"raw"), fields.get(b"text")
+    if (raw is None) == (text is None):
+        raise Unreadable("an entry has either raw or text")
+    if len(raw or text or b"") > max_bytes:
+        raise Unreadable(f"the message is larger than {max_bytes} bytes")
+    if len(fields.get(b"id", b"")) > MAX_ID_BYTES:
+        raise Unreadable(f"id is longer than {MAX_ID_BYTES} bytes")
+    label = fields.get(b"label", b"").decode("utf-8", "replace") or None
+    if label is not None and label not in CLASSES:
+        raise Unreadable(f"label must be {' or '.join(CLASSES)}")
+    return Request(
+        raw,
+        None if text is None else text.decode("utf-8", "replace"),
+        label,
+        _address(fields, "from"),
+        _address(fields, "to"),
+    )
+
+
+def _address(fields: Mapping[bytes, bytes], name: str) -> str:
+    value = fields.get(name.encode(), b"")
+    if len(value) > _MAX_ADDRESS_BYTES:
+        raise Unreadable(f"{name} is longer than {_MAX_ADDRESS_BYTES} bytes")
+    return value.decode("utf-8", "replace")
+
+
+def verdict(check: Check, outcome: Outcome | None = None) -> dict[str, str | bytes]:
+    """The answer to what could be done; ``outcome`` says what became of its label."""
+    told: dict[str, str | bytes] = {
+        "verdict": str(check.verdict),
+        "probability": f"{check.probability:.6f}",
+        "reason": check.reason,
+        "key": check.id,
+    }
+    return {**told, "outcome": str(outcome)} if outcome else told
+
+
+def refusal(why: str) -> dict[str, str | bytes]:
+    """The answer to what could not be done."""
+    return {"error": why}
+
+
+def addressed(
+    answer: Mapping[str, str | bytes], place: bytes, fields: Mapping[bytes, bytes]
+) -> dict[str, str | bytes]:
+    """An answer with what it belongs to: the entry's stream id, and its own id where it has one."""
+    return {"entry": place, "id": (fields.get(b"id") or place)[:MAX_ID_BYTES], **answer}
