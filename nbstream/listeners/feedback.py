@@ -151,7 +151,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def log_lesson(lesson: Lesson, source: str, actor: str) -> None:
-    """One line for one lesson."""
+    """The log's line of one lesson, the same for every door."""
     fields = {
         "source": source,
         "actor": actor,
