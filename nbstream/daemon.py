@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream import assembly, config, logs
 from nbstream.beside import Beside
-from nbstream.doors import adopt, openings
+from nbstream.doors import adopt, open_doors, openings, stream_door
 from nbstream.errors import CannotStart, StoreUnavailable
 from nbstream.filter import Remembering, Several
 from nbstream.listeners.control import ControlListener
@@ -25,7 +25,6 @@ from nbstream.listeners.delivery import Delivery
 from nbstream.listeners.feedback import FeedbackDoor
 from nbstream.listeners.http import Health, HttpListener
 from nbstream.listeners.smtp import Handlers, SmtpListener
-from nbstream.listeners.sockets import listening, told
 from nbstream.metrics import Metrics
 from nbstream.relay.outlet import Outlet
 from nbstream.relay.retention import Retention
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from nbstream.config import Address, Settings
     from nbstream.doors import Door
     from nbstream.filter import Filter, Observer
+    from nbstream.listeners.stream import StreamDoor
     from nbstream.relay.next_hop import NextHop
     from nbstream.store.model import Model
 
@@ -71,6 +71,11 @@ class _House:
     smtp: SmtpListener | None = None
     http: list[HttpListener] = field(default_factory=list)
     doors: list[Door] = field(default_factory=list)
+    stream: StreamDoor | None = None
+
+    def judging(self, settings: Settings) -> Filter:
+        """The filter by these settings."""
+        return self.spam_filter.with_params(assembly.filter_params(settings))
 
 
 class Daemon:
@@ -146,16 +151,19 @@ class Daemon:
     def _apply(self, settings: Settings) -> None:
         """Take over the live sections: what may fail is built first, then each is replaced by one assignment."""
         handlers = self._handlers(settings, self._house) if self._house else None
+        rules = assembly.rules(settings)
         logs.set_up(settings.log.format, settings.log.level)
         self._metrics.policy(config.policy_hash(settings))
         for door in self._house.doors if self._house else ():
             adopt(door, settings)
+        if self._house and self._house.stream:
+            self._house.stream.rules = rules
         if handlers and self._house and self._house.smtp:
             self._house.smtp.handlers = handlers
 
     def _handlers(self, settings: Settings, house: _House) -> Handlers:
         """What becomes of mail by these settings; the parts with a state are those that run."""
-        judging = house.spam_filter.with_params(assembly.filter_params(settings))
+        judging = house.judging(settings)
         outlet = Outlet(house.next_hop, assembly.quarantine(settings))
         return Handlers(
             Delivery(judging, assembly.delivery_params(settings), outlet, self._metrics),
@@ -200,6 +208,10 @@ class Daemon:
             await self._within(_LOAD_SECONDS, mirror.loaded.wait(), *owned)
             if not self._stop.is_set():
                 addresses = await self._open_doors(house)
+                house.stream = stream_door(self._settings, store, house.judging(self._settings), metrics)
+                if house.stream:
+                    house.doors.append(house.stream)
+                    owned.append(asyncio.create_task(house.stream.run(), name="stream"))
                 loaded = mirror.totals is not None
                 _log.log(
                     logging.INFO if loaded else logging.WARNING,
@@ -279,22 +291,8 @@ class Daemon:
             scraped = HttpListener(metrics.render, None)
             house.http.append(scraped)
             found["metrics"] = await _opened("metrics", listeners.metrics.listen, scraped.start)
-        return Addresses(**found, others=await self._open_others(house))
-
-    async def _open_others(self, house: _House) -> dict[str, str]:
-        """Open the doors for programs; where each listens, by its name."""
-        found: dict[str, str] = {}
-        judging = house.spam_filter.with_params(assembly.filter_params(self._settings))
-        for opening in openings(self._settings, judging, self._metrics):
-            try:
-                socket = listening(opening.place)
-            except OSError as error:
-                where = f"listeners.{opening.name}.listen: cannot listen on {opening.place}"
-                raise CannotStart(f"{where}: {error.strerror}") from error
-            await opening.door.start(socket)
-            house.doors.append(opening.door)
-            found[opening.name] = told(opening.place, socket)
-        return found
+        others = await open_doors(openings(settings, house.judging(settings), metrics), house.doors)
+        return Addresses(**found, others=others)
 
     async def _drain(self, house: _House) -> None:
         """No new mail, finish what is in flight, then close the doors; health is served until the end."""

@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Protocol
 
 from nbstream import assembly
 from nbstream.config import Address
-from nbstream.listeners import spamd
-from nbstream.listeners.sockets import TcpPlace, UnixPlace
+from nbstream.errors import CannotStart
+from nbstream.listeners import spamd, stream
+from nbstream.listeners.sockets import TcpPlace, UnixPlace, listening, told
 from nbstream.listeners.spamd import SpamdListener
 from nbstream.listeners.spamd_answers import Params as AnswerParams
+from nbstream.store import queue
+from nbstream.store.keys import Keys
+from nbstream.stream_metrics import StreamMetrics
 
 if TYPE_CHECKING:
     import socket
 
+    from nbstream.assembly import Store
     from nbstream.config import Settings
     from nbstream.config.listeners import Door as DoorSettings
     from nbstream.config.listeners import SpamdListener as SpamdSettings
@@ -29,11 +34,15 @@ class Door(Protocol):
 
     spam_filter: Filter
 
-    async def start(self, listening: socket.socket) -> None:
-        """Serve on this socket."""
-
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let requests under way finish within ``seconds``, then close what is left."""
+
+
+class SocketDoor(Door, Protocol):
+    """A door that programs connect to."""
+
+    async def start(self, listening: socket.socket) -> None:
+        """Serve on this socket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +51,7 @@ class Opening:
 
     name: str
     place: Place
-    door: Door
+    door: SocketDoor
 
 
 def openings(settings: Settings, spam_filter: Filter, metrics: Metrics) -> Iterator[Opening]:
@@ -75,6 +84,50 @@ def spamd_params(settings: Settings, chosen: SpamdSettings) -> spamd.Params:
         max_connections=chosen.max_connections,
         max_bytes_in_flight=chosen.max_bytes_in_flight,
     )
+
+
+async def open_doors(openings: Iterator[Opening], opened: list[Door]) -> dict[str, str]:
+    """Open doors, each added to ``opened`` at once; where each listens, by its name. Raises ``CannotStart``."""
+    found: dict[str, str] = {}
+    for opening in openings:
+        try:
+            socket = listening(opening.place)
+        except OSError as error:
+            where = f"listeners.{opening.name}.listen: cannot listen on {opening.place}"
+            raise CannotStart(f"{where}: {error.strerror}") from error
+        await opening.door.start(socket)
+        opened.append(opening.door)
+        found[opening.name] = told(opening.place, socket)
+    return found
+
+
+def stream_door(
+    settings: Settings, store: Store, spam_filter: Filter, metrics: Metrics
+) -> stream.StreamDoor | None:
+    """The door without a socket, where it is open: its ``run`` is the daemon's to run."""
+    chosen = settings.listeners.stream
+    if chosen is None:
+        return None
+    waiting = queue.Queue(
+        store.client,
+        store.follower,
+        Keys(settings.model.name),
+        queue.Params(
+            claim_seconds=chosen.claim_seconds,
+            tries=chosen.tries,
+            answers=chosen.answers,
+            dead=chosen.dead,
+            timeout_seconds=settings.redis.timeout_seconds,
+        ),
+    )
+    params = stream.Params(
+        assembly.limits(settings),
+        max_message_bytes=chosen.max_message_bytes,
+        max_in_flight=chosen.max_in_flight,
+        max_bytes_in_flight=chosen.max_bytes_in_flight,
+        claim_seconds=chosen.claim_seconds,
+    )
+    return stream.StreamDoor(waiting, spam_filter, assembly.rules(settings), params, StreamMetrics(metrics))
 
 
 def place(settings: DoorSettings) -> Place:

@@ -25,6 +25,7 @@ LAYERS = [
     {"relay"},
     {"listeners"},
     {"metrics", "logs"},
+    {"stream_metrics"},
     {"config"},
     {"assembly"},
     {"evaluation"},

@@ -7,7 +7,7 @@ what is pure of ``policy`` are imported here: the top turns settings into the pa
 
 from nbstream.config.actions import Actions, Quarantine
 from nbstream.config.event_models import Bernoulli, Categorical, EventModels, Gaussian, Multinomial
-from nbstream.config.listeners import HttpListener, Listeners, MetricsListener, SmtpListener
+from nbstream.config.listeners import HttpListener, Listeners, MetricsListener, SmtpListener, StreamListener
 from nbstream.config.live import LIVE, POLICY, adopted, changed, policy_hash, waiting
 from nbstream.config.loading import find_config, load
 from nbstream.config.settings import (
@@ -64,6 +64,7 @@ __all__ = [
     "Settings",
     "SmtpHop",
     "SmtpListener",
+    "StreamListener",
     "Verdict",
     "adopted",
     "changed",

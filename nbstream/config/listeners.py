@@ -98,6 +98,21 @@ class MetricsListener(Section):
     listen: ListenAddress
 
 
+class StreamListener(Section):
+    """The door for programs that use Redis: it has no address, only bounds.
+
+    ``answers`` and ``dead`` are about how many entries those two streams keep.
+    """
+
+    max_message_bytes: ByteCount = 10 << 20
+    max_in_flight: Annotated[int, Field(ge=1, le=1000)] = 16
+    max_bytes_in_flight: ByteCount = 64 << 20
+    claim_seconds: Annotated[float, Field(ge=1, le=86400, allow_inf_nan=False)] = 60
+    tries: Annotated[int, Field(ge=1, le=100)] = 3
+    answers: Annotated[int, Field(ge=1, le=1_000_000_000)] = 100_000
+    dead: Count = 1000
+
+
 class Listeners(Section):
     """The doors; None is a closed one."""
 
@@ -105,3 +120,4 @@ class Listeners(Section):
     http: HttpListener | None = HttpListener()
     metrics: MetricsListener | None = None
     spamd: SpamdListener | None = None
+    stream: StreamListener | None = None
