@@ -1,0 +1,194 @@
+"""The stream door as it is run: several daemons on one Redis, and producers that know nothing of nbstream."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.conftest import RedisServer
+from tests.integration.daemon import DaemonProcess, wait_until
+from tests.test_readme import README
+
+IN, OUT, DEAD = (f"nbstream:{{default}}:{name}" for name in ("in", "out", "dead"))
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+MINUTES = 600.0
+
+
+class Workers:
+    """Daemons with nothing but the stream door and metrics, each with a state of its own, on one Redis."""
+
+    def __init__(self, server: RedisServer, folder: Path, stack: ExitStack) -> None:
+        self._server = server
+        self._folder = folder
+        self._stack = stack
+        self.client = stack.enter_context(redis.Redis(unix_socket_path=str(server.socket)))
+
+    def start(self, name: str, text: str = "") -> DaemonProcess:
+        config = self._folder / f"{name}.yaml"
+        config.write_text(
+            f"state_dir: {self._folder / name}\nredis: {{url: '{self._server.url}'}}\n"
+            "listeners: {smtp: null, http: {listen: '127.0.0.1:0'}, stream: {claim_seconds: 2}}\n"
+            f"log: {{format: json}}\nmodel: {{min_learned: {{spam: 0, ham: 0}}}}\n{text}\n"
+        )
+        return self._stack.enter_context(DaemonProcess(config))
+
+    def add(self, numbers: range, labelled: int) -> None:
+        """Add texts, every so many labelled, with their number as id."""
+        for first in range(0, len(numbers), 500):
+            with self.client.pipeline(transaction=False) as pipe:
+                for number in numbers[first : first + 500]:
+                    entry = {"id": str(number), "text": f"text {number} of {number % 7} and {number % 13}"}
+                    if number % labelled == 0:
+                        entry["label"] = "spam" if number % 2 else "ham"
+                    pipe.xadd(IN, entry)
+                pipe.execute()
+
+    def answers(self) -> list[dict[bytes, bytes]]:
+        return [fields for _, fields in self.client.xrange(OUT)]
+
+    def learned(self) -> int:
+        """Messages that the model knows."""
+        totals = self.client.hgetall("nbstream:{default}:totals")
+        return sum(int(value) for name, value in totals.items() if name.startswith(b"messages:"))
+
+
+@pytest.fixture
+def workers(own_redis: RedisServer, tmp_path: Path) -> Iterator[Workers]:
+    own_redis.stop()
+    own_redis.start(*DURABLE)
+    with ExitStack() as stack:
+        yield Workers(own_redis, tmp_path, stack)
+
+
+def three_share_and_one_dies(workers: Workers, count: int, labelled: int) -> None:
+    daemons = [workers.start(f"worker{number}") for number in range(3)]
+    workers.add(range(count), labelled)
+    wait_until(lambda: workers.client.xlen(OUT) > count // 5, MINUTES)
+
+    daemons[0].kill()
+    held = workers.client.xpending(IN, "nbstream")["pending"]
+    wait_until(lambda: workers.client.xlen(IN) == 0, MINUTES)
+
+    answers = workers.answers()
+    assert sorted(int(answer[b"id"]) for answer in answers) == list(range(count))
+    assert all(b"verdict" in answer for answer in answers)
+    lessons = [answer for answer in answers if b"outcome" in answer]
+    assert len(lessons) == workers.learned() == len(range(0, count, labelled))
+    assert workers.client.xlen("nbstream:{default}:history") == len(lessons)
+    assert {answer[b"outcome"] for answer in lessons} <= {b"learned", b"already"}
+    assert workers.client.xpending(IN, "nbstream")["pending"] == 0
+    answered = [daemon.metric('nbstream_stream_entries_total{outcome="answered"}') for daemon in daemons[1:]]
+    assert all(answered)
+    print(f"{held} held when one died; answered by the others: {answered}")
+
+
+def test_three_workers_one_killed_answer_everything_once(workers: Workers) -> None:
+    three_share_and_one_dies(workers, 2000, labelled=5)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_20_000_entries_three_workers_one_killed(workers: Workers) -> None:
+    three_share_and_one_dies(workers, 20_000, labelled=5)
+
+
+def test_a_restart_of_redis_in_the_middle_costs_no_entry(workers: Workers, own_redis: RedisServer) -> None:
+    daemons = [workers.start(f"worker{number}") for number in range(2)]
+    workers.add(range(1000), 3)
+    wait_until(lambda: workers.client.xlen(OUT) > 200)
+    own_redis.stop()
+    own_redis.start(*DURABLE)
+    wait_until(lambda: ready(workers.client))
+
+    wait_until(lambda: workers.client.xlen(IN) == 0, MINUTES)
+
+    assert sorted(int(answer[b"id"]) for answer in workers.answers()) == list(range(1000))
+    assert workers.learned() == 334
+    assert [daemon.stop() for daemon in daemons] == [0, 0]
+
+
+def ready(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.exceptions.RedisError:  # it loads what it had
+        return False
+
+
+def test_sigterm_answers_what_is_under_way_and_leaves_the_rest(workers: Workers) -> None:
+    daemon = workers.start("worker")
+    workers.add(range(2000), 2)
+    wait_until(lambda: workers.client.xlen(OUT) > 50)
+
+    assert daemon.stop() == 0
+
+    waiting = workers.client.xlen(IN)
+    assert 0 < waiting == 2000 - workers.client.xlen(OUT)
+    assert workers.client.xpending(IN, "nbstream")["pending"] == 0
+    assert workers.client.xinfo_consumers(IN, "nbstream") == []
+
+
+def test_a_reload_decides_the_next_entries(workers: Workers) -> None:
+    daemon = workers.start("worker", "verdict: {unsure: 0.5}")
+    workers.client.xadd(IN, {"id": "before", "text": "hello"})
+    wait_until(lambda: len(workers.answers()) == 1)
+    applied = 'nbstream_config_reloads_total{outcome="applied"}'
+
+    daemon.config.write_text(
+        daemon.config.read_text() + "recipients: [{match: '*@b.example', verdict: {spam: 0.4, unsure: 0.3}}]\n"
+    )
+    daemon.process.send_signal(1)
+    wait_until(lambda: daemon.metric(applied) == 1)
+    workers.client.xadd(IN, {"id": "after", "text": "hello", "to": "ann@a.example"})
+    workers.client.xadd(IN, {"id": "theirs", "text": "hello", "to": "ben@b.example"})
+    wait_until(lambda: len(workers.answers()) == 3)
+
+    verdicts = {answer[b"id"]: answer[b"verdict"] for answer in workers.answers()}
+    assert verdicts == {b"before": b"unsure", b"after": b"unsure", b"theirs": b"spam"}
+
+
+def test_the_example_with_redis_cli_works_as_it_stands(
+    tmp_path: Path, redis_binary: Path, program: Callable[[str], str]
+) -> None:
+    program("redis-cli")
+    (example,) = re.findall(r"^```shell\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    state = tmp_path / ".local/state/nbstream"
+    config = tmp_path / "nbstream.yaml"
+    config.write_text(
+        f"state_dir: {state}\nlisteners: {{smtp: null, http: {{listen: '127.0.0.1:0'}}, stream: {{}}}}\n"
+        "log: {format: json}\n"
+    )
+    (tmp_path / "prize.eml").write_text("Subject: You have won\n\nClaim your prize.\n")
+    with DaemonProcess(config) as daemon:
+        result = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", example],
+            cwd=tmp_path,
+            env={**os.environ, "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr
+        wait_until(lambda: daemon.metric('nbstream_stream_entries_total{outcome="answered"}') == 3)
+
+        text = daemon.get("/metrics")[1]
+        assert "nbstream_stream_lag 0.0" in text
+        assert 'nbstream_messages_total{listener="stream",verdict="unsure"} 3.0' in text
+        assert daemon.stop() == 0
+
+    assert "sms 1" in result.stdout
+    assert "learning 0/100" in result.stdout
+    lesson = next(event for event in daemon.events if event["event"] == "feedback")
+    assert (lesson["source"], lesson["label"], lesson["outcome"]) == ("stream", "spam", "learned")
+    line = next(event for event in daemon.events if event["event"] == "message")
+    assert set(line) == {
+        *("time", "level", "event", "listener", "entry", "id", "verdict", "probability", "outcome", "error"),
+        "milliseconds",
+    }
