@@ -189,6 +189,7 @@ class StreamDoor:
             await asyncio.sleep(min(_KEEP_SECONDS, self._params.claim_seconds / 3))
 
     async def _pause(self, seconds: float) -> None:
+        stop_if_cancelled()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._draining.wait()

@@ -73,7 +73,6 @@ def three_share_and_one_dies(workers: Workers, count: int, labelled: int) -> Non
     wait_until(lambda: workers.client.xlen(OUT) > count // 5, MINUTES)
 
     daemons[0].kill()
-    held = workers.client.xpending(IN, "nbstream")["pending"]
     wait_until(lambda: workers.client.xlen(IN) == 0, MINUTES)
 
     answers = workers.answers()
@@ -84,18 +83,17 @@ def three_share_and_one_dies(workers: Workers, count: int, labelled: int) -> Non
     assert workers.client.xlen("nbstream:{default}:history") == len(lessons)
     assert {answer[b"outcome"] for answer in lessons} <= {b"learned", b"already"}
     assert workers.client.xpending(IN, "nbstream")["pending"] == 0
-    answered = [daemon.metric('nbstream_stream_entries_total{outcome="answered"}') for daemon in daemons[1:]]
-    assert all(answered)
-    print(f"{held} held when one died; answered by the others: {answered}")
+    assert sum(daemon.metric('nbstream_stream_entries_total{outcome="claimed"}') for daemon in daemons[1:]) > 0
+    assert all(daemon.metric('nbstream_stream_entries_total{outcome="answered"}') for daemon in daemons[1:])
 
 
-def test_three_workers_one_killed_answer_everything_once(workers: Workers) -> None:
+def test_three_workers_one_killed_answer_2_000_entries_once(workers: Workers) -> None:
     three_share_and_one_dies(workers, 2000, labelled=5)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-def test_20_000_entries_three_workers_one_killed(workers: Workers) -> None:
+def test_three_workers_one_killed_answer_20_000_entries_once(workers: Workers) -> None:
     three_share_and_one_dies(workers, 20_000, labelled=5)
 
 
@@ -178,9 +176,9 @@ def test_the_example_with_redis_cli_works_as_it_stands(
         assert result.returncode == 0, result.stderr
         wait_until(lambda: daemon.metric('nbstream_stream_entries_total{outcome="answered"}') == 3)
 
-        text = daemon.get("/metrics")[1]
-        assert "nbstream_stream_lag 0.0" in text
-        assert 'nbstream_messages_total{listener="stream",verdict="unsure"} 3.0' in text
+        wait_until(lambda: daemon.metric("nbstream_stream_lag") == daemon.metric("nbstream_stream_pending") == 0)
+        assert "\nnbstream_stream_lag 0.0\n" in daemon.get("/metrics")[1]
+        assert daemon.metric('nbstream_messages_total{listener="stream",verdict="unsure"}') == 3
         assert daemon.stop() == 0
 
     assert "sms 1" in result.stdout

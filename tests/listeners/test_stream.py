@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,31 +32,38 @@ from nbstream.store.model import Model
 from nbstream.stream_metrics import StreamMetrics
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 
 SPAM = "win a free prize now, claim your cash"
 HAM = "shall we have lunch on friday with ann"
+FAULTS = "nbstream_filter_failures_total"
 RULES = Rules.build(Policy(), Actions())
 
 
 class Faulty(Filter):
-    """A filter with a fault: it fails on some texts, ``times`` times, or waits until it is let go."""
+    """A filter with faults: by the text it fails (``times`` times), or ends its worker, or waits for ``go``."""
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         self.times = 0
         self.error: Exception = RuntimeError("a fault")
         self.begun: list[str] = []
-        self.go = asyncio.Event()
+        self.go, self.late = asyncio.Event(), asyncio.Event()
+        self.die: Callable[[], object] = lambda: None
 
     async def check(self, message: Message) -> Check:
         text = message.raw.decode()
         self.begun.append(text)
+        if "slow" in text:
+            await self.go.wait()
+        if "late" in text:
+            await self.late.wait()
+        if "deadly" in text:
+            self.die()
+            await asyncio.Event().wait()
         if "poison" in text and self.times:
             self.times -= 1
             raise self.error
-        if "slow" in text:
-            await self.go.wait()
         return await super().check(message)
 
     async def learn(self, subject: Subject, label: str, source: str, actor: str = "") -> Lesson:
@@ -136,6 +144,7 @@ async def working(
             waiting, spam_filter, rules, stream.Params(Limits(), **options), StreamMetrics(metrics)
         )
         task = asyncio.create_task(door.run())
+        spam_filter.die = task.cancel
         stack.push_async_callback(asyncio.wait, [task])
         stack.callback(task.cancel)
         yield Worker(door, spam_filter, waiting, model, mirror, metrics, client, task, stack)
@@ -269,6 +278,49 @@ async def test_a_fault_is_tried_again_and_then_set_aside(client: Redis, shared_r
         assert "verdict" in await worker.answer(text=HAM)
 
 
+async def test_what_ends_its_workers_is_set_aside_and_its_neighbours_are_answered(
+    client: Redis, shared_redis: RedisServer
+) -> None:
+    keys = Model(client, "test", 3600).keys
+    async with client.pipeline() as pipe:
+        for text in ("deadly", *(f"neighbour {number}" for number in range(10))):
+            pipe.xadd(keys.incoming, {"text": text})
+        places = [place.decode() for place in await pipe.execute()]
+    for _ in range(3):
+        async with working(client, shared_redis.url, claim_seconds=0.3) as worker:
+            await asyncio.wait([worker.task], timeout=DEADLINE_SECONDS)
+            assert worker.task.cancelled()
+
+    async with working(client, shared_redis.url, claim_seconds=0.3) as worker:
+        await worker.answered(*places)
+        assert [each["entry"] for each in await worker.answers() if "error" in each] == places[:1]
+
+
+async def test_any_entry_has_one_answer(worker: Worker) -> None:
+    draw = random.Random(1)
+    names = ["raw", "text", "id", "label", "from", "to", "lable", "", "\xff", "entry"]
+    values = [
+        "",
+        "spam",
+        "ham",
+        "\0",
+        "\r\n",
+        "x" * 2000,
+        "=?utf-8?b?4pyT?=",
+        "Content-Type: multipart/x",
+        "\ud7ff",
+    ]
+    places = []
+    for _ in range(500):
+        fields = {draw.choice(names): draw.choice(values) for _ in range(draw.randint(1, 5))}
+        places.append((await worker.add(**fields)).decode())
+
+    await worker.answered(*places)
+
+    assert sorted(each["entry"] for each in await worker.answers()) == sorted(places)
+    assert worker.found("dead") == 0
+
+
 async def test_what_takes_long_is_held_and_not_given_to_another(client: Redis, shared_redis: RedisServer) -> None:
     async with (
         working(client, shared_redis.url, claim_seconds=0.3, max_in_flight=1) as one,
@@ -347,24 +399,27 @@ async def test_without_counts_entries_wait(client: Redis, shared_redis: RedisSer
         await asyncio.wait([following])
 
 
-async def test_a_redis_that_refuses_writes_is_waited_for_and_nothing_is_read(
-    client: Redis, shared_redis: RedisServer
-) -> None:
-    async with working(client, shared_redis.url, max_in_flight=4) as worker:
+async def test_while_redis_refuses_to_write_nothing_is_read(client: Redis, shared_redis: RedisServer) -> None:
+    async with working(client, shared_redis.url, max_in_flight=8) as worker:
         await worker.answer(text=SPAM, label="spam")
-        slow = [(await worker.add(text=f"slow {number}")).decode() for number in range(2)]
-        await until(lambda: len(worker.filter.begun) == 2)
+        worker.filter.times = 1
+        left = (await worker.add(text="late poison")).decode()
+        slow = [(await worker.add(text=f"slow {number}")).decode() for number in range(4)]
+        await until(lambda: len(worker.filter.begun) == 5)
         waiting = [(await worker.add(text=f"{HAM} {number}", label="ham")).decode() for number in range(20)]
         await client.config_set("maxmemory", 1)
         try:
             worker.filter.go.set()
-            await until(lambda: worker.door._waiting >= 2)
-            assert await client.xlen(worker.model.keys.incoming) > 10
+            await until(lambda: worker.door._waiting == 4)
+            worker.filter.late.set()
+            await until(lambda: worker.metrics.registry.get_sample_value(FAULTS, {"reason": "error"}) == 1)
+            await asyncio.sleep(1)  # there is room for four; nothing is to happen in it
+            assert await worker.queue.standing() == queue.Standing(lag=20, pending=5)
         finally:
             await client.config_set("maxmemory", 0)
 
         await worker.answered(*slow, *waiting)
-        assert len(await worker.answers()) == 23
+        assert left not in {each["entry"] for each in await worker.answers()}
         assert worker.mirror.totals is not None
         assert sum(worker.mirror.totals.messages) == 21
 
