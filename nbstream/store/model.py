@@ -45,7 +45,8 @@ FIRST_SCORES_KEPT = 50_000
 """So many first scores of each class are kept, unless told otherwise: 150 bytes each."""
 
 _HISTORY_STEP = 500
-_MISCONF = "MISCONF"  # what Redis begins its answer to a write with while it cannot write to its own disk
+# In what Redis answers to a write while it cannot write to its disk, and 6.2 to a script while its memory is full.
+_REFUSALS = ("MISCONF", "OOM command not allowed")
 
 _LEDGER_STEP = 200  # entries: some 240 kB
 
@@ -58,7 +59,8 @@ def store_errors() -> Iterator[None]:
     except AuthenticationError as error:
         raise StoreUnavailable("Redis refuses the password, or wants one: see redis.password_file") from error
     except (RedisError, OSError) as error:
-        if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and _MISCONF in str(error)):
+        refused = isinstance(error, ResponseError) and any(each in str(error) for each in _REFUSALS)
+        if refused or isinstance(error, OutOfMemoryError):
             raise StoreRefuses(f"Redis: {type(error).__name__}: {error}") from error
         raise StoreUnavailable(f"Redis: {type(error).__name__}: {error}") from error
 
