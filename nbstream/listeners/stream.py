@@ -101,7 +101,7 @@ class StreamDoor:
                 claiming = group.create_task(self._take_over(), name="stream: take over")
                 await self._read(group)
                 await claiming
-                while self._under_way:
+                while self._under_way:  # held until then
                     self._changed.clear()
                     await self._changed.wait()
                 keeping.cancel()
