@@ -1,4 +1,4 @@
-"""An explanation as a table or as JSON.
+"""An explanation as a table.
 
 Rules: the numbers stand before the words, so that they are aligned whatever script a token is in, and where the
 terminal is narrow the words are cut, never a number. Nothing that a message holds can move the cursor.
@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import WEIGHT_ONE
-from nbstream.commands.history import iso_time
 from nbstream.commands.terminal import printable
 from nbstream.policy.verdict import shown
 from nbstream.tokens.sources import source
@@ -62,33 +61,6 @@ def summary(explanation: Explanation) -> str:
     return printable(f"{explanation.verdict} {explanation.probability:.6f}  ({explanation.reason})")
 
 
-def as_json(explanation: Explanation) -> dict[str, Any]:
-    """All there is to say, with all clues; counts are in messages, by their weight."""
-    thresholds = asdict(explanation.thresholds)
-    return {
-        "time": iso_time(explanation.at),
-        "verdict": explanation.verdict,
-        "reason": explanation.reason,
-        "probability": explanation.probability,
-        "score": explanation.score,
-        "prior": explanation.prior,
-        "thresholds": {name: None if value == math.inf else value for name, value in thresholds.items()},
-        "learned": dict(explanation.state.learned),
-        "needed": dict(explanation.state.needed),
-        "clues": [
-            {
-                "token": clue.token.decode(),
-                "from": source(clue.token.decode()),
-                "ham": _messages(clue.ham),
-                "spam": _messages(clue.spam),
-                "log_ratio": clue.log_ratio,
-                "sum": sum_,
-            }
-            for clue, sum_ in zip(explanation.clues, explanation.sums(), strict=True)
-        ],
-    }
-
-
 def _rows(explanation: Explanation, limit: int | None) -> list[_Row]:
     clues, sums = explanation.clues[:limit], explanation.sums()[:limit]
     learned, prior = explanation.state.learned, _nats(explanation.prior)
@@ -136,10 +108,6 @@ def _threshold(probability: float | None) -> str:
 
 def _nats(number: float) -> str:
     return f"{number:+.2f}"
-
-
-def _messages(count: int | None) -> float | None:
-    return None if count is None else count / WEIGHT_ONE
 
 
 def _cut(text: str, columns: int) -> str:

@@ -18,25 +18,23 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nbstream import assembly, config
 from nbstream.commands import inputs
-from nbstream.commands.clue_table import Look, as_json, summary, table
-from nbstream.commands.history import iso_time, local_time
+from nbstream.commands.clue_table import Look, summary, table
+from nbstream.commands.history import local_time
 from nbstream.commands.terminal import complain, printable
 from nbstream.errors import InputError
+from nbstream.filter.known import Known, known
 from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.policy.header import VERDICT_FIELDS
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.wire import explanations
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.filter import Filter
-    from nbstream.policy.explanation import Explanation
-    from nbstream.store.checked import Checked
-    from nbstream.store.ledger import Entry
     from nbstream.store.model import Model
 
 _ID = re.compile(r"[a-z2-7]{24}")
@@ -44,18 +42,10 @@ _ID = re.compile(r"[a-z2-7]{24}")
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """A message: ``path`` is None where it was named by its id; the rest is what is known of it.
+    """A message and what is known of it: ``path`` is None where it was named by its id."""
 
-    ``then`` is what was thought when it was checked, ``now`` what is thought now; ``remembered`` and ``entry`` are
-    what is kept of it as checked and as learned.
-    """
-
-    id: str
     path: str | None
-    now: Explanation
-    then: Explanation | None
-    remembered: Checked | None
-    entry: Entry | None
+    known: Known
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,9 +78,9 @@ async def _subjects(
     """What the names stand for, in order; what cannot be found or read is added to ``errors``."""
     for name in names:
         if _is_id(name):
-            subject = await _by_id(name, settings, model)
-            if subject:
-                yield subject
+            found = await known(name, assembly.memory(settings, model), model, assembly.scorer(settings, model))
+            if found:
+                yield _Subject(None, found)
             else:
                 errors.append(InputError(f"{name}: unknown id, not remembered any more; give the message itself"))
             continue
@@ -99,21 +89,7 @@ async def _subjects(
             check = await spam_filter.check(Message(raw, assembly.limits(settings)))
             remembered, then = await assembly.memory(settings, model).explained(check.id) or (None, None)
             entry = await model.entry(check.id)
-            yield _Subject(check.id, source.name, check.explain(time.time()), then, remembered, entry)
-
-
-async def _by_id(message_key: str, settings: Settings, model: Model) -> _Subject | None:
-    remembered, then = await assembly.memory(settings, model).explained(message_key) or (None, None)
-    entry = await model.entry(message_key)
-    if remembered:
-        tokens = remembered.tokens
-    elif entry:
-        tokens = Tokens.grouped(entry.tokens)
-    else:
-        return None
-    scorer = assembly.scorer(settings, model)
-    check = scorer.check(message_key, tokens, await scorer.read(tokens))
-    return _Subject(message_key, None, check.explain(time.time()), then, remembered, entry)
+            yield _Subject(source.name, Known(check.id, check.explain(time.time()), then, remembered, entry))
 
 
 def _is_id(name: str) -> bool:
@@ -130,41 +106,29 @@ def _look(clues: int | None) -> Look:
 
 
 def _text(subject: _Subject, look: Look, *, now: bool) -> str:
-    then = subject.then if subject.path is None and not now else None
+    found = subject.known
+    then = found.then if subject.path is None and not now else None
     lines = [f"message  {printable(subject.path)}"] if subject.path is not None else []
-    lines += [f"id       {subject.id}", f"checked  {_checked(subject)}"]
-    if subject.entry:
-        entry = subject.entry
+    lines += [f"id       {found.id}", f"checked  {_checked(found)}"]
+    if found.entry:
+        entry = found.entry
         who = printable(f"{entry.source} {entry.actor}".rstrip())
         lines.append(f"learned  {local_time(entry.learned_at)}  as {entry.label}  by {who}")
-    lines.append(f"now      {summary(subject.now)}")
-    if subject.path is None and subject.remembered is None:
+    lines.append(f"now      {summary(found.now)}")
+    if subject.path is None and found.remembered is None:
         lines.append("by the tokens that it was learned with; its attributes and numbers are not kept")
     lines.append("" if then else "\nas it is now:")
-    return "\n".join([*lines, *table(then or subject.now, look)])
+    return "\n".join([*lines, *table(then or found.now, look)])
 
 
-def _checked(subject: _Subject) -> str:
+def _checked(found: Known) -> str:
     """What was thought of it before."""
-    if subject.then:
-        return f"{local_time(subject.then.at)}  {summary(subject.then)}"
-    if subject.remembered:
-        return f"{subject.remembered.verdict} {subject.remembered.probability:.6f}  (why is not remembered)"
+    if found.then:
+        return f"{local_time(found.then.at)}  {summary(found.then)}"
+    if found.remembered:
+        return f"{found.remembered.verdict} {found.remembered.probability:.6f}  (why is not remembered)"
     return "never, or so long ago that it is forgotten"
 
 
 def _json(subject: _Subject) -> str:
-    remembered, entry = subject.remembered, subject.entry
-    told: dict[str, Any] = {"path": subject.path, "id": subject.id, "remembered": None, "learned": None}
-    if remembered:
-        told["remembered"] = {"verdict": remembered.verdict, "probability": remembered.probability}
-    if entry:
-        told["learned"] = {
-            "label": entry.label,
-            "time": iso_time(entry.learned_at),
-            "source": entry.source,
-            "actor": entry.actor,
-        }
-    told["then"] = as_json(subject.then) if subject.then else None
-    told["now"] = as_json(subject.now)
-    return json.dumps(told)
+    return json.dumps({"path": subject.path, **explanations.known(subject.known)})

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nbstream import assembly, config
 from nbstream.commands.terminal import printable
 from nbstream.store.history import Selection
+from nbstream.wire.explanations import iso_time
 
 if TYPE_CHECKING:
     from nbstream.store.history import Opinion, Record
@@ -65,11 +66,6 @@ def as_text(record: Record) -> str:
     )
     who = f"{note.source} {note.actor}".rstrip()
     return printable(f"{local_time(record.at)}  {record.message_key}  {record.what}  {who}  {thought}")
-
-
-def iso_time(at: float) -> str:
-    """A moment with its offset, to the millisecond."""
-    return datetime.fromtimestamp(at).astimezone().isoformat(timespec="milliseconds")
 
 
 def local_time(at: float) -> str:

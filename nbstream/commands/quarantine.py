@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from nbstream import assembly, config
 from nbstream.commands.actor import user
-from nbstream.commands.history import iso_time, local_time
+from nbstream.commands.history import local_time
 from nbstream.commands.terminal import complain, printable
 from nbstream.errors import InputError, NbstreamError, NotReleased
 from nbstream.filter import tell
@@ -25,6 +25,7 @@ from nbstream.policy.verdict import Verdict
 from nbstream.relay import quarantine
 from nbstream.relay.release import IN_DOUBT, release
 from nbstream.tokens import markup
+from nbstream.wire.explanations import iso_time
 
 if TYPE_CHECKING:
     from nbstream.config import Settings

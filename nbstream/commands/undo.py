@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
 from nbstream.commands.actor import user
-from nbstream.commands.history import iso_time, local_time
+from nbstream.commands.history import local_time
 from nbstream.commands.terminal import printable
 from nbstream.filter.preview import Preview, Supposed, preview
 from nbstream.store.history import Selection
 from nbstream.store.layers import Layered
 from nbstream.store.undoing import chosen, prepare, restore
+from nbstream.wire.explanations import iso_time
 
 if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
