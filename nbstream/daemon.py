@@ -10,21 +10,22 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nbstream import assembly, config, logs
 from nbstream.beside import Beside
-from nbstream.doors import adopt, open_doors, openings, stream_door
+from nbstream.doors import Opening, adopt, open_doors, openings, place, stream_door
 from nbstream.errors import CannotStart, StoreUnavailable
 from nbstream.filter import Remembering, Several
+from nbstream.http_door import Behind, http_door, metrics_door
 from nbstream.listeners.control import ControlListener
 from nbstream.listeners.delivery import Delivery
 from nbstream.listeners.feedback import FeedbackDoor
-from nbstream.listeners.http import Health, HttpListener
 from nbstream.listeners.smtp import Handlers, SmtpListener
+from nbstream.listeners.sockets import TcpPlace
 from nbstream.metrics import Metrics
 from nbstream.relay.outlet import Outlet
 from nbstream.relay.retention import Retention
@@ -37,10 +38,12 @@ from nbstream.store.sweeper import Sweeper
 if TYPE_CHECKING:
     from nbstream.assembly import Store
     from nbstream.config import Address, Settings
-    from nbstream.doors import Door
+    from nbstream.doors import SocketDoor
     from nbstream.filter import Filter, Observer
+    from nbstream.listeners.http import HttpListener
     from nbstream.listeners.stream import StreamDoor
     from nbstream.relay.next_hop import NextHop
+    from nbstream.store.checked import Memory
     from nbstream.store.model import Model
 
 _log = logging.getLogger(__name__)
@@ -55,10 +58,8 @@ class Addresses:
     """Where the daemon listens, by door."""
 
     smtp: tuple[str, int] | None = None
-    http: tuple[str, int] | None = None
-    metrics: tuple[str, int] | None = None
     others: Mapping[str, str] = field(default_factory=dict)
-    """Of the doors for programs: ``HOST:PORT`` or ``unix:PATH``."""
+    """Of all others: ``HOST:PORT`` or ``unix:PATH``."""
 
 
 @dataclass(slots=True)
@@ -68,9 +69,11 @@ class _House:
     mirror: Mirror
     next_hop: NextHop
     spam_filter: Filter
+    model: Model
+    memory: Memory
     smtp: SmtpListener | None = None
     http: list[HttpListener] = field(default_factory=list)
-    doors: list[Door] = field(default_factory=list)
+    doors: list[SocketDoor] = field(default_factory=list)
     stream: StreamDoor | None = None
 
     def judging(self, settings: Settings) -> Filter:
@@ -154,7 +157,7 @@ class Daemon:
         rules = assembly.rules(settings)
         logs.set_up(settings.log.format, settings.log.level)
         self._metrics.policy(config.policy_hash(settings))
-        for door in self._house.doors if self._house else ():
+        for door in (*self._house.doors, *self._house.http) if self._house else ():
             adopt(door, settings)
         if self._house and self._house.stream:
             self._house.stream.rules = rules
@@ -193,7 +196,7 @@ class Daemon:
             memory=memory,
             auto=beside.layer if beside else None,
         )
-        house = self._house = _House(mirror, assembly.next_hop(self._settings), spam_filter)
+        house = self._house = _House(mirror, assembly.next_hop(self._settings), spam_filter, model, memory)
         following = asyncio.create_task(mirror.run(), name="mirror")
         remembering = asyncio.create_task(memory.run(), name="memory")
         retention = Retention(assembly.quarantine(self._settings), self._settings.quarantine.days, metrics.swept)
@@ -273,26 +276,37 @@ class Daemon:
 
     async def _open_doors(self, house: _House) -> Addresses:
         settings, metrics = self._settings, self._metrics
-        found: dict[str, tuple[str, int]] = {}
+        smtp: tuple[str, int] | None = None
         listeners = settings.listeners
         if listeners.smtp:
             handlers = self._handlers(settings, house)
             house.smtp = SmtpListener(
                 assembly.smtp_params(listeners.smtp), house.next_hop, handlers.delivery, handlers.feedback
             )
-            found["smtp"] = await _opened("smtp", listeners.smtp.listen, house.smtp.start)
+            address = listeners.smtp.listen
+            with _named("smtp", address):
+                smtp = await house.smtp.start(address.host, address.port)
+        others: dict[str, str] = {}
+        judging = house.judging(settings)
         if listeners.http:
-            secret = listeners.http.password
-            password = secret.get_secret_value() if secret else None
-            http = HttpListener(metrics.render, lambda: _health(house), password)
-            house.http.append(http)
-            found["http"] = await _opened("http", listeners.http.listen, http.start)
+            http = http_door(listeners.http, judging, self._behind(house))
+            others |= await open_doors([Opening("http", place(listeners.http), http)], house.http)
+        others |= await open_doors(openings(settings, judging, metrics), house.doors)
         if listeners.metrics:
-            scraped = HttpListener(metrics.render, None)
-            house.http.append(scraped)
-            found["metrics"] = await _opened("metrics", listeners.metrics.listen, scraped.start)
-        others = await open_doors(openings(settings, house.judging(settings), metrics), house.doors)
-        return Addresses(**found, others=others)
+            where = TcpPlace(listeners.metrics.listen.host, listeners.metrics.listen.port)
+            others |= await open_doors([Opening("metrics", where, metrics_door(metrics))], house.http)
+        return Addresses(smtp, others)
+
+    def _behind(self, house: _House) -> Behind:
+        return Behind(
+            settings=lambda: self._settings,
+            metrics=self._metrics,
+            mirror=house.mirror,
+            model=house.model,
+            memory=house.memory,
+            next_hop=house.next_hop,
+            draining=lambda: house.smtp is not None and house.smtp.draining,
+        )
 
     async def _drain(self, house: _House) -> None:
         """No new mail, finish what is in flight, then close the doors; health is served until the end."""
@@ -301,7 +315,7 @@ class Daemon:
             await house.smtp.drain(self._settings.drain_seconds)
         await asyncio.gather(*(door.drain(self._settings.drain_seconds) for door in house.doors))
         for http in house.http:
-            await http.close()
+            await http.drain(self._settings.drain_seconds)
         await house.next_hop.close()
 
 
@@ -319,29 +333,16 @@ async def _ended(task: asyncio.Task[None]) -> None:
         await asyncio.wait([task], timeout=1)
 
 
-async def _health(house: _House) -> Health:
-    degraded: dict[str, str] = {}
-    loaded = house.mirror.totals is not None
-    if not house.mirror.following:
-        counts = f"counts are {house.mirror.lag_seconds:.0f} s old" if loaded else "no counts are loaded"
-        degraded["redis"] = f"not followed, {counts}; feedback is deferred"
-    reachable = await house.next_hop.reachable()
-    if not reachable:
-        degraded["next_hop"] = "cannot be reached"
-    draining = house.smtp is not None and house.smtp.draining
-    if draining:
-        degraded["smtp"] = "draining"
-    return Health(loaded and reachable and not draining, degraded)
-
-
-async def _opened(name: str, address: Address, start: Callable[[str, int], object]) -> tuple[str, int]:
-    """Open one door, or say which one could not be."""
+@contextmanager
+def _named(name: str, where: Address) -> Iterator[None]:
+    """Say which door could not be opened."""
     try:
-        return await start(address.host, address.port)  # type: ignore[misc,no-any-return]  # each door's own start
+        yield
     except OSError as error:
-        raise CannotStart(f"listeners.{name}.listen: cannot listen on {address}: {error.strerror}") from error
+        text = f"listeners.{name}.listen: cannot listen on {where}: {error.strerror}"
+        raise CannotStart(text) from error
 
 
 def _told(addresses: Addresses) -> dict[str, str]:
-    pairs = {"smtp": addresses.smtp, "http": addresses.http, "metrics": addresses.metrics}
-    return {**{name: f"{pair[0]}:{pair[1]}" for name, pair in pairs.items() if pair}, **addresses.others}
+    smtp = {"smtp": str(TcpPlace(*addresses.smtp))} if addresses.smtp else {}
+    return {**smtp, **addresses.others}

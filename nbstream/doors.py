@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from nbstream import assembly
 from nbstream.config import Address
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import socket
 
     from nbstream.assembly import Store
+    from nbstream.config import HttpListener as HttpSettings
     from nbstream.config import Settings
     from nbstream.config.listeners import Door as DoorSettings
     from nbstream.config.listeners import SpamdListener as SpamdSettings
@@ -45,16 +46,19 @@ class SocketDoor(Door, Protocol):
         """Serve on this socket."""
 
 
+Kind = TypeVar("Kind", bound=SocketDoor)
+
+
 @dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(Generic[Kind]):
     """A door that is to be opened, by its name under ``listeners``."""
 
     name: str
     place: Place
-    door: SocketDoor
+    door: Kind
 
 
-def openings(settings: Settings, spam_filter: Filter, metrics: Metrics) -> Iterator[Opening]:
+def openings(settings: Settings, spam_filter: Filter, metrics: Metrics) -> Iterator[Opening[SocketDoor]]:
     """The doors that the settings open, those for mail and for metrics aside."""
     listeners = settings.listeners
     if listeners.spamd:
@@ -86,7 +90,7 @@ def spamd_params(settings: Settings, chosen: SpamdSettings) -> spamd.Params:
     )
 
 
-async def open_doors(openings: Iterator[Opening], opened: list[Door]) -> dict[str, str]:
+async def open_doors(openings: Iterable[Opening[Kind]], opened: list[Kind]) -> dict[str, str]:
     """Open doors, each added to ``opened`` at once; where each listens, by its name. Raises ``CannotStart``."""
     found: dict[str, str] = {}
     for opening in openings:
@@ -130,7 +134,7 @@ def stream_door(
     return stream.StreamDoor(waiting, spam_filter, assembly.rules(settings), params, StreamMetrics(metrics))
 
 
-def place(settings: DoorSettings) -> Place:
+def place(settings: DoorSettings | HttpSettings) -> Place:
     """Where a door listens."""
     listen = settings.listen
     if isinstance(listen, Address):

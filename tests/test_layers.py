@@ -29,7 +29,7 @@ LAYERS = [
     {"config"},
     {"assembly"},
     {"evaluation"},
-    {"reloading", "beside", "doors"},
+    {"reloading", "beside", "doors", "http_door"},
     {"daemon"},
     {"commands", "arguments"},
     {"cli"},

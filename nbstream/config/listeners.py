@@ -4,21 +4,38 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
 
 from nbstream.config.section import ByteCount, Count, PasswordFile, Seconds, Section
 from nbstream.config.values import (
     DEFAULT_MODE,
     Address,
+    Network,
+    SecretFile,
     UnixAddress,
     read_address,
     read_host_name,
     read_mode,
+    read_network,
     read_place,
 )
 
 ListenAddress = Annotated[Address, BeforeValidator(read_address)]
 ListenPlace = Annotated[Address | UnixAddress, BeforeValidator(read_place)]
+SocketMode = Annotated[int, BeforeValidator(read_mode)]
+SocketGroup = Annotated[str, Field(min_length=1, max_length=100)]
+Networks = Annotated[tuple[Annotated[Network, BeforeValidator(read_network)], ...], Strict(False)]
+
+
+def room_for_one(value: int, info: ValidationInfo, door: str) -> int:
+    """Bytes in flight, if they are enough for one message.
+
+    With less, a message of the permitted size would be put off for ever instead of being refused.
+    """
+    largest = info.data.get("max_message_bytes", 0)
+    if value < largest:
+        raise ValueError(f"must be at least listeners.{door}.max_message_bytes ({largest})")
+    return value
 
 
 class Door(Section):
@@ -28,16 +45,8 @@ class Door(Section):
     """
 
     listen: ListenPlace
-    socket_mode: Annotated[int, BeforeValidator(read_mode)] = DEFAULT_MODE
-    socket_group: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-
-
-def _room_for_one(value: int, info: ValidationInfo, door: str) -> int:
-    # With less, a message of the permitted size would be put off for ever instead of being refused.
-    largest = info.data.get("max_message_bytes", 0)
-    if value < largest:
-        raise ValueError(f"must be at least listeners.{door}.max_message_bytes ({largest})")
-    return value
+    socket_mode: SocketMode = DEFAULT_MODE
+    socket_group: SocketGroup | None = None
 
 
 class SmtpListener(Section):
@@ -54,18 +63,32 @@ class SmtpListener(Section):
     @field_validator("max_bytes_in_flight")
     @classmethod
     def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
-        return _room_for_one(value, info, "smtp")
+        return room_for_one(value, info, "smtp")
 
 
 class HttpListener(Section):
-    """The HTTP door; beyond loopback only with a password."""
+    """The HTTP door; beyond this machine only with a password.
+
+    ``write_password_file`` is for teaching, ``password_file`` then for all else; ``allow_from`` are the networks
+    whose peers need neither.
+    """
 
     password_file: PasswordFile | None = None
-    listen: ListenAddress = Address("127.0.0.1", 11334)
+    listen: ListenPlace = Address("127.0.0.1", 11334)
+    socket_mode: SocketMode = DEFAULT_MODE
+    socket_group: SocketGroup | None = None
+    write_password_file: PasswordFile | None = None
+    allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
+    max_message_bytes: ByteCount = 50 << 20
+    max_connections: Count = 200
+    max_bytes_in_flight: ByteCount = 256 << 20
+    request_timeout_seconds: Seconds = 60
 
     @field_validator("listen")
     @classmethod
-    def _password_beyond_loopback(cls, value: Address, info: ValidationInfo) -> Address:
+    def _password_beyond_loopback(
+        cls, value: Address | UnixAddress, info: ValidationInfo
+    ) -> Address | UnixAddress:
         # No entry means that password_file was refused itself: one problem, one line.
         if info.data.get("password_file", "refused") is None and not value.loopback:
             raise ValueError("must be a loopback address, or listeners.http.password_file must be set")
@@ -75,6 +98,24 @@ class HttpListener(Section):
     def password(self) -> SecretStr | None:
         """The secret of ``password_file``."""
         return self.password_file.secret if self.password_file else None
+
+    @property
+    def write_password(self) -> SecretStr | None:
+        """The secret of ``write_password_file``."""
+        return self.write_password_file.secret if self.write_password_file else None
+
+    @field_validator("write_password_file")
+    @classmethod
+    def _two_levels(cls, value: SecretFile | None, info: ValidationInfo) -> SecretFile | None:
+        # Without a password for reading, this one would be asked for by nobody who reads beyond loopback.
+        if value and info.data.get("password_file", "refused") is None:
+            raise ValueError("must be left out where listeners.http.password_file is")
+        return value
+
+    @field_validator("max_bytes_in_flight")
+    @classmethod
+    def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
+        return room_for_one(value, info, "http")
 
 
 class SpamdListener(Door):
@@ -89,7 +130,7 @@ class SpamdListener(Door):
     @field_validator("max_bytes_in_flight")
     @classmethod
     def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
-        return _room_for_one(value, info, "spamd")
+        return room_for_one(value, info, "spamd")
 
 
 class MetricsListener(Section):

@@ -24,12 +24,11 @@ from nbstream.config import inheritance
 from nbstream.config.actions import Actions, Quarantine
 from nbstream.config.event_models import EventModels
 from nbstream.config.inheritance import located
-from nbstream.config.listeners import Listeners
+from nbstream.config.listeners import Listeners, Networks
 from nbstream.config.section import ByteCount, Count, FilePath, PasswordFile, Probability, Seconds, Section
 from nbstream.config.values import (
     EMBEDDED,
     MaildirHop,
-    Network,
     SecretFile,
     SmtpHop,
     has_password,
@@ -150,10 +149,7 @@ class Feedback(Section):
 
     spam_address: MailAddress = "spam@nbstream.invalid"
     ham_address: MailAddress = "ham@nbstream.invalid"
-    allow_from: Annotated[tuple[Annotated[Network, BeforeValidator(read_network)], ...], Strict(False)] = (
-        read_network("127.0.0.0/8"),
-        read_network("::1/128"),
-    )
+    allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
 
     @field_validator("ham_address")
     @classmethod

@@ -1,24 +1,36 @@
-"""The HTTP door: metrics and health. Checks and feedback over HTTP come with their own protocol.
+"""The HTTP door: metrics and health, and whatever other routes it is given; who may ask, and how much.
 
-Rules: requests from another machine need the password where one is set (compared in constant time), but for
-the two health checks, which say nothing of the mail.
+Rules: a request with an ``Origin`` field is refused, since a page in a browser could post to loopback; nothing is
+said to other origins (no CORS). A request that fails is told nothing of why.
 """
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
-from collections.abc import Awaitable, Callable
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from nbstream.errors import NbstreamError
+from nbstream.listeners.http_access import Access
+from nbstream.listeners.http_answers import Refused, json, refusal
+from nbstream.listeners.http_body import Limits
+from nbstream.listeners.http_connections import SOFTWARE, Connection, Connections
+from nbstream.wire import http_v1
+from nbstream.wire.http_v1 import Problem
 
-_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_SHUTDOWN_SECONDS = 2.0
+if TYPE_CHECKING:
+    from nbstream.filter import Filter
+    from nbstream.listeners.desk import Desk
+
+_log = logging.getLogger(__name__)
+
+NAME = "http"
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -31,59 +43,144 @@ class Health:
     degraded: Mapping[str, str]
 
 
+class Level(Enum):
+    """What a request needs: nothing, the right to read and check, or that to teach."""
+
+    OPEN = auto()
+    READ = auto()
+    TEACH = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What answers requests of a method to a path."""
+
+    method: str
+    path: str
+    handler: Handler
+    level: Level = Level.READ
+
+
+def metrics_route(metrics: Callable[[], bytes]) -> Route:
+    """``/metrics``."""
+
+    async def serve(_: web.Request) -> web.Response:
+        return web.Response(body=metrics(), headers={"Content-Type": METRICS_TYPE})
+
+    return Route("GET", "/metrics", serve)
+
+
+def health_routes(health: Callable[[], Awaitable[Health]]) -> Iterable[Route]:
+    """``/healthz`` and ``/readyz``, which say nothing of the mail."""
+
+    async def alive(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def ready(_: web.Request) -> web.Response:
+        found = await health()
+        body = http_v1.health(ready=found.ready, degraded=found.degraded)
+        return json(body, status=200 if found.ready else 503)
+
+    return Route("GET", "/healthz", alive, Level.OPEN), Route("GET", "/readyz", ready, Level.OPEN)
+
+
 class HttpListener:
-    """Serves ``/metrics``, and unless it is for metrics alone ``/healthz`` and ``/readyz``."""
+    """Serves routes on one socket.
+
+    ``desk`` is what the routes teach and check with, None where they do neither.
+    """
 
     def __init__(
         self,
-        metrics: Callable[[], bytes],
-        health: Callable[[], Awaitable[Health]] | None,
-        password: str | None = None,
+        routes: Iterable[Route],
+        access: Access | None = None,
+        limits: Limits | None = None,
+        desk: Desk | None = None,
     ) -> None:
-        self._metrics = metrics
-        self._health = health
-        self._password = password
-        self._runner: web.AppRunner | None = None
+        self._access = access
+        self._limits = limits or Limits()
+        self._desk = desk
+        self._local = False
+        application = web.Application(middlewares=[self._serve])
+        application.on_response_prepare.append(_name_software)
+        for route in routes:
+            application.router.add_route(route.method, route.path, self._guarded(route))
+        self._connections = Connections(
+            application, self._limits.max_connections, self._limits.request_timeout_seconds
+        )
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen, and return the address in use."""
-        application = web.Application(middlewares=[self._authorize], client_max_size=64 * 1024)
-        application.router.add_get("/metrics", self._serve_metrics)
-        if self._health is not None:
-            application.router.add_get("/healthz", self._serve_alive)
-            application.router.add_get("/readyz", self._serve_ready)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
-        address = self._runner.addresses[0]
-        return address[0], address[1]
+    @property
+    def spam_filter(self) -> Filter:
+        """What checks and learns; it may be replaced at any time, the next request goes by the new one."""
+        assert self._desk is not None
+        return self._desk.spam_filter
 
-    async def close(self) -> None:
-        """Stop accepting and finish the requests under way."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+    @spam_filter.setter
+    def spam_filter(self, spam_filter: Filter) -> None:
+        if self._desk is not None:
+            self._desk.spam_filter = spam_filter
+
+    async def start(self, listening: socket.socket) -> None:
+        """Serve on this socket."""
+        self._local = listening.family == socket.AF_UNIX
+        await self._connections.start(listening)
+
+    async def drain(self, seconds: float) -> None:
+        """Stop accepting, let requests under way finish within ``seconds``, then close what is left."""
+        await self._connections.drain(seconds)
+
+    def _guarded(self, route: Route) -> Handler:
+        async def serve(request: web.Request) -> web.StreamResponse:
+            self._authorize(request, route.level)
+            return await route.handler(request)
+
+        return serve
+
+    def _authorize(self, request: web.Request, level: Level) -> None:
+        access = self._access
+        if access is None or level is Level.OPEN:
+            return
+        peer, fields = None if self._local else request.remote or "", tuple(request.headers.items())
+        if level is Level.READ and not access.reads(peer, fields):
+            raise Refused(401, "the password is needed")
+        if level is Level.TEACH and not access.teaches(peer, fields):
+            if self._desk is not None:
+                self._desk.refused()
+            raise Refused(401, "the password for teaching is needed")
 
     @web.middleware
-    async def _authorize(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path not in {"/healthz", "/readyz"} and not self._believed(request):
-            return web.Response(status=401, text="password needed\n", headers={"WWW-Authenticate": "Bearer"})
-        return await handler(request)
+    async def _serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        connection = request.protocol
+        assert isinstance(connection, Connection)
+        connection.began()
+        try:
+            _refuse_pages(request)
+            return await handler(request)
+        except Refused as refused:
+            return refusal(request.path, refused.problem, close=refused.close)
+        except web.HTTPException as error:  # of the router: no such path, or not by this method
+            return refusal(request.path, Problem(error.status, error.reason), allow=error.headers.get("Allow"))
+        except NbstreamError as error:
+            return refusal(request.path, Problem(503, _public(error)))
+        except ConnectionError:
+            _log.debug("http: the client went away")
+            raise
+        except Exception:  # noqa: BLE001 - a client is told nothing of a fault, the log everything
+            _log.exception("http: a request failed")
+            return refusal(request.path, Problem(500, "this failed, the log says why"), close=True)
+        finally:
+            connection.ended()
 
-    def _believed(self, request: web.Request) -> bool:
-        if self._password is None or ipaddress.ip_address(request.remote or "0.0.0.0").is_loopback:  # noqa: S104 - no bind
-            return True
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        given = token.strip() if scheme.lower() == "bearer" else request.headers.get("Password", "")
-        return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._password.encode())
 
-    async def _serve_metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._metrics(), headers={"Content-Type": _METRICS_TYPE})
+def _refuse_pages(request: web.Request) -> None:
+    if "Origin" in request.headers:
+        raise Refused(403, "requests of web pages are not answered", close=True)
 
-    async def _serve_alive(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
 
-    async def _serve_ready(self, _: web.Request) -> web.Response:
-        assert self._health is not None
-        health = await self._health()
-        body = {"ready": health.ready, "degraded": dict(health.degraded)}
-        return web.json_response(body, status=200 if health.ready else 503)
+def _public(error: NbstreamError) -> str:
+    """What a client may see of it, without the enhanced status code that mail servers want."""
+    return error.reply.text.partition(" ")[2]
+
+
+async def _name_software(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers["Server"] = SOFTWARE

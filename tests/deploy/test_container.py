@@ -64,7 +64,9 @@ def test_the_state_is_in_the_volume(instructions: list[tuple[str, str]]) -> None
 def test_the_doors_for_others_are_exposed_and_no_other(instructions: list[tuple[str, str]]) -> None:
     listeners = [SETTINGS.listeners.smtp, SETTINGS.listeners.http, SETTINGS.listeners.metrics]
     addresses = [listener.listen for listener in listeners if listener]
-    reachable = [str(address.port) for address in addresses if address.host == "0.0.0.0"]
+    reachable = [
+        str(each.port) for each in addresses if isinstance(each, config.Address) and each.host == "0.0.0.0"
+    ]
     assert reachable == last(instructions, "EXPOSE").split()
 
 

@@ -1,23 +1,31 @@
-"""The HTTP door: metrics, health, and who may ask."""
+"""The HTTP door: metrics, health, who may ask, and how much."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import ipaddress
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
 
-from nbstream.listeners.http import Health, HttpListener
+from nbstream.listeners.http import Health, HttpListener, Route, health_routes, metrics_route
+from nbstream.listeners.http_access import Access
+from nbstream.listeners.sockets import told
+from tests.listeners.http_door import free_socket
+
+LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
+NOBODY = ()
 
 
 @asynccontextmanager
-async def serving(listener: HttpListener) -> AsyncIterator[str]:
-    host, port = await listener.start("127.0.0.1", 0)
+async def serving(routes: Iterable[Route], access: Access | None = None) -> AsyncIterator[str]:
+    listener, socket = HttpListener(routes, access), free_socket()
+    await listener.start(socket)
     try:
-        yield f"http://{host}:{port}"
+        yield f"http://{told(socket)}"
     finally:
-        await listener.close()
+        await listener.drain(0)
 
 
 async def get(url: str, **headers: str) -> tuple[int, str]:
@@ -34,7 +42,7 @@ async def degraded() -> Health:
 
 
 async def test_metrics_and_health_are_served() -> None:
-    async with serving(HttpListener(lambda: b"nbstream_x 1\n", healthy)) as url:
+    async with serving([metrics_route(lambda: b"nbstream_x 1\n"), *health_routes(healthy)]) as url:
         assert await get(f"{url}/metrics") == (200, "nbstream_x 1\n")
         assert await get(f"{url}/healthz") == (200, "ok\n")
         assert await get(f"{url}/readyz") == (200, '{"ready": true, "degraded": {}}')
@@ -42,7 +50,7 @@ async def test_metrics_and_health_are_served() -> None:
 
 
 async def test_what_is_degraded_is_said() -> None:
-    async with serving(HttpListener(lambda: b"", degraded)) as url:
+    async with serving(health_routes(degraded)) as url:
         assert await get(f"{url}/readyz") == (
             503,
             '{"ready": false, "degraded": {"next_hop": "cannot be reached"}}',
@@ -50,7 +58,7 @@ async def test_what_is_degraded_is_said() -> None:
 
 
 async def test_a_door_for_metrics_has_nothing_else() -> None:
-    async with serving(HttpListener(lambda: b"x 1\n", None)) as url:
+    async with serving([metrics_route(lambda: b"x 1\n")]) as url:
         assert (await get(f"{url}/metrics"))[0] == 200
         assert (await get(f"{url}/readyz"))[0] == 404
 
@@ -61,14 +69,55 @@ async def test_a_door_for_metrics_has_nothing_else() -> None:
         ({}, 401),
         ({"Password": "wrong"}, 401),
         ({"Password": "secret"}, 200),
+        ({"Password": "teaching"}, 200),
         ({"Authorization": "Bearer secret"}, 200),
+        ({"Authorization": "bearer  secret"}, 200),
+        ({"Authorization": "Basic secret"}, 401),
+        ({"Authorization": "secret"}, 401),
     ],
 )
-async def test_another_machine_needs_the_password(
-    monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], code: int
-) -> None:
-    # Loopback needs none, and a test talks to loopback only: so the peer's address is made another one.
-    monkeypatch.setattr("aiohttp.web.BaseRequest.remote", "192.0.2.1")
-    async with serving(HttpListener(lambda: b"x 1\n", healthy, "secret")) as url:
+async def test_a_peer_that_is_not_allowed_needs_the_password(headers: dict[str, str], code: int) -> None:
+    access = Access("secret", "teaching", NOBODY, lambda: LOOPBACK)
+    async with serving([metrics_route(lambda: b"x 1\n"), *health_routes(healthy)], access) as url:
         assert (await get(f"{url}/metrics", **headers))[0] == code
         assert (await get(f"{url}/healthz", **headers))[0] == 200
+
+
+Fields = list[tuple[str, str]]
+
+
+@pytest.mark.parametrize(
+    ("peer", "fields", "reads", "teaches"),
+    [
+        ("127.0.0.1", [], True, True),
+        ("::ffff:127.0.0.1", [], True, True),
+        ("192.0.2.1", [], True, False),
+        ("198.51.100.1", [], False, False),
+        ("198.51.100.1", [("password", "read")], True, False),
+        ("198.51.100.1", [("Password", "write")], True, True),
+        ("198.51.100.1", [("Password", "wrong"), ("Password", "write")], True, True),
+        ("192.0.2.1", [("Authorization", "Bearer write")], True, True),
+        (None, [], True, True),
+        ("127.0.0.1", [("X-Forwarded-For", "127.0.0.2")], True, True),
+        ("127.0.0.1", [("X-Forwarded-For", "198.51.100.1")], False, False),
+        ("127.0.0.1", [("X-Forwarded-For", "127.0.0.1, 198.51.100.1")], False, False),
+        ("127.0.0.1", [("x-real-ip", "198.51.100.1")], False, False),
+        ("127.0.0.1", [("X-Real-IP", "somebody")], False, False),
+        ("127.0.0.1", [("Forwarded", "for=127.0.0.1")], False, False),
+        (None, [("X-Forwarded-For", "198.51.100.1")], False, False),
+        (None, [("X-Forwarded-For", "198.51.100.1"), ("Password", "write")], True, True),
+        ("", [], False, False),
+    ],
+)
+def test_who_may_read_and_who_may_teach(peer: str | None, fields: Fields, reads: bool, teaches: bool) -> None:
+    allowed = (*LOOPBACK, ipaddress.ip_network("192.0.2.0/24"))
+    access = Access("read", "write", allowed, lambda: LOOPBACK)
+
+    assert access.reads(peer, fields) is reads
+    assert access.teaches(peer, fields) is teaches
+
+
+def test_one_password_opens_both_levels_where_there_is_no_other() -> None:
+    assert Access("only").teaches("192.0.2.1", [("Password", "only")])
+    assert not Access(None).teaches("192.0.2.1", [("Password", "")])
+    assert not Access(None).reads("192.0.2.1", [("Password", "None")])

@@ -1,0 +1,124 @@
+"""The HTTP door from settings: its routes, who may use them, and what they tell of the house."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbstream import __version__, assembly
+from nbstream.bayes.counts import CLASSES
+from nbstream.filter.known import Known, known
+from nbstream.listeners.desk import Desk
+from nbstream.listeners.http import NAME, Health, HttpListener, health_routes, metrics_route
+from nbstream.listeners.http_access import Access
+from nbstream.listeners.http_body import Bodies, Limits
+from nbstream.listeners.http_rspamd import RspamdApi
+from nbstream.listeners.http_v1 import Facts, OwnApi
+from nbstream.policy.verdict import ModelState
+from nbstream.wire.http_v1 import ModelFacts
+
+if TYPE_CHECKING:
+    from nbstream.config import HttpListener as HttpSettings
+    from nbstream.config import Settings
+    from nbstream.filter import Filter
+    from nbstream.metrics import Metrics
+    from nbstream.relay.next_hop import NextHop
+    from nbstream.store.checked import Memory
+    from nbstream.store.mirror import Mirror
+    from nbstream.store.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What the door tells of; ``settings`` gives those in force, ``draining`` whether mail is taken no more."""
+
+    settings: Callable[[], Settings]
+    metrics: Metrics
+    mirror: Mirror
+    model: Model
+    memory: Memory
+    next_hop: NextHop
+    draining: Callable[[], bool]
+
+    async def health(self) -> Health:
+        """Whether mail can be scored and relayed, and what is degraded."""
+        degraded: dict[str, str] = {}
+        loaded = self.mirror.totals is not None
+        if not self.mirror.following:
+            counts = f"counts are {self.mirror.lag_seconds:.0f} s old" if loaded else "no counts are loaded"
+            degraded["redis"] = f"not followed, {counts}; feedback is deferred"
+        reachable = await self.next_hop.reachable()
+        if not reachable:
+            degraded["next_hop"] = "cannot be reached"
+        draining = self.draining()
+        if draining:
+            degraded["smtp"] = "draining"
+        return Health(loaded and reachable and not draining, degraded)
+
+    def facts(self) -> ModelFacts | None:
+        """The state of the model; None before it is loaded."""
+        settings, totals = self.settings(), self.mirror.totals
+        if totals is None:
+            return None
+        learned = dict(zip(CLASSES, (int(count) for count in totals.messages), strict=True))
+        return ModelFacts(
+            settings.model.name,
+            ModelState(learned, settings.model.min_learned.model_dump()),
+            int(totals.vocabulary),
+            assembly.policy(settings).thresholds(self.mirror.known_first_scores),
+            self.mirror.lag_seconds,
+        )
+
+    async def known(self, message_key: str) -> Known | None:
+        """What is known of a message by its id. Raises ``StoreUnavailable``."""
+        return await known(message_key, self.memory, self.model, assembly.scorer(self.settings(), self.mirror))
+
+    def verdicts(self) -> Mapping[str, int]:
+        """The messages checked since the start, by verdict, of all doors."""
+        found: Counter[str] = Counter()
+        for family in self.metrics.registry.restricted_registry(["nbstream_messages_total"]).collect():
+            for sample in family.samples:
+                found[sample.labels["verdict"]] += int(sample.value)
+        return found
+
+
+def http_door(settings: HttpSettings, spam_filter: Filter, behind: Behind) -> HttpListener:
+    """The door with all its routes."""
+    chosen = behind.settings()
+    limits = Limits(
+        settings.max_message_bytes,
+        settings.max_connections,
+        settings.max_bytes_in_flight,
+        settings.request_timeout_seconds,
+    )
+    access = Access(
+        settings.password.get_secret_value() if settings.password else None,
+        settings.write_password.get_secret_value() if settings.write_password else None,
+        settings.allow_from,
+        lambda: behind.settings().feedback.allow_from,
+    )
+    desk = Desk(NAME, spam_filter, assembly.limits(chosen), behind.metrics)
+    bodies, facts = Bodies(limits), Facts(chosen.model.name, behind.facts, behind.known)
+    rspamd = RspamdApi(
+        desk,
+        bodies,
+        facts,
+        version=__version__,
+        health=behind.health,
+        verdicts=behind.verdicts,
+        recent=behind.memory.recent,
+    )
+    routes = [
+        metrics_route(behind.metrics.render),
+        *health_routes(behind.health),
+        *OwnApi(desk, bodies, facts, __version__).routes(),
+        *rspamd.routes(),
+    ]
+    return HttpListener(routes, access, limits, desk)
+
+
+def metrics_door(metrics: Metrics) -> HttpListener:
+    """``/metrics`` and nothing else, for whoever can reach it."""
+    return HttpListener([metrics_route(metrics.render)])

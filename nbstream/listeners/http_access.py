@@ -1,0 +1,89 @@
+"""Who may ask the HTTP door what: two levels, reading (and checking) and teaching.
+
+Rules: as rspamd's controller has it. A peer on a unix socket, or in ``allow_from``, needs no password; one that
+teaches over TCP must be in ``feedback.allow_from`` too. A proxy speaks for others: every address in its forwarding
+fields must be allowed as well. All other peers need the password of the level; the one for teaching opens both.
+Secrets are compared in constant time.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+Fields: TypeAlias = Sequence[tuple[str, str]]
+"""Header fields as names and values, repeated ones too."""
+
+_SECRETS = frozenset({"password", "authorization"})
+_FORWARDING = frozenset({"x-forwarded-for", "x-real-ip"})
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The passwords (None: none is set) and the networks of peers that need none.
+
+    ``teachers`` gives the networks whose feedback is believed, as they are now.
+    """
+
+    password: str | None = None
+    write_password: str | None = None
+    allow_from: Sequence[Network] = ()
+    teachers: Callable[[], Sequence[Network]] = tuple
+
+    def reads(self, peer: str | None, fields: Fields) -> bool:
+        """Whether a request with these header fields may read and check; ``peer`` is None on a unix socket."""
+        return self._within(peer, fields, self.allow_from) or _given(fields, self.password, self.write_password)
+
+    def teaches(self, peer: str | None, fields: Fields) -> bool:
+        """Whether it may teach."""
+        if self._within(peer, fields, self.allow_from) and self._within(peer, fields, self.teachers()):
+            return True
+        return _given(fields, self.password if self.write_password is None else self.write_password)
+
+    @staticmethod
+    def _within(peer: str | None, fields: Fields, networks: Sequence[Network]) -> bool:
+        """Whether the peer and all for whom it speaks are in these networks; the mode of a unix socket lets in."""
+        addresses = [*([] if peer is None else [peer]), *_forwarded(fields)]
+        return all(_is_in(address, networks) for address in addresses)
+
+
+def _forwarded(fields: Fields) -> Iterator[str]:
+    for name, value in fields:
+        if name.lower() == "forwarded":  # RFC 7239, whose values may be names
+            yield ""
+        elif name.lower() in _FORWARDING:
+            yield from (each.strip() for each in value.split(","))
+
+
+def _is_in(text: str, networks: Sequence[Network]) -> bool:
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return any(address in network for network in networks)
+
+
+def _given(fields: Fields, *secrets: str | None) -> bool:
+    """Whether one of the secrets was given; each is compared, whatever the others say."""
+    found = [_secret(name.lower(), value) for name, value in fields if name.lower() in _SECRETS]
+    return (
+        sum(
+            hmac.compare_digest(each.encode("utf-8", "surrogateescape"), secret.encode())
+            for each in found
+            for secret in secrets
+            if secret is not None
+        )
+        > 0
+    )
+
+
+def _secret(name: str, value: str) -> str:
+    if name == "password":
+        return value
+    scheme, _, token = value.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
