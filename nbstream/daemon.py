@@ -38,7 +38,7 @@ from nbstream.store.sweeper import Sweeper
 if TYPE_CHECKING:
     from nbstream.assembly import Store
     from nbstream.config import Address, Settings
-    from nbstream.doors import SocketDoor
+    from nbstream.doors import Door
     from nbstream.filter import Filter, Observer
     from nbstream.listeners.http import HttpListener
     from nbstream.listeners.stream import StreamDoor
@@ -73,7 +73,7 @@ class _House:
     memory: Memory
     smtp: SmtpListener | None = None
     http: list[HttpListener] = field(default_factory=list)
-    doors: list[SocketDoor] = field(default_factory=list)
+    doors: list[Door] = field(default_factory=list)
     stream: StreamDoor | None = None
 
     def judging(self, settings: Settings) -> Filter:
@@ -290,11 +290,11 @@ class Daemon:
         judging = house.judging(settings)
         if listeners.http:
             http = http_door(listeners.http, judging, self._behind(house))
-            others |= await open_doors([Opening("http", place(listeners.http), http)], house.http)
-        others |= await open_doors(openings(settings, judging, metrics), house.doors)
+            others |= await open_doors([Opening("http", place(listeners.http), http)], house.http.append)
+        others |= await open_doors(openings(settings, judging, metrics), house.doors.append)
         if listeners.metrics:
             where = TcpPlace(listeners.metrics.listen.host, listeners.metrics.listen.port)
-            others |= await open_doors([Opening("metrics", where, metrics_door(metrics))], house.http)
+            others |= await open_doors([Opening("metrics", where, metrics_door(metrics))], house.http.append)
         return Addresses(smtp, others)
 
     def _behind(self, house: _House) -> Behind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -90,8 +90,11 @@ def spamd_params(settings: Settings, chosen: SpamdSettings) -> spamd.Params:
     )
 
 
-async def open_doors(openings: Iterable[Opening[Kind]], opened: list[Kind]) -> dict[str, str]:
-    """Open doors, each added to ``opened`` at once; where each listens, by its name. Raises ``CannotStart``."""
+async def open_doors(openings: Iterable[Opening[Kind]], opened: Callable[[Kind], object]) -> dict[str, str]:
+    """Open doors, of each of which ``opened`` is told at once; where each listens, by its name.
+
+    Raises ``CannotStart``.
+    """
     found: dict[str, str] = {}
     for opening in openings:
         try:
@@ -100,7 +103,7 @@ async def open_doors(openings: Iterable[Opening[Kind]], opened: list[Kind]) -> d
             where = f"listeners.{opening.name}.listen: cannot listen on {opening.place}"
             raise CannotStart(f"{where}: {error.strerror}") from error
         await opening.door.start(socket)
-        opened.append(opening.door)
+        opened(opening.door)
         found[opening.name] = told(opening.place, socket)
     return found
 

@@ -134,10 +134,11 @@ async def open_http(
             lambda: settings, metrics, mirror, model, memory, MaildirNextHop(folder / "Maildir"), lambda: False
         )
         listener = http_door(settings.listeners.http, spam_filter, behind)
-        found = listening(place or TcpPlace("127.0.0.1", 0))
+        place = place or TcpPlace("127.0.0.1", 0)
+        found = listening(place)
         await listener.start(found)
         stack.push_async_callback(listener.drain, 0)
-        yield HttpDoor(listener, told(found), metrics, mirror, memory, spam_filter)
+        yield HttpDoor(listener, told(place, found), metrics, mirror, memory, spam_filter)
 
 
 def unix_place(folder: Path) -> UnixPlace:

@@ -11,11 +11,14 @@ import pytest
 
 from nbstream.listeners.http import Health, HttpListener, Route, health_routes, metrics_route
 from nbstream.listeners.http_access import Access
-from nbstream.listeners.sockets import told
+from nbstream.listeners.sockets import TcpPlace, told
 from tests.listeners.http_door import free_socket
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 NOBODY = ()
+
+
+ANYWHERE = TcpPlace("127.0.0.1", 0)
 
 
 @asynccontextmanager
@@ -23,7 +26,7 @@ async def serving(routes: Iterable[Route], access: Access | None = None) -> Asyn
     listener, socket = HttpListener(routes, access), free_socket()
     await listener.start(socket)
     try:
-        yield f"http://{told(socket)}"
+        yield f"http://{told(ANYWHERE, socket)}"
     finally:
         await listener.drain(0)
 
