@@ -126,8 +126,7 @@ async def open_http(
             tasks.append(asyncio.create_task(mirror.run()))
             await mirror.loaded.wait()
         for task in tasks:
-            stack.push_async_callback(asyncio.wait, [task])
-            stack.callback(task.cancel)
+            stack.push_async_callback(_ended, task)
         observer = Several(metrics, Remembering(memory.remember))
         spam_filter = assembly.spam_filter(settings, model, mirror, observer, memory=memory)
         behind = Behind(
@@ -141,11 +140,19 @@ async def open_http(
         yield HttpDoor(listener, told(place, found), metrics, mirror, memory, spam_filter)
 
 
+async def _ended(task: asyncio.Task[None]) -> None:
+    while not task.done():  # more than once, as the daemon does
+        task.cancel()
+        await asyncio.wait([task], timeout=1)
+
+
 def unix_place(folder: Path) -> UnixPlace:
     """A socket in that folder."""
     return UnixPlace(folder / "http.sock")
 
 
-def free_socket() -> socket.socket:
-    """A listening socket on loopback."""
-    return listening(TcpPlace("127.0.0.1", 0))
+def free_socket() -> tuple[socket.socket, str]:
+    """A listening socket on loopback, and where it is."""
+    place = TcpPlace("127.0.0.1", 0)
+    found = listening(place)
+    return found, told(place, found)

@@ -11,22 +11,19 @@ import pytest
 
 from nbstream.listeners.http import Health, HttpListener, Route, health_routes, metrics_route
 from nbstream.listeners.http_access import Access
-from nbstream.listeners.sockets import TcpPlace, told
 from tests.listeners.http_door import free_socket
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 NOBODY = ()
 
 
-ANYWHERE = TcpPlace("127.0.0.1", 0)
-
-
 @asynccontextmanager
 async def serving(routes: Iterable[Route], access: Access | None = None) -> AsyncIterator[str]:
-    listener, socket = HttpListener(routes, access), free_socket()
+    listener = HttpListener(routes, access)
+    socket, where = free_socket()
     await listener.start(socket)
     try:
-        yield f"http://{told(ANYWHERE, socket)}"
+        yield f"http://{where}"
     finally:
         await listener.drain(0)
 
