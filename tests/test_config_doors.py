@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.config import Address
+from nbstream.config import Address, Settings, load
 from nbstream.config.values import MAX_SOCKET_PATH, UnixAddress, read_mode, read_place
+from nbstream.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,40 @@ def test_permissions_are_octal_digits_in_quotes(text: str, mode: int) -> None:
 def test_other_permissions_are_refused(value: object) -> None:
     with pytest.raises(ValueError, match='must be permissions in quotes, such as "0660"'):
         read_mode(value)
+
+
+def spamd(folder: Path, text: str) -> Settings:
+    file = folder / "nb.yaml"
+    file.write_text(f"listeners: {{spamd: {text}}}")
+    return load(file)
+
+
+def test_the_spamd_door_is_closed_unless_it_is_opened(tmp_path: Path) -> None:
+    assert Settings().listeners.spamd is None
+    opened = spamd(tmp_path, "{}").listeners.spamd
+    assert opened is not None
+    assert (opened.listen, opened.socket_mode, opened.socket_group) == (Address("127.0.0.1", 1783), 0o660, None)
+
+
+def test_who_may_connect_is_read(tmp_path: Path) -> None:
+    opened = spamd(tmp_path, '{listen: "unix:/run/s", socket_mode: "0600", socket_group: mail}').listeners.spamd
+    assert opened is not None
+    assert (opened.listen, opened.socket_mode, opened.socket_group) == (UnixAddress(Path("/run/s")), 0o600, "mail")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{listen: 1783}", "listeners.spamd.listen: found 1783, must be HOST:PORT"),
+        (
+            "{socket_mode: 0600}",
+            'listeners.spamd.socket_mode: found 384, must be permissions in quotes, such as "0660"',
+        ),
+        ("{max_bytes_in_flight: 5}", "listeners.spamd.max_bytes_in_flight: found 5, must be at least"),
+        ("{group: mail}", "listeners.spamd.group"),
+    ],
+)
+def test_what_is_wrong_with_a_door_is_said_with_its_key(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        spamd(tmp_path, text)
+    assert problem in str(caught.value)
