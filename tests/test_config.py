@@ -28,6 +28,7 @@ from nbstream.config import (
     Redis,
     Settings,
     SmtpHop,
+    StreamListener,
     document,
     find_config,
     load,
@@ -129,6 +130,9 @@ ACCEPTED: list[tuple[str, str, object]] = [
     ("listeners: {http: {listen: '[::1]:80'}}", "listeners.http.listen", Address("::1", 80)),
     ("listeners: {http: {listen: 127.9.9.9:80}}", "listeners.http.listen", Address("127.9.9.9", 80)),
     ("listeners: {metrics: {listen: 0.0.0.0:9464}}", "listeners.metrics.listen", Address("0.0.0.0", 9464)),
+    ("listeners: {}", "listeners.stream", None),
+    ("listeners: {stream: {}}", "listeners.stream", StreamListener()),
+    ("listeners: {stream: {claim_seconds: 1.5}}", "listeners.stream.claim_seconds", 1.5),
     ("relay: {next_hop: 'maildir:/srv/mail'}", "relay.next_hop", MaildirHop(Path("/srv/mail"))),
     ("relay: {next_hop: 'maildir:/srv/mail'}", "maildir", Path("/srv/mail")),
     ("relay: {next_hop: smtp://mx_1:26}", "relay.next_hop", SmtpHop(Address("mx_1", 26))),
@@ -412,6 +416,14 @@ REFUSED = [
     ),
     ("listeners: {http: {listen: 'example.org:80'}}", "listeners.http.listen", "must be a loopback address"),
     ("listeners: {http: {listen: '[::]:80'}}", "listeners.http.listen", "must be a loopback address"),
+    (
+        "listeners: {stream: true}",
+        "listeners.stream",
+        "must be a mapping with keys among max_message_bytes,",
+    ),
+    ("listeners: {stream: {listen: x}}", "listeners.stream.listen", "found an unknown key"),
+    ("listeners: {stream: {tries: 0}}", "listeners.stream.tries", "found 0, must be"),
+    ("listeners: {stream: {claim_seconds: 0.5}}", "listeners.stream.claim_seconds", "found 0.5, must be"),
 ]
 
 

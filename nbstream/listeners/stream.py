@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from nbstream.errors import NbstreamError, StoreRefuses, StoreUnavailable
+from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.listeners.feedback import log_lesson
 from nbstream.mail import headers
 from nbstream.mail.message import Message
@@ -157,15 +157,19 @@ class StreamDoor:
         return 0
 
     async def _take_over(self) -> None:
-        """Try what others have left, one at a time."""
+        """Try what others have left, one at a time; the first of failures in a row is logged."""
+        failing = False
         while not self._draining.is_set():
             stop_if_cancelled()
             try:
                 found = await self._queue.claim()
                 if found is None:
                     await self._queue.tidy()
-            except StoreUnavailable:
-                found = None  # who reads tells
+                failing = False
+            except StoreUnavailable as error:
+                if not failing:
+                    _log.warning("nothing is taken over from other workers: %s", error)
+                found, failing = None, True
             if found is None:
                 await self._pause(self._params.claim_seconds / 3)
                 continue
@@ -183,7 +187,7 @@ class StreamDoor:
         """Hold what is under way, and tell how much waits, until cancelled."""
         while True:
             stop_if_cancelled()
-            with suppress(StoreUnavailable):  # who reads tells
+            with suppress(StoreUnavailable):  # the other two tell
                 await self._queue.hold(list(self._under_way))
                 self._observer.stood(await self._queue.standing())
             await asyncio.sleep(min(_KEEP_SECONDS, self._params.claim_seconds / 3))
@@ -259,9 +263,7 @@ class StreamDoor:
     def _tell(self, error: StoreUnavailable | None) -> None:
         """Log when entries begin to wait, and when they go on; not each time."""
         if error and not self._told:
-            # The store itself says once that Redis refuses to write.
-            level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
-            _log.log(level, "entries wait: %s", error)
+            _log.warning("entries wait: %s", error)
         if self._told and not error:
             _log.info("entries are read again")
         self._told = error is not None

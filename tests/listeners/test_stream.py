@@ -460,6 +460,20 @@ async def test_a_redis_that_lost_everything_is_begun_anew(worker: Worker) -> Non
     assert "verdict" in await worker.answer(text=HAM)
 
 
+async def test_a_name_that_something_else_has_is_told_and_waited_for(
+    client: Redis, shared_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = Model(client, "test", 3600).keys
+    await client.set(keys.incoming, "no stream")
+    async with working(client, shared_redis.url) as worker:
+        await until(lambda: "entries wait: Redis: ResponseError: WRONGTYPE" in caplog.text)
+        await until(lambda: "nothing is taken over from other workers" in caplog.text)
+        assert len(caplog.records) < 5
+        await client.delete(keys.incoming)
+
+        assert "verdict" in await worker.answer(text=HAM)
+
+
 async def test_what_cannot_be_learned_for_long_is_said(worker: Worker) -> None:
     worker.filter.error = CountsFull("the weights have grown; this is for the log")
 
