@@ -125,6 +125,11 @@ class HttpListener:
         self._local = listening.family == socket.AF_UNIX
         await self._connections.start(listening)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self._connections.busy
+
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let requests under way finish within ``seconds``, then close what is left."""
         await self._connections.drain(seconds)
@@ -164,7 +169,7 @@ class HttpListener:
             return refusal(request.path, Problem(503, _public(error)))
         except ConnectionError:
             _log.debug("http: the client went away")
-            raise
+            return refusal(request.path, Problem(400, "the body ended too early"), close=True)
         except Exception:  # noqa: BLE001 - a client is told nothing of a fault, the log everything
             _log.exception("http: a request failed")
             return refusal(request.path, Problem(500, "this failed, the log says why"), close=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import web
 
@@ -30,12 +30,19 @@ _TOO_MANY = (
 
 
 class UnderWay:
-    """The connections whose request is being answered; ``none`` is set while there is none."""
+    """The connections whose request is being answered; ``none`` is set while there is none.
+
+    ``draining``: each is closed after its answer.
+    """
 
     def __init__(self) -> None:
+        self.draining = False
         self._connections: set[Connection] = set()
         self.none = asyncio.Event()
         self.none.set()
+
+    def __contains__(self, connection: object) -> bool:
+        return connection in self._connections
 
     def add(self, connection: Connection) -> None:
         """Its request is being answered."""
@@ -83,6 +90,8 @@ class Connection(web.RequestHandler):
     def ended(self) -> None:
         """The answer is ready: in that time the client is to take it, and to send the next request."""
         self._under_way.discard(self)
+        if self._under_way.draining:
+            self.close()  # not before: aiohttp would drop the rest of the body
         if self.transport is not None:
             self._disarm()
             self._late = asyncio.get_running_loop().call_later(self._seconds, self._give_up)
@@ -142,13 +151,21 @@ class Connections:
             return _TurnAway()
         return Connection(server, self._seconds, self._under_way)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered."""
+        return not self._under_way.none.is_set()
+
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let requests under way finish within ``seconds``, then close what is left."""
         if self._server is not None:
             self._server.close()
         server = self._runner.server
         if server is not None:
-            server.pre_shutdown()
+            self._under_way.draining = True
+            for each in server.connections:
+                if each not in self._under_way:
+                    each.force_close()
             try:
                 async with asyncio.timeout(seconds):
                     await self._under_way.none.wait()
@@ -163,6 +180,6 @@ class _TurnAway(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Say it and leave."""
-        assert isinstance(transport, asyncio.WriteTransport)
-        transport.write(_TOO_MANY)
-        transport.close()
+        stream = cast("asyncio.Transport", transport)  # uvloop's is none by its type
+        stream.write(_TOO_MANY)
+        stream.close()

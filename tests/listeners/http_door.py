@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,25 +77,35 @@ class HttpDoor:
         ):
             return Answer(response.status, response.headers, await response.read())
 
-    async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection on which bytes are said."""
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """A connection on which bytes are said; it is broken off at the end."""
         if self.path:
-            return await asyncio.open_unix_connection(self.path)
-        host, port = self.where.rsplit(":", 1)
-        return await asyncio.open_connection(host, int(port))
+            reader, writer = await asyncio.open_unix_connection(self.path)
+        else:
+            host, port = self.where.rsplit(":", 1)
+            reader, writer = await asyncio.open_connection(host, int(port))
+        try:
+            yield reader, writer
+        finally:
+            writer.transport.abort()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
 
     async def raw(self, request: bytes) -> bytes:
         """What comes until the door closes, after these bytes."""
-        reader, writer = await self.open()
-        try:
+        async with self.open() as (reader, writer):
             writer.write(request)
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                return await reader.read()
-        finally:
-            writer.close()
+            return await rest(reader)
 
     def metric(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+async def rest(reader: asyncio.StreamReader) -> bytes:
+    """What comes until the door closes."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        return await reader.read()
 
 
 @asynccontextmanager
