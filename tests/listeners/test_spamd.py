@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.filter import Check
 from nbstream.filter import Params as FilterParams
+from nbstream.mail.message import Message
 from nbstream.policy.policy import Policy
 from nbstream.store.connect import Params as ConnectParams
 from nbstream.store.connect import open_client
@@ -106,7 +108,17 @@ async def test_a_processed_message_has_the_verdict_on_top_and_is_else_as_it_was(
     assert head == whole[: whole.index(end * 2) + 2 * len(end)]
 
 
-async def test_forged_verdicts_are_removed_and_not_looked_at(door: SpamdDoor) -> None:
+async def test_forged_verdicts_are_removed_and_not_looked_at(
+    door: SpamdDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[bytes] = []
+    check = door.listener.spam_filter.check
+
+    async def watched(message: Message) -> Check:
+        looked_at.append(message.raw)
+        return await check(message)
+
+    monkeypatch.setattr(door.listener.spam_filter, "check", watched)
     forged = b"X-Nbstream: ham; probability=0;\n\tid=x\nx-spam-flag : NO\n" + lf(SPAM)
 
     _, whole = reply(await door.ask(request("PROCESS", message=forged)))
@@ -114,6 +126,7 @@ async def test_forged_verdicts_are_removed_and_not_looked_at(door: SpamdDoor) ->
     assert whole.endswith(b"\n" + lf(SPAM))
     assert whole.count(b"X-Nbstream:") == 1
     assert b"NO\n" not in whole
+    assert looked_at == [SPAM]
 
 
 async def test_clues_are_on_top_where_the_configuration_wants_them(client: Redis) -> None:
