@@ -94,8 +94,8 @@ _USER: JsonObject = {
     "name": "User",
     "in": "header",
     "required": False,
-    "schema": {"type": "string", "pattern": "^[A-Za-z0-9@._+-]*$", "maxLength": 100},
-    "description": "Who teaches, for the history; without it, the address of the client.",
+    "schema": _STRING,
+    "description": "Who teaches, for the history, in 100 characters; without it, the address of the client.",
 }
 
 
@@ -143,10 +143,9 @@ def _operation(
     return told
 
 
+_NOT_EMPTY: JsonObject = {"type": "string", "pattern": "[^ \\t\\r\\n\\f\\v]"}
 _BODIES: JsonObject = {
-    "message/rfc822": {"schema": {"type": "string", "pattern": "[!-~]"}},
-    "application/octet-stream": {"schema": {"type": "string", "format": "binary", "minLength": 1}},
-    TEXT_TYPE: {"schema": {"type": "string", "pattern": "[!-~]"}},
+    name: {"schema": _NOT_EMPTY} for name in ("message/rfc822", "application/octet-stream", TEXT_TYPE)
 }
 
 
