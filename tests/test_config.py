@@ -35,7 +35,7 @@ from nbstream.config import (
     loading,
 )
 from nbstream.config.section import Section
-from nbstream.config.values import read_address
+from nbstream.config.values import UnixAddress, read_address
 from nbstream.errors import ConfigError
 
 EXAMPLE = Path(__file__).parent.parent / "config" / "nbstream.yaml"
@@ -129,6 +129,9 @@ ACCEPTED: list[tuple[str, str, object]] = [
     ("listeners: {http: {listen: localhost:80}}", "listeners.http.listen", Address("localhost", 80)),
     ("listeners: {http: {listen: '[::1]:80'}}", "listeners.http.listen", Address("::1", 80)),
     ("listeners: {http: {listen: 127.9.9.9:80}}", "listeners.http.listen", Address("127.9.9.9", 80)),
+    ("listeners: {http: {listen: 'unix:/run/h'}}", "listeners.http.listen", UnixAddress(Path("/run/h"))),
+    ("listeners: {http: {socket_mode: '0600'}}", "listeners.http.socket_mode", 0o600),
+    ("listeners: {http: {allow_from: []}}", "listeners.http.allow_from", ()),
     ("listeners: {metrics: {listen: 0.0.0.0:9464}}", "listeners.metrics.listen", Address("0.0.0.0", 9464)),
     ("listeners: {}", "listeners.stream", None),
     ("listeners: {stream: {}}", "listeners.stream", StreamListener()),
@@ -415,6 +418,19 @@ REFUSED = [
         "found '0.0.0.0:80', must be a loopback address, or listeners.http.password_file must be set",
     ),
     ("listeners: {http: {listen: 'example.org:80'}}", "listeners.http.listen", "must be a loopback address"),
+    ("listeners: {http: {listen: 'unix:run/h'}}", "listeners.http.listen", "must be unix:/PATH"),
+    ("listeners: {http: {socket_mode: 660}}", "listeners.http.socket_mode", "must be permissions in quotes"),
+    ("listeners: {http: {allow_from: [10.0.0.1/8]}}", "listeners.http.allow_from[0]", "must be a network"),
+    (
+        "listeners: {http: {write_password_file: /dev/null}}",
+        "listeners.http.write_password_file",
+        "must be a file with a secret in it (it is empty)",
+    ),
+    (
+        "listeners: {http: {max_bytes_in_flight: 1}}",
+        "listeners.http.max_bytes_in_flight",
+        "must be at least listeners.http.max_message_bytes (52428800)",
+    ),
     ("listeners: {http: {listen: '[::]:80'}}", "listeners.http.listen", "must be a loopback address"),
     (
         "listeners: {stream: true}",
@@ -461,6 +477,13 @@ def test_a_refusal_ends_a_command_with_ex_config(write: Write) -> None:
     with pytest.raises(ConfigError) as caught:
         load(write("a: 1"))
     assert caught.value.exit_code == 78
+
+
+def test_a_password_for_teaching_alone_is_refused(write: Write, password_file: Path) -> None:
+    refusal = refusal_of(write(f"listeners: {{http: {{write_password_file: {password_file}}}}}"))
+
+    assert "listeners.http.write_password_file: " in refusal
+    assert "must be left out where listeners.http.password_file is" in refusal
 
 
 @pytest.mark.parametrize(

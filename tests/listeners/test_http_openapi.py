@@ -1,4 +1,4 @@
-"""The running door keeps to its OpenAPI document: requests are generated from it, and every answer is held to it."""
+"""The running door keeps to its OpenAPI document: it answers generated requests as the document says."""
 
 from __future__ import annotations
 
