@@ -104,7 +104,8 @@ class HttpListener:
         application = web.Application(middlewares=[self._serve])
         application.on_response_prepare.append(_name_software)
         for route in routes:
-            application.router.add_route(route.method, route.path, self._guarded(route))
+            add = application.router.add_get if route.method == "GET" else application.router.add_post
+            add(route.path, self._guarded(route))  # what answers GET answers HEAD
         self._connections = Connections(
             application, self._limits.max_connections, self._limits.request_timeout_seconds
         )

@@ -3,13 +3,15 @@
 Rules: as rspamd's controller has it. A peer on a unix socket, or in ``allow_from``, needs no password; one that
 teaches over TCP must be in ``feedback.allow_from`` too. A proxy speaks for others: every address in its forwarding
 fields must be allowed as well. All other peers need the password of the level; the one for teaching opens both.
-Secrets are compared in constant time.
+Secrets are compared in constant time. A request from this machine to a public name needs one too: whoever owns the
+name may have pointed it here, so that a page in a browser asks in its own name (DNS rebinding).
 """
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -18,6 +20,8 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Fields: TypeAlias = Sequence[tuple[str, str]]
 """Header fields as names and values, repeated ones too."""
 
+_LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
+_PORT = re.compile(r":[0-9]*\Z")
 _SECRETS = frozenset({"password", "authorization"})
 _FORWARDING = frozenset({"x-forwarded-for", "x-real-ip"})
 
@@ -47,8 +51,21 @@ class Access:
     @staticmethod
     def _within(peer: str | None, fields: Fields, networks: Sequence[Network]) -> bool:
         """Whether the peer and all for whom it speaks are in these networks; the mode of a unix socket lets in."""
+        if peer is not None and _is_in(peer, _LOOPBACK) and _has_public_name(fields):
+            return False
         addresses = [*([] if peer is None else [peer]), *_forwarded(fields)]
         return all(_is_in(address, networks) for address in addresses)
+
+
+def _has_public_name(fields: Fields) -> bool:
+    """Whether the name that was asked is one of the internet: neither an address nor a single word."""
+    for host in (_PORT.sub("", value) for name, value in fields if name.lower() == "host"):
+        try:
+            ipaddress.ip_address(host.strip("[]"))
+        except ValueError:
+            if "." in host.rstrip(".").removesuffix(".localhost"):
+                return True
+    return False
 
 
 def _forwarded(fields: Fields) -> Iterator[str]:

@@ -45,6 +45,8 @@ async def test_metrics_and_health_are_served() -> None:
     async with serving([metrics_route(lambda: b"nbstream_x 1\n"), *health_routes(healthy)]) as url:
         assert await get(f"{url}/metrics") == (200, "nbstream_x 1\n")
         assert await get(f"{url}/healthz") == (200, "ok\n")
+        async with aiohttp.ClientSession() as session, session.head(f"{url}/healthz") as response:
+            assert response.status == 200
         assert await get(f"{url}/readyz") == (200, '{"ready": true, "degraded": {}}')
         assert (await get(f"{url}/"))[0] == 404
 
@@ -107,6 +109,15 @@ Fields = list[tuple[str, str]]
         (None, [("X-Forwarded-For", "198.51.100.1")], False, False),
         (None, [("X-Forwarded-For", "198.51.100.1"), ("Password", "write")], True, True),
         ("", [], False, False),
+        ("127.0.0.1", [("Host", "127.0.0.1:11334")], True, True),
+        ("127.0.0.1", [("Host", "[::1]:11334")], True, True),
+        ("127.0.0.1", [("Host", "localhost:11334")], True, True),
+        ("127.0.0.1", [("Host", "mail")], True, True),
+        ("127.0.0.1", [("Host", "page.example:11334")], False, False),
+        ("::1", [("host", "page.example.")], False, False),
+        ("127.0.0.1", [("Host", "filter.example"), ("Password", "write")], True, True),
+        ("192.0.2.1", [("Host", "filter.example")], True, False),
+        (None, [("Host", "filter.example")], True, True),
     ],
 )
 def test_who_may_read_and_who_may_teach(peer: str | None, fields: Fields, reads: bool, teaches: bool) -> None:
