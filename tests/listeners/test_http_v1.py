@@ -228,3 +228,21 @@ async def test_without_counts_or_redis_it_says_not_now(own_redis: RedisServer, t
             assert (await door.ask("/v1/learn?label=spam", PRIZE)).status == 200
     finally:
         await client.aclose()
+
+
+class Broken:
+    """A filter with a fault."""
+
+    async def check(self, message: Message) -> None:
+        raise ValueError("inner detail")
+
+
+async def test_a_fault_is_told_to_the_log_alone(door: HttpDoor, caplog: pytest.LogCaptureFixture) -> None:
+    door.listener.spam_filter = Broken()  # type: ignore[assignment]  # a fault is what no filter has
+
+    answers = [await door.ask(path, PRIZE) for path in ("/v1/check", "/checkv2")]
+
+    assert [each.status for each in answers] == [500, 500]
+    assert not any(b"inner" in each.body or b"ValueError" in each.body for each in answers)
+    assert "inner detail" in caplog.text
+    assert door.metric("nbstream_filter_failures_total", reason="error") == 2
