@@ -109,6 +109,7 @@ def http_door(settings: HttpSettings, spam_filter: Filter, behind: Behind) -> Ht
         health=behind.health,
         verdicts=behind.verdicts,
         recent=behind.memory.recent,
+        rules=lambda: assembly.rules(behind.settings()),
     )
     routes = [
         metrics_route(behind.metrics.render),

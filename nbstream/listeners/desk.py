@@ -12,14 +12,19 @@ from nbstream.listeners.feedback import log_lesson
 from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.policy.header import VERDICT_FIELDS
+from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from nbstream.filter import Check, Filter, Lesson
     from nbstream.mail.mime import Limits
+    from nbstream.policy.policy import Policy
 
 _log = logging.getLogger(__name__)
 
 _THREAD_BYTES = 256 * 1024
+_SEVERITY = list(Verdict)
 
 
 class DeskObserver(Protocol):
@@ -57,11 +62,17 @@ class Desk:
     def _message(self, raw: bytes) -> Message:
         return Message(headers.strip(headers.canonical(raw), VERDICT_FIELDS), self._limits)
 
-    async def check(self, message: Message) -> tuple[Check, float]:
-        """The check, and the seconds that it took. Raises ``StoreUnavailable`` while no counts are loaded."""
+    async def check(self, message: Message, policies: Collection[Policy] = ()) -> tuple[Check, float]:
+        """The check, and the seconds that it took.
+
+        Of several ``policies`` the mildest verdict holds; where there are none, that of the filter's own policy.
+        Raises ``StoreUnavailable`` while no counts are loaded.
+        """
         started = time.perf_counter()
         try:
             check = await self.spam_filter.check(message)
+            decided = [await self.spam_filter.decide(check, each) for each in policies]
+            check = min(decided or [check], key=lambda each: _SEVERITY.index(each.verdict))
         except Exception as error:
             known = isinstance(error, NbstreamError)
             self._observer.filter_failed("store" if known else "error")

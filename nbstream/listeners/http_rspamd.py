@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -17,13 +17,19 @@ from nbstream.wire import rspamd
 if TYPE_CHECKING:
     from nbstream.listeners.desk import Desk
     from nbstream.listeners.http_body import Bodies
+    from nbstream.policy.policy import Policy
+    from nbstream.policy.rules import Rules
     from nbstream.store.checked import Checked
 
 _HISTORY = 200
 
 
 class RspamdApi:
-    """The handlers; ``verdicts`` counts the messages checked since the start, ``recent`` has those remembered."""
+    """The handlers.
+
+    ``verdicts`` counts the messages checked since the start, ``recent`` has those remembered, ``rules`` say by
+    which policy the mail of a recipient is decided, now.
+    """
 
     def __init__(  # noqa: PLR0913 - what the answers tell of
         self,
@@ -35,6 +41,7 @@ class RspamdApi:
         health: Callable[[], Awaitable[Health]],
         verdicts: Callable[[], Mapping[str, int]],
         recent: Callable[[int], AsyncIterator[Checked]],
+        rules: Callable[[], Rules],
     ) -> None:
         self._desk = desk
         self._bodies = bodies
@@ -43,6 +50,7 @@ class RspamdApi:
         self._health = health
         self._verdicts = verdicts
         self._recent = recent
+        self._rules = rules
         self._started = time.monotonic()
 
     def routes(self) -> Iterable[Route]:
@@ -63,8 +71,14 @@ class RspamdApi:
     async def _check(self, request: web.Request) -> web.Response:
         async with self._bodies.of(request) as content:
             message = await self._desk.message(content)
-            check, seconds = await self._desk.check(message)
+            check, seconds = await self._desk.check(message, self._policies(request))
             return json(rspamd.check(check, rspamd.message_id(message), seconds, self._facts.name))
+
+    def _policies(self, request: web.Request) -> Collection[Policy]:
+        """Those of the recipients that the client names."""
+        rules = self._rules()
+        named = request.headers.getall(rspamd.RECIPIENT_FIELD, [])
+        return {rules.of(each.strip().strip("<>")).policy for each in named}
 
     async def _learn_spam(self, request: web.Request) -> web.Response:
         return await self._learn(request, "spam")

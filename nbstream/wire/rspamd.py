@@ -37,6 +37,8 @@ _SYMBOLS = {
 }
 USER_FIELD = "User"
 CLASS_FIELD = "Class"
+RECIPIENT_FIELD = "Rcpt"
+"""Once for each recipient."""
 PASSWORD_FIELD = "Password"  # noqa: S105 - the name of a field
 ENCODED_FIELDS = ("Compression", "Key")
 """Fields of a request whose body is not the message itself: it is compressed, or encrypted."""

@@ -112,6 +112,20 @@ async def test_what_clients_look_at_is_there(door: HttpDoor) -> None:
     assert (missing.status, missing.json) == (404, {"error": "Not Found"})
 
 
+async def test_the_mildest_policy_of_the_recipients_decides(client: Redis, tmp_path: Path) -> None:
+    def change(values: dict[str, Any]) -> None:
+        values["model"]["min_learned"] = {"ham": 0, "spam": 0}
+        values["recipients"] = [{"match": "*@strict.example", "verdict": {"unsure": 0.1, "spam": 0.2}}]
+
+    async with open_http(client, tmp_path, change=change) as door:
+        strict, other = b"Rcpt: <a@strict.example>\r\n", b"Rcpt: b@example.org\r\n"
+        for recipients, action in ((b"", "no action"), (strict, "add header"), (strict + other, "no action")):
+            head = b"POST /checkv2 HTTP/1.0\r\nContent-Length: %d\r\n%s\r\n" % (len(PRIZE), recipients)
+            answer = await door.raw(head + PRIZE)
+            assert json.loads(answer.partition(b"\r\n\r\n")[2])["action"] == action
+        assert door.metric("nbstream_messages_total", listener="http", verdict="spam") == 1
+
+
 async def test_the_messages_own_id_has_no_brackets(door: HttpDoor) -> None:
     assert (await door.ask("/checkv2", PRIZE)).json["message-id"] == "p@x"
     assert (await door.ask("/checkv2", b"Subject: none\n\nx")).json["message-id"] == "undef"
