@@ -30,6 +30,8 @@ from nbstream.relay.quarantine import Quarantine
 from nbstream.store.mirror import Mirror
 from nbstream.store.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
+from tests.conftest import RedisServer
+from tests.listeners.streams import Worker, working
 from tests.waiting import DEADLINE_SECONDS
 
 SPAM, HAM = "spam@nbstream.invalid", "ham@nbstream.invalid"
@@ -191,3 +193,10 @@ async def door(client: Redis, tmp_path: Path) -> AsyncIterator[Door]:
     """A door in front of a Maildir."""
     async with open_door(client, tmp_path / "Maildir") as opened:
         yield opened
+
+
+@pytest.fixture
+async def worker(client: Redis, shared_redis: RedisServer) -> AsyncIterator[Worker]:
+    """A worker of the stream door."""
+    async with working(client, shared_redis.url) as found:
+        yield found
