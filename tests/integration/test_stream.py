@@ -152,9 +152,10 @@ def test_a_reload_decides_the_next_entries(workers: Workers) -> None:
 
 
 def test_the_example_with_redis_cli_works_as_it_stands(
-    tmp_path: Path, redis_binary: Path, program: Callable[[str], str]
+    tmp_path_factory: pytest.TempPathFactory, redis_binary: Path, program: Callable[[str], str]
 ) -> None:
     program("redis-cli")
+    tmp_path = tmp_path_factory.mktemp("cli")  # a short name: redis-cli cuts the path of a socket at 107 bytes
     (example,) = re.findall(r"^```shell\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     state = tmp_path / ".local/state/nbstream"
     config = tmp_path / "nbstream.yaml"
