@@ -57,6 +57,32 @@ def test_every_command_line_that_is_shown_is_understood() -> None:
         build_parser().parse_args("".join(words).split())
 
 
+def test_the_example_of_the_http_api_works_as_it_stands(tmp_path: Path, redis_binary: Path) -> None:
+    (example,) = re.findall(r"^```bash\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    (tmp_path / "message.eml").write_text("Subject: prize\n\nClaim your free prize now\n")
+    (tmp_path / "nbstream.yaml").write_text(
+        f"state_dir: {tmp_path / 'state'}\nlisteners: {{smtp: null, http: {{listen: 127.0.0.1:0}}}}\n"
+        "log: {format: json}\n"
+    )
+    with DaemonProcess(tmp_path / "nbstream.yaml") as daemon:
+        script = example.replace("127.0.0.1:11334", daemon.address("http"))
+        result = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+
+    assert result.returncode == 0, result.stderr
+    answers = re.findall(r'"(?:verdict|outcome|type)": ?"([^"]*)"', result.stdout)
+    assert [each for each in answers if each in {"learned", "unlearned"}] == ["learned", "unlearned"], (
+        result.stdout
+    )
+    assert answers.count("unsure") >= 2
+
+
 def test_the_first_steps_work_as_they_stand(tmp_path: Path, redis_binary: Path) -> None:
     steps = "\n".join(re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL))
     state = tmp_path / ".local/state/nbstream"
