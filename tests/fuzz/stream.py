@@ -1,0 +1,76 @@
+"""A coverage-guided fuzzer of the stream door's entries, with atheris, which is to be installed for it.
+
+    python -m tests.fuzz.stream -max_total_time=300 FOLDER     (FOLDER keeps what it found to be new)
+
+What it finds becomes a test. The seeds are run by ``make test``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+LIMIT = 400
+MESSAGE = b"Subject: x\r\nX-Nbstream: spam; id=a\r\n\r\ntext\r\n"
+SEEDS = (
+    b"text\0You have won!",
+    b"text\0You have won!\0id\0sms 1\0label\0spam",
+    b"raw\0" + MESSAGE,
+    b"raw\0" + MESSAGE.replace(b"\r", b"") + b"\0label\0ham\0from\0shop\0to\0you@example.org",
+    b"raw\0" + MESSAGE + b"\0text\0both",
+    b"text\0" + b"x" * 401,
+    b"text\0\xff\xfe\r\n\x1b[2J\0id\0\xff\r\n\0label\0\xffpam",
+    b"lable\0spam\0text\0x",
+    b"id\0" + b"i" * 257 + b"\0text\0x",
+    b"",
+)
+
+
+def check(data: bytes) -> None:
+    """Whatever fields an entry has, it is refused with a reason, or is a message that can be taken apart."""
+    # Imported here: atheris instruments what is imported after it.
+    from nbstream.mail import headers  # noqa: PLC0415
+    from nbstream.mail.message import Message  # noqa: PLC0415
+    from nbstream.mail.mime import Limits  # noqa: PLC0415
+    from nbstream.policy.header import VERDICT_FIELDS  # noqa: PLC0415
+    from nbstream.tokens.tokenizer import Tokenizer  # noqa: PLC0415
+    from nbstream.wire.stream import Unreadable, addressed, read, refusal  # noqa: PLC0415
+
+    words = data.split(b"\0")
+    fields = dict(zip(words[::2], words[1::2], strict=False))
+    try:
+        request = read(fields, LIMIT)
+    except Unreadable as error:
+        answer = addressed(refusal(str(error)), b"1-1", fields)
+        refused = str(error)
+    else:
+        refused = ""
+        assert (request.raw is None) != (request.text is None)
+        assert request.label in {None, "ham", "spam"}
+        if request.text is not None:
+            message = Message.of_text(request.text, Limits())
+        else:
+            assert request.raw is not None
+            message = Message(headers.strip(headers.canonical(request.raw), VERDICT_FIELDS), Limits())
+        assert len(message.key) == 24
+        assert len(Tokenizer().tokenize(message).all) <= 2000
+        answer = addressed({"verdict": "ham"}, b"1-1", fields)
+    assert not refused or refused.isprintable()
+    assert len(b"".join(_bytes(value) for value in answer.values())) < 2000
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
+
+
+def main() -> None:
+    """Fuzz, as the arguments of libFuzzer say."""
+    import atheris  # noqa: PLC0415 - no part of the tests' environment
+
+    with atheris.instrument_imports(include=["nbstream"]):
+        check(b"")
+    atheris.Setup(sys.argv, check)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
