@@ -1,6 +1,6 @@
 """A coverage-guided fuzzer of the stream door's entries, with atheris, which is to be installed for it.
 
-    python -m tests.fuzz.stream -max_total_time=300 FOLDER     (FOLDER keeps what it found to be new)
+    python -m tests.fuzz.stream -max_total_time=300 FOLDER     (FOLDER is given the seeds, and keeps what is new)
 
 What it finds becomes a test. The seeds are run by ``make test``.
 """
@@ -8,6 +8,7 @@ What it finds becomes a test. The seeds are run by ``make test``.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 LIMIT = 400
 MESSAGE = b"Subject: x\r\nX-Nbstream: spam; id=a\r\n\r\ntext\r\n"
@@ -68,6 +69,8 @@ def main() -> None:
 
     with atheris.instrument_imports(include=["nbstream"]):
         check(b"")
+    for number, seed in enumerate(SEEDS):  # the names of the fields are hard to guess
+        (Path(sys.argv[-1]) / f"seed-{number}").write_bytes(seed)
     atheris.Setup(sys.argv, check)
     atheris.Fuzz()
 
