@@ -311,11 +311,11 @@ class Daemon:
     async def _drain(self, house: _House) -> None:
         """No new mail, finish what is in flight, then close the doors; health is served until the end."""
         _log.info("draining")
-        if house.smtp:
-            await house.smtp.drain(self._settings.drain_seconds)
-        await asyncio.gather(*(door.drain(self._settings.drain_seconds) for door in house.doors))
-        for http in house.http:
-            await http.drain(self._settings.drain_seconds)
+        loop = asyncio.get_running_loop()
+        until, smtp = loop.time() + self._settings.drain_seconds, [house.smtp] if house.smtp else []
+        for doors in ((*smtp, *house.doors), house.http):  # one deadline for all: a supervisor waits no longer
+            seconds = max(0.0, until - loop.time())
+            await asyncio.gather(*(door.drain(seconds) for door in doors))
         await house.next_hop.close()
 
 

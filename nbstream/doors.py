@@ -10,6 +10,7 @@ from nbstream import assembly
 from nbstream.config import Address
 from nbstream.errors import CannotStart
 from nbstream.listeners import spamd, stream
+from nbstream.listeners.http import HttpListener
 from nbstream.listeners.sockets import TcpPlace, UnixPlace, listening, told
 from nbstream.listeners.spamd import SpamdListener
 from nbstream.listeners.spamd_answers import Params as AnswerParams
@@ -68,6 +69,8 @@ def openings(settings: Settings, spam_filter: Filter, metrics: Metrics) -> Itera
 
 def adopt(door: Door, settings: Settings) -> None:
     """Have a door go by the live sections of ``settings`` from its next request on."""
+    if isinstance(door, HttpListener) and not door.judges:
+        return
     door.spam_filter = door.spam_filter.with_params(assembly.filter_params(settings))
     if isinstance(door, SpamdListener) and settings.listeners.spamd:
         door.params = spamd_params(settings, settings.listeners.spamd)

@@ -111,6 +111,11 @@ class HttpListener:
         )
 
     @property
+    def judges(self) -> bool:
+        """Whether it checks and learns; without a ``desk`` it has no ``spam_filter``."""
+        return self._desk is not None
+
+    @property
     def spam_filter(self) -> Filter:
         """What checks and learns; it may be replaced at any time, the next request goes by the new one."""
         assert self._desk is not None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import smtplib
+import socket
 import stat
 import subprocess
 from collections.abc import Callable
@@ -11,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command
+from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
 
 DOORS = "smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}"
 MAIL = "From: a@example.org\nSubject: prize\n\nYou have won a prize\n"
@@ -92,3 +95,45 @@ def test_on_a_unix_socket_with_its_permissions(file: Path, tmp_path: Path, progr
     with DaemonProcess(file) as daemon:  # what is left of a killed one is replaced
         assert curl(program("curl"), *ask)[0] == 200
         assert daemon.stop() == 0
+
+
+EVERY_DOOR = (
+    "smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}, metrics: {listen: '127.0.0.1:0'}, "
+    "spamd: {listen: '127.0.0.1:0'}, stream: {}"
+)
+
+
+def test_a_reload_with_every_door_open(file: Path) -> None:
+    write(file, doors=EVERY_DOOR)
+    with DaemonProcess(file) as daemon:
+        write(file, "verdict: {spam: 0.9}", doors=EVERY_DOOR)
+        done = command("reload", "-c", file)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(daemon.get("/v1/model")[1])["thresholds"]["spam"] == 0.9
+
+
+def test_all_doors_drain_at_once(file: Path) -> None:
+    write(file, "drain_seconds: 3600", doors=EVERY_DOOR)
+    with DaemonProcess(file) as daemon:
+        host, _, port = daemon.address("smtp").partition(":")
+        client = smtplib.SMTP(host, int(port), timeout=DEADLINE_SECONDS)
+        client.ehlo("client")
+        client.mail("from@example.org")
+        client.rcpt("to@example.org")
+        client.docmd("DATA")
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not accepts(daemon.address("spamd")))  # and does not wait for that client
+        assert daemon.get("/healthz")[0] == 200
+        client.send(b"Subject: under way\r\n\r\nHow are you?\r\n.\r\n")
+        assert client.getreply()[0] == 250
+        client.close()
+        assert daemon.wait() == 0
+
+
+def accepts(address: str) -> bool:
+    host, _, port = address.partition(":")
+    try:
+        socket.create_connection((host, int(port)), DEADLINE_SECONDS).close()
+    except ConnectionRefusedError:
+        return False
+    return True
