@@ -312,8 +312,10 @@ class Daemon:
         """No new mail, finish what is in flight, then close the doors; health is served until the end."""
         _log.info("draining")
         loop = asyncio.get_running_loop()
-        until, smtp = loop.time() + self._settings.drain_seconds, [house.smtp] if house.smtp else []
-        for doors in ((*smtp, *house.doors), house.http):  # one deadline for all: a supervisor waits no longer
+        until = loop.time() + self._settings.drain_seconds  # for all together: a supervisor waits no longer
+        smtp = [house.smtp] if house.smtp else []
+        waves: list[list[SmtpListener | Door]] = [[*smtp, *house.doors], [*house.http]]
+        for doors in waves:
             seconds = max(0.0, until - loop.time())
             await asyncio.gather(*(door.drain(seconds) for door in doors))
         await house.next_hop.close()
