@@ -144,7 +144,7 @@ class Visit(asyncio.Protocol):
         self.admitted = False
         self._ended = self._said = self._lost = False
         self._refused: Refusal | None = None
-        self._work: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[bytes] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -224,23 +224,28 @@ class Visit(asyncio.Protocol):
             elif self._refused is None:
                 # What has come with it may be refused yet: the work begins after that.
                 self._work = asyncio.get_running_loop().create_task(self._answer(event))
+                self._work.add_done_callback(self._answered)
                 if self._timer is not None:
                     self._timer.cancel()  # what follows has deadlines of its own; it is the client who waits now
 
     def _refuse(self, refusal: Refusal) -> None:
         """Tell it, now or instead of the answer that is being made."""
         self._refused = self._refused or refusal
+        self._parser.drop()
         if self._work is None:
             _log.info("spamd: a request was refused: %s", refusal.text)
             self._say(refusal.render(), rest=True)
 
-    async def _answer(self, request: Request) -> None:
+    async def _answer(self, request: Request) -> bytes:
+        return await self._made(request) if self._refused is None else b""
+
+    def _answered(self, work: asyncio.Task[bytes]) -> None:
+        """Say it; of work that was cancelled, even before it began, nothing."""
+        self._work = None
         answer = b""
         try:
-            if self._refused is None:
-                answer = await self._made(request)
+            answer = b"" if work.cancelled() else work.result()
         finally:
-            self._work = None
             if self._refused is not None:
                 self._refuse(self._refused)
             else:

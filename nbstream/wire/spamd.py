@@ -20,6 +20,7 @@ EX_DATAERR, EX_UNAVAILABLE, EX_TEMPFAIL, EX_PROTOCOL, EX_TIMEOUT = 65, 69, 75, 7
 MAX_LINE = 8192
 MAX_FIELDS = 256
 _PIECE = 256 * 1024
+_SLICE = 64 * 1024
 
 _REQUEST = re.compile(rb"([A-Z_]{1,20}) SPAMC/1\.([0-9])[ \t]*")
 _NUMBER = re.compile(rb"[0-9]{1,15}")
@@ -114,6 +115,11 @@ class Parser:
         """Whether all that may still come is passed over."""
         return self._done
 
+    def drop(self) -> None:
+        """Pass over all that may still come, and keep nothing of what came."""
+        self._done = True
+        self._buffer.clear()
+
     def feed(self, data: bytes) -> list[Event]:
         """What came, and the events that it completes."""
         if self._done or not data:
@@ -172,8 +178,7 @@ class Parser:
         return line
 
     def _end(self, last: Event) -> Event:
-        self._done = True
-        self._buffer.clear()
+        self.drop()
         return last
 
 
@@ -256,13 +261,15 @@ def _places(value: bytes) -> set[str]:
 
 
 def unpack(body: bytes, max_message: int) -> Iterator[bytes | Refusal]:
-    """A packed message in pieces of at most 256 KiB, of at most ``max_message`` bytes in all.
+    """A packed message in pieces of at most 256 KiB, some of them empty, of at most ``max_message`` bytes in all.
 
-    A refusal is the last one. No piece is made before it is asked for.
+    A refusal is the last one. No piece is made before it is asked for, and each of at most 64 KiB of ``body``: to
+    unpack to nothing takes time too.
     """
     stream = zlib.decompressobj()
-    size, rest = 0, body
+    size, rest, slices = 0, b"", (body[at : at + _SLICE] for at in range(0, len(body), _SLICE))
     while not stream.eof:
+        given = rest = rest or next(slices, b"")
         try:
             piece = stream.decompress(rest, _PIECE)
         except zlib.error:
@@ -273,10 +280,9 @@ def unpack(body: bytes, max_message: int) -> Iterator[bytes | Refusal]:
         if size > max_message:
             yield Refusal(EX_DATAERR, "Message too large")
             return
-        if not piece and not rest and not stream.eof:
+        if not piece and not given:
             yield Refusal(EX_PROTOCOL, "Compressed message is cut off")
             return
-        if piece:
-            yield piece
-    if stream.unused_data:
+        yield piece
+    if stream.unused_data or next(slices, b""):
         yield Refusal(EX_PROTOCOL, "Compressed message is followed by something else")

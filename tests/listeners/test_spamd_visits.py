@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -172,6 +173,28 @@ async def test_mail_beyond_what_is_kept_in_memory_is_put_off(client: Redis, pack
         await door.rested()
 
 
+async def test_nothing_is_kept_of_mail_that_was_put_off(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bytes do not count any more, so that they would have no bound."""
+    monkeypatch.setattr(spamd, "_PATIENCE_SECONDS", 3600)
+    async with open_spamd(client, max_message_bytes=2 << 20, max_bytes_in_flight=2 << 20) as door:
+        tracemalloc.start()
+        try:
+            streams = []
+            for _ in range(10):  # each is put off at its end
+                reader, writer = await door.connect()
+                writer.write(request("CHECK", message=b"m" * (2 << 20)))
+                await writer.drain()
+                assert (await reader.readline()).startswith(b"SPAMD/1.0 75 ")
+                streams.append(writer)
+            await until(lambda: door.listener.budget.used == 0)
+            assert tracemalloc.get_traced_memory()[0] < 4 << 20
+        finally:
+            tracemalloc.stop()
+        for writer in streams:
+            writer.close()
+        await door.rested()
+
+
 async def test_500_connections_at_once(client: Redis, many_files: None) -> None:
     async with open_spamd(client, max_connections=500) as door:
         opened = [await door.connect() for _ in range(500)]
@@ -277,6 +300,19 @@ async def test_a_drain_ends_with_clients_that_do_not(client: Redis) -> None:
         await until(lambda: door.listener.budget.used == 10)
 
         await door.listener.drain(0)
+
+        await door.rested()
+        writer.close()
+
+
+async def test_a_request_that_is_dropped_before_its_work_begins_leaves_nothing(client: Redis) -> None:
+    async with open_spamd(client) as door:
+        _, writer = await door.connect()
+        await until(lambda: door.listener.visits)
+        (visit,) = door.listener.visits
+
+        visit.data_received(request("CHECK"))
+        visit.abort()
 
         await door.rested()
         writer.close()

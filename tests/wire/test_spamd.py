@@ -281,6 +281,14 @@ def test_a_large_one_comes_in_pieces() -> None:
     assert [len(piece) for piece in pieces if isinstance(piece, bytes)] == [256 << 10] * 4
 
 
+def test_others_run_while_much_is_unpacked_to_nothing() -> None:
+    blocks = b"\0\0\0\xff\xff" * 200_000  # each of them empty (RFC 1951 3.2.4)
+    body = b"\x78\x01" + blocks + b"\1\0\0\xff\xff" + zlib.adler32(b"").to_bytes(4, "big")
+
+    assert len(list(unpack(body, 100))) >= 10
+    assert unpacked(body, 100) == (b"", None)
+
+
 def test_a_bomb_is_unpacked_no_further_than_the_limit() -> None:
     pieces = unpack(zlib.compress(b"\0" * (100 << 20), 9), 1 << 20)
 
