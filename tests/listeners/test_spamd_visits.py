@@ -308,7 +308,7 @@ async def test_a_drain_ends_with_clients_that_do_not(client: Redis) -> None:
 async def test_a_request_that_is_dropped_before_its_work_begins_leaves_nothing(client: Redis) -> None:
     async with open_spamd(client) as door:
         _, writer = await door.connect()
-        await until(lambda: door.listener.visits)
+        await until(lambda: bool(door.listener.visits))
         (visit,) = door.listener.visits
 
         visit.data_received(request("CHECK"))
