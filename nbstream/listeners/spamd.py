@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 10.0  # for a client to read why it was refused
+_GONE = "unknown"
 _PATIENCE = 2  # times the permitted size is read of it
 _BUSY = Refusal(EX_UNAVAILABLE, "Service Unavailable: too many connections")
 _CLOSING = Refusal(EX_UNAVAILABLE, "Service Unavailable: closing down")
@@ -76,6 +77,7 @@ class SpamdListener:
         self.params = params
         self.visits: set[Visit] = set()
         self.budget = _Budget(params.max_bytes_in_flight)
+        self.local = False
         self._observer = observer
         self._draining = False
         self._served = 0
@@ -91,7 +93,8 @@ class SpamdListener:
     async def start(self, listening: socket.socket) -> None:
         """Serve on this socket."""
         loop = asyncio.get_running_loop()
-        create = loop.create_unix_server if listening.family == socket.AF_UNIX else loop.create_server
+        self.local = listening.family == socket.AF_UNIX
+        create = loop.create_unix_server if self.local else loop.create_server
         self._server = await create(lambda: Visit(self), sock=listening)
 
     def admit(self, visit: Visit) -> Refusal | None:
@@ -266,8 +269,10 @@ class Visit(asyncio.Protocol):
         return await self._door.answers.answer(request, body, self._peer())
 
     def _peer(self) -> Peer:
-        name = self._transport.get_extra_info("peername")
-        return Peer(str(name[0]) if isinstance(name, tuple) and name else "")
+        if self._door.local:
+            return Peer()
+        name = self._transport.get_extra_info("peername")  # uvloop has none of a client that is gone
+        return Peer(str(name[0]) if isinstance(name, tuple) and name else _GONE)
 
     def _say(self, answer: bytes, *, rest: bool) -> None:
         """Say the last of this connection; ``rest``: more may come, which is passed over until the client ends."""

@@ -71,7 +71,7 @@ class Params:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who asks: an IP address, or empty for a program that could open the door's unix socket."""
+    """Who asks: an IP address, another word where it is not known, or empty: who could open the unix socket."""
 
     host: str = ""
 

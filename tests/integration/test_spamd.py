@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import TypeAlias
 import pytest
 
 from tests.deploy.postfix import open_folder
-from tests.integration.daemon import DaemonProcess, command
+from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
 from tests.integration.exim import Exim
 
 SPAM = b'From: "Prize Office" <winner@offers.example>\nSubject: You have won\n\nClaim your free prize now.\n'
@@ -188,6 +190,23 @@ def test_a_reload_is_for_this_door_too(taught: Spamc, daemon: DaemonProcess, tmp
 
     assert taught(SPAM, "-y") == (0, b"NBSTREAM_UNSURE")
     assert taught(SPAM, "-L", "ham") == (74, b"")
+
+
+def test_a_stranger_who_goes_away_at_once_teaches_nothing(tmp_path: Path, redis_binary: Path) -> None:
+    """The daemon's event loop has no address of such a peer, as of none on a unix socket."""
+    lesson = (
+        b"TELL SPAMC/1.5\r\nMessage-class: spam\r\nSet: local\r\nContent-length: %d\r\n\r\n" % len(SPAM) + SPAM
+    )
+    with DaemonProcess(configure(tmp_path, more="feedback: {allow_from: []}")) as daemon:
+        host, _, port = daemon.address("spamd").rpartition(":")
+        with socket.create_connection((host, int(port)), DEADLINE_SECONDS) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close() is a reset
+            client.sendall(lesson)
+
+        refused = 'nbstream_feedback_total{label="spam",outcome="refused",source="spamd"}'
+        learned = 'nbstream_feedback_total{label="spam",outcome="learned",source="spamd"}'
+        wait_until(lambda: daemon.metric(refused) + daemon.metric(learned) == 1)
+        assert daemon.metric(learned) == 0
 
 
 # Exim
