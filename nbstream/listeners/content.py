@@ -12,16 +12,6 @@ END = b"\r\n.\r\n"
 """What ends DATA, and nothing else does (RFC 5321 4.1.1.4)."""
 
 
-async def canonical_in_pieces(raw: bytes) -> bytes:
-    """``headers.canonical``; others run between two pieces of a large message."""
-    found: list[bytes] = []
-    for piece in pieces(raw):
-        found.append(canonical(piece))
-        if len(found) > 1:
-            await asyncio.sleep(0)
-    return b"".join(found)
-
-
 async def message(chunks: list[bytes]) -> bytes:
     """The message that DATA carried: dots unstuffed, lone CR and LF made CRLF, the final dot left out.
 

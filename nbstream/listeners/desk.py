@@ -7,7 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from nbstream.errors import NbstreamError
+from nbstream.errors import NbstreamError, StoreRefuses
 from nbstream.listeners.feedback import log_lesson
 from nbstream.mail import headers
 from nbstream.mail.message import Message
@@ -103,12 +103,14 @@ class Desk:
             else:
                 lesson = await self.spam_filter.learn(message, label, self._name, actor)
         except NbstreamError as error:
-            _log.warning("%s: feedback not taken: %s", self._name, error)
+            # The store itself says once that Redis refuses to write.
+            level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
+            _log.log(level, "%s: feedback not taken: %s", self._name, error)
             raise
         log_lesson(lesson, self._name, actor)
         return lesson
 
-    def refused(self) -> None:
-        """Feedback came from a peer that is not believed."""
-        self._observer.feedback_refused("none", self._name)
-        _log.warning("%s: feedback refused: its sender is not allowed to teach", self._name)
+    def refused(self, label: str = "none", why: str = "its sender is not allowed to teach") -> None:
+        """Feedback was not taken, from a peer that is not believed or for what cannot be learned."""
+        self._observer.feedback_refused(label, self._name)
+        _log.warning("%s: feedback refused: %s", self._name, why)

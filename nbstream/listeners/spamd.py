@@ -28,7 +28,7 @@ from nbstream.wire.spamd import (
 
 if TYPE_CHECKING:
     from nbstream.filter import Filter
-    from nbstream.listeners.spamd_answers import SpamdObserver
+    from nbstream.listeners.desk import DeskObserver
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class SpamdListener:
     ``spam_filter`` and ``params`` may be replaced at any time: the next request goes by the new ones.
     """
 
-    def __init__(self, spam_filter: Filter, params: Params, observer: SpamdObserver) -> None:
+    def __init__(self, spam_filter: Filter, params: Params, observer: DeskObserver) -> None:
         self.spam_filter = spam_filter
         self.params = params
         self.visits: set[Visit] = set()

@@ -8,17 +8,15 @@ socket, may teach; those on this machine may say for whom.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from nbstream.errors import NbstreamError, StoreRefuses
+from nbstream.errors import NbstreamError
 from nbstream.filter import Outcome
-from nbstream.listeners.content import canonical_in_pieces
-from nbstream.listeners.feedback import Network, is_here, log_lesson, within
-from nbstream.mail import headers, marking
-from nbstream.mail.message import Message
+from nbstream.listeners.desk import Desk
+from nbstream.listeners.feedback import Network, is_here, within
+from nbstream.mail import marking
 from nbstream.mail.mime import Limits
 from nbstream.policy import header
 from nbstream.policy.clue_field import clues_value
@@ -28,6 +26,7 @@ from nbstream.wire.spamd import EX_DATAERR, EX_TEMPFAIL, EX_UNAVAILABLE, Command
 
 if TYPE_CHECKING:
     from nbstream.filter import Check, Filter
+    from nbstream.listeners.desk import DeskObserver
 
 _log = logging.getLogger(__name__)
 
@@ -44,19 +43,6 @@ _SYMBOLS = {
     Verdict.SPAM: b"NBSTREAM_SPAM",
     Verdict.REJECT: b"NBSTREAM_SPAM",
 }
-
-
-class SpamdObserver(Protocol):
-    """What the door reports; metrics are the reader."""
-
-    def delivered(self, listener: str, verdict: str) -> None:
-        """One message was checked and answered; the verdict is "none" where the check failed."""
-
-    def filter_failed(self, reason: str) -> None:
-        """One check failed."""
-
-    def feedback_refused(self, label: str, source: str) -> None:
-        """Feedback came from a peer that is not believed, or did not hold what can be learned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +78,9 @@ class Peer:
 class Answers:
     """Answers requests by one filter and one set of params."""
 
-    def __init__(self, spam_filter: Filter, params: Params, observer: SpamdObserver) -> None:
-        self._filter = spam_filter
+    def __init__(self, spam_filter: Filter, params: Params, observer: DeskObserver) -> None:
+        self._desk = Desk(NAME, spam_filter, params.limits, observer)
         self._params = params
-        self._observer = observer
 
     async def answer(self, request: Request, body: bytes, peer: Peer) -> bytes:
         """The whole answer to a request whose message is ``body``, unpacked. Raises nothing but cancellation."""
@@ -108,32 +93,14 @@ class Answers:
         return await self._judge(request, body)
 
     async def _judge(self, request: Request, body: bytes) -> bytes:
-        started = time.perf_counter()
         try:
-            check = await self._filter.check(await self._message(body))
+            check, _ = await self._desk.check(await self._desk.message(body))
         except Exception as error:  # noqa: BLE001 - a fault in a check costs no mail, and no door
-            known = isinstance(error, NbstreamError)
-            self._observer.filter_failed("store" if known else "error")
-            self._observer.delivered(NAME, "none")
-            _log.error("check failed: %s", error, exc_info=not known)
+            _log_fault("check", error)
             return _NOT_NOW.render()
-        self._observer.delivered(NAME, str(check.verdict))
-        fields = {
-            "listener": NAME,
-            "id": check.id,
-            "verdict": str(check.verdict),
-            "probability": round(check.probability, 6),
-            "command": str(request.command),
-            "milliseconds": round((time.perf_counter() - started) * 1000, 2),
-        }
-        _log.info("message", extra={"fields": fields})
         score, required = header.shown_scores(check.verdict, check.probability, check.thresholds)
         judgement = wire.Judgement(check.verdict.is_spam, score, required)
         return wire.render(request, judgement, self._content(request.command, check, body))
-
-    async def _message(self, body: bytes) -> Message:
-        raw = headers.strip(await canonical_in_pieces(body), header.VERDICT_FIELDS)
-        return Message(raw, self._params.limits)
 
     def _content(self, command: Command, check: Check, body: bytes) -> bytes:
         match command:
@@ -176,24 +143,22 @@ class Answers:
             return wire.render_told()
         problem = _STRANGER if not peer.may_teach(self._params.allow_from) else None if body.strip() else _EMPTY
         if problem:
-            self._observer.feedback_refused(str(request.tell), NAME)
-            _log.warning("feedback refused: %s", problem.text)
+            self._desk.refused(str(request.tell), problem.text)
             return problem.render()
-        actor = peer.actor(request.user)
+        label = None if request.tell is Tell.FORGET else str(request.tell)
         try:
-            message = await self._message(body)
-            if request.tell is Tell.FORGET:
-                lesson = await self._filter.unlearn(message, NAME, actor)
-            else:
-                lesson = await self._filter.learn(message, str(request.tell), NAME, actor)
+            message = await self._desk.message(body)
+            lesson = await self._desk.teach(message, label, peer.actor(request.user))
         except Exception as error:  # noqa: BLE001 - a fault in a lesson costs no door
-            known = isinstance(error, NbstreamError)
-            # The store itself says once that Redis refuses to write.
-            level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
-            _log.log(level if known else logging.ERROR, "feedback: not learned: %s", error, exc_info=not known)
+            _log_fault("lesson", error)
             return _NO_LESSON_NOW.render()
-        log_lesson(lesson, NAME, actor)
         return wire.render_told(
             did_set=lesson.outcome in {Outcome.LEARNED, Outcome.RELEARNED},
             did_remove=lesson.outcome is Outcome.UNLEARNED,
         )
+
+
+def _log_fault(what: str, error: Exception) -> None:
+    """What the desk has not told already: that something was wrong with the program."""
+    if not isinstance(error, NbstreamError):
+        _log.error("%s: %s failed: %s", NAME, what, error, exc_info=True)
