@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import resource
 import shlex
 import signal
@@ -33,14 +32,11 @@ def run(options: argparse.Namespace) -> int:
     _raise_file_limit()
 
     async def serve() -> None:
+        # Read once, at once: a later SIGHUP waits in the running loop for the handler that the daemon adds.
+        hung_up = bool(early)
         daemon = Daemon(settings)
-
-        def catch_up() -> None:
-            if early:
-                daemon.reload()
-
-        # Soon is when the daemon has its own handler: what came before has been noted by then.
-        asyncio.get_running_loop().call_soon(catch_up)
+        if hung_up:
+            daemon.reload()
         await daemon.run(ready)
 
     uvloop.run(serve())
