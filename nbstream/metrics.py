@@ -5,23 +5,18 @@ from __future__ import annotations
 import logging
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from nbstream import __version__
-from nbstream.bayes.counts import CLASSES
+from nbstream.model_metrics import LayerCollector, ModelCollector
 from nbstream.policy.actions import Kind as ActionKind
-from nbstream.policy.budget import promise
 from nbstream.policy.bursts import WINDOW_SECONDS, Bursts, Kind
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
     from nbstream.filter import Check, Lesson, Params
     from nbstream.store.mirror import Mirror
     from nbstream.tokens.tokenizer import Tokens
@@ -150,11 +145,11 @@ class Metrics:
 
     def watch(self, mirror: Mirror, params: Callable[[], Params]) -> None:
         """Export the state of the model and of the policies in force, read at each scrape."""
-        self.registry.register(_ModelCollector(mirror, params))
+        self.registry.register(ModelCollector(mirror, params))
 
     def watch_layer(self, mirror: Mirror) -> None:
         """Export the state of the layer that is learned without people, read at each scrape."""
-        self.registry.register(_LayerCollector(mirror))
+        self.registry.register(LayerCollector(mirror))
 
     def render(self) -> bytes:
         """All metrics in Prometheus's text format."""
@@ -258,88 +253,3 @@ class Metrics:
 
 def _disagrees(verdict: Verdict, label: str | None) -> bool:
     return verdict is Verdict.UNSURE or verdict.is_spam != (label == "spam")
-
-
-class _ModelCollector(Collector):
-    """Gauges of the model, the mirror and the thresholds."""
-
-    def __init__(self, mirror: Mirror, params: Callable[[], Params]) -> None:
-        self._mirror = mirror
-        self._params = params
-
-    def collect(self) -> Iterator[Metric]:
-        """The gauges as they are now."""
-        yield from self._of_the_model()
-        yield GaugeMetricFamily(
-            "nbstream_mirror_lag_seconds",
-            "Seconds since the counts in memory were last known to equal Redis.",
-            value=self._mirror.lag_seconds,
-        )
-        yield GaugeMetricFamily("nbstream_redis_up", "1 while Redis answers.", value=float(self._mirror.following))
-        yield from self._of_the_policy()
-
-    def _of_the_policy(self) -> Iterator[Metric]:
-        params, first_scores = self._params(), self._mirror.known_first_scores
-        found = params.policy.thresholds(first_scores)
-        thresholds = GaugeMetricFamily(
-            "nbstream_threshold", "P(spam) from which a verdict holds; infinite for never.", labels=["name"]
-        )
-        for name, value in (("unsure", found.unsure), ("spam", found.spam), ("reject", found.reject)):
-            if value is not None:
-                thresholds.add_metric([name], value)
-        promised = GaugeMetricFamily(
-            "nbstream_budget_promised", "1 while the false-positive rate is promised.", labels=["rate"]
-        )
-        needed = GaugeMetricFamily(
-            "nbstream_budget_ham_needed", "Ham still to be learned before it can be.", labels=["rate"]
-        )
-        for rate in sorted(params.budgets):
-            now = promise(first_scores["ham"], rate)
-            promised.add_metric([str(rate)], float(now.stands))
-            needed.add_metric([str(rate)], now.needed)
-        yield from (thresholds, promised, needed)
-
-    def _of_the_model(self) -> Iterator[Metric]:
-        """What is learned and what is needed; nothing is said of what is learned before it is known."""
-        messages = GaugeMetricFamily(
-            "nbstream_model_messages", "Messages learned and not taken back, by class.", labels=["class"]
-        )
-        tokens = GaugeMetricFamily("nbstream_model_tokens", "Distinct tokens known.")
-        needed = GaugeMetricFamily(
-            "nbstream_model_messages_needed",
-            "Messages that the model must know before it decides.",
-            labels=["class"],
-        )
-        totals = self._mirror.totals
-        for column, label in enumerate(CLASSES):
-            needed.add_metric([label], self._params().min_learned.get(label, 0))
-            if totals is not None:
-                messages.add_metric([label], totals.messages[column])
-        if totals is not None:
-            tokens.add_metric([], totals.vocabulary)
-        yield from (messages, tokens, needed)
-        left = None if totals is None else self._mirror.half_life.left(time.time(), self._mirror.largest)
-        if left is not None:
-            yield GaugeMetricFamily(
-                "nbstream_model_half_lives_left", "Half-lives until nothing more can be learned.", value=left
-            )
-
-
-class _LayerCollector(Collector):
-    """Gauges of what was learned without people; nothing before it is known."""
-
-    def __init__(self, mirror: Mirror) -> None:
-        self._mirror = mirror
-
-    def collect(self) -> Iterator[Metric]:
-        """The gauges as they are now."""
-        totals = self._mirror.totals
-        messages = GaugeMetricFamily(
-            "nbstream_autolearn_messages", "Messages learned without people, by class.", labels=["class"]
-        )
-        tokens = GaugeMetricFamily("nbstream_autolearn_tokens", "Distinct tokens of those messages.")
-        if totals is not None:
-            for column, label in enumerate(CLASSES):
-                messages.add_metric([label], totals.messages[column])
-            tokens.add_metric([], totals.vocabulary)
-        yield from (messages, tokens)

@@ -24,6 +24,7 @@ LAYERS = [
     {"wire"},
     {"relay"},
     {"listeners"},
+    {"model_metrics"},
     {"metrics", "logs"},
     {"stream_metrics"},
     {"config"},
