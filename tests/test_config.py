@@ -34,8 +34,8 @@ from nbstream.config import (
     load,
     loading,
 )
+from nbstream.config.addresses import UnixAddress, read_address
 from nbstream.config.section import Section
-from nbstream.config.values import UnixAddress, read_address
 from nbstream.errors import ConfigError
 
 EXAMPLE = Path(__file__).parent.parent / "config" / "nbstream.yaml"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.config import Address, Settings, load
-from nbstream.config.values import MAX_SOCKET_PATH, UnixAddress, read_mode, read_place
+from nbstream.config.addresses import MAX_SOCKET_PATH, UnixAddress, read_mode, read_place
 from nbstream.errors import ConfigError
 
 

@@ -6,6 +6,7 @@ what is pure of ``policy`` are imported here: the top turns settings into the pa
 """
 
 from nbstream.config.actions import Actions, Quarantine
+from nbstream.config.addresses import Address
 from nbstream.config.event_models import Bernoulli, Categorical, EventModels, Gaussian, Multinomial
 from nbstream.config.listeners import HttpListener, Listeners, MetricsListener, SmtpListener, StreamListener
 from nbstream.config.live import LIVE, POLICY, adopted, changed, policy_hash, waiting
@@ -22,15 +23,7 @@ from nbstream.config.settings import (
     Relay,
     Settings,
 )
-from nbstream.config.values import (
-    Address,
-    FalsePositiveCost,
-    FalsePositiveRate,
-    MaildirHop,
-    Network,
-    SecretFile,
-    SmtpHop,
-)
+from nbstream.config.values import FalsePositiveCost, FalsePositiveRate, MaildirHop, Network, SecretFile, SmtpHop
 from nbstream.config.verdict import Verdict
 
 __all__ = [

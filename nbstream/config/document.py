@@ -12,8 +12,8 @@ from pathlib import Path
 import yaml
 from yaml.constructor import SafeConstructor
 
+from nbstream.config.paths import read_file
 from nbstream.config.problems import Key, Problem, kind, refusal
-from nbstream.config.values import read_file
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DEPTH = 20

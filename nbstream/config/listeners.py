@@ -6,19 +6,17 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
 
-from nbstream.config.section import ByteCount, Count, PasswordFile, Seconds, Section
-from nbstream.config.values import (
+from nbstream.config.addresses import (
     DEFAULT_MODE,
     Address,
-    Network,
-    SecretFile,
     UnixAddress,
     read_address,
     read_host_name,
     read_mode,
-    read_network,
     read_place,
 )
+from nbstream.config.section import ByteCount, Count, PasswordFile, Seconds, Section
+from nbstream.config.values import Network, SecretFile, read_network
 
 ListenAddress = Annotated[Address, BeforeValidator(read_address)]
 ListenPlace = Annotated[Address | UnixAddress, BeforeValidator(read_place)]

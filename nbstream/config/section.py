@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from nbstream.config.values import SecretFile, read_path, read_secret_file
+from nbstream.config.paths import read_path
+from nbstream.config.values import SecretFile, read_secret_file
 
 FilePath = Annotated[Path, BeforeValidator(read_path)]
 PasswordFile = Annotated[SecretFile, BeforeValidator(read_secret_file)]

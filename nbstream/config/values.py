@@ -1,4 +1,4 @@
-"""The texts of a configuration file that mean more than text: addresses, next hops, networks, paths, secrets.
+"""The texts of a configuration file that mean more than text: next hops, networks, secrets, thresholds.
 
 Rules: each reader takes the value as YAML gave it, or one that is already of its type; a refusal is a ValueError
 whose text says what is allowed ("must be ...") and repeats neither the value nor a secret.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from pydantic import SecretStr
 
+from nbstream.config.addresses import Address, read_address
+from nbstream.config.paths import read_file, read_path
 from nbstream.policy.actions import Action
 from nbstream.policy.patterns import Pattern
 
@@ -23,20 +25,13 @@ EMBEDDED = "embedded"
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
-_ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>[0-9]{1,5})")
-# Underscores are no part of host names (RFC 1123 2.1), but container networks give such names.
-_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
-_HOST = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 _MODEL_NAME = re.compile(r"[a-z0-9._-]+")
 _MAIL_ADDRESS = re.compile(r"[^\s<>@\x00-\x1f\x7f]{1,64}@[^\s<>@\x00-\x1f\x7f]{1,253}")
 _URL_STARTS = ("redis://", "rediss://", "unix://")
 _DATABASE = re.compile(r"(?:/[0-9]{0,9})?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
-_ALLOWED_ADDRESS = "must be HOST:PORT or [IPV6]:PORT, the port from 0 to 65535"
 MAX_COST = 1e9
-MAX_SOCKET_PATH = 99  # unix(7): 107, and a socket is made under a name that may be eight bytes longer
-DEFAULT_MODE = 0o660
 MAX_RATE = 0.5
 _ALLOWED_REJECT = (
     "must be null, a number above 0 and at most 1, {false_positive_cost: C} with C above 0, "
@@ -44,39 +39,6 @@ _ALLOWED_REJECT = (
 )
 _ALLOWED_HOP = "must be maildir, maildir:PATH or smtp://HOST:PORT"
 _ALLOWED_URL = "must be embedded, redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH"
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A host (name, IPv4 or IPv6 without brackets) and a TCP port; port 0 lets the system choose one."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def loopback(self) -> bool:
-        """True when only this machine can reach it: 127.0.0.0/8, ::1 or ``localhost`` (RFC 6761 6.3)."""
-        if self.host.lower() == "localhost":
-            return True
-        try:
-            return (IPv6Address if ":" in self.host else IPv4Address)(self.host).is_loopback
-        except ValueError:
-            return False
-
-
-@dataclass(frozen=True, slots=True)
-class UnixAddress:
-    """A unix socket at an absolute path."""
-
-    path: Path
-
-    loopback = True
-
-    def __str__(self) -> str:
-        return f"unix:{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,55 +105,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def read_address(value: object) -> Address:
-    """``HOST:PORT`` or ``[IPV6]:PORT``."""
-    if isinstance(value, Address):
-        return value
-    parts = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
-    if parts is None or int(parts["port"]) > 65535 or not _is_host(parts):
-        raise ValueError(_ALLOWED_ADDRESS)
-    return Address(parts["v6"] or parts["host"], int(parts["port"]))
-
-
-def _is_host(parts: re.Match[str]) -> bool:
-    if parts["v6"]:
-        return _is_ip(parts["v6"], IPv6Address)
-    # A name whose last label is a number can only be a mistyped IPv4 address (RFC 3696 2).
-    if parts["host"].rpartition(".")[2].isdecimal():
-        return _is_ip(parts["host"], IPv4Address)
-    return _HOST.fullmatch(parts["host"]) is not None
-
-
-def _is_ip(text: str, kind: type[IPv4Address | IPv6Address]) -> bool:
-    try:
-        kind(text)
-    except ValueError:
-        return False
-    return True
-
-
-def read_place(value: object) -> Address | UnixAddress:
-    """``HOST:PORT``, ``[IPV6]:PORT`` or ``unix:/PATH``."""
-    if isinstance(value, UnixAddress):
-        return value
-    if not isinstance(value, str) or not value.startswith("unix:"):
-        return read_address(value)
-    path = read_path(value.removeprefix("unix:") or None)
-    # A longer path does not fit into the address of a unix socket (unix(7)).
-    if not path.is_absolute() or len(bytes(path)) > MAX_SOCKET_PATH:
-        raise ValueError(f"must be unix:/PATH, the path absolute and of at most {MAX_SOCKET_PATH} bytes")
-    return UnixAddress(path)
-
-
-def read_mode(value: object) -> int:
-    """Permissions as text of three or four octal digits; YAML would read a bare number as decimal, or not."""
-    if isinstance(value, int) and not isinstance(value, bool) and value == DEFAULT_MODE:
-        return value
-    if not isinstance(value, str) or not re.fullmatch(r"0?[0-7]{3}", value):
-        raise ValueError('must be permissions in quotes, such as "0660"')
-    return int(value, 8)
-
-
 def read_next_hop(value: object) -> MaildirHop | SmtpHop:
     """``maildir``, ``maildir:PATH`` or ``smtp://HOST:PORT``."""
     if isinstance(value, MaildirHop | SmtpHop):
@@ -215,31 +128,6 @@ def _server_address(text: str) -> Address:
     if address.port == 0:
         raise ValueError(f"{_ALLOWED_HOP}, the port from 1 to 65535")
     return address
-
-
-def read_path(value: object) -> Path:
-    """A path, relative to the working folder unless absolute; a leading ``~`` is the home folder."""
-    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
-        raise ValueError("must be a path")
-    try:
-        return Path(value).expanduser()
-    except RuntimeError:
-        raise ValueError("must be a path without ~ where the home folder is not known") from None
-
-
-def read_file(path: Path, limit: int) -> str:
-    """The text of a file of at most ``limit`` bytes; ValueError when there is none, and never its content."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(limit + 1)
-    except OSError as error:
-        raise ValueError(f"must be a readable file ({error.strerror})") from None
-    if len(content) > limit:
-        raise ValueError(f"must be a file of at most {limit} bytes")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"must be a file of UTF-8 text (byte {error.start} is not)") from None
 
 
 def read_secret_file(value: object) -> SecretFile:
@@ -310,13 +198,6 @@ def read_network(value: object) -> Network:
         return ip_network(text)
     except ValueError:
         raise ValueError(f"must be a network without host bits, such as {network}") from None
-
-
-def read_host_name(value: object) -> str:
-    """A fully qualified or short host name."""
-    if not isinstance(value, str) or _HOST.fullmatch(value) is None:
-        raise ValueError("must be a host name such as mx.example.org")
-    return value
 
 
 def read_mail_address(value: object) -> str:
