@@ -41,6 +41,7 @@ class Beside:
         learner = assembly.autolearner(settings, model, mirror, layer, metrics.autolearned)
         return cls(layer_model, layer_mirror, layer, learner, Settler(layer, lambda: layer_model.disputed(model)))
 
-    def parts(self) -> dict[str, Mirror | Autolearner | Settler]:
-        """Those that run, by the names of their tasks."""
-        return {"auto mirror": self.mirror, "autolearner": self.learner, "settler": self.settler}
+    def parts(self, *, settling: bool) -> dict[str, Mirror | Autolearner | Settler]:
+        """Those that run, by the names of their tasks; one process of those that share a model is to settle."""
+        settlers = {"settler": self.settler} if settling else {}
+        return {"auto mirror": self.mirror, "autolearner": self.learner, **settlers}

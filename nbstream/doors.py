@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from nbstream import assembly
 from nbstream.config import Address
-from nbstream.errors import CannotStart
 from nbstream.listeners import spamd, stream
 from nbstream.listeners.http import HttpListener
-from nbstream.listeners.sockets import TcpPlace, UnixPlace, listening, told
+from nbstream.listeners.sockets import TcpPlace, UnixPlace
 from nbstream.listeners.spamd import SpamdListener
 from nbstream.listeners.spamd_answers import Params as AnswerParams
 from nbstream.store import queue
@@ -47,24 +44,10 @@ class SocketDoor(Door, Protocol):
         """Serve on this socket."""
 
 
-Kind = TypeVar("Kind", bound=SocketDoor)
-
-
-@dataclass(frozen=True, slots=True)
-class Opening(Generic[Kind]):
-    """A door that is to be opened, by its name under ``listeners``."""
-
-    name: str
-    place: Place
-    door: Kind
-
-
-def openings(settings: Settings, spam_filter: Filter, metrics: Metrics) -> Iterator[Opening[SocketDoor]]:
-    """The doors that the settings open, those for mail and for metrics aside."""
-    listeners = settings.listeners
-    if listeners.spamd:
-        door = SpamdListener(spam_filter, spamd_params(settings, listeners.spamd), metrics)
-        yield Opening("spamd", place(listeners.spamd), door)
+def spamd_door(settings: Settings, spam_filter: Filter, metrics: Metrics) -> SocketDoor | None:
+    """The door for clients of SpamAssassin's server, where it is open."""
+    chosen = settings.listeners.spamd
+    return SpamdListener(spam_filter, spamd_params(settings, chosen), metrics) if chosen else None
 
 
 def adopt(door: Door, settings: Settings) -> None:
@@ -91,24 +74,6 @@ def spamd_params(settings: Settings, chosen: SpamdSettings) -> spamd.Params:
         max_connections=chosen.max_connections,
         max_bytes_in_flight=chosen.max_bytes_in_flight,
     )
-
-
-async def open_doors(openings: Iterable[Opening[Kind]], opened: Callable[[Kind], object]) -> dict[str, str]:
-    """Open doors, of each of which ``opened`` is told at once; where each listens, by its name.
-
-    Raises ``CannotStart``.
-    """
-    found: dict[str, str] = {}
-    for opening in openings:
-        try:
-            socket = listening(opening.place)
-        except OSError as error:
-            where = f"listeners.{opening.name}.listen: cannot listen on {opening.place}"
-            raise CannotStart(f"{where}: {error.strerror}") from error
-        await opening.door.start(socket)
-        opened(opening.door)
-        found[opening.name] = told(opening.place, socket)
-    return found
 
 
 def stream_door(

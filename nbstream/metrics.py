@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from nbstream import __version__
-from nbstream.model_metrics import LayerCollector, ModelCollector
+from nbstream.model_metrics import LayerCollector, ModelCollector, PolicyCollector
 from nbstream.policy.actions import Kind as ActionKind
 from nbstream.policy.bursts import WINDOW_SECONDS, Bursts, Kind
 from nbstream.policy.verdict import Verdict
@@ -29,10 +29,16 @@ _PROBABILITY_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.
 
 
 class Metrics:
-    """Counts what happens; one per process, in a registry of its own."""
+    """Counts what happens; one per process.
+
+    ``registry`` has what is counted, ``state`` what is read at each scrape.
+    """
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
+        self.state = CollectorRegistry()
+        self._policy = PolicyCollector()
+        self.state.register(self._policy)
         self._messages = Counter(
             "nbstream_messages",
             "Messages checked and answered, by verdict.",
@@ -121,14 +127,6 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
-        self._last_reload = Gauge(
-            "nbstream_config_last_success_timestamp_seconds",
-            "When the configuration was last read and applied, at the start or by a reload.",
-            registry=registry,
-        )
-        self._policy = Gauge(
-            "nbstream_policy_info", "The hash of the policy in force; always 1.", ["hash"], registry=registry
-        )
         for outcome in ("applied", "refused"):
             self._reloads.labels(outcome)
         build = Gauge(
@@ -145,15 +143,15 @@ class Metrics:
 
     def watch(self, mirror: Mirror, params: Callable[[], Params]) -> None:
         """Export the state of the model and of the policies in force, read at each scrape."""
-        self.registry.register(ModelCollector(mirror, params))
+        self.state.register(ModelCollector(mirror, params))
 
     def watch_layer(self, mirror: Mirror) -> None:
         """Export the state of the layer that is learned without people, read at each scrape."""
-        self.registry.register(LayerCollector(mirror))
+        self.state.register(LayerCollector(mirror))
 
     def render(self) -> bytes:
         """All metrics in Prometheus's text format."""
-        return generate_latest(self.registry)
+        return generate_latest(self.registry) + generate_latest(self.state)
 
     # nbstream.reloading.ReloadObserver, and the policy that is in force
 
@@ -163,9 +161,7 @@ class Metrics:
 
     def policy(self, policy_hash: str) -> None:
         """The policy of this hash is in force from now on."""
-        self._policy.clear()
-        self._policy.labels(policy_hash).set(1)
-        self._last_reload.set_to_current_time()
+        self._policy.in_force = (policy_hash, time.time())
 
     # nbstream.filter.Observer
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,11 +49,13 @@ class Reloaded:
 class Reloader:
     """Holds the settings in force, and replaces them by those of the file that the daemon was started with.
 
-    ``apply`` gets the new settings and takes them over as a whole, or raises and has taken over nothing; it is
-    called on the loop and waits for nothing, so that no message sees the house between two sets of settings.
+    ``apply`` gets the new settings and takes them over as a whole, or raises and has taken over nothing. In one
+    process it waits for nothing on the way, so that no message sees the house between two sets of settings.
     """
 
-    def __init__(self, settings: Settings, apply: Callable[[Settings], None], observer: ReloadObserver) -> None:
+    def __init__(
+        self, settings: Settings, apply: Callable[[Settings], Awaitable[None]], observer: ReloadObserver
+    ) -> None:
         self.settings = settings
         self._file = settings.source.absolute() if settings.source else None
         self._apply = apply
@@ -89,7 +91,7 @@ class Reloader:
             try:
                 found = await self._read()
                 settings = config.adopted(before, found)
-                self._apply(settings)
+                await self._apply(settings)
             except ConfigError as error:
                 return self._refused(str(error).split("\n"))
             except Exception as error:  # noqa: BLE001 - a fault here is no reason to stop taking mail

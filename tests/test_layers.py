@@ -31,7 +31,7 @@ LAYERS = [
     {"assembly"},
     {"evaluation"},
     {"reloading", "beside", "doors", "http_door"},
-    {"daemon"},
+    {"serving"},
     {"commands", "arguments"},
     {"cli"},
 ]

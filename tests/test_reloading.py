@@ -22,7 +22,7 @@ class House:
         self.outcomes: list[bool] = []
         self.fault: Exception | None = None
 
-    def apply(self, settings: Settings) -> None:
+    async def apply(self, settings: Settings) -> None:
         if self.fault:
             raise self.fault
         self.applied.append(settings)

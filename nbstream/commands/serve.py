@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from nbstream import config, logs
-from nbstream.daemon import Addresses, Daemon
+from nbstream.serving.daemon import Daemon
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
+    from nbstream.serving.places import Addresses
 
 
 def run(options: argparse.Namespace) -> int:

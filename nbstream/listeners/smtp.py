@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, cast
 from nbstream.errors import Reply
 from nbstream.listeners import replies
 from nbstream.listeners.session import Session
+from nbstream.listeners.sockets import BACKLOG
 
 if TYPE_CHECKING:
+    import socket
+
     from nbstream.listeners.delivery import Delivery
     from nbstream.listeners.feedback import FeedbackDoor
     from nbstream.relay.next_hop import NextHop
@@ -54,15 +57,14 @@ class SmtpListener:
         self.sessions: set[Session] = set()
         self.draining = False
         self._bytes_in_flight = 0
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._empty = asyncio.Event()
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen, and return the address in use."""
+    async def start(self, *listening: socket.socket) -> None:
+        """Serve on these sockets."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, host, port)
-        address = self._server.sockets[0].getsockname()
-        return address[0], address[1]
+        for each in listening:
+            self._servers.append(await loop.create_server(self._accept, sock=each, backlog=BACKLOG))
 
     def _accept(self) -> asyncio.BaseProtocol:
         if self.draining or len(self.sessions) >= self.params.max_connections:
@@ -89,8 +91,8 @@ class SmtpListener:
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let mail in flight finish within ``seconds``, then close what is left."""
         self.draining = True
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for session in list(self.sessions):
             session.leave_if_idle()
         if self.sessions:

@@ -60,6 +60,12 @@ def told(place: Place, found: socket.socket) -> str:
     return str(TcpPlace(host, port))
 
 
+def resolved(place: TcpPlace) -> list[Place]:
+    """The addresses that the host of ``place`` has: localhost may have two. Raises ``OSError``."""
+    found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(TcpPlace(str(address[0]), place.port) for *_, address in found))
+
+
 def _tcp(place: TcpPlace) -> socket.socket:
     family, _, _, _, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
     return socket.create_server(address[:2], family=family, backlog=BACKLOG, reuse_port=False)

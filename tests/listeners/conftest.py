@@ -18,6 +18,7 @@ from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.filter import Filter, Params
 from nbstream.listeners import delivery, feedback, smtp
+from nbstream.listeners.sockets import TcpPlace, listening
 from nbstream.mail.mime import Limits
 from nbstream.metrics import Metrics
 from nbstream.policy.actions import Actions
@@ -78,7 +79,8 @@ class Door:
         return [path.read_bytes() for path in files]
 
     def metric(self, name: str, **labels: str) -> float:
-        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+        registries = self.metrics.registry, self.metrics.state
+        return sum(registry.get_sample_value(name, labels) or 0.0 for registry in registries)
 
 
 class Dialogue:
@@ -182,7 +184,9 @@ async def open_door(
             ),
             feedback.FeedbackDoor(spam_filter, feedback.Params(SPAM, HAM, allow_from, Limits()), metrics),
         )
-        host, port = await listener.start("127.0.0.1", 0)
+        socket = listening(TcpPlace("127.0.0.1", 0))
+        host, port = socket.getsockname()
+        await listener.start(socket)
         stack.push_async_callback(hop.close)
         stack.push_async_callback(listener.drain, 0)
         yield Door(host, port, listener, model, mirror, metrics, maildir, stack)
