@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -75,14 +74,6 @@ class Behind:
         """What is known of a message by its id. Raises ``StoreUnavailable``."""
         return await known(message_key, self.memory, self.model, assembly.scorer(self.settings(), self.mirror))
 
-    def verdicts(self) -> Mapping[str, int]:
-        """The messages checked since the start, by verdict, of all doors."""
-        found: Counter[str] = Counter()
-        for family in self.metrics.registry.restricted_registry(["nbstream_messages_total"]).collect():
-            for sample in family.samples:
-                found[sample.labels["verdict"]] += int(sample.value)
-        return found
-
 
 def http_door(settings: HttpSettings, spam_filter: Filter, behind: Behind) -> HttpListener:
     """The door with all its routes."""
@@ -107,12 +98,12 @@ def http_door(settings: HttpSettings, spam_filter: Filter, behind: Behind) -> Ht
         facts,
         version=__version__,
         health=behind.health,
-        verdicts=behind.verdicts,
+        verdicts=behind.metrics.verdicts,
         recent=behind.memory.recent,
         rules=lambda: assembly.rules(behind.settings()),
     )
     routes = [
-        metrics_route(behind.metrics.render),
+        metrics_route(behind.metrics.rendered),
         *health_routes(behind.health),
         *OwnApi(desk, bodies, facts, __version__).routes(),
         *rspamd.routes(),
@@ -120,6 +111,6 @@ def http_door(settings: HttpSettings, spam_filter: Filter, behind: Behind) -> Ht
     return HttpListener(routes, access, limits, desk)
 
 
-def metrics_door(metrics: Metrics) -> HttpListener:
+def metrics_door(rendered: Callable[[], Awaitable[bytes]]) -> HttpListener:
     """``/metrics`` and nothing else, for whoever can reach it."""
-    return HttpListener([metrics_route(metrics.render)])
+    return HttpListener([metrics_route(rendered)])

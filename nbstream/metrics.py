@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from nbstream import __version__
 from nbstream.model_metrics import LayerCollector, ModelCollector, PolicyCollector
@@ -17,6 +18,8 @@ from nbstream.policy.bursts import WINDOW_SECONDS, Bursts, Kind
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from nbstream.filter import Check, Lesson, Params
     from nbstream.store.mirror import Mirror
     from nbstream.tokens.tokenizer import Tokens
@@ -31,11 +34,16 @@ _PROBABILITY_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.
 class Metrics:
     """Counts what happens; one per process.
 
-    ``registry`` has what is counted, ``state`` what is read at each scrape.
+    ``registry`` has what is counted, ``state`` what is read at each scrape. ``shared`` is the folder in which
+    several processes count together, where they do (``serving.shared_metrics``): each then tells the sums of all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shared: Path | None = None) -> None:
         self.registry = registry = CollectorRegistry()
+        self._sums = registry
+        if shared is not None:
+            self._sums = CollectorRegistry()
+            MultiProcessCollector(self._sums, str(shared))  # type: ignore[no-untyped-call]
         self.state = CollectorRegistry()
         self._policy = PolicyCollector()
         self.state.register(self._policy)
@@ -52,7 +60,10 @@ class Metrics:
             registry=registry,
         )
         self._quarantined = Gauge(
-            "nbstream_quarantine_messages", "Messages in the quarantine, counted once a minute.", registry=registry
+            "nbstream_quarantine_messages",
+            "Messages in the quarantine, counted once a minute.",
+            registry=registry,
+            multiprocess_mode="mostrecent",  # one process counts, and what it found outlives it
         )
         self._expired = Counter(
             "nbstream_quarantine_expired",
@@ -127,10 +138,19 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
+        self._restarts = Counter(
+            "nbstream_worker_restarts",
+            "Worker processes that ended without being told to, and were replaced.",
+            registry=registry,
+        )
         for outcome in ("applied", "refused"):
             self._reloads.labels(outcome)
         build = Gauge(
-            "nbstream_build_info", "The running version; always 1.", ["version", "python"], registry=registry
+            "nbstream_build_info",
+            "The running version; always 1.",
+            ["version", "python"],
+            registry=registry,
+            multiprocess_mode="livemax",
         )
         build.labels(__version__, platform.python_version()).set(1)
         for reason in ("store", "error"):
@@ -151,7 +171,35 @@ class Metrics:
 
     def render(self) -> bytes:
         """All metrics in Prometheus's text format."""
-        return generate_latest(self.registry) + generate_latest(self.state)
+        return self.counts_text() + self.state_text()
+
+    async def rendered(self) -> bytes:
+        """The same, for a door."""
+        return self.render()
+
+    def counts_text(self) -> bytes:
+        """What is counted, of all processes."""
+        return generate_latest(self._sums)
+
+    def state_text(self) -> bytes:
+        """What is read at each scrape: of the model it is the same in each process."""
+        return generate_latest(self.state)
+
+    def verdicts(self) -> Mapping[str, int]:
+        """The messages checked since the start, by verdict, of all doors and processes."""
+        found: dict[str, int] = {}
+        for family in self._sums.collect():
+            for sample in family.samples:
+                if sample.name == "nbstream_messages_total":
+                    verdict = sample.labels["verdict"]
+                    found[verdict] = found.get(verdict, 0) + int(sample.value)
+        return found
+
+    # nbstream.serving.parent.Parent
+
+    def worker_died(self) -> None:
+        """A worker ended that was not told to."""
+        self._restarts.inc()
 
     # nbstream.reloading.ReloadObserver, and the policy that is in force
 
@@ -159,9 +207,9 @@ class Metrics:
         """The configuration was read anew: applied, or refused."""
         self._reloads.labels("applied" if applied else "refused").inc()
 
-    def policy(self, policy_hash: str) -> None:
-        """The policy of this hash is in force from now on."""
-        self._policy.in_force = (policy_hash, time.time())
+    def policy(self, policy_hash: str, since: float | None = None) -> None:
+        """The policy of this hash is in force ``since`` then (Unix time), by default from now on."""
+        self._policy.in_force = (policy_hash, time.time() if since is None else since)
 
     # nbstream.filter.Observer
 

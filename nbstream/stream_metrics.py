@@ -25,11 +25,17 @@ class StreamMetrics:
             ["outcome"],
             registry=registry,
         )
-        self._lag = Gauge("nbstream_stream_lag", "Entries that no worker was given yet.", registry=registry)
+        self._lag = Gauge(
+            "nbstream_stream_lag",
+            "Entries that no worker was given yet.",
+            registry=registry,
+            multiprocess_mode="livemostrecent",
+        )
         self._pending = Gauge(
             "nbstream_stream_pending",
             "Entries that a worker was given and that have no answer.",
             registry=registry,
+            multiprocess_mode="livemostrecent",  # each process looks at the same stream
         )
         for outcome in _OUTCOMES:
             self._entries.labels(outcome)

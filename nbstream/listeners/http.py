@@ -61,11 +61,11 @@ class Route:
     level: Level = Level.READ
 
 
-def metrics_route(metrics: Callable[[], bytes]) -> Route:
+def metrics_route(metrics: Callable[[], Awaitable[bytes]]) -> Route:
     """``/metrics``."""
 
     async def serve(_: web.Request) -> web.Response:
-        return web.Response(body=metrics(), headers={"Content-Type": METRICS_TYPE})
+        return web.Response(body=await metrics(), headers={"Content-Type": METRICS_TYPE})
 
     return Route("GET", "/metrics", serve)
 

@@ -245,7 +245,7 @@ class House:
             await spamd.start(*sockets["spamd"])
             parts.doors.append(spamd)
         if "metrics" in sockets:
-            for_scrapers = metrics_door(metrics)
+            for_scrapers = metrics_door(metrics.rendered)
             await for_scrapers.start(*sockets["metrics"])
             parts.http.append(for_scrapers)
 

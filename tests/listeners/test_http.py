@@ -37,12 +37,16 @@ async def healthy() -> Health:
     return Health(True, {})
 
 
+async def one() -> bytes:
+    return b"nbstream_x 1\n"
+
+
 async def degraded() -> Health:
     return Health(False, {"next_hop": "cannot be reached"})
 
 
 async def test_metrics_and_health_are_served() -> None:
-    async with serving([metrics_route(lambda: b"nbstream_x 1\n"), *health_routes(healthy)]) as url:
+    async with serving([metrics_route(one), *health_routes(healthy)]) as url:
         assert await get(f"{url}/metrics") == (200, "nbstream_x 1\n")
         assert await get(f"{url}/healthz") == (200, "ok\n")
         async with aiohttp.ClientSession() as session, session.head(f"{url}/healthz") as response:
@@ -60,7 +64,7 @@ async def test_what_is_degraded_is_said() -> None:
 
 
 async def test_a_door_for_metrics_has_nothing_else() -> None:
-    async with serving([metrics_route(lambda: b"x 1\n")]) as url:
+    async with serving([metrics_route(one)]) as url:
         assert (await get(f"{url}/metrics"))[0] == 200
         assert (await get(f"{url}/readyz"))[0] == 404
 
@@ -80,7 +84,7 @@ async def test_a_door_for_metrics_has_nothing_else() -> None:
 )
 async def test_a_peer_that_is_not_allowed_needs_the_password(headers: dict[str, str], code: int) -> None:
     access = Access("secret", "teaching", NOBODY, lambda: LOOPBACK)
-    async with serving([metrics_route(lambda: b"x 1\n"), *health_routes(healthy)], access) as url:
+    async with serving([metrics_route(one), *health_routes(healthy)], access) as url:
         assert (await get(f"{url}/metrics", **headers))[0] == code
         assert (await get(f"{url}/healthz", **headers))[0] == 200
 

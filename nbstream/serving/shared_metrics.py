@@ -1,0 +1,60 @@
+"""Metrics that several processes count in together, in files that each maps into its memory.
+
+Rules: every process has files of its own, named after its place among the workers and not after its process id. So
+one that takes the place of a dead one goes on counting where that one was, however it died; there are never more
+files than places, and what was counted is always the sum of all. The folder holds nothing that a restart needs.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from prometheus_client import values
+from prometheus_client.multiprocess import mark_process_dead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+PARENT = "parent"
+
+_KINDS = ("counter", "histogram", "gauge_mostrecent", "gauge_livemostrecent", "gauge_livemax")
+_FILE_BYTES = 1 << 18  # several times what all series take: a file that has to grow could meet a full disk
+
+
+def clear(folder: Path, members: Iterable[str]) -> None:
+    """Make the folder ready for these members: nothing is counted yet. Raises OSError."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for old in folder.glob("*.db"):
+        old.unlink()
+    for member in members:
+        _make(folder, member)
+
+
+def _make(folder: Path, member: str) -> None:
+    """Make the member's files where they are missing, with all their blocks.
+
+    A process that writes to a block of a mapped file for which the disk has no room is killed by SIGBUS (mmap(2)).
+    """
+    for kind in _KINDS:
+        descriptor = os.open(folder / f"{kind}_{member}.db", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, _FILE_BYTES)
+        finally:
+            os.close(descriptor)
+
+
+def join(folder: Path, member: str) -> None:
+    """Have all that this process counts from now on be counted in the folder, as this member.
+
+    prometheus_client knows this for a process as a whole only, and not for one registry.
+    """
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+    values.ValueClass = values.MultiProcessValue(lambda: member)  # type: ignore[no-untyped-call]
+
+
+def gone(folder: Path, member: str) -> None:
+    """The member died: what it counted stays, what it was goes. Raises OSError."""
+    mark_process_dead(member, str(folder))  # type: ignore[no-untyped-call]
+    _make(folder, member)
