@@ -70,6 +70,14 @@ class InputError(NbstreamError):
     exit_code = 66  # EX_NOINPUT
 
 
+class WorkerFailed(NbstreamError):
+    """A worker process cannot serve, and no other one could; text and exit code are of its own error."""
+
+    def __init__(self, why: str, exit_code: int) -> None:
+        super().__init__(why)
+        self.exit_code = exit_code  # type: ignore[misc]  # the worker's
+
+
 class StoreUnavailable(NbstreamError):
     """Redis cannot be reached, or refuses to write, now."""
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 _QUOTED = frozenset(' ="\\')
@@ -56,11 +58,21 @@ def _escaped(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def set_up(style: str, level: str) -> None:
-    """Send all logs to standard error; ``style`` is text, json, or auto (text on a terminal)."""
+def _with_fields(fields: Mapping[str, object], record: logging.LogRecord) -> bool:
+    record.fields = {**fields, **getattr(record, "fields", {})}
+    return True
+
+
+def set_up(style: str, level: str, fields: Mapping[str, object] | None = None) -> None:
+    """Send all logs to standard error; ``style`` is text, json, or auto (text on a terminal).
+
+    Every line has ``fields`` before those of its event.
+    """
     text = style == "text" or (style == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
+    if fields:
+        handler.addFilter(partial(_with_fields, fields))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for chatty in ("aiohttp.access", "asyncio"):  # a line for each request
         logging.getLogger(chatty).setLevel(logging.WARNING)

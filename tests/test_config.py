@@ -231,7 +231,7 @@ REFUSED = [
     ("limits: {max_tokens: 0x_}", "limits.max_tokens", "found a malformed value"),
     ("drain_seconds: !!bool maybe", "drain_seconds", "found a malformed value"),
     # unknown keys
-    ("verdcit: {}", "verdcit", "found an unknown key, did you mean verdict? must be one of state_dir, redis,"),
+    ("verdcit: {}", "verdcit", "found an unknown key, did you mean verdict? must be one of state_dir, workers, redis,"),
     ("redis: {urll: x}", "redis.urll", "did you mean url? must be one of url, password_file, timeout_seconds"),
     ("listeners: {smtp: {port: 1}}", "listeners.smtp.port", "found an unknown key, must be one of listen,"),
     ("listeners: {imap: {}}", "listeners.imap", "must be one of smtp, http, metrics"),
@@ -437,6 +437,9 @@ REFUSED = [
         "listeners.stream",
         "must be a mapping with keys among max_message_bytes,",
     ),
+    ("workers: 0", "workers", "found 0, must be auto, or a whole number from 1 to 128"),
+    ("workers: all", "workers", "found 'all', must be auto, or a whole number from 1 to 128"),
+    ("workers: true", "workers", "found true, must be auto, or a whole number from 1 to 128"),
     ("listeners: {stream: {listen: x}}", "listeners.stream.listen", "found an unknown key"),
     ("listeners: {stream: {tries: 0}}", "listeners.stream.tries", "found 0, must be"),
     ("listeners: {stream: {claim_seconds: 0.5}}", "listeners.stream.claim_seconds", "found 0.5, must be"),

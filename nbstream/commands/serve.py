@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import shlex
 import signal
@@ -14,6 +15,7 @@ import uvloop
 
 from nbstream import config, logs
 from nbstream.serving.daemon import Daemon
+from nbstream.serving.parent import Parent
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
@@ -35,7 +37,8 @@ def run(options: argparse.Namespace) -> int:
     async def serve() -> None:
         # Read once, at once: a later SIGHUP waits in the running loop for the handler that the daemon adds.
         hung_up = bool(early)
-        daemon = Daemon(settings)
+        workers = _workers(settings)
+        daemon = Daemon(settings) if workers == 1 else Parent(settings, workers)
         if hung_up:
             daemon.reload()
         await daemon.run(ready)
@@ -50,6 +53,11 @@ def _held_hangups() -> list[int]:
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup: the daemon looks for this
         signal.signal(signal.SIGHUP, lambda number, _: early.append(number))
     return early
+
+
+def _workers(settings: Settings) -> int:
+    """How many processes serve mail: ``auto`` is one for each CPU that this process may use."""
+    return len(os.sched_getaffinity(0)) if settings.workers == "auto" else settings.workers
 
 
 def _raise_file_limit() -> None:

@@ -38,6 +38,7 @@ from nbstream.config.values import (
     read_next_hop,
     read_pattern,
     read_redis_url,
+    read_workers,
     without_secrets,
 )
 from nbstream.config.verdict import Verdict
@@ -178,6 +179,7 @@ class Settings(Section):
     """The whole configuration; ``Settings()`` is the defaults."""
 
     state_dir: FilePath = Path("~/.local/state/nbstream")
+    workers: Annotated[int | Literal["auto"], BeforeValidator(read_workers)] = 1
     redis: Redis = Redis()
     listeners: Listeners = Listeners()
     relay: Relay = Relay()

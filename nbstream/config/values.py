@@ -33,6 +33,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 MAX_COST = 1e9
 MAX_RATE = 0.5
+MAX_WORKERS = 128
 _ALLOWED_REJECT = (
     "must be null, a number above 0 and at most 1, {false_positive_cost: C} with C above 0, "
     f"or {{max_false_positive_rate: R}} with R above 0 and at most {MAX_RATE}"
@@ -218,6 +219,13 @@ def read_pattern(value: object) -> Pattern:
     if not pattern.matchable:
         raise ValueError("must be a pattern that an address can match, such as *@example.org")
     return pattern
+
+
+def read_workers(value: object) -> int | str:
+    """``auto``, or how many."""
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_WORKERS):
+        return value
+    raise ValueError(f"must be auto, or a whole number from 1 to {MAX_WORKERS}")
 
 
 def read_model_name(value: object) -> str:

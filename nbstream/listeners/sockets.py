@@ -15,6 +15,7 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 BACKLOG = 512  # connections that wait for their turn
 
@@ -52,6 +53,47 @@ def listening(place: Place) -> socket.socket:
     return found
 
 
+def reserved(place: Place) -> socket.socket:
+    """A socket that is bound there and does not listen: the address is for those that ``shared`` makes, alone.
+
+    Raises ``OSError`` as ``listening`` does.
+    """
+    if isinstance(place, UnixPlace):
+        return _unix(place, listen=False)
+    family, _, _, _, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
+    found = _bound(family, address)
+    # Only now: bound with it, a second daemon would get in, and silently a share of the connections.
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    return found
+
+
+def shared(held: socket.socket) -> socket.socket:
+    """One more socket at the address of ``held``, not listening yet.
+
+    Of TCP it is one of its own, which the kernel gives a share of the connections once it listens
+    (SO_REUSEPORT). A unix socket is the same one.
+    """
+    if held.family == socket.AF_UNIX:
+        return held.dup()
+    return _bound(held.family, held.getsockname(), shared=True)
+
+
+def _bound(family: int, address: tuple[Any, ...], *, shared: bool = False) -> socket.socket:
+    """A TCP socket bound as ``socket.create_server`` binds it, which would also have it listen."""
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        found.bind(address)
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
 def told(place: Place, found: socket.socket) -> str:
     """Where ``found``, made for ``place``, listens: with the port that the system chose."""
     if isinstance(place, UnixPlace):
@@ -71,7 +113,7 @@ def _tcp(place: TcpPlace) -> socket.socket:
     return socket.create_server(address[:2], family=family, backlog=BACKLOG, reuse_port=False)
 
 
-def _unix(place: UnixPlace) -> socket.socket:
+def _unix(place: UnixPlace, *, listen: bool = True) -> socket.socket:
     if _answers(place.path):
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     group = _group(place.group)
@@ -83,7 +125,8 @@ def _unix(place: UnixPlace) -> socket.socket:
             draft.chmod(place.mode)
             if group is not None:
                 os.chown(draft, -1, group)
-            found.listen(BACKLOG)
+            if listen:
+                found.listen(BACKLOG)
             draft.rename(place.path)
         except BaseException:
             draft.unlink(missing_ok=True)

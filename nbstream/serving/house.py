@@ -71,16 +71,17 @@ class _Parts:
 class House:
     """What serves mail in one process; ``run`` returns after a drain.
 
-    ``chores``: it also does what one process does for all that share a model and a state folder: the quarantine's
-    retention, the vocabulary's limit, taking back what was learned without people and is disputed, and the warning
-    of a Redis that would lose something.
+    ``worker`` is the number of this one among several, from 1 on; None where it is the only one. The only one, or
+    the first, also does what is done once for all: the quarantine's retention, the vocabulary's limit, taking back
+    what was learned without people and is disputed, and the warning of a Redis that would lose something.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics, *, chores: bool = True) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, *, worker: int | None = None) -> None:
         self.settings = settings
         """The settings in force: only ``config.LIVE`` of them ever change."""
         self._metrics = metrics
-        self._chores = chores
+        self._chores = worker in {None, 1}
+        self._named = {} if worker is None else {"worker": worker}
         self._parts: _Parts | None = None
         self._stop = asyncio.Event()
         metrics.policy(config.policy_hash(settings))
@@ -105,7 +106,7 @@ class House:
         parts = self._parts
         handlers = self._handlers(settings, parts) if parts else None
         rules = assembly.rules(settings)
-        logs.set_up(settings.log.format, settings.log.level)
+        logs.set_up(settings.log.format, settings.log.level, self._named)
         self._metrics.policy(config.policy_hash(settings))
         for door in (*parts.doors, *parts.http) if parts else ():
             adopt(door, settings)

@@ -1,0 +1,214 @@
+"""A post: the place of one worker, in which the parent keeps a process at work."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import nbstream
+from nbstream.errors import ConfigError, WorkerFailed
+from nbstream.serving import places, shared_metrics
+from nbstream.serving.backoff import Backoff
+from nbstream.serving.channel import Channel, packed
+from nbstream.serving.worker import orders
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+    from collections.abc import Callable, Mapping
+
+    from nbstream.config import Settings
+    from nbstream.serving.channel import Message
+    from nbstream.serving.places import Sockets
+
+_log = logging.getLogger(__name__)
+
+_LATE_SECONDS = 5.0  # for a process to end after its channel has
+_MAX_ASKED = 16
+
+# The worker runs this very copy of nbstream, and finds all else where any program does, not in the working folder.
+_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); import nbstream; del sys.path[0]; "
+    "from nbstream.serving.worker import main; sys.exit(main())"
+)
+_FOLDER = str(Path(nbstream.__file__).absolute().parents[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """What all posts have in common; the functions tell what holds when they are called."""
+
+    settings: Callable[[], Settings]
+    since: Callable[[], float]
+    share: Callable[[], Sockets]
+    metrics: Path
+    died: Callable[[], object]
+    started: Callable[[], bool]
+
+
+class Post:
+    """The place of worker ``number``, from 1 on. ``ready`` is set once the first worker here was ready."""
+
+    def __init__(self, number: int, crew: Crew) -> None:
+        self.number = number
+        self.ready = asyncio.Event()
+        self.at_work = False
+        self.loaded = False
+        self._crew = crew
+        self._process: Process | None = None
+        self._channel: Channel | None = None
+        self._stopping = asyncio.Event()
+        self._ids = itertools.count()
+        self._asked: dict[int, asyncio.Future[Message | None]] = {}
+
+    @property
+    def pid(self) -> int | None:
+        """The process at work; None between two of them."""
+        return self._process.pid if self._process else None
+
+    async def run(self) -> None:
+        """Keep a worker at work until ``stop``, and return when it has ended.
+
+        Raises ``WorkerFailed`` where a worker says that no other one could do better.
+        """
+        backoff, loop = Backoff(), asyncio.get_running_loop()
+        while not self._stopping.is_set():
+            begin = loop.time()
+            try:
+                how = await self._once()
+            except OSError as error:
+                how = f"cannot be started: {error}"
+            if self._stopping.is_set():
+                return
+            seconds = backoff.after(loop.time() - begin)
+            self._crew.died()
+            fields = {"worker": self.number, "seconds": seconds}
+            _log.error("worker %s; another one is started", how, extra={"fields": fields})
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._stopping.wait()
+            except TimeoutError:
+                shared_metrics.gone(self._crew.metrics, str(self.number))
+
+    def stop(self) -> None:
+        """Have the worker drain, and start no other one."""
+        self._stopping.set()
+        if self._channel:
+            self._channel.post({"do": "stop"})
+
+    def kill(self) -> None:
+        """End the worker now."""
+        if self._process and self._process.returncode is None:
+            self._process.kill()
+
+    async def ask(self, word: str, settings: Settings | None = None, *, seconds: float) -> Message | None:
+        """What the worker answers: ``told``, or the ``problem``; None where there is no worker, or it has gone.
+
+        Raises ``TimeoutError``.
+        """
+        if self._channel is None:
+            return None
+        if len(self._asked) >= _MAX_ASKED:
+            raise TimeoutError
+        number, answer = next(self._ids), asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        message = {"id": number, "do": word} | ({"settings": packed(settings)} if settings else {})
+        async with asyncio.timeout(seconds):
+            try:
+                await self._channel.send(message)
+                found: Message | None = await answer
+            except ConnectionError:
+                return None
+            finally:
+                del self._asked[number]
+        return found
+
+    async def _once(self) -> str:
+        """One worker's life; how it ended."""
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                process, inherited = await self._spawn(theirs)
+            channel = await Channel.of(ours)
+        except BaseException:
+            ours.close()
+            raise
+        self._process, self._channel = process, channel
+        try:
+            # The settings of this moment: what is adopted from now on is sent over the channel, after them.
+            await channel.send(self._orders(inherited))
+            if self._stopping.is_set():
+                self.stop()  # it was told while there was no channel
+            failed = await self._listen(channel)
+        except OSError:
+            failed = None
+        finally:
+            self._channel, self.at_work = None, False
+            channel.close()
+            for answer in self._asked.values():
+                if not answer.done():
+                    answer.set_result(None)
+        code = await self._ended(process)
+        self._process = None
+        if failed is None:
+            return _told(code)
+        if failed["code"] == ConfigError.exit_code or not self._crew.started():
+            raise WorkerFailed(str(failed["failed"]), int(failed["code"]))
+        return f"failed: {failed['failed']}"
+
+    def _orders(self, inherited: Mapping[str, list[int]]) -> Message:
+        crew = self._crew
+        return orders(crew.settings(), crew.since(), self.number, crew.metrics, inherited)
+
+    async def _spawn(self, theirs: socket.socket) -> tuple[Process, Mapping[str, list[int]]]:
+        """Start a process; the descriptors that it inherits, by door."""
+        sockets = self._crew.share()
+        try:
+            inherited = {name: [each.fileno() for each in found] for name, found in sockets.items()}
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-c", _PROGRAM, _FOLDER, str(theirs.fileno())),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(), *itertools.chain.from_iterable(inherited.values())),
+                start_new_session=True,
+            )
+        finally:
+            places.close(sockets)
+        return process, inherited
+
+    async def _listen(self, channel: Channel) -> Message | None:
+        """Take what the worker says until it says no more; what it could not go on for."""
+        failed = None
+        while (message := await channel.receive()) is not None:
+            if "ready" in message:
+                self.loaded = bool(message["ready"])
+                self.at_work = True
+                self.ready.set()
+                _log.info("worker ready", extra={"fields": {"worker": self.number, "pid": self.pid}})
+            elif "failed" in message:
+                failed = message
+            elif (answer := self._asked.get(message["id"])) and not answer.done():
+                answer.set_result(message)
+        return failed
+
+    @staticmethod
+    async def _ended(process: Process) -> int:
+        """The exit code of a worker that has nothing more to say."""
+        try:
+            async with asyncio.timeout(_LATE_SECONDS):
+                return await process.wait()
+        except TimeoutError:
+            process.kill()
+            return await process.wait()
+
+
+def _told(code: int) -> str:
+    """How a process ended, by its exit code."""
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"

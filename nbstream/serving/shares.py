@@ -1,0 +1,54 @@
+"""The addresses of the doors, held by the parent for its workers.
+
+Rules: the parent itself listens nowhere, so no connection waits for a process that takes none. Each worker gets a
+TCP socket of its own at each address, among which the kernel spreads connections (SO_REUSEPORT, socket(7)); a unix
+socket is one that all take connections from.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from nbstream.listeners.sockets import UnixPlace, reserved, shared
+from nbstream.serving import places
+
+if TYPE_CHECKING:
+    from nbstream.config import Settings
+    from nbstream.serving.places import Addresses, Sockets
+
+
+class Shares:
+    """Reserved from the start, until ``close``. Raises ``CannotStart`` for what is taken."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._places = {name: where for name, where in places.places(settings).items() if name != "metrics"}
+        self._held = places.opened(self._places, reserved)
+        paths = [where.path for where in self._places.values() if isinstance(where, UnixPlace)]
+        self._files = {path: path.stat().st_ino for path in paths}
+
+    @property
+    def addresses(self) -> Addresses:
+        """Where workers listen: with the ports that the system chose."""
+        return places.addresses(self._places, self._held)
+
+    def share(self) -> Sockets:
+        """New sockets for one worker, not listening yet; raises ``OSError``."""
+        found: Sockets = {name: [] for name in self._held}
+        try:
+            for name, held in self._held.items():
+                for each in held:
+                    found[name].append(shared(each))
+        except BaseException:
+            places.close(found)
+            raise
+        return found
+
+    def close(self) -> None:
+        """Let go of the addresses; a unix socket that is still ours has no name any more."""
+        places.close(self._held)
+        for path, inode in self._files.items():
+            with suppress(OSError):
+                if path.stat().st_ino == inode:
+                    path.unlink()
+        self._files.clear()
