@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
 from nbstream import __version__
 from nbstream.model_metrics import LayerCollector, ModelCollector, PolicyCollector
@@ -43,7 +45,7 @@ class Metrics:
         self._sums = registry
         if shared is not None:
             self._sums = CollectorRegistry()
-            MultiProcessCollector(self._sums, str(shared))  # type: ignore[no-untyped-call]
+            self._sums.register(_Sums(shared, registry))
         self.state = CollectorRegistry()
         self._policy = PolicyCollector()
         self.state.register(self._policy)
@@ -293,6 +295,21 @@ class Metrics:
     def not_remembered(self, count: int) -> None:
         """So many checked messages were dropped instead of remembered."""
         self._memory_dropped.inc(count)
+
+
+class _Sums(Collector):
+    """What all processes that share a folder count, and as of one process the names of what was never counted."""
+
+    def __init__(self, folder: Path, own: CollectorRegistry) -> None:
+        self._all = MultiProcessCollector(None, str(folder))  # type: ignore[no-untyped-call]
+        self._own = own
+
+    def collect(self) -> Iterator[Metric]:
+        """The sums as they are now."""
+        found = {family.name: family for family in self._all.collect()}  # type: ignore[no-untyped-call]
+        for family in self._own.collect():
+            yield found.pop(family.name, None) or Metric(family.name, family.documentation, family.type)
+        yield from found.values()
 
 
 def _disagrees(verdict: Verdict, label: str | None) -> bool:

@@ -231,7 +231,11 @@ REFUSED = [
     ("limits: {max_tokens: 0x_}", "limits.max_tokens", "found a malformed value"),
     ("drain_seconds: !!bool maybe", "drain_seconds", "found a malformed value"),
     # unknown keys
-    ("verdcit: {}", "verdcit", "found an unknown key, did you mean verdict? must be one of state_dir, workers, redis,"),
+    (
+        "verdcit: {}",
+        "verdcit",
+        "found an unknown key, did you mean verdict? must be one of state_dir, workers, redis,",
+    ),
     ("redis: {urll: x}", "redis.urll", "did you mean url? must be one of url, password_file, timeout_seconds"),
     ("listeners: {smtp: {port: 1}}", "listeners.smtp.port", "found an unknown key, must be one of listen,"),
     ("listeners: {imap: {}}", "listeners.imap", "must be one of smtp, http, metrics"),
