@@ -23,16 +23,13 @@ from nbstream.bayes import (
 )
 from nbstream.config import FalsePositiveCost, FalsePositiveRate, SmtpHop
 from nbstream.filter.scoring import Scorer
-from nbstream.listeners import delivery, feedback, smtp
 from nbstream.mail import mime
 from nbstream.policy import autolearn
 from nbstream.policy.actions import Actions
 from nbstream.policy.policy import Budget, Policy, Threshold, of_cost
 from nbstream.policy.rules import Rule, Rules
-from nbstream.relay import connections
 from nbstream.relay.maildir import MaildirNextHop
 from nbstream.relay.quarantine import Quarantine
-from nbstream.relay.smtp import SmtpNextHop
 from nbstream.store import checked, connect
 from nbstream.store.embedded import EmbeddedRedis
 from nbstream.store.layers import Layer, Layered
@@ -49,9 +46,13 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.config import SmtpListener as SmtpSettings
     from nbstream.config import Verdict as VerdictSettings
+    from nbstream.listeners import delivery, feedback, smtp
     from nbstream.relay.next_hop import NextHop
 
 _DAY = 86_400
+
+# Four functions import what only mail on its way needs (aiosmtpd, aiosmtplib): without it the commands that look
+# at one message, or ask for the state, load a tenth fewer modules.
 
 
 def limits(settings: Settings) -> mime.Limits:
@@ -217,6 +218,9 @@ def next_hop(settings: Settings) -> NextHop:
     """Where mail goes next."""
     hop = settings.relay.next_hop
     if isinstance(hop, SmtpHop):
+        from nbstream.relay import connections  # noqa: PLC0415  # see above
+        from nbstream.relay.smtp import SmtpNextHop  # noqa: PLC0415  # see above
+
         params = connections.Params(
             connect_timeout_seconds=settings.relay.connect_timeout_seconds,
             reply_timeout_seconds=settings.relay.reply_timeout_seconds,
@@ -229,6 +233,8 @@ def next_hop(settings: Settings) -> NextHop:
 
 def smtp_params(listener: SmtpSettings) -> smtp.Params:
     """The limits of the SMTP door."""
+    from nbstream.listeners import smtp  # noqa: PLC0415  # see above
+
     return smtp.Params(
         hostname=listener.hostname or socket.getfqdn(),
         max_message_bytes=listener.max_message_bytes,
@@ -241,6 +247,8 @@ def smtp_params(listener: SmtpSettings) -> smtp.Params:
 
 def delivery_params(settings: Settings) -> delivery.Params:
     """How a message is marked, and what a failed check does."""
+    from nbstream.listeners import delivery  # noqa: PLC0415  # see above
+
     return delivery.Params(
         model=settings.model.name,
         rules=rules(settings),
@@ -252,6 +260,8 @@ def delivery_params(settings: Settings) -> delivery.Params:
 
 def feedback_params(settings: Settings) -> feedback.Params:
     """Who may teach by mail."""
+    from nbstream.listeners import feedback  # noqa: PLC0415  # see above
+
     return feedback.Params(
         spam_address=settings.feedback.spam_address,
         ham_address=settings.feedback.ham_address,

@@ -10,7 +10,8 @@ from pydantic import BaseModel
 from nbstream import assembly
 from nbstream.config import Settings, inheritance, load
 from nbstream.errors import ConfigError
-from nbstream.policy.first_scores import MAX_BUDGETS, First
+from nbstream.policy.bounds import MAX_BUDGETS
+from nbstream.policy.first_scores import First
 from nbstream.policy.verdict import Verdict
 
 NEW = "must match an address that no rule above matches: "

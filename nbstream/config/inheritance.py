@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from nbstream.policy.budget import ham_needed
-from nbstream.policy.first_scores import MAX_BUDGETS
-from nbstream.policy.rules import MAX_RULES
+from nbstream.policy.bounds import MAX_BUDGETS, MAX_RULES, ham_needed
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -35,15 +35,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nbstream.policy.bounds import DELTA, ham_needed
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from nbstream.policy.first_scores import Window
-
-DELTA = 0.05
-"""The probability with which a promise may be broken."""
 
 _GAIN = 0.5  # per ham of credit
 _LEAST, _MOST = 0.1, 3.0
@@ -90,12 +89,6 @@ def promise(ham: Window, rate: float) -> Promise:
     if needed > 0:
         return Promise(rate, None, needed)
     return Promise(rate, _above(ham.ascending, _allowed_now(ham, rate)))
-
-
-def ham_needed(rate: float) -> int:
-    """The least number of ham after which ``rate`` can be promised."""
-    n = math.ceil(math.log(DELTA) / math.log1p(-rate))
-    return n if allowed(n, rate) >= 0 else n + 1  # the quotient is rounded
 
 
 @lru_cache(maxsize=1024)

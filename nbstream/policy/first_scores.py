@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.policy.bounds import MAX_BUDGETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
-
-MAX_BUDGETS = 20
-"""Of one first score: so many different rates can be followed."""
 
 # What repr() writes of a float that is not below 0, and Redis reads.
 _FLOAT = rb"[0-9]{1,20}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,3})?"

@@ -21,8 +21,6 @@ from nbstream.policy.verdict import Thresholds, Verdict
 if TYPE_CHECKING:
     from nbstream.policy.patterns import Pattern
 
-MAX_RULES = 200
-
 DEFAULT = "default"
 """The name of the top of the file where a rule might have held: no pattern, since it can match no address."""
 

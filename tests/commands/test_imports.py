@@ -1,0 +1,81 @@
+"""What a command loads before it can answer: no more than it needs, so that it answers at once."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RedisServer
+
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+DEPENDENCIES = {re.split(r"[\[<>=]", each)[0] for each in PROJECT["dependencies"]}
+HEAVY = {
+    name
+    for name, distributions in packages_distributions().items()
+    if {each.lower().replace("_", "-") for each in distributions} & DEPENDENCIES
+} | {"asyncio", "matplotlib", "ssl"}
+
+SERVING = {"aiohttp", "aiosmtpd", "aiosmtplib", "uvloop", "prometheus_client", "matplotlib"}
+
+
+def loaded(*words: str, code: int = 0) -> set[str]:
+    """The heavy packages that a command with this exit code imports."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "nbstream.cli", *words],
+        input="Subject: Lunch\n\nShall we?\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    names = re.findall(r"^import time: .*\| +(\S+)$", done.stderr, re.MULTILINE)
+    assert "nbstream.cli" in names or "argparse" in names
+    return {name.split(".")[0] for name in names} & HEAVY
+
+
+def test_what_is_heavy_is_known() -> None:
+    assert {"numpy", "redis", "pydantic", "yaml", "prometheus_client"} | SERVING <= HEAVY
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--help"], 0),
+        (["--version"], 0),
+        (["learn", "--help"], 0),
+        (["serve", "--hint", "--nonsense"], 64),
+        (["undo", "--since", "tomorrow"], 64),
+        ([], 64),
+    ],
+    ids=lambda value: "-".join(value) or "nothing" if isinstance(value, list) else str(value),
+)
+def test_what_only_the_arguments_decide_loads_nothing_heavy(words: list[str], code: int) -> None:
+    assert loaded(*words, code=code) == set()
+
+
+def test_what_only_the_file_decides_loads_what_reads_it(tmp_path: Path) -> None:
+    config = tmp_path / "nb.yaml"
+    config.write_text(f"state_dir: {tmp_path}\nverdict: {{max_false_positive_rate: 0.001}}\n")
+
+    assert loaded("config", "check", str(config)) == {"pydantic", "yaml"}
+    assert loaded("reload", "-c", str(config), code=69) <= {"pydantic", "yaml", "asyncio", "ssl"}
+
+
+@pytest.mark.parametrize("words", [["status"], ["check", "-"], ["learn", "ham", "-"]], ids=" ".join)
+def test_what_asks_redis_loads_nothing_that_serves(
+    words: list[str], shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    config = tmp_path / "nb.yaml"
+    config.write_text(f"state_dir: {tmp_path}\nredis: {{url: '{shared_redis.url}'}}\nmodel: {{name: imports}}\n")
+
+    found = loaded(words[0], "-c", str(config), *words[1:])
+
+    assert {"redis", "numpy"} <= found
+    assert not found & SERVING
