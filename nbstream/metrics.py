@@ -14,6 +14,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from nbstream import __version__
+from nbstream.first_score_metrics import FirstScoreCollector
 from nbstream.model_metrics import LayerCollector, ModelCollector, PolicyCollector
 from nbstream.policy.actions import Kind as ActionKind
 from nbstream.policy.bursts import WINDOW_SECONDS, Bursts, Kind
@@ -166,6 +167,7 @@ class Metrics:
     def watch(self, mirror: Mirror, params: Callable[[], Params]) -> None:
         """Export the state of the model and of the policies in force, read at each scrape."""
         self.state.register(ModelCollector(mirror, params))
+        self.state.register(FirstScoreCollector(mirror, params))
 
     def watch_layer(self, mirror: Mirror) -> None:
         """Export the state of the layer that is learned without people, read at each scrape."""

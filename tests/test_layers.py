@@ -24,7 +24,7 @@ LAYERS = [
     {"wire"},
     {"relay"},
     {"listeners"},
-    {"model_metrics"},
+    {"model_metrics", "first_score_metrics"},
     {"metrics", "logs"},
     {"stream_metrics"},
     {"config"},
