@@ -1,0 +1,163 @@
+"""Dashboard and rules over a real daemon that a real Prometheus scrapes, while mail comes and is labelled."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.deploy.watching import Prometheus, labels, named, queries, rules, watching
+from tests.integration.daemon import DaemonProcess, command, wait_until
+from tests.letters import write_corpus
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+COUNT = 40
+"""Messages of each wave."""
+
+ALL_ON = """
+state_dir: {state}
+listeners: {{smtp: {{listen: 127.0.0.1:0}}, http: {{listen: 127.0.0.1:0}}, stream: {{}}}}
+model: {{min_learned: {{spam: 5, ham: 5}}, half_life_days: 180}}
+verdict: {{max_false_positive_rate: 0.3, reject: {{max_false_positive_rate: 0.2}}}}
+autolearn: {{ham: 0.3, spam: 0.7}}
+log: {{format: json}}
+"""
+
+NO_DATA = {
+    "Policy changes": "nothing was reloaded",
+    "Refused to teach": "nobody was",
+}
+"""Queries that find nothing in this test, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A daemon after mail, and the Prometheus that has seen it."""
+
+    daemon: DaemonProcess
+    prometheus: Prometheus
+
+    def exported(self) -> dict[str, set[str]]:
+        """The metrics on ``/metrics``, each with the labels of its series, as long as it has any."""
+        found: dict[str, set[str]] = {}
+        for family in text_string_to_metric_families(self.daemon.get("/metrics")[1]):
+            if family.name.endswith("_created"):  # the library's own: when it began to count
+                continue
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            parts = (
+                [f"{name}_{part}" for part in ("bucket", "sum", "count")] if family.type == "histogram" else [name]
+            )
+            found |= {part: set() for part in parts}
+            for sample in family.samples:
+                if sample.name in found:
+                    found[sample.name] |= set(sample.labels)
+        return found
+
+
+@pytest.fixture(scope="module")
+def watched(
+    program: Callable[[str], str], redis_binary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Watched]:
+    folder = tmp_path_factory.mktemp("watched")
+    binary = program("prometheus")
+    config = folder / "nb.yaml"
+    config.write_text(ALL_ON.format(state=folder / "state"))
+    waves = [write_corpus(folder / f"wave{seed}", COUNT, seed) for seed in (1, 2, 3)]
+    with (
+        DaemonProcess(config) as daemon,
+        watching(binary, folder / "prometheus", daemon.address("http")) as prometheus,
+    ):
+        replay = ("replay", "-c", config, "--smtp", daemon.address("smtp"))
+        sent = 0
+        for wave, feedback in zip(
+            waves, ("immediate", "immediate", "none"), strict=True
+        ):  # rates are of two scrapes
+            replayed = command(*replay, wave, "--feedback", feedback)
+            assert replayed.returncode == 0, replayed.stderr
+            sent += COUNT
+            wait_until(partial(prometheus.saw, {"sum(nbstream_messages_total)": sent}))
+        settled = {"sum(nbstream_model_messages)": 2 * COUNT, "sum(nbstream_actions_total)": sent}
+        wait_until(partial(prometheus.saw, settled))
+        yield Watched(daemon, prometheus)
+
+
+def test_the_names_in_a_query_are_found() -> None:
+    expression = (
+        'sum by (a, le) (rate(x_total{code!~"2.. [y]", b="c"}[5m])) / on (a) group_left (d) max_over_time(z:y[1h])'
+        " > 0.5e3 or vector(0) and up"
+    )
+
+    assert named(expression) == {"x_total", "z:y", "up"}
+    assert list(labels(expression)) == [("x_total", {"code", "b"})]
+
+
+def test_every_query_names_what_the_daemon_exports(watched: Watched) -> None:
+    exported = watched.exported() | {"up": set()}
+    recorded = {rule["record"] for rule in rules() if "record" in rule}
+    expressions = [expression for _, expression in queries()] + [rule["expr"] for rule in rules()]
+
+    for expression in expressions:
+        assert named(expression), expression
+        assert named(expression) <= set(exported) | recorded, expression
+        for metric, by in labels(expression):
+            known = exported[metric]  # a counter that nothing has counted yet has none
+            assert not known or by <= known | {"job", "instance"}, expression
+
+
+def test_every_query_of_the_dashboard_finds_something(watched: Watched) -> None:
+    found = {expression: watched.prometheus.query(expression) for _, expression in queries()}
+
+    empty = {title for title, expression in queries() if not found[expression]}
+    assert empty == set(NO_DATA)
+    undefined = {title for title, expression in queries() if any(map(math.isnan, found[expression]))}
+    assert undefined == set()
+
+
+def test_rates_of_what_the_mail_did_are_above_zero(watched: Watched) -> None:
+    busy = {
+        "Messages by verdict",
+        "Checks",
+        "Time in checks",
+        "Feedback",
+        "Next hop",
+        "Reliability",
+        "Tokens known",
+    }
+
+    for title, expression in queries():
+        if title in busy:
+            assert max(watched.prometheus.query(expression)) > 0, expression
+
+
+def test_every_rule_evaluates_and_nothing_is_alarming(watched: Watched) -> None:
+    def evaluated() -> list[dict[str, str]]:
+        groups = watched.prometheus.ask("rules")["groups"]
+        return [rule for group in groups for rule in group["rules"]]
+
+    wait_until(lambda: all(rule["health"] != "unknown" for rule in evaluated()))
+
+    assert len(evaluated()) == len(rules())
+    assert [rule for rule in evaluated() if rule["health"] != "ok" or rule.get("lastError")] == []
+    assert [rule["name"] for rule in evaluated() if rule.get("state", "inactive") != "inactive"] == []
+
+
+def test_whatever_the_daemon_exports_is_in_the_dashboard(watched: Watched) -> None:
+    shown = {re.sub("_(bucket|sum|count)$", "", name) for _, expression in queries() for name in named(expression)}
+    exported = {re.sub("_(bucket|sum|count)$", "", name) for name in watched.exported()}
+
+    assert exported - shown == set()
+
+
+def test_the_table_of_metrics_is_true_and_complete(watched: Watched) -> None:
+    table = README.partition("**Metrics** on `/metrics`:")[2].partition("\n## ")[0]
+    documented = set(re.findall(r"`(nbstream_\w+)`", "\n".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE))))
+    exported = {re.sub("_(bucket|sum|count)$", "", name) for name in watched.exported()}
+
+    assert documented == exported
