@@ -56,6 +56,12 @@ class Metrics:
             ["listener", "verdict"],
             registry=registry,
         )
+        self._connections = Counter(
+            "nbstream_connections",
+            "Connections to a door, by whether there was room for them.",
+            ["listener", "outcome"],
+            registry=registry,
+        )
         self._actions = Counter(
             "nbstream_actions",
             "What was decided for messages, by action; one to recipients with several policies counts for each.",
@@ -267,6 +273,11 @@ class Metrics:
     def feedback_refused(self, label: str, source: str) -> None:
         """Feedback from a peer that is not believed."""
         self._feedback.labels(source, label, "refused").inc()
+
+    def connected(self, listener: str, accepted: bool) -> None:
+        """A client connected to a door that had room for it, or turned it away."""
+        for outcome in ("accepted", "refused"):  # both from the first client on: an increase is of two scrapes
+            self._connections.labels(listener, outcome).inc(accepted == (outcome == "accepted"))
 
     def delivered(self, listener: str, verdict: str) -> None:
         """One message was checked and answered."""

@@ -49,6 +49,9 @@ _NOT_KEPT = {
 class DeliveryObserver(Protocol):
     """What deliveries report; metrics are one of the readers."""
 
+    def connected(self, listener: str, accepted: bool) -> None:
+        """A client connected; a door that is full, or closes, turns it away."""
+
     def delivered(self, listener: str, verdict: str) -> None:
         """One message was checked and answered; the verdict is "none" where the check failed."""
 
@@ -101,6 +104,10 @@ class Delivery:
         self._params = params
         self._outlet = outlet
         self._observer = observer
+
+    def connected(self, listener: str, accepted: bool) -> None:
+        """A client connected to a door that delivers, or was turned away."""
+        self._observer.connected(listener, accepted)
 
     async def deliver(
         self, content: bytes, envelope: Envelope, transaction: Transaction, listener: str

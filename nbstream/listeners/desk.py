@@ -30,6 +30,9 @@ _SEVERITY = list(Verdict)
 class DeskObserver(Protocol):
     """What is reported beside what the filter reports itself."""
 
+    def connected(self, listener: str, accepted: bool) -> None:
+        """A client connected; a door that is full, or closes, turns it away."""
+
     def delivered(self, listener: str, verdict: str) -> None:
         """One message was checked and answered; the verdict is "none" where the check failed."""
 
@@ -48,6 +51,10 @@ class Desk:
         self._name = name
         self._limits = limits
         self._observer = observer
+
+    def connected(self, accepted: bool) -> None:
+        """A client connected to the door, or was turned away."""
+        self._observer.connected(self._name, accepted)
 
     async def message(self, raw: bytes) -> Message:
         """The message in ``raw``, line ends of any kind, without verdict fields: the same through every door."""

@@ -107,7 +107,10 @@ class HttpListener:
             add = application.router.add_get if route.method == "GET" else application.router.add_post
             add(route.path, self._guarded(route))  # what answers GET answers HEAD
         self._connections = Connections(
-            application, self._limits.max_connections, self._limits.request_timeout_seconds
+            application,
+            self._limits.max_connections,
+            self._limits.request_timeout_seconds,
+            desk.connected if desk else lambda _: None,
         )
 
     @property

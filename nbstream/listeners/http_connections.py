@@ -14,7 +14,7 @@ from nbstream.listeners.sockets import BACKLOG
 from nbstream.wire.http_v1 import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _log = logging.getLogger(__name__)
 
@@ -126,12 +126,18 @@ class Connection(web.RequestHandler):
 
 
 class Connections:
-    """Serves an application on a listening socket, on a bounded number of connections."""
+    """Serves an application on a listening socket, on a bounded number of connections.
 
-    def __init__(self, application: web.Application, limit: int, seconds: float) -> None:
+    ``connected`` is told of each client whether there was room for it.
+    """
+
+    def __init__(
+        self, application: web.Application, limit: int, seconds: float, connected: Callable[[bool], object]
+    ) -> None:
         self._runner = web.AppRunner(application, handle_signals=False)
         self._limit = limit
         self._seconds = seconds
+        self._connected = connected
         self._under_way = UnderWay()
         self._server: asyncio.Server | None = None
 
@@ -147,7 +153,9 @@ class Connections:
 
     def _accept(self) -> asyncio.BaseProtocol:
         server = self._runner.server
-        if server is None or len(server.connections) >= self._limit:
+        room = server is not None and len(server.connections) < self._limit
+        self._connected(room)
+        if server is None or not room:
             return _TurnAway()
         return Connection(server, self._seconds, self._under_way)
 

@@ -67,7 +67,9 @@ class SmtpListener:
             self._servers.append(await loop.create_server(self._accept, sock=each, backlog=BACKLOG))
 
     def _accept(self) -> asyncio.BaseProtocol:
-        if self.draining or len(self.sessions) >= self.params.max_connections:
+        room = not self.draining and len(self.sessions) < self.params.max_connections
+        self.handlers.delivery.connected(self.name, room)
+        if not room:
             return _TurnAway(replies.CLOSING if self.draining else replies.TOO_MANY_CONNECTIONS)
         return Session(self)
 

@@ -13,7 +13,7 @@ import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from nbstream.listeners.spamd_answers import Answers, Peer
+from nbstream.listeners.spamd_answers import NAME, Answers, Peer
 from nbstream.listeners.spamd_answers import Params as AnswerParams
 from nbstream.wire.spamd import (
     EX_TEMPFAIL,
@@ -101,12 +101,10 @@ class SpamdListener:
         """Take a connection in, or say why not."""
         self.visits.add(visit)
         self._empty.clear()
-        if self._draining:
-            return _CLOSING
-        if self._served >= self.params.max_connections:
-            return _BUSY
-        self._served += 1
-        return None
+        refusal = _CLOSING if self._draining else _BUSY if self._served >= self.params.max_connections else None
+        self._observer.connected(NAME, refusal is None)
+        self._served += refusal is None
+        return refusal
 
     @property
     def crowded(self) -> bool:

@@ -148,6 +148,8 @@ async def test_a_connection_too_many_is_answered_503(client: Redis, tmp_path: Pa
             head, _, body = refused.partition(b"\r\n\r\n")
             assert status(refused) == 503
             assert b"Content-Length: %d\r\n" % len(body) in head
+            assert door.metric("nbstream_connections_total", listener="http", outcome="accepted") == 2
+            assert door.metric("nbstream_connections_total", listener="http", outcome="refused") == 1
 
         async def free() -> bool:
             return status(await door.raw(b"GET /healthz HTTP/1.0\r\n\r\n")) == 200

@@ -168,6 +168,8 @@ async def test_connections_over_the_limit_are_told_to_come_back(client: Redis, t
         await first.say("QUIT")
         await until(lambda: not door.listener.sessions)
         assert (await (await door.talk()).hello()).startswith("250-")
+        assert door.metric("nbstream_connections_total", listener="smtp", outcome="accepted") == 2
+        assert door.metric("nbstream_connections_total", listener="smtp", outcome="refused") == 1
 
 
 async def test_memory_for_mail_is_shared_and_given_back(client: Redis, tmp_path: Path) -> None:

@@ -218,6 +218,8 @@ async def test_connections_beyond_the_limit_are_told(client: Redis, many_files: 
         assert {answer[: len(OK)] for answer in served} == {OK}
         await door.rested()
         assert (await door.ask(request("CHECK"))).startswith(OK)
+        assert door.metric("nbstream_connections_total", listener="spamd", outcome="accepted") == 21
+        assert door.metric("nbstream_connections_total", listener="spamd", outcome="refused") == 480
 
 
 async def test_those_that_were_turned_away_take_no_place(client: Redis) -> None:
