@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import smtplib
 import socket
 import subprocess
 import sys
@@ -101,6 +102,21 @@ def command(*arguments: str | Path, **options: Any) -> subprocess.CompletedProce
     """Run one nbstream command to its end."""
     words = [sys.executable, "-m", "nbstream.cli", *map(str, arguments)]
     return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+def send(daemon: DaemonProcess, mail: list[tuple[str, bytes]], peer: str = "127.0.0.1") -> list[str]:
+    """Send messages over one connection from a peer's address, each to a recipient; the texts of the 250s."""
+    host, _, port = daemon.address("smtp").partition(":")
+    replies = []
+    with smtplib.SMTP(host, int(port), timeout=DEADLINE_SECONDS, source_address=(peer, 0)) as client:
+        for recipient, raw in mail:
+            client.ehlo_or_helo_if_needed()
+            client.mail("from@example.org")
+            client.rcpt(recipient)
+            code, text = client.data(raw.replace(b"\n", b"\r\n"))
+            assert code == 250, text
+            replies.append(text.decode())
+    return replies
 
 
 def gone(pid: int) -> bool:

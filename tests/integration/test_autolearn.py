@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import smtplib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from redis import Redis
 
 from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess, command, wait_until
+from tests.integration.daemon import DaemonProcess, command, send, wait_until
 from tests.integration.test_replay import write_config
 from tests.letters import letters
 
@@ -62,21 +61,6 @@ def site(tmp_path: Path, own_redis: RedisServer) -> Iterator[Site]:
     for daemon in found.daemons:
         daemon.kill()
     found.redis.close()
-
-
-def send(daemon: DaemonProcess, mail: list[tuple[str, bytes]]) -> list[str]:
-    """Send messages over one connection, each to a recipient; the replies."""
-    host, _, port = daemon.address("smtp").partition(":")
-    replies = []
-    with smtplib.SMTP(host, int(port), timeout=30) as client:
-        for recipient, raw in mail:
-            client.ehlo_or_helo_if_needed()
-            client.mail("from@example.org")
-            client.rcpt(recipient)
-            code, text = client.data(raw.replace(b"\n", b"\r\n"))
-            assert code == 250, text
-            replies.append(text.decode())
-    return replies
 
 
 def teach(daemon: DaemonProcess) -> None:
