@@ -11,6 +11,7 @@ import ipaddress
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import FeedbackRefused, NbstreamError, Reply, StoreRefuses
@@ -141,6 +142,7 @@ def is_here(host: str) -> bool:
     return address is not None and address.is_loopback
 
 
+@lru_cache(maxsize=256)  # asked for each message of a connection
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """A peer's address, IPv4 also where it was written as IPv6; None for what is none."""
     try:

@@ -14,13 +14,14 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+from nbstream.listeners.feedback import Network, is_here, within
+
 Fields: TypeAlias = Sequence[tuple[str, str]]
 """Header fields as names and values, repeated ones too."""
 
-_LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 _PORT = re.compile(r":[0-9]*\Z")
 _SECRETS = frozenset({"password", "authorization"})
 _FORWARDING = frozenset({"x-forwarded-for", "x-real-ip"})
@@ -51,20 +52,25 @@ class Access:
     @staticmethod
     def _within(peer: str | None, fields: Fields, networks: Sequence[Network]) -> bool:
         """Whether the peer and all for whom it speaks are in these networks; the mode of a unix socket lets in."""
-        if peer is not None and _is_in(peer, _LOOPBACK) and _has_public_name(fields):
+        if peer is not None and is_here(peer) and _has_public_name(fields):
             return False
         addresses = [*([] if peer is None else [peer]), *_forwarded(fields)]
-        return all(_is_in(address, networks) for address in addresses)
+        return all(within(address, networks) for address in addresses)
 
 
 def _has_public_name(fields: Fields) -> bool:
     """Whether the name that was asked is one of the internet: neither an address nor a single word."""
-    for host in (_PORT.sub("", value) for name, value in fields if name.lower() == "host"):
-        try:
-            ipaddress.ip_address(host.strip("[]"))
-        except ValueError:
-            if "." in host.rstrip(".").removesuffix(".localhost"):
-                return True
+    return any(_is_public(value) for name, value in fields if name.lower() == "host")
+
+
+@lru_cache(maxsize=128)  # asked for each request; a name has 8 kB at most
+def _is_public(name: str) -> bool:
+    """Whether a name with or without a port is one of the internet."""
+    host = _PORT.sub("", name)
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return "." in host.rstrip(".").removesuffix(".localhost")
     return False
 
 
@@ -74,15 +80,6 @@ def _forwarded(fields: Fields) -> Iterator[str]:
             yield ""
         elif name.lower() in _FORWARDING:
             yield from (each.strip() for each in value.split(","))
-
-
-def _is_in(text: str, networks: Sequence[Network]) -> bool:
-    try:
-        address = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return False
-    address = getattr(address, "ipv4_mapped", None) or address
-    return any(address in network for network in networks)
 
 
 def _given(fields: Fields, *secrets: str | None) -> bool:

@@ -32,7 +32,10 @@ class Kind(StrEnum):
     @property
     def rank(self) -> int:
         """0 is the mildest."""
-        return list(Kind).index(self)
+        return _RANKS[self]
+
+
+_RANKS = {kind: rank for rank, kind in enumerate(Kind)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ DEFAULT = "default"
 
 _SHOWN = 60
 _UNSAFE = re.compile(r"[^a-z0-9.@*?+_-]")
+_SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
 
 Recipient = TypeVar("Recipient")
 
@@ -99,8 +100,7 @@ class Decision:
     @property
     def mildness(self) -> tuple[int, int, int, str]:
         """Less is milder; equal only for equal decisions."""
-        verdict = list(Verdict).index(self.opinion.verdict)
-        return self.action.kind.rank, verdict, self.treatment.place, self.action.address
+        return self.action.kind.rank, _SEVERITY[self.opinion.verdict], self.treatment.place, self.action.address
 
 
 @dataclass(frozen=True, slots=True)
