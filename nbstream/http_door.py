@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.filter import Filter
     from nbstream.metrics import Metrics
+    from nbstream.policy.rules import Rules
     from nbstream.relay.next_hop import NextHop
     from nbstream.store.checked import Memory
     from nbstream.store.mirror import Mirror
@@ -100,7 +101,7 @@ def http_door(settings: HttpSettings, spam_filter: Filter, behind: Behind) -> Ht
         health=behind.health,
         verdicts=behind.metrics.verdicts,
         recent=behind.memory.recent,
-        rules=lambda: assembly.rules(behind.settings()),
+        rules=_rules(behind.settings),
     )
     routes = [
         metrics_route(behind.metrics.rendered),
@@ -109,6 +110,20 @@ def http_door(settings: HttpSettings, spam_filter: Filter, behind: Behind) -> Ht
         *rspamd.routes(),
     ]
     return HttpListener(routes, access, limits, desk)
+
+
+def _rules(settings: Callable[[], Settings]) -> Callable[[], Rules]:
+    """Gives the rules of the settings in force, which are made anew only where those are others."""
+    known: tuple[Settings, Rules] | None = None
+
+    def rules() -> Rules:
+        nonlocal known
+        chosen = settings()
+        if known is None or known[0] is not chosen:
+            known = chosen, assembly.rules(chosen)
+        return known[1]
+
+    return rules
 
 
 def metrics_door(rendered: Callable[[], Awaitable[bytes]]) -> HttpListener:

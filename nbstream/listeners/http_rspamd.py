@@ -76,8 +76,10 @@ class RspamdApi:
 
     def _policies(self, request: web.Request) -> Collection[Policy]:
         """Those of the recipients that the client names."""
+        named = request.headers.getall(rspamd.RECIPIENT_FIELD, ())
+        if not named:
+            return ()
         rules = self._rules()
-        named = request.headers.getall(rspamd.RECIPIENT_FIELD, [])
         return {rules.of(each.strip().strip("<>")).policy for each in named}
 
     async def _learn_spam(self, request: web.Request) -> web.Response:
