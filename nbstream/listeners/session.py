@@ -20,7 +20,7 @@ from aiosmtpd.smtp import SMTP
 
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable, Reply
 from nbstream.listeners import replies
-from nbstream.listeners.content import END, message
+from nbstream.listeners.content import END, Arriving
 from nbstream.relay.next_hop import Envelope, Path, Transaction
 from nbstream.wire import smtp as wire
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CHUNK = 64 * 1024
-_PATIENCE = 2  # times the permitted size: a refused message is read to its end no further
 _COMMAND_BYTES = 4096  # RFC 5321's 512, and room for the parameters of DSN (ORCPT: 500) and AUTH (500)
 _PASSED_ON = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE"})
 
@@ -283,16 +282,16 @@ class Session(SMTP):
         # The CRLF that ended the command is part of a lone CRLF.CRLF (an empty message) and of a first dot.
         self._reader._buffer[:0] = b"\r\n"  # type: ignore[attr-defined]  # no public way to put back
         await self._answer(replies.GO_AHEAD)
-        reserved: list[int] = []
+        arriving = Arriving(self._listener.params.max_message_bytes, self._listener)
         try:
-            await self._answer(await self._finish(reserved))
+            await self._answer(await self._finish(arriving))
         finally:
-            self._listener.release(sum(reserved))
+            arriving.release()
             await self._forget()
             self._leave_if_draining()
 
-    async def _finish(self, reserved: list[int]) -> Reply:
-        content = await self._collect(reserved)
+    async def _finish(self, arriving: Arriving) -> Reply:
+        content = await self._collect(arriving)
         if isinstance(content, Reply):
             return content
         assert self._timeout_handle is not None
@@ -313,11 +312,9 @@ class Session(SMTP):
             if self.transport is not None:
                 self._reset_timeout()
 
-    async def _collect(self, reserved: list[int]) -> bytes | Reply:
+    async def _collect(self, arriving: Arriving) -> bytes | Reply:
         """The message with CRLF line ends, or the reply that refuses it; reads to its end. RFC 5321 4.1.1.4."""
-        chunks: list[bytes] = []
-        size, problem, ended = 0, None, False
-        limit = self._listener.params.max_message_bytes
+        ended = False
         while not ended:
             try:
                 chunk = await self._reader.readuntil(END)
@@ -325,24 +322,9 @@ class Session(SMTP):
             except asyncio.LimitOverrunError as overrun:
                 chunk = await self._reader.readexactly(overrun.consumed)
             self._reset_timeout()
-            size += len(chunk)
-            if problem is None:
-                problem = self._refusal(size, len(chunk), limit)
-                if problem is None:
-                    reserved.append(len(chunk))
-                    chunks.append(chunk)
-                    continue
-                _log.warning("smtp: a message was refused: %s", problem)
-                self._listener.release(sum(reserved))
-                reserved.clear()
-                chunks.clear()
-            if size > _PATIENCE * limit and not ended:
-                await self._answer(problem)
+            arriving.add(chunk)
+            if arriving.problem and arriving.hopeless and not ended:
+                await self._answer(arriving.problem)
                 self.abort()
                 raise ConnectionResetError
-        return problem or await message(chunks)
-
-    def _refusal(self, size: int, more: int, limit: int) -> Reply | None:
-        if size - len(END) > limit:
-            return replies.TOO_BIG
-        return None if self._listener.reserve(more) else replies.NO_MEMORY
+        return arriving.problem or await arriving.content()
