@@ -322,9 +322,9 @@ class Session(SMTP):
             except asyncio.LimitOverrunError as overrun:
                 chunk = await self._reader.readexactly(overrun.consumed)
             self._reset_timeout()
-            arriving.add(chunk)
+            arriving.add(chunk, last=ended)
             if arriving.problem and arriving.hopeless and not ended:
                 await self._answer(arriving.problem)
                 self.abort()
                 raise ConnectionResetError
-        return arriving.problem or await arriving.content()
+        return arriving.problem or arriving.content()
