@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from nbstream.mail.charsets import decode
+from nbstream.mail.lines import PIECE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +43,25 @@ class Field:
 
 
 def canonical(raw: bytes) -> bytes:
-    """``raw`` with CRLF line ends: a lone CR or LF becomes CRLF (RFC 5321 2.3.8)."""
+    """``raw`` with CRLF line ends: a lone CR or LF becomes CRLF (RFC 5321 2.3.8).
+
+    Large content in pieces, so that it can be left to a thread: 20 MB in one step held the interpreter for 60 ms.
+    """
+    if len(raw) <= PIECE_BYTES:
+        return _canonical(raw)
+    rewritten: list[bytes] = []
+    start, changed = 0, False
+    while start < len(raw):
+        end = start + PIECE_BYTES
+        end += raw[end - 1 : end + 1] == b"\r\n"
+        piece = raw[start:end]
+        rewritten.append(_canonical(piece))
+        changed |= rewritten[-1] is not piece
+        start = end
+    return b"".join(rewritten) if changed else raw
+
+
+def _canonical(raw: bytes) -> bytes:
     if b"\r" not in raw:  # as files have it: a fifth of the time
         return raw.replace(b"\n", b"\r\n")
     pairs = raw.count(b"\r\n")

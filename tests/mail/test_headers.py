@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail import headers
+from nbstream.mail.lines import PIECE_BYTES
 
 OURS = ("X-Spam-Flag", "X-Nbstream")
 
@@ -27,6 +30,14 @@ def test_canonical_form_is_stable_and_loses_only_line_ends(raw: bytes) -> None:
     assert headers.canonical(once) == once
     assert once.replace(b"\r\n", b"").count(b"\n") == once.replace(b"\r\n", b"").count(b"\r") == 0
     assert once.translate(None, b"\r\n") == raw.translate(None, b"\r\n")
+
+
+@pytest.mark.parametrize("before", range(-3, 3))
+@pytest.mark.parametrize("ends", [b"\r\n", b"\n", b"\r", b"\r\n\n", b"\n\r\r\n"])
+def test_large_content_is_the_same_wherever_a_piece_ends(before: int, ends: bytes) -> None:
+    raw = b"x" * (PIECE_BYTES + before) + ends + b"x" * PIECE_BYTES + ends
+
+    assert headers.canonical(raw) == re.sub(rb"\r\n|\r|\n", b"\r\n", raw)
 
 
 def test_the_body_begins_behind_the_first_empty_line() -> None:
