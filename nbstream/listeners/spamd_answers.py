@@ -100,21 +100,21 @@ class Answers:
             return _NOT_NOW.render()
         score, required = header.shown_scores(check.verdict, check.probability, check.thresholds)
         judgement = wire.Judgement(check.verdict.is_spam, score, required)
-        return wire.render(request, judgement, self._content(request.command, check, body))
+        return wire.render(request, judgement, *self._content(request.command, check, body))
 
-    def _content(self, command: Command, check: Check, body: bytes) -> bytes:
+    def _content(self, command: Command, check: Check, body: bytes) -> tuple[bytes, ...]:
         match command:
             case Command.SYMBOLS:
-                return _SYMBOLS[check.verdict]
+                return (_SYMBOLS[check.verdict],)
             case Command.REPORT:
-                return self._report(check)
+                return (self._report(check),)
             case Command.REPORT_IFSPAM:
-                return self._report(check) if check.verdict.is_spam else b""
+                return (self._report(check),) if check.verdict.is_spam else ()
             case Command.PROCESS | Command.HEADERS:
                 head, rest = marking.split(body)
                 marked = marking.marked(head, self._fields(check), header.VERDICT_FIELDS, header.GUARD_FIELD)
-                return marked + rest if command is Command.PROCESS else marked
-        return b""
+                return (marked, rest) if command is Command.PROCESS else (marked,)
+        return ()
 
     def _report(self, check: Check) -> bytes:
         """Why, for people: the verdict and the strongest clues, ASCII whatever the message held."""

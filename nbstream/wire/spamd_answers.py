@@ -22,13 +22,13 @@ class Judgement:
     required: float
 
 
-def render(request: Request, judgement: Judgement, content: bytes = b"") -> bytes:
+def render(request: Request, judgement: Judgement, *content: bytes) -> bytes:
     """The answer to each command that judges, by what the client's version reads.
 
-    ``content`` is what was asked for: a report, symbols, a message, a header block; of CHECK it is empty.
+    ``content`` is what was asked for, in pieces: a report, symbols, a message, a header block; of CHECK none.
     """
     spam = f"Spam: {judgement.spam} ; {judgement.score:.1f} / {judgement.required:.1f}\r\n"
-    length = f"Content-length: {len(content)}\r\n"
+    length = f"Content-length: {sum(map(len, content))}\r\n"
     whole = request.command in {Command.PROCESS, Command.HEADERS}
     if request.minor >= 3:
         head = spam if request.command is Command.CHECK else length + spam
@@ -36,9 +36,8 @@ def render(request: Request, judgement: Judgement, content: bytes = b"") -> byte
         head = length if request.minor == 2 else ""
     else:
         head = spam
-    if request.command is Command.SYMBOLS and request.minor < 3:
-        content += b"\r\n"
-    return f"SPAMD/1.1 0 EX_OK\r\n{head}\r\n".encode("ascii") + content
+    end = b"\r\n" if request.command is Command.SYMBOLS and request.minor < 3 else b""
+    return b"".join((f"SPAMD/1.1 0 EX_OK\r\n{head}\r\n".encode("ascii"), *content, end))
 
 
 def render_told(*, did_set: bool = False, did_remove: bool = False) -> bytes:
