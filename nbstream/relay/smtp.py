@@ -160,5 +160,7 @@ async def _dot_stuffed(content: bytes) -> list[bytes]:
         stuffed.append(dot + piece.replace(b"\r\n.", b"\r\n.."))
         if len(stuffed) > 1:
             await asyncio.sleep(0)
-    stuffed.append(b".\r\n" if not content or content.endswith(b"\r\n") else b"\r\n.\r\n")
+    # In one piece with the last lines: of a usual message that is one packet, not two.
+    last = stuffed.pop() if stuffed else b""
+    stuffed.append(last + (b".\r\n" if not content or content.endswith(b"\r\n") else b"\r\n.\r\n"))
     return stuffed
