@@ -105,4 +105,4 @@ async def test_every_model_keeps_as_many_first_scores_as_the_settings_say(
     settings = config.load(file)
 
     async with assembly.temporary(settings, "test") as temporary, assembly.one_shot(settings) as (_, model):
-        assert (temporary.first_scores_kept, model.first_scores_kept) == (1234, 1234)
+        assert (temporary.kept.first_scores, model.kept.first_scores) == (1234, 1234)

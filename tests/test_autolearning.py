@@ -25,7 +25,7 @@ from nbstream.store.connect import Params as StoreParams
 from nbstream.store.connect import open_client
 from nbstream.store.history import Note
 from nbstream.store.layers import Layer, Layered
-from nbstream.store.ledger import Entry
+from nbstream.store.ledger import Entry, Held
 from nbstream.store.model import Model
 from nbstream.tokens.tokenizer import Params as TokenizerParams
 from nbstream.tokens.tokenizer import Tokenizer
@@ -224,7 +224,7 @@ class Interrupted(Layer):
     message: Message
     lesson: asyncio.Task[object] | None = None
 
-    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | None:
+    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | Held:
         """As a layer does, with a person in between."""
         speaks = self.lesson is None and new is not None
         if speaks and self.moment == "before":
@@ -260,7 +260,7 @@ class LearnedMeanwhile(Model):
     site: Site
     raw: bytes
 
-    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | None:
+    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | Held:
         """As a model does, a moment too late."""
         if new:
             await self.site.check(self.raw)

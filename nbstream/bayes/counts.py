@@ -51,6 +51,14 @@ class Totals:
     tokens: tuple[int, ...] = (0,) * len(CLASSES)
     vocabulary: int = 0
 
+    def increased(self, column: int, weight: int, grown: int, messages: int = 1) -> Totals:
+        """These once ``messages`` more of that summed ``weight`` are learned, and ``grown`` more tokens known."""
+        return Totals(
+            _increased(self.messages, column, messages),
+            _increased(self.tokens, column, weight),
+            self.vocabulary + grown,
+        )
+
 
 class Counts:
     """Token → one integer per class. About 150 bytes a token, its bytes included.
@@ -137,11 +145,7 @@ class Counts:
         after[:, column] += weight
         self.put(tokens, after)
         grown = int((after > 0).any(axis=1).sum()) - int((before > 0).any(axis=1).sum())
-        self.totals = Totals(
-            _increased(self.totals.messages, column, messages),
-            _increased(self.totals.tokens, column, weight * len(tokens)),
-            self.totals.vocabulary + grown,
-        )
+        self.totals = self.totals.increased(column, weight * len(tokens), grown, messages)
 
     def _places(self, tokens: Sequence[bytes]) -> NDArray[np.intp]:
         return np.fromiter(map(self._rows.get, tokens, repeat(_NOWHERE)), dtype=np.intp, count=len(tokens))

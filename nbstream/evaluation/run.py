@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nbstream.mail.mime import Limits
     from nbstream.policy.verdict import Verdict
     from nbstream.store.history import Note
-    from nbstream.store.ledger import Entry
+    from nbstream.store.ledger import Entry, Held
     from nbstream.tokens.tokenizer import Params as TokenizerParams
     from nbstream.tokens.tokenizer import Tokens
 
@@ -101,10 +101,10 @@ class Tally:
         """What the message was learned as, or None."""
         return await self._model.entry(message_key)
 
-    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | None:
+    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | Held:
         """Replace as the model does, and count what was learned."""
         change = await self._model.replace(message_key, old, new, note)
-        if change is not None and new is not None:
+        if isinstance(change, bytes) and new is not None:
             self.learned += 1
             self.tokens += len(new.tokens)
         return change

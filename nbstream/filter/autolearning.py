@@ -19,7 +19,7 @@ from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.filter.contracts import Silent
 from nbstream.policy import autolearn
 from nbstream.store.history import Note, Opinion
-from nbstream.store.ledger import Entry
+from nbstream.store.ledger import Entry, Held
 from nbstream.store.mirror import stop_if_cancelled
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class AutoLayer:
                 return label
             label, nothing = entry.label, Opinion(0.5, "unsure")
             change = await self.model.replace(message_key, entry, None, Note(SOURCE, "", nothing, nothing))
-            if change is not None:
+            if isinstance(change, bytes):
                 await self.counts.applied(change)
                 return label
         raise StoreUnavailable(f"message {message_key} is being changed by others all the time")
@@ -172,7 +172,7 @@ class Autolearner(Silent):
         if await self._people.entry(check.id):
             await self._layer.withdraw(check.id)
             return "human"
-        if change is None:
+        if isinstance(change, Held):
             return "already"
         await self._layer.counts.applied(change)
         return "learned"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.checked import Checked
     from nbstream.store.history import Note
-    from nbstream.store.ledger import Entry
+    from nbstream.store.ledger import Entry, Held
     from nbstream.tokens.tokenizer import Tokens
 
 
@@ -45,8 +45,8 @@ class Teachable(Protocol):
     async def entry(self, message_key: str) -> Entry | None:
         """What the message was learned as, or None."""
 
-    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | None:
-        """Take back ``old`` and add ``new``; the change's stream id, or None where ``old`` is not what is kept."""
+    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | Held:
+        """Take back ``old`` and add ``new``; the change's stream id, or what is kept where that is not ``old``."""
 
     async def last_change(self) -> bytes:
         """The stream id of the last change; empty before the first."""

@@ -62,7 +62,11 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """The result of one piece of feedback; the checks are as the model was before and is after it."""
+    """The result of one piece of feedback.
+
+    ``before`` is the check as the model was. ``after`` has the score that the lesson made of it (what others teach
+    at the same moment may not be in it), decided by the messages and thresholds that are known after it.
+    """
 
     outcome: Outcome
     label: str | None

@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from nbstream.bayes.calibration import BINS
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts
 from nbstream.bayes.event_models import Counted
@@ -16,9 +18,8 @@ from nbstream.policy.policy import called
 from nbstream.policy.verdict import ModelState, decide
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from nbstream.bayes.calibration import Calibration
@@ -71,9 +72,21 @@ class Scorer:
         """The same scores, decided by other params."""
         return Scorer(self._classifier, self._calibration, self._counts, params, self._clock)
 
+    @property
+    def foresees(self) -> bool:
+        """Whether the score by ``afterwards`` is to the last bit that after the change, if nobody else teaches."""
+        return not self._classifier.needs_vocabulary
+
+    def names(self, tokens: Sequence[bytes]) -> tuple[bytes, ...]:
+        """Those whose counts matter for ``tokens``."""
+        return (*tokens, *BINS, *self._classifier.sums)
+
     async def read(self, tokens: Tokens) -> Reading:
         """The counts that matter for ``tokens``, now."""
-        names = (*tokens.all, *BINS, *self._classifier.sums)
+        return await self.read_names(self.names(tokens.all))
+
+    async def read_names(self, names: tuple[bytes, ...]) -> Reading:
+        """The counts of ``names``, now."""
         rows, totals = await self._counts.look_up(names)
         vocabulary = await self._counts.vocabulary() if self._classifier.needs_vocabulary else None
         growth = self._counts.half_life.growth(self._clock())
@@ -106,6 +119,12 @@ class Scorer:
             score.prior,
             Evidence(reading.names, reading.rows, reading.growth),  # not the vocabulary: a check may wait
         )
+
+    def settled(self, check: Check, totals: Totals, first_scores: FirstScores) -> Check:
+        """The same score, decided by the messages that are known now and the thresholds of now."""
+        state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), self._params.min_learned)
+        thresholds = self.thresholds(self._params.policy, first_scores)
+        return decided(replace(check, state=state), thresholds)
 
     def thresholds(self, policy: Policy, first_scores: FirstScores) -> Thresholds:
         """Those of now, found anew only when the first scores have changed: 15 ms for a biased 50,000."""
@@ -156,6 +175,8 @@ def decided(check: Check, thresholds: Thresholds) -> Check:
 
 def afterwards(reading: Reading, old: Entry | None, new: Entry | None) -> Reading:
     """The same reading once ``old`` is taken back and ``new`` is added, if nobody else changes anything."""
+    if new and not old and new.tokens == reading.names[: len(new.tokens)]:
+        return _added(reading, new)
     counts = Counts()
     counts.put(reading.names, reading.rows)
     counts.totals = reading.totals
@@ -164,3 +185,18 @@ def afterwards(reading: Reading, old: Entry | None, new: Entry | None) -> Readin
     if new:
         counts.add(new.tokens, CLASSES.index(new.label), new.weight, new.sums)
     return replace(reading, rows=counts.look_up(reading.names), totals=counts.totals)
+
+
+def _added(reading: Reading, new: Entry) -> Reading:
+    """As ``afterwards`` of what is new, whose tokens are those of the reading: a tenth of the time."""
+    count, column, rows = len(new.tokens), CLASSES.index(new.label), reading.rows.copy()
+    known = np.count_nonzero((rows[:count] > 0).any(axis=1))
+    rows[:count, column] += new.weight
+    grown = int(np.count_nonzero((rows[:count] > 0).any(axis=1)) - known)
+    if new.sums:
+        places = {name: place for place, name in enumerate(reading.names[count:], start=count)}
+        for name, amount in new.sums:
+            if name in places:
+                rows[places[name], column] += amount
+    totals = reading.totals.increased(column, new.weight * count, grown)
+    return replace(reading, rows=rows, totals=totals)

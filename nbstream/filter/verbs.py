@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import secrets
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.errors import StoreRefuses, StoreUnavailable
+from nbstream.errors import CountsFull, StoreRefuses, StoreUnavailable
 from nbstream.filter.contracts import Silent
-from nbstream.filter.growing import Growing
 from nbstream.filter.results import Lesson, Outcome
-from nbstream.filter.scoring import Scorer, afterwards, decided
+from nbstream.filter.scoring import Scorer, decided
+from nbstream.filter.steps import Steps, Taught
 from nbstream.store.checked import Checked
-from nbstream.store.history import Note, Opinion
-from nbstream.store.ledger import Entry
 from nbstream.tokens.tokenizer import Tokens
 
 if TYPE_CHECKING:
@@ -27,9 +24,10 @@ if TYPE_CHECKING:
     from nbstream.bayes.classifier import Classifier
     from nbstream.filter.contracts import CountSource, GivingWay, Observer, Recalling, Teachable
     from nbstream.filter.results import Check, Params
-    from nbstream.filter.scoring import Reading
+    from nbstream.filter.steps import Step
     from nbstream.mail.message import Message
     from nbstream.policy.policy import Policy
+    from nbstream.store.ledger import Entry
     from nbstream.tokens.tokenizer import Tokenizer
 
 _MAX_CONFLICTS = 20
@@ -63,14 +61,14 @@ class Filter:
         self._counts = counts
         self._observer = observer or Silent()
         self._memory = memory
-        self._clock = clock
-        self._growing = Growing()
+        self._steps = Steps(self._scorer, counts, clock)
         self._auto = auto
 
     def with_params(self, params: Params) -> Filter:
         """The same filter by other params; checks and lessons under way go on by those that they began with."""
         other = copy.copy(self)
         other._scorer = self._scorer.with_params(params)
+        other._steps = self._steps.scored_by(other._scorer)
         return other
 
     async def check(self, message: Message) -> Check:
@@ -143,32 +141,38 @@ class Filter:
         """Bring the ledger's entry of the message to ``label`` (None: no entry)."""
         reading = await self._scorer.read(tokens)
         before = self._scorer.check(key, tokens, reading)
-        known: Entry | None = None
-        new: Entry | None = None
-        written: Outcome | None = None
+        step: Step | None = None
+        # Most of what is learned is new: so it is taken to be, and else the answer is what the ledger holds.
+        entry = None if label else await self._model.entry(key)
         for _ in range(_MAX_CONFLICTS):
-            entry = await self._model.entry(key)
             if (entry.label if entry else None) == label:
-                if written is None or (entry and new and entry.version != new.version):
+                if step is None or (entry and step.new and entry.version != step.new.version):
                     return await self._unchanged(entry, label, before)
                 # The reply to our own write was lost, and it was made again: it was applied once.
                 change = entry.change if entry else await self._model.last_change()
                 break
-            known, written = entry, _outcome(entry, label)
-            new = self._entry(tokens, label, (before, reading), known, by) if label else None
-            then = afterwards(reading, known, new)
-            if new:
-                self._growing.check(self._counts.half_life, self._clock(), then)
-            after = self._scorer.check(key, tokens, then)
-            stored = await self._model.replace(key, known, new, Note(*by, _opinion(before), _opinion(after)))
-            if stored is not None:
-                change = stored
+            try:
+                step = self._steps.plan(Taught(key, tokens), label, (before, reading), entry, by)
+            except CountsFull:
+                if entry or (entry := await self._model.entry(key)) is None:
+                    raise
+                continue
+            found = await self._model.replace(key, entry, step.new, step.note)
+            if isinstance(found, bytes):
+                change = found
                 break
+            entry = found.entry
         else:
             raise StoreUnavailable(f"message {key} is being changed by others all the time")
         await self._counts.applied(change)
-        after = self._scorer.check(key, tokens, await self._scorer.read(tokens))
-        return Lesson(written, label or (known.label if known else None), before, after)
+        return Lesson(step.outcome, step.label, before, await self._after(step, tokens))
+
+    async def _after(self, step: Step, tokens: Tokens) -> Check:
+        """What is thought of the message once the step was made."""
+        if self._auto or not self._scorer.foresees:
+            return self._scorer.check(step.after.id, tokens, await self._scorer.read(tokens))
+        _, totals = await self._counts.look_up(())
+        return self._scorer.settled(step.after, totals, await self._scorer.first_scores())
 
     async def _unchanged(self, entry: Entry | None, label: str | None, before: Check) -> Lesson:
         """It is so already. A repeat after a lost reply ends here too, so the mirror must have it as well."""
@@ -176,23 +180,6 @@ class Filter:
             return Lesson(Outcome.UNKNOWN, label, before, before)
         await self._counts.applied(entry.change)
         return Lesson(Outcome.ALREADY, label, before, before)
-
-    def _entry(
-        self,
-        tokens: Tokens,
-        label: str,
-        now: tuple[Check, Reading],
-        known: Entry | None,
-        by: tuple[str, str],
-    ) -> Entry:
-        check, reading = now
-        weight, sums = self._scorer.lesson(tokens, check.score, label, reading, known)
-        at = self._clock()
-        score, first = check.score, self._scorer.first(check, reading, at).pack()
-        if known:
-            score, first = known.score, known.first
-        version = secrets.token_hex(8)
-        return Entry(version, label, weight, tokens.all, at, *by, score, sums, first)
 
     async def _take_apart(self, message: Message) -> tuple[Tokens, dict[str, float]]:
         if len(message.raw) > _THREAD_BYTES:
@@ -205,13 +192,3 @@ class Filter:
         parsed = time.perf_counter()
         tokens = self._tokenizer.tokenize(message)
         return tokens, {"parse": parsed - started, "tokenize": time.perf_counter() - parsed}
-
-
-def _outcome(known: Entry | None, label: str | None) -> Outcome:
-    if label is None:
-        return Outcome.UNLEARNED
-    return Outcome.LEARNED if known is None else Outcome.RELEARNED
-
-
-def _opinion(check: Check) -> Opinion:
-    return Opinion(check.probability, str(check.verdict))

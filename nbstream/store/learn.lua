@@ -12,8 +12,8 @@
 --       then the fields and values of the new ledger entry (none = delete it)
 -- Tokens come as one text, separated by line feeds, and each is given the weight; sums as one text of names and
 -- amounts in turn, separated by spaces. A sum is stored and sent like a token, but belongs neither to the totals nor
--- to the vocabulary. Returns the change's stream id, or false where the ledger entry is not of the expected version:
--- then nothing was changed.
+-- to the vocabulary. Returns the change's stream id; or, where the ledger entry is not of the expected version, its
+-- fields and values (none = there is no entry): then nothing was changed.
 --
 -- Counts stay below 2^53, so that Lua's numbers hold them exactly. A count that reaches zero is deleted. None is
 -- ever clamped: (+1,-1) and (-1,+1) must both give 0. The change carries the resulting counts of the classes that
@@ -29,7 +29,7 @@ local classes = (#KEYS - first_counts + 1) / 2
 for i = first_counts, first_counts + classes - 1 do labels[#labels + 1] = string.match(KEYS[i], '[^:]+$') end
 
 if (redis.call('HGET', KEYS[1], 'version') or '') ~= ARGV[1] then
-  return false
+  return redis.call('HGETALL', KEYS[1])
 end
 
 -- table.concat writes 14 digits of a number, "%.0f" all of them. As arguments of a command all are written.

@@ -90,6 +90,13 @@ class Entry:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the ledger holds of a message, where it is not what a change was to replace; None is no entry."""
+
+    entry: Entry | None
+
+
 def _first(packed: bytes) -> bytes:
     """A first score as it is stored, or none; ``ValueError`` for what none is."""
     if packed:

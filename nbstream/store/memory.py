@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nbstream.bayes.counts import CLASSES, Counts, Totals
 from nbstream.bayes.decay import FOR_EVER, HalfLife
 from nbstream.policy.first_scores import FirstScores
-from nbstream.store.ledger import Entry
+from nbstream.store.ledger import Entry, Held
 from nbstream.store.model import FIRST_SCORES_KEPT
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ class MemoryModel:
         packed = self._ledger.get(message_key, {})
         return Entry.unpack({name.encode(): _bytes(value) for name, value in packed.items()})
 
-    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | None:
-        """Take back ``old`` and add ``new``; the change's id, or None where the ledger does not hold ``old``."""
+    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | Held:
+        """Take back ``old`` and add ``new``; the change's id, or what the ledger holds instead of ``old``."""
         if self._ledger.get(message_key, {}).get("version") != (old.version if old else None):
-            return None
+            return Held(await self.entry(message_key))
         _move(self._counts, old, new)
         if old and old.first:
             self._first_scores[old.label].remove(old.first)

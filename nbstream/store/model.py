@@ -15,7 +15,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from redis.exceptions import AuthenticationError, OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, NoScriptError, OutOfMemoryError, RedisError, ResponseError
 
 from nbstream.bayes.counts import CLASSES, Counts, Totals
 from nbstream.bayes.decay import FOR_EVER, HalfLife
@@ -23,6 +23,7 @@ from nbstream.errors import StoreRefuses, StoreUnavailable
 from nbstream.store import history, ledger
 from nbstream.store.following import Following
 from nbstream.store.keys import Keys
+from nbstream.store.replacing import Kept, Replacement, answered, arguments, named
 from nbstream.store.scan import scan, scan_first_scores
 from nbstream.store.signature import agreed
 
@@ -56,13 +57,16 @@ def store_errors() -> Iterator[None]:
     """Turn what redis-py raises into ``StoreUnavailable`` or ``StoreRefuses``, with the cause for the log."""
     try:
         yield
-    except AuthenticationError as error:
-        raise StoreUnavailable("Redis refuses the password, or wants one: see redis.password_file") from error
     except (RedisError, OSError) as error:
-        refused = isinstance(error, ResponseError) and any(each in str(error) for each in _REFUSALS)
-        if refused or isinstance(error, OutOfMemoryError):
-            raise StoreRefuses(f"Redis: {type(error).__name__}: {error}") from error
-        raise StoreUnavailable(f"Redis: {type(error).__name__}: {error}") from error
+        raise _store_error(error) from error
+
+
+def _store_error(error: RedisError | OSError) -> StoreUnavailable:
+    if isinstance(error, AuthenticationError):
+        return StoreUnavailable("Redis refuses the password, or wants one: see redis.password_file")
+    refused = isinstance(error, ResponseError) and any(each in str(error) for each in _REFUSALS)
+    kind = StoreRefuses if refused or isinstance(error, OutOfMemoryError) else StoreUnavailable
+    return kind(f"Redis: {type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +100,7 @@ class Model:
         self.half_life = FOR_EVER
         self._half_life_days = half_life_days
         self._clock = clock
-        self._ledger_seconds = ledger_seconds
-        self.first_scores_kept = first_scores
+        self.kept = Kept(CHANGES_KEPT, HISTORY_KEPT, first_scores, ledger_seconds)
         self._refused = False
         self._place = client.register_script(script("place.lua"))
         self._learn = client.register_script(script("learn.lua"))
@@ -185,42 +188,67 @@ class Model:
             fields: Any = await self.client.hgetall(self.keys.ledger(message_key))
             return ledger.Entry.unpack(fields)
 
+    async def entries(self, message_keys: Sequence[str]) -> list[ledger.Entry | None]:
+        """What each of these messages was learned as, or None, in one round trip."""
+        with store_errors():
+            async with self.client.pipeline(transaction=False) as pipe:
+                for message_key in message_keys:
+                    pipe.hgetall(self.keys.ledger(message_key))
+                found = await pipe.execute()
+        return [ledger.Entry.unpack(fields) for fields in found]
+
     async def replace(
         self, message_key: str, old: ledger.Entry | None, new: ledger.Entry | None, note: Note
-    ) -> bytes | None:
+    ) -> bytes | ledger.Held:
         """Take back ``old`` and add ``new`` in one atomic step, and note it in the history.
 
-        Returns the stream id of the change, or None where the ledger no longer holds ``old``: nothing was changed
-        then, and the caller reads it again. Returns only after Redis has answered, so with an AOF that is always
-        synced what was returned is durable.
+        Returns the stream id of the change, or what the ledger holds where that is not ``old``: nothing was
+        changed then, and the caller may try again with that. Returns only after Redis has answered, so with an AOF
+        that is always synced what was returned is durable.
         """
-        keys = [self.keys.ledger(message_key), self.keys.totals, self.keys.changes, self.keys.sequence]
-        noted = history.fields(new, note)
-        fields = [item for pair in new.pack().items() for item in pair] if new else []
-        arguments: list[str | bytes | int] = [
-            old.version if old else "",
-            *_side(old),
-            *_side(new),
-            CHANGES_KEPT,
-            self._ledger_seconds,
-            HISTORY_KEPT,
-            self.first_scores_kept,
-            old.first if old else b"",
-            new.first if new else b"",
-            len(noted),
-            *noted,
-            *fields,
-        ]
+        change = Replacement(message_key, old, new, note)
         try:
             with store_errors():
-                change: bytes | None = await self._learn(
-                    keys=[*keys, self.keys.history, *self.keys.counts, *self.keys.first_scores], args=arguments
+                answer: Any = await self._learn(
+                    keys=named(self.keys, message_key), args=arguments(change, self.kept)
                 )
+                found = answered(answer)
         except StoreRefuses as error:
             self._tell(str(error))
             raise
         self._tell(None)
-        return change
+        return found
+
+    async def replace_many(self, changes: Sequence[Replacement]) -> list[bytes | ledger.Held | StoreUnavailable]:
+        """As ``replace`` for each of these, of as many messages, and in one round trip.
+
+        Each is a step of its own: where one fails its place holds the error, and the others are done or not by
+        themselves. Raises ``StoreUnavailable`` where it is not known what was done; the same may be tried again.
+        """
+        found: dict[int, bytes | ledger.Held | StoreUnavailable] = {}
+        waiting = list(range(len(changes)))
+        while waiting:
+            with store_errors():
+                replies = await self._send([changes[i] for i in waiting])
+                unknown = [
+                    i for i, reply in zip(waiting, replies, strict=True) if isinstance(reply, NoScriptError)
+                ]
+                if unknown:
+                    await self.client.script_load(self._learn.script)
+            for i, reply in zip(waiting, replies, strict=True):
+                found[i] = _store_error(reply) if isinstance(reply, RedisError) else answered(reply)
+            waiting = unknown
+        answers = [found[i] for i in range(len(changes))]
+        refused = next((str(each) for each in answers if isinstance(each, StoreRefuses)), None)
+        self._tell(refused)
+        return answers
+
+    async def _send(self, changes: Sequence[Replacement]) -> list[Any]:
+        async with self.client.pipeline(transaction=False) as pipe:
+            for each in changes:
+                keys = named(self.keys, each.message_key)
+                pipe.evalsha(self._learn.sha, len(keys), *keys, *arguments(each, self.kept))
+            return await pipe.execute(raise_on_error=False)
 
     def _tell(self, refusal: str | None) -> None:
         """Log when Redis begins to refuse what is learned, and when it takes it again; not each time."""
@@ -291,14 +319,6 @@ def totals_from_hash(fields: Mapping[bytes, bytes]) -> Totals:
         tokens=tuple(int(fields.get(f"tokens:{label}".encode(), 0)) for label in CLASSES),
         vocabulary=int(fields.get(b"vocabulary", 0)),
     )
-
-
-def _side(entry: ledger.Entry | None) -> tuple[int, int, bytes, bytes]:
-    """Column (1 is the first class, 0 none), weight, tokens and sums of one side of a change."""
-    if entry is None:
-        return 0, 0, b"", b""
-    column = CLASSES.index(entry.label) + 1
-    return column, entry.weight, ledger.join(entry.tokens), ledger.join_sums(entry.sums)
 
 
 def script(name: str) -> str:

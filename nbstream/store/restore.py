@@ -144,7 +144,7 @@ async def finish(model: Model, moved: Callable[[int], object] | None = None) -> 
     with store_errors():
         await _remove(model.client, staged.pattern)
         for key in model.keys.first_scores:
-            await model.client.zremrangebyrank(key, 0, -model.first_scores_kept - 1)
+            await model.client.zremrangebyrank(key, 0, -model.kept.first_scores - 1)
         await model.client.register_script(script("imported.lua"))(
             keys=[model.keys.sequence, model.keys.changes, model.keys.importing],
             args=[change if change != b"0-0" else b"*", CHANGES_KEPT, mark],

@@ -76,10 +76,9 @@ async def restore(model: Model, restoration: Restoration, actor: str) -> bool:
     assert restoration.after is not None
     note = Note(SOURCE, actor, restoration.before, restoration.after)
     key, former = restoration.message_key, restoration.former
-    if await model.replace(key, restoration.live, former, note) is not None:
-        return True
+    found = await model.replace(key, restoration.live, former, note)
     # The reply may have been lost, and the write repeated: then it was done once, and is as it should be.
-    return _version(await model.entry(key)) == _version(former)
+    return isinstance(found, bytes) or _version(found.entry) == _version(former)
 
 
 def _version(entry: Entry | None) -> str | None:

@@ -52,7 +52,7 @@ async def test_redis_a_mirror_and_a_model_in_memory_hold_the_same(
             known = await redis.entry(message)
             new = entry(message, *lesson, known) if lesson else None
             for model in (memory, redis):
-                assert await model.replace(message, await model.entry(message), new, NOTE) is not None
+                assert isinstance(await model.replace(message, await model.entry(message), new, NOTE), bytes)
 
     await follow(before)
     async with running(Mirror(Model(client, "test", 3600, first_scores=KEPT), 5.0)) as mirror:

@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.store.ledger import Held
 from nbstream.store.memory import MemoryModel
 from nbstream.store.model import Model
 from tests.store.algebra import stored
@@ -35,7 +36,7 @@ async def test_the_same_changes_give_the_same_counts_as_in_redis_and_none_when_a
     for message, lesson in steps:
         new = entry(*lesson) if lesson else None
         for model in (memory, redis):
-            assert await model.replace(message, await model.entry(message), new, NOTE) is not None
+            assert isinstance(await model.replace(message, await model.entry(message), new, NOTE), bytes)
 
     counts, _ = await stored(redis)
     assert await kept(memory) == counts
@@ -85,8 +86,11 @@ async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing() ->
     await model.replace("m1", stale, entry("ham", TOKENS), NOTE)
     before = await kept(model)
 
-    assert await model.replace("m1", stale, entry("spam", TOKENS), NOTE) is None
-    assert await model.replace("m1", None, entry("spam", TOKENS), NOTE) is None
+    held = Held(await model.entry("m1"))
+    assert held.entry is not None
+    assert await model.replace("m1", stale, entry("spam", TOKENS), NOTE) == held
+    assert await model.replace("m1", None, entry("spam", TOKENS), NOTE) == held
+    assert await model.replace("m2", stale, entry("spam", TOKENS), NOTE) == Held(None)
     assert await kept(model) == before
 
 

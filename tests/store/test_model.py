@@ -16,7 +16,7 @@ from nbstream.bayes.counts import CLASSES, Sums, Totals
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.mail.message import Message
 from nbstream.store.connect import Params, open_client
-from nbstream.store.ledger import Entry
+from nbstream.store.ledger import Entry, Held
 from nbstream.store.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
@@ -45,7 +45,8 @@ async def model(client: Redis) -> Model:
 
 
 async def change(model: Model, message: str, new: Entry | None) -> bytes | None:
-    return await model.replace(message, await model.entry(message), new, NOTE)
+    found = await model.replace(message, await model.entry(message), new, NOTE)
+    return found if isinstance(found, bytes) else None
 
 
 sums = st.lists(
@@ -244,8 +245,11 @@ async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing(mode
     await change(model, "m1", entry("ham", TOKENS))
     before = await stored(model)
 
-    assert await model.replace("m1", stale, entry("spam", TOKENS), NOTE) is None
-    assert await model.replace("m1", None, entry("spam", TOKENS), NOTE) is None
+    held = Held(await model.entry("m1"))
+    assert held.entry is not None
+    assert await model.replace("m1", stale, entry("spam", TOKENS), NOTE) == held
+    assert await model.replace("m1", None, entry("spam", TOKENS), NOTE) == held
+    assert await model.replace("m2", stale, entry("spam", TOKENS), NOTE) == Held(None)
     assert await stored(model) == before
 
 

@@ -39,7 +39,7 @@ def by(actor: str) -> Note:
 
 
 async def write(model: Model, message: str, new: Entry | None, actor: str) -> None:
-    assert await model.replace(message, await model.entry(message), new, by(actor)) is not None
+    assert isinstance(await model.replace(message, await model.entry(message), new, by(actor)), bytes)
 
 
 async def prepared(model: Model, selection: Selection) -> list[Restoration]:
@@ -249,7 +249,7 @@ async def play(model: Model, time: str, lessons: list[Teaching], *, but: str = "
         known = await model.entry(key)
         new = Entry(f"{time}{number}", label, weight, tuple(tokens), 1.5, "", actor, 0.0) if label else None
         if actor != but and (known or new):
-            assert await model.replace(key, known, new, by(actor)) is not None
+            assert isinstance(await model.replace(key, known, new, by(actor)), bytes)
 
 
 async def whole(model: Model) -> tuple[State, list[dict[str, str | bytes] | None]]:
