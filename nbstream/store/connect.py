@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import hiredis
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ConstantBackoff
@@ -47,7 +48,20 @@ def open_client(params: Params, retries: int = 1) -> Redis:
     }
     if params.password is not None:
         options["password"] = params.password
-    return Redis.from_pool(BlockingConnectionPool.from_url(params.url, **options))
+    pool = BlockingConnectionPool.from_url(params.url, **options)
+    pool.connection_class = type("Connection", (_Packing, pool.connection_class), {})
+    return Redis.from_pool(pool)
+
+
+class _Packing:
+    """Packs commands in C, as redis-py does in its blocking client only.
+
+    A third of the time for a look-up of thousands of tokens, a fifth for a lesson.
+    """
+
+    def pack_command(self, name: str, *arguments: str | bytes | float) -> list[bytes]:
+        """A command as it goes out; its name may be of two words."""
+        return [hiredis.pack_command((*name.split(), *arguments))]  # type: ignore[arg-type]  # its stub means tuples of one
 
 
 async def durability_warnings(client: Redis) -> list[str]:
