@@ -107,7 +107,7 @@ def _mbox(stream: BinaryIO) -> Iterator[bytes]:
             blank = True
             continue
         blank = line in {b"\n", b"\r\n"}
-        lines.append(line[1:] if line.lstrip(b">").startswith(_MBOX_START) and line.startswith(b">") else line)
+        lines.append(line[1:] if line.startswith(b">") and line.lstrip(b">").startswith(_MBOX_START) else line)
     yield _joined(lines)
 
 

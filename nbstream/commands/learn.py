@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from nbstream.commands import inputs
 from nbstream.commands.actor import user
 from nbstream.commands.terminal import complain
 from nbstream.errors import InputError
-from nbstream.filter import tell, tell_many
+from nbstream.filter import tell, tell_counted
 from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.policy.header import VERDICT_FIELDS
@@ -38,22 +39,18 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load(config.find_config(options.config))
     errors: list[InputError] = []
-    lessons: list[Lesson] = []
+    lessons = Lessons()
     try:
         async with (
             assembly.one_shot(settings, sign=True) as (spam_filter, _),
             aclosing(_subjects(options, spam_filter, assembly.limits(settings), errors)) as subjects,
         ):
-            async for subject in subjects:
-                if options.label:
-                    lessons.append(await spam_filter.learn(subject, options.label, _SOURCE, user()))
-                else:
-                    lessons.append(await spam_filter.unlearn(subject, _SOURCE, user()))
+            await spam_filter.teach_many(subjects, options.label, (_SOURCE, user()), lessons.add)
     finally:
-        print(_told(lessons))
+        print(lessons.told())
         for error in errors:
             complain(error)
-        if errors and lessons:
+        if errors and lessons.last:
             print(f"nbstream: {len(errors)} could not be read, the rest was", file=sys.stderr)
     return errors[0].exit_code if errors else 0
 
@@ -83,7 +80,22 @@ def _progress(paths: Sequence[str], errors: list[InputError]) -> tqdm[inputs.Sou
     )
 
 
-def _told(lessons: Sequence[Lesson]) -> str:
-    if not lessons:
-        return "nothing learned"
-    return f"1 {tell(lessons[0])}" if len(lessons) == 1 else tell_many(lessons)
+class Lessons:
+    """What is told of lessons: of each how it came out, and the last one whole."""
+
+    def __init__(self) -> None:
+        self._outcomes = Counter[str]()
+        self.last: Lesson | None = None
+
+    def add(self, lesson: Lesson) -> None:
+        """One more."""
+        self._outcomes[str(lesson.outcome)] += 1
+        self.last = lesson
+
+    def told(self) -> str:
+        """In words, one line."""
+        if self.last is None:
+            return "nothing learned"
+        if self._outcomes.total() == 1:
+            return f"1 {tell(self.last)}"
+        return tell_counted(self._outcomes, self.last.after.state)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nbstream.policy.verdict import Verdict
     from nbstream.store.history import Note
     from nbstream.store.ledger import Entry, Held
+    from nbstream.store.replacing import Replacement
     from nbstream.tokens.tokenizer import Params as TokenizerParams
     from nbstream.tokens.tokenizer import Tokens
 
@@ -100,6 +101,14 @@ class Tally:
     async def entry(self, message_key: str) -> Entry | None:
         """What the message was learned as, or None."""
         return await self._model.entry(message_key)
+
+    async def entries(self, message_keys: Sequence[str]) -> Sequence[Entry | None]:
+        """What each of these messages was learned as, or None."""
+        return await self._model.entries(message_keys)
+
+    async def replace_many(self, changes: Sequence[Replacement]) -> list[bytes | Held]:
+        """Replace each, one after another."""
+        return [await self.replace(each.message_key, each.old, each.new, each.note) for each in changes]
 
     async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | Held:
         """Replace as the model does, and count what was learned."""

@@ -8,7 +8,7 @@ from nbstream.filter.autolearning import AutoLayer, Autolearner, Settler
 from nbstream.filter.contracts import CountSource, Observer, Recalling, Silent, Teachable
 from nbstream.filter.observers import Remembering, Several
 from nbstream.filter.results import Check, Lesson, Outcome, Params
-from nbstream.filter.telling import tell, tell_many
+from nbstream.filter.telling import tell, tell_counted, tell_many
 from nbstream.filter.verbs import Filter, Subject
 
 __all__ = [
@@ -29,5 +29,6 @@ __all__ = [
     "Subject",
     "Teachable",
     "tell",
+    "tell_counted",
     "tell_many",
 ]

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.errors import NbstreamError, StoreUnavailable
@@ -60,6 +60,12 @@ class AutoLayer:
                 await self.counts.applied(change)
                 return label
         raise StoreUnavailable(f"message {message_key} is being changed by others all the time")
+
+    async def withdraw_many(self, message_keys: Sequence[str]) -> dict[str, str]:
+        """The same for several messages: the labels of those of which something was learned here."""
+        entries = await self.model.entries(message_keys)
+        found = [key for key, entry in zip(message_keys, entries, strict=True) if entry]
+        return {key: label for key in found if (label := await self.withdraw(key))}
 
 
 class Settler:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
@@ -34,9 +34,13 @@ def tell(lesson: Lesson) -> str:
 
 def tell_many(lessons: Sequence[Lesson]) -> str:
     """Some lessons, counted: ``2 learned, 1 already; ham 180/200 known``."""
-    counts = Counter(str(lesson.outcome) for lesson in lessons)
-    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
-    return f"{told}; {known(lessons[-1].after.state)}"
+    return tell_counted(Counter(str(lesson.outcome) for lesson in lessons), lessons[-1].after.state)
+
+
+def tell_counted(outcomes: Mapping[str, int], state: ModelState) -> str:
+    """The same of lessons that were counted by their outcome; ``state`` is the one after the last."""
+    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+    return f"{told}; {known(state)}"
 
 
 def known(state: ModelState) -> str:

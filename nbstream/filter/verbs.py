@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import time
+from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import CountsFull, StoreRefuses, StoreUnavailable
+from nbstream.filter.bulk import Bulk, Curriculum
 from nbstream.filter.contracts import Silent
 from nbstream.filter.results import Lesson, Outcome
 from nbstream.filter.scoring import Scorer, decided
@@ -18,7 +20,7 @@ from nbstream.store.checked import Checked
 from nbstream.tokens.tokenizer import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, AsyncIterable, Callable
 
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
@@ -93,6 +95,36 @@ class Filter:
         """Take back exactly what ``subject`` was learned as. Raises ``StoreUnavailable``."""
         return await self._teach(subject, None, source, actor)
 
+    async def teach_many(
+        self,
+        subjects: AsyncIterable[Subject],
+        label: str | None,
+        by: tuple[str, str],
+        told: Callable[[Lesson], object],
+    ) -> None:
+        """Teach many messages, as if one after another: each is ``label`` now, or with None no longer learned.
+
+        ``by`` are source and actor, ``told`` is given each lesson in order. See ``bulk``; the filter's observer
+        hears of none of it. Raises ``StoreUnavailable``; of what was not told of some may have been learned then,
+        whole, and all of it may be taught again.
+        """
+        bulk = Bulk(self._model, self._counts, (self._scorer, self._steps), self._auto, self._teach_alone)
+        async with aclosing(self._taken_apart(subjects)) as taught:
+            await bulk.teach(taught, Curriculum(label, by, told))
+
+    async def _taken_apart(self, subjects: AsyncIterable[Subject]) -> AsyncGenerator[Taught, None]:
+        async for subject in subjects:
+            yield Taught(subject.key, await self._tokens(subject))
+
+    async def _teach_alone(self, taught: Taught, label: str | None, by: tuple[str, str]) -> Lesson:
+        withdrawn = await self._withdraw(taught.key)
+        lesson = await self._change(taught.key, taught.tokens, label, by)
+        # Again, since the same message may have been learned without people in between.
+        withdrawn = await self._withdraw(taught.key) or withdrawn
+        if withdrawn and lesson.outcome is Outcome.UNKNOWN:
+            return replace(lesson, outcome=Outcome.UNLEARNED, label=withdrawn)
+        return lesson
+
     async def decide(self, check: Check, policy: Policy) -> Check:
         """The same check as another policy decides, one of ``Params.others``.
 
@@ -118,13 +150,8 @@ class Filter:
 
     async def _teach(self, subject: Subject, label: str | None, source: str, actor: str) -> Lesson:
         try:
-            tokens = subject.tokens if isinstance(subject, Checked) else (await self._take_apart(subject))[0]
-            withdrawn = await self._withdraw(subject.key)
-            lesson = await self._change(subject.key, tokens, label, (source, actor))
-            # Again, since the same message may have been learned without people in between.
-            withdrawn = await self._withdraw(subject.key) or withdrawn
-            if withdrawn and lesson.outcome is Outcome.UNKNOWN:
-                lesson = replace(lesson, outcome=Outcome.UNLEARNED, label=withdrawn)
+            taught = Taught(subject.key, await self._tokens(subject))
+            lesson = await self._teach_alone(taught, label, (source, actor))
         except Exception as error:
             self._observer.teaching_failed(label, source)
             if isinstance(error, StoreRefuses):
@@ -180,6 +207,9 @@ class Filter:
             return Lesson(Outcome.UNKNOWN, label, before, before)
         await self._counts.applied(entry.change)
         return Lesson(Outcome.ALREADY, label, before, before)
+
+    async def _tokens(self, subject: Subject) -> Tokens:
+        return subject.tokens if isinstance(subject, Checked) else (await self._take_apart(subject))[0]
 
     async def _take_apart(self, message: Message) -> tuple[Tokens, dict[str, float]]:
         if len(message.raw) > _THREAD_BYTES:

@@ -52,6 +52,11 @@ class Layer(Model):
         await self._find_epoch()
         return await super().entry(message_key)
 
+    async def entries(self, message_keys: Sequence[str]) -> list[Entry | None]:
+        """What each of these messages was learned as in the epoch that holds now, or None."""
+        await self._find_epoch()
+        return await super().entries(message_keys)
+
     async def totals(self) -> Totals:
         """The totals of the epoch that holds now."""
         await self._find_epoch()

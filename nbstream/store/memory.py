@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.store.history import Note
+    from nbstream.store.replacing import Replacement
 
 
 class MemoryModel:
@@ -56,6 +57,14 @@ class MemoryModel:
         """What the message was learned as, or None."""
         packed = self._ledger.get(message_key, {})
         return Entry.unpack({name.encode(): _bytes(value) for name, value in packed.items()})
+
+    async def entries(self, message_keys: Sequence[str]) -> list[Entry | None]:
+        """What each of these messages was learned as, or None."""
+        return [await self.entry(message_key) for message_key in message_keys]
+
+    async def replace_many(self, changes: Sequence[Replacement]) -> list[bytes | Held]:
+        """The same for several messages, each by itself."""
+        return [await self.replace(each.message_key, each.old, each.new, each.note) for each in changes]
 
     async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | Held:
         """Take back ``old`` and add ``new``; the change's id, or what the ledger holds instead of ``old``."""

@@ -16,6 +16,7 @@ from nbstream.filter.scoring import Scorer
 from nbstream.policy.policy import Policy
 from nbstream.store.keys import LayerKeys
 from nbstream.store.layers import Layer, Layered
+from nbstream.store.ledger import Held
 from nbstream.store.mirror import Mirror
 from nbstream.store.model import Model, script
 from nbstream.tokens.tokenizer import Tokens
@@ -181,7 +182,7 @@ async def test_who_writes_to_the_last_epoch_changes_nothing_that_is_read(layer: 
     taught = await late.entry("m1")
     await layer.drop()
 
-    assert await late.replace("m1", taught, None, NOTE) is None  # what it was about to take back is gone
+    assert await late.replace("m1", taught, None, NOTE) == Held(None)  # what it was about to take back is gone
     assert await late.replace("m2", None, entry("spam", TOKENS), NOTE)
     await layer.entry("m1")
     assert await stored(layer) == EMPTY

@@ -1,0 +1,225 @@
+"""Teaching many messages: a batch in three round trips, and the next one taken apart while Redis writes.
+
+Rules: each lesson is an atomic step of its own, so an interruption leaves whole lessons, and the same may be
+taught again. Its weight comes from counts that were read with its batch, with what the batch itself teaches before
+it on top: what others teach meanwhile is missing, for ``BATCH`` messages at most. A message that comes twice is
+taught twice, one after the other. Memory holds two batches of tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from nbstream.errors import CountsFull, NbstreamError
+from nbstream.filter.results import Lesson, Outcome
+from nbstream.filter.steps import Step, Taught
+from nbstream.store.ledger import Held
+from nbstream.store.mirror import stop_if_cancelled
+from nbstream.store.replacing import Replacement
+
+if TYPE_CHECKING:
+    from nbstream.filter.contracts import CountSource, GivingWay, Teachable
+    from nbstream.filter.scoring import Reading, Scorer
+    from nbstream.filter.steps import Steps
+    from nbstream.store.ledger import Entry
+    from nbstream.tokens.tokenizer import Tokens
+
+BATCH = 64
+
+By: TypeAlias = "tuple[str, str]"
+"""The door that lessons come through, and who comes."""
+
+Batch: TypeAlias = "Mapping[str, Tokens]"
+
+
+@dataclass(frozen=True, slots=True)
+class Curriculum:
+    """What all lessons have in common: ``label`` None takes back; ``told`` is given each lesson, in order."""
+
+    label: str | None
+    by: By
+    told: Callable[[Lesson], object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What is to be done to each message of a batch, or what is so already; ``full`` ends it early.
+
+    ``withdrawn`` are the labels, by message, that were learned without people and are taken back.
+    """
+
+    lessons: tuple[tuple[Taught, Step | Lesson], ...]
+    withdrawn: Mapping[str, str]
+    full: CountsFull | None = None
+
+    @property
+    def replacements(self) -> list[Replacement]:
+        """Those of the steps."""
+        return [
+            Replacement(taught.key, step.known, step.new, step.note)
+            for taught, step in self.lessons
+            if isinstance(step, Step)
+        ]
+
+
+class Bulk:
+    """Teaches in batches; ``alone`` teaches one message, where a batch is none or others were quicker."""
+
+    def __init__(
+        self,
+        model: Teachable,
+        counts: CountSource,
+        scoring: tuple[Scorer, Steps],
+        auto: GivingWay | None,
+        alone: Callable[[Taught, str | None, By], Awaitable[Lesson]],
+    ) -> None:
+        self._model = model
+        self._counts = counts
+        self._scorer, self._steps = scoring
+        self._auto = auto
+        self._alone = alone
+
+    async def teach(self, subjects: AsyncIterator[Taught], course: Curriculum) -> None:
+        """Teach all, one after another as far as anybody can see. Raises ``StoreUnavailable`` and ``CountsFull``.
+
+        What ``course.told`` was not given then was not learned, or may have been; all may be taught again.
+        """
+        writing: asyncio.Task[None] | None = None
+        try:
+            async with aclosing(_batches(subjects)) as batches:
+                async for batch in batches:
+                    stop_if_cancelled()
+                    await _ended(writing)
+                    writing = asyncio.create_task(await self._begun(batch, course))
+            await _ended(writing)
+        finally:
+            if writing:  # what is on its way to Redis is told of, whatever ends the rest
+                await asyncio.wait([writing])
+                writing.exception()
+
+    async def _begun(self, batch: Batch, course: Curriculum) -> Coroutine[None, None, None]:
+        """What is left to do of a batch once it is planned: it needs no processor of ours."""
+        taught = [Taught(key, tokens) for key, tokens in batch.items()]
+        if len(taught) == 1:
+            return self._teach_alone(taught[0], course)
+        return self._write(await self._plan(taught, course), course)
+
+    async def _teach_alone(self, taught: Taught, course: Curriculum) -> None:
+        course.told(await self._alone(taught, course.label, course.by))
+
+    async def _plan(self, taught: Sequence[Taught], course: Curriculum) -> _Planned:
+        withdrawn = await self._withdraw(taught)
+        entries = await self._model.entries([each.key for each in taught])
+        near = await self._read(taught, entries)
+        lessons: list[tuple[Taught, Step | Lesson]] = []
+        for each, entry in zip(taught, entries, strict=True):
+            reading = near.reading(self._names(each, entry))
+            before = self._scorer.check(each.key, each.tokens, reading)
+            if (entry.label if entry else None) == course.label:
+                outcome = Outcome.ALREADY if entry else Outcome.UNKNOWN
+                lessons.append((each, Lesson(outcome, course.label, before, before)))
+                continue
+            try:
+                step = self._steps.plan(each, course.label, (before, reading), entry, course.by)
+            except CountsFull as full:
+                return _Planned(tuple(lessons), withdrawn, full)
+            near.put(step.then)
+            lessons.append((each, step))
+        return _Planned(tuple(lessons), withdrawn)
+
+    async def _read(self, taught: Sequence[Taught], entries: Sequence[Entry | None]) -> _Near:
+        names = [self._names(each, entry) for each, entry in zip(taught, entries, strict=True)]
+        return _Near(await self._scorer.read_names(tuple(dict.fromkeys(name for some in names for name in some))))
+
+    def _names(self, taught: Taught, entry: Entry | None) -> tuple[bytes, ...]:
+        """Whose counts matter: those of the message, and behind them what else its entry added."""
+        names = self._scorer.names(taught.tokens.all)
+        if entry is None:
+            return names
+        return tuple(dict.fromkeys((*names, *entry.tokens, *(name for name, _ in entry.sums))))
+
+    async def _write(self, planned: _Planned, course: Curriculum) -> None:
+        """Take the steps of a batch, and tell of its lessons."""
+        answers = await self._model.replace_many(planned.replacements)
+        changes = [answer for answer in answers if isinstance(answer, bytes)]
+        if changes:
+            await self._counts.applied(changes[-1])
+        failed: NbstreamError | None = planned.full
+        following = iter(answers)
+        for taught, step in planned.lessons:
+            lesson = step if isinstance(step, Lesson) else await self._made(taught, step, next(following), course)
+            if isinstance(lesson, NbstreamError):
+                failed = failed or lesson
+                continue
+            label = planned.withdrawn.get(taught.key)
+            if label and lesson.outcome is Outcome.UNKNOWN:
+                lesson = replace(lesson, outcome=Outcome.UNLEARNED, label=label)
+            course.told(lesson)
+        await self._withdraw([taught for taught, _ in planned.lessons])  # again, as of one that is taught alone
+        if failed:
+            raise failed
+
+    async def _made(
+        self, taught: Taught, step: Step, answer: bytes | Held | NbstreamError, course: Curriculum
+    ) -> Lesson | NbstreamError:
+        if isinstance(answer, NbstreamError):
+            return answer
+        if isinstance(answer, Held) and not _is_ours(answer.entry, step):
+            try:
+                return await self._alone(taught, course.label, course.by)
+            except NbstreamError as error:
+                return error
+        return Lesson(step.outcome, step.label, step.before, step.after)
+
+    async def _withdraw(self, taught: Sequence[Taught]) -> Mapping[str, str]:
+        """What a person says of a message replaces what was learned of it without people."""
+        return await self._auto.withdraw_many([each.key for each in taught]) if self._auto else {}
+
+
+class _Near:
+    """The counts that a batch needs, as they were read, with its own lessons on top."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._places = {name: place for place, name in enumerate(reading.names)}
+
+    def reading(self, names: tuple[bytes, ...]) -> Reading:
+        """Those of ``names``."""
+        return replace(self._reading, names=names, rows=self._reading.rows[self._of(names)])
+
+    def put(self, then: Reading) -> None:
+        """What a lesson makes of some of them."""
+        self._reading.rows[self._of(then.names)] = then.rows
+        self._reading = replace(self._reading, totals=then.totals)
+
+    def _of(self, names: tuple[bytes, ...]) -> list[int]:
+        return list(map(self._places.__getitem__, names))
+
+
+async def _batches(subjects: AsyncIterator[Taught]) -> AsyncGenerator[Batch, None]:
+    """The messages in order, by batches in which none is twice."""
+    batch: dict[str, Tokens] = {}
+    async for subject in subjects:
+        if len(batch) == BATCH or subject.key in batch:
+            yield batch
+            batch = {}
+        batch[subject.key] = subject.tokens
+        await asyncio.sleep(0)  # what is being written goes on
+    if batch:
+        yield batch
+
+
+async def _ended(writing: asyncio.Task[None] | None) -> None:
+    """Wait for it, without ending it when the wait is cancelled, and raise what it raised."""
+    if writing:
+        await asyncio.wait([writing])
+        writing.result()
+
+
+def _is_ours(entry: Entry | None, step: Step) -> bool:
+    """Whether the entry is what the step was to write: its reply was lost, and it was made again."""
+    return (entry.version if entry else None) == (step.new.version if step.new else None)

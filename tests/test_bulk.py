@@ -1,0 +1,252 @@
+"""Teaching many messages at once: the same as one after another, in fewer round trips."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.errors import CountsFull, StoreRefuses, StoreUnavailable
+from nbstream.filter import Filter, Lesson, Outcome
+from nbstream.filter.bulk import BATCH
+from nbstream.mail.message import Message
+from nbstream.store.connect import Params as StoreParams
+from nbstream.store.connect import open_client
+from nbstream.store.ledger import Held
+from nbstream.store.model import Model
+from nbstream.store.replacing import Replacement
+from tests.bayes.taught import CHOICES
+from tests.conftest import RedisServer
+from tests.letters import letters
+from tests.store.algebra import first_scores, first_scores_of_entries, live_entries, stored, summed
+from tests.store.proxy import Fate, Proxy
+from tests.test_autolearning import EMPTY, only
+from tests.test_autolearning import taught as site
+from tests.test_filter import budgeted, every_choice, make_filter
+
+BY = ("test", "nobody")
+
+
+async def each(messages: Iterable[Message]) -> AsyncIterator[Message]:
+    for message in messages:
+        yield message
+
+
+async def teach(spam_filter: Filter, messages: Iterable[Message], label: str | None) -> list[Lesson]:
+    lessons: list[Lesson] = []
+    await spam_filter.teach_many(each(messages), label, BY, lessons.append)
+    return lessons
+
+
+def outcomes(lessons: Iterable[Lesson]) -> Counter[Outcome]:
+    return Counter(lesson.outcome for lesson in lessons)
+
+
+def heaps(count: int) -> dict[str, list[Message]]:
+    found: dict[str, list[Message]] = {"spam": [], "ham": []}
+    for label, raw in letters(count):
+        found[label].append(Message.parse(raw))
+    return found
+
+
+@every_choice
+async def test_many_are_learned_as_if_one_after_another_to_the_last_digit(client: Redis, choice: str) -> None:
+    taught = heaps(3 * BATCH)
+    many, model = make_filter(client, choice=choice), Model(client, "test", 3600)
+    in_bulk = [lesson for label, heap in taught.items() for lesson in await teach(many, heap, label)]
+    counts, entries = await stored(model), await live_entries(model)
+    assert counts == await summed(model)
+    await client.flushall()
+
+    one = make_filter(client, choice=choice)
+    alone = [await one.learn(each, label, "test") for label, heap in taught.items() for each in heap]
+
+    assert [lesson.after.id for lesson in in_bulk] == [lesson.after.id for lesson in alone]
+    assert [lesson.after.state for lesson in in_bulk] == [lesson.after.state for lesson in alone]
+    if CHOICES[choice].bernoulli is None:  # its vocabulary is that of when the batch began
+        assert counts == await stored(model)
+        assert [lesson.after for lesson in in_bulk] == [lesson.after for lesson in alone]
+        weights = {key: entry.weight for key, entry in (await live_entries(model)).items()}
+        assert {key: entry.weight for key, entry in entries.items()} == weights
+
+
+async def test_many_are_relearned_and_taken_back_and_nothing_is_left(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    messages = [message for heap in heaps(100).values() for message in heap]
+    await teach(spam_filter, messages[:70], "spam")
+
+    assert outcomes(await teach(spam_filter, messages, "ham")) == {Outcome.RELEARNED: 70, Outcome.LEARNED: 30}
+    assert await stored(model) == await summed(model)
+    assert await first_scores(model) == await first_scores_of_entries(model)
+    assert outcomes(await teach(spam_filter, messages, "ham")) == {Outcome.ALREADY: 100}
+    assert outcomes(await teach(spam_filter, messages, None)) == {Outcome.UNLEARNED: 100}
+    assert outcomes(await teach(spam_filter, messages, None)) == {Outcome.UNKNOWN: 100}
+    assert await stored(model) == ({"ham": {}, "spam": {}}, {})
+
+
+async def test_a_message_that_comes_several_times_is_learned_once(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    one, other, *_ = heaps(10)["spam"]
+
+    lessons = await teach(spam_filter, [one, other, one, one, other], "spam")
+
+    assert [lesson.outcome for lesson in lessons] == [Outcome.LEARNED] * 2 + [Outcome.ALREADY] * 3
+    assert (await model.totals()).messages == (0, 2)
+    assert await stored(model) == await summed(model)
+
+
+async def test_the_history_tells_of_each(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    lessons = await teach(spam_filter, heaps(60)["spam"], "spam")
+
+    records = [record async for record in model.history()]
+
+    assert [record.message_key for record in reversed(records)] == [lesson.after.id for lesson in lessons]
+    assert [record.note.after.probability for record in reversed(records)] == [
+        lesson.after.probability for lesson in lessons
+    ]
+
+
+class LateModel(Model):
+    """A model in which another person gives ``message`` the other label right before many are written."""
+
+    message: Message
+
+    async def replace_many(self, changes: Sequence[Replacement]) -> list[bytes | Held | StoreUnavailable]:
+        await make_filter(self.client).learn(self.message, "ham", "another")
+        return await super().replace_many(changes)
+
+
+async def test_what_another_changed_meanwhile_is_taught_again(client: Redis) -> None:
+    spam_filter, model = make_filter(client), LateModel(client, "test", 3600)
+    messages = heaps(40)["spam"]
+    model.message = messages[3]
+    spam_filter._model = model
+
+    lessons = await teach(spam_filter, messages, "spam")
+
+    assert [lesson.outcome for lesson in lessons[:5]] == [
+        *[Outcome.LEARNED] * 3,
+        Outcome.RELEARNED,
+        Outcome.LEARNED,
+    ]
+    assert (await model.totals()).messages == (0, len(messages))
+    assert await stored(model) == await summed(model)
+
+
+async def test_lessons_whose_replies_are_lost_are_made_once_and_reported_as_made(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    lost: list[bytes] = []
+
+    async def lose(request: bytes) -> Fate:
+        if b"EVALSHA" in request and not lost:
+            lost.append(request)
+            return Fate.LOSE_REPLY
+        return Fate.PASS
+
+    messages = heaps(100)["ham"]
+    await teach(make_filter(client), heaps(10)["spam"], "spam")  # Redis knows the script
+    async with Proxy(shared_redis.socket, tmp_path / "s", lose) as way:
+        lossy = open_client(StoreParams(way.url))
+        lessons = await teach(make_filter(lossy), messages, "ham")
+        await lossy.aclose()
+
+    model = Model(client, "test", 3600)
+    assert lost
+    assert outcomes(lessons) == {Outcome.LEARNED: len(messages)}
+    assert (await model.totals()).messages[0] == len(messages)
+    assert await stored(model) == await summed(model)
+
+
+async def test_a_server_that_has_forgotten_the_script_is_told_it_again(client: Redis) -> None:
+    spam_filter = make_filter(client)
+    await teach(spam_filter, heaps(10)["ham"], "ham")
+    await client.script_flush()
+
+    assert outcomes(await teach(spam_filter, heaps(60)["spam"], "spam")).total() > BATCH / 4
+    assert await stored(Model(client, "test", 3600)) == await summed(Model(client, "test", 3600))
+
+
+async def test_a_server_out_of_memory_refuses_and_the_same_is_learned_later(own_redis: RedisServer) -> None:
+    client = open_client(StoreParams(own_redis.url))
+    spam_filter, model, messages = make_filter(client), Model(client, "test", 3600), heaps(100)["spam"]
+    await teach(spam_filter, messages[:5], "spam")
+    before = await stored(model)
+    await client.config_set("maxmemory", "1")
+
+    lessons: list[Lesson] = []
+    with pytest.raises(StoreRefuses, match="OutOfMemory"):
+        await spam_filter.teach_many(each(messages), "spam", BY, lessons.append)
+    assert outcomes(lessons) == {Outcome.ALREADY: 5}
+    assert await stored(model) == before
+
+    await client.config_set("maxmemory", "0")
+    assert outcomes(await teach(spam_filter, messages, "spam"))[Outcome.LEARNED] == len(messages) - 5
+    assert await stored(model) == await summed(model)
+    await client.aclose()
+
+
+async def test_an_end_in_the_middle_leaves_whole_lessons_and_tells_of_all(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    messages, lessons = heaps(8 * BATCH)["spam"], list[Lesson]()
+
+    async def interrupted() -> AsyncIterator[Message]:
+        for number, message in enumerate(messages):
+            if number == 2 * BATCH + 3:
+                task.cancel()
+            yield message
+
+    task = asyncio.create_task(spam_filter.teach_many(interrupted(), "spam", BY, lessons.append))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert set(await live_entries(model)) == {lesson.after.id for lesson in lessons}
+    assert len(lessons) == 2 * BATCH
+    assert await stored(model) == await summed(model)
+    assert outcomes(await teach(spam_filter, messages, "spam")) == {
+        Outcome.ALREADY: 2 * BATCH,
+        Outcome.LEARNED: len(messages) - 2 * BATCH,
+    }
+
+
+async def test_first_scores_are_kept_of_many_as_of_one(client: Redis) -> None:
+    spam_filter, model = budgeted(client, 0.3), Model(client, "test", 3600)
+    for label, heap in heaps(60).items():
+        await teach(spam_filter, heap, label)
+
+    assert await first_scores(model) == await first_scores_of_entries(model)
+    assert sum(map(len, (await first_scores(model)).values())) == 60
+
+
+async def test_where_counts_are_full_what_fits_is_learned_and_the_rest_is_told(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spam_filter, messages, lessons = make_filter(client), heaps(60)["spam"], list[Lesson]()
+    monkeypatch.setattr("nbstream.filter.growing.LARGEST", 300_000)
+
+    with pytest.raises(CountsFull):
+        await spam_filter.teach_many(each(messages), "spam", BY, lessons.append)
+
+    model = Model(client, "test", 3600)
+    assert 0 < len(lessons) == sum((await model.totals()).messages) < len(messages)
+    assert await stored(model) == await summed(model)
+
+
+@pytest.mark.parametrize("label", ["ham", None])
+async def test_what_was_learned_of_many_without_people_is_taken_back(client: Redis, label: str | None) -> None:
+    here = await site(client)
+    raws = only("spam", 5)
+    await here.check(*raws)
+    assert await stored(here.model) != EMPTY
+    others = [message for heap in heaps(20).values() for message in heap] if label else []
+
+    lessons = await teach(here.filter, [*map(Message.parse, raws), *others], label)
+
+    assert await stored(here.model) == EMPTY
+    assert {lesson.outcome for lesson in lessons[:5]} == {Outcome.LEARNED if label else Outcome.UNLEARNED}
+    assert await stored(here.people) == await summed(here.people)
