@@ -7,7 +7,7 @@ import asyncio
 import json
 import math
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
@@ -34,7 +34,8 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load(config.find_config(options.config))
     pid = daemon_pid(settings.state_dir)
-    digest, in_force = config.policy_hash(settings), _policy_in_force(settings) if pid else None
+    digest, told = config.policy_hash(settings), _told_by_daemon(settings) if pid else {}
+    in_force, workers = told.get("policy"), told.get("workers") or []
     async with assembly.one_shot(settings) as (_, model):
         sums, totals = await model.look_up(Gaussian.names)  # the largest that there are
         half_life = model.half_life
@@ -70,6 +71,7 @@ async def _run(options: argparse.Namespace) -> int:
             ],
             "redis": settings.redis.place,
             "daemon_pid": pid,
+            "worker_pids": workers,
             "policy": digest,
             "policy_in_force": in_force,
             "config": str(settings.source) if settings.source else None,
@@ -89,7 +91,8 @@ async def _run(options: argparse.Namespace) -> int:
         known = ", ".join(f"{label} {count}" for label, count in zip(CLASSES, auto.messages, strict=True))
         print(f"auto     {'on' if settings.autolearn else 'off, not used'} (learned without people: {known})")
     print(f"redis    {settings.redis.place}")
-    print(f"daemon   {f'running, process {pid}' if pid else 'not running on this state folder'}")
+    shared = f", workers {', '.join(map(str, workers))}" if workers else ""
+    print(f"daemon   {f'running, process {pid}{shared}' if pid else 'not running on this state folder'}")
     print(f"state    {settings.state_dir}")
     print(f"config   {settings.source.absolute() if settings.source else 'defaults'}")
     stale = f", but {in_force} is in force: nbstream reload" if in_force not in {None, digest} else ""
@@ -122,9 +125,9 @@ def _told(thresholds: Thresholds) -> str:
     return f"{told}; {thresholds.promise}" if thresholds.promise else told
 
 
-def _policy_in_force(settings: Settings) -> str | None:
-    """The hash of the policy that the running daemon goes by; None where it does not say."""
+def _told_by_daemon(settings: Settings) -> dict[str, Any]:
+    """What the running daemon says of itself: the policy that it goes by, its workers; empty where it does not."""
     try:
-        return str(control.ask(settings.state_dir, "policy", _ASK_SECONDS)["policy"])
+        return control.ask(settings.state_dir, "policy", _ASK_SECONDS)
     except (OSError, ValueError):
-        return None
+        return {}
