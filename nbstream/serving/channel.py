@@ -12,6 +12,7 @@ import asyncio
 import base64
 import json
 import pickle
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -58,9 +59,12 @@ class Channel:
             return None
         return message if isinstance(message, dict) else None
 
-    def close(self) -> None:
-        """Close this end: the other end notices."""
+    async def close(self) -> None:
+        """Close this end, after what was sent: the other end notices."""
         self._writer.close()
+        with suppress(OSError):
+            async with asyncio.timeout(_WRITE_SECONDS):
+                await self._writer.wait_closed()
 
 
 def packed(settings: Settings) -> str:

@@ -8,6 +8,7 @@ import logging
 import signal
 import socket
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,13 +89,12 @@ class Post:
                 return
             seconds = backoff.after(loop.time() - begin)
             self._crew.died()
+            shared_metrics.gone(self._crew.metrics, str(self.number))
             fields = {"worker": self.number, "seconds": seconds}
             _log.error("worker %s; another one is started", how, extra={"fields": fields})
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._stopping.wait()
-            except TimeoutError:
-                shared_metrics.gone(self._crew.metrics, str(self.number))
 
     def stop(self) -> None:
         """Have the worker drain, and start no other one."""
@@ -131,6 +131,7 @@ class Post:
 
     async def _once(self) -> str:
         """One worker's life; how it ended."""
+        shared_metrics.make(self._crew.metrics, str(self.number))
         ours, theirs = socket.socketpair()
         try:
             with theirs:
@@ -150,7 +151,7 @@ class Post:
             failed = None
         finally:
             self._channel, self.at_work = None, False
-            channel.close()
+            await channel.close()
             for answer in self._asked.values():
                 if not answer.done():
                     answer.set_result(None)

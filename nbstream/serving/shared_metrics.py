@@ -8,6 +8,7 @@ files than places, and what was counted is always the sum of all. The folder hol
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from prometheus_client import values
@@ -29,11 +30,11 @@ def clear(folder: Path, members: Iterable[str]) -> None:
     for old in folder.glob("*.db"):
         old.unlink()
     for member in members:
-        _make(folder, member)
+        make(folder, member)
 
 
-def _make(folder: Path, member: str) -> None:
-    """Make the member's files where they are missing, with all their blocks.
+def make(folder: Path, member: str) -> None:
+    """Make the member's files where they are missing, with all their blocks. Raises OSError.
 
     A process that writes to a block of a mapped file for which the disk has no room is killed by SIGBUS (mmap(2)).
     """
@@ -55,6 +56,6 @@ def join(folder: Path, member: str) -> None:
 
 
 def gone(folder: Path, member: str) -> None:
-    """The member died: what it counted stays, what it was goes. Raises OSError."""
-    mark_process_dead(member, str(folder))  # type: ignore[no-untyped-call]
-    _make(folder, member)
+    """The member died: what it counted stays, what it measured of itself goes."""
+    with suppress(OSError):  # a figure too many is no reason to end
+        mark_process_dead(member, str(folder))  # type: ignore[no-untyped-call]

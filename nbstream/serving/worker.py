@@ -67,8 +67,7 @@ async def _serve(end: socket.socket) -> int:
         channel.post({"failed": str(error), "code": error.exit_code})
         return error.exit_code
     finally:
-        channel.close()
-        await asyncio.sleep(0)  # for what was posted last
+        await channel.close()
     return 0
 
 

@@ -16,6 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, free_port, gone, wait_until
+from tests.integration.test_reload import catches_hangups
 from tests.integration.workers import DOORS, MANY, Site, connect, replaced, send, told
 
 MESSAGES = "nbstream_messages_total"
@@ -197,6 +198,20 @@ def test_a_reload_reaches_all_and_holds_for_those_that_come_later(site: Site) ->
         assert all(model(daemon)["thresholds"]["spam"] == 0.8 for _ in range(MANY))
         site.write("verdict: {spam: 0.8}", workers=3)
         assert "in force only after a restart: workers\n" in command("reload", "-c", site.file).stdout
+
+
+def test_a_hangup_in_the_first_moment_reloads_all(site: Site) -> None:
+    daemon = DaemonProcess(site.file)
+    try:
+        wait_until(lambda: catches_hangups(daemon.process.pid))
+        site.write("verdict: {spam: 0.9}")
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: len(told(daemon, "reloaded")) == 1)
+        daemon.ready()
+        assert all(model(daemon)["thresholds"]["spam"] == 0.9 for _ in range(MANY))
+        assert daemon.stop() == 0
+    finally:
+        daemon.kill()
 
 
 def test_a_reload_is_refused_by_all_where_one_does_not_answer(site: Site) -> None:
