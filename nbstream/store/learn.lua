@@ -10,7 +10,7 @@
 --       14 first score to take out ("" = none)   15 first score to put in ("" = none)
 --       16 number of names and values of the history's record, 17... these,
 --       then the fields and values of the new ledger entry (none = delete it)
--- Tokens come as one text, separated by line feeds, and each is given the weight; sums as one text of names and
+-- Distinct tokens come as one text, separated by line feeds, and each is given the weight; sums as one text of names and
 -- amounts in turn, separated by spaces. A sum is stored and sent like a token, but belongs neither to the totals nor
 -- to the vocabulary. Returns the change's stream id; or, where the ledger entry is not of the expected version, its
 -- fields and values (none = there is no entry): then nothing was changed.
@@ -32,40 +32,58 @@ if (redis.call('HGET', KEYS[1], 'version') or '') ~= ARGV[1] then
   return redis.call('HGETALL', KEYS[1])
 end
 
--- table.concat writes 14 digits of a number, "%.0f" all of them. As arguments of a command all are written.
+-- table.concat writes 14 digits of a number, "%.0f" all of them, and Redis formats a number once more. So a number
+-- becomes text once: those of new tokens are equal, and many others.
+local texts = {}
 local function text(number)
-  if number < 1e14 and number > -1e14 then return number end
-  return string.format('%.0f', number)
+  local known = texts[number]
+  if not known then
+    known = string.format('%.0f', number)
+    texts[number] = known
+  end
+  return known
 end
 
--- The distinct tokens and sums of both sides, in order, and by class what is added to the count of each.
-local tokens, is_sum, changes, touched = {}, {}, {}, {}
-local function plan(column, sign, weight, joined, sums, other)
+-- The distinct tokens and sums of both sides, in order, and by class what is added at each place. The tokens of one
+-- side are distinct, and no sum is called like a token; so only those of the other side are looked for.
+local take, give = tonumber(ARGV[2]), tonumber(ARGV[6])
+local tokens, count, place, is_sum, changes, touched = {}, 0, {}, {}, {}, {}
+local function plan(column, sign, weight, joined, sums)
   if column == 0 or (weight == 0 and sums == '') then return 0 end
-  local change, known, total = changes[column] or {}, changes[other] or {}, 0
+  local change, total = changes[column] or {}, 0
   if not changes[column] then touched[#touched + 1] = column end
   changes[column] = change
-  local function add(token, amount)
-    local before = change[token]
-    if not before and not known[token] then tokens[#tokens + 1] = token end
-    change[token] = (before or 0) + amount
-  end
   if weight ~= 0 then
+    local amount = sign * weight
     for token in string.gmatch(joined, '[^\n]+') do
-      add(token, sign * weight)
-      total = total + sign * weight
+      local i = place[token]
+      if not i then
+        count = count + 1
+        i = count
+        tokens[i] = token
+      end
+      change[i] = (change[i] or 0) + amount
+      total = total + amount
     end
   end
   for name, amount in string.gmatch(sums, '(%S+) (%S+)') do
-    add(name, sign * tonumber(amount))
+    local i = place[name]
+    if not i then
+      count = count + 1
+      i = count
+      tokens[i] = name
+    end
+    change[i] = (change[i] or 0) + sign * tonumber(amount)
     is_sum[name] = true
+  end
+  if give ~= 0 and sign < 0 then
+    for i = 1, count do place[tokens[i]] = i end
   end
   return total
 end
 
-local take, give = tonumber(ARGV[2]), tonumber(ARGV[6])
-local taken = plan(take, -1, tonumber(ARGV[3]), ARGV[4], ARGV[5], 0)
-local given = plan(give, 1, tonumber(ARGV[7]), ARGV[8], ARGV[9], take)
+local taken = plan(take, -1, tonumber(ARGV[3]), ARGV[4], ARGV[5])
+local given = plan(give, 1, tonumber(ARGV[7]), ARGV[8], ARGV[9])
 
 -- How many of the tokens that came or went, as far as the touched classes know, no other class has.
 local function vocabulary_change(came_or_went, gained)
@@ -74,7 +92,7 @@ local function vocabulary_change(came_or_went, gained)
   for column = 1, classes do
     if not changes[column] then
       local values = redis.call('HMGET', KEYS[first_counts + column - 1], unpack(came_or_went))
-      for i = 1, #values do
+      for i = 1, #came_or_went do
         if values[i] and tonumber(values[i]) > 0 then elsewhere[i] = true end
       end
     end
@@ -88,34 +106,40 @@ end
 -- Read and write the counts of the tokens in the touched classes, a chunk at a time, and follow the vocabulary.
 local resulting, vocabulary = {}, 0
 for _, column in ipairs(touched) do resulting[column] = {} end
-for first = 1, #tokens, CHUNK do
-  local last = math.min(first + CHUNK - 1, #tokens)
+for first = 1, count, CHUNK do
+  local last = math.min(first + CHUNK - 1, count)
   local before, after = {}, {}
   for _, column in ipairs(touched) do
     local key, change, result = KEYS[first_counts + column - 1], changes[column], resulting[column]
     local values = redis.call('HMGET', key, unpack(tokens, first, last))
-    local set, delete = {}, {}
-    for i = 1, #values do
-      local token = tokens[first + i - 1]
-      local old, by = values[i] and tonumber(values[i]) or 0, change[token]
-      local new = by and old + by or old
-      result[first + i - 1] = text(new)
+    local set, filled, delete = {}, 0, {}
+    for i = first, last do
+      local value, by = values[i - first + 1], change[i]
+      local old = value and tonumber(value) or 0
       if old > 0 then before[i] = true end
-      if new > 0 then after[i] = true end
-      if by and new == 0 then
-        delete[#delete + 1] = token
-      elseif by then
-        set[#set + 1] = token
-        set[#set + 1] = new
+      if by then
+        local new = old + by
+        local told = texts[new] or text(new)
+        if new > 0 then after[i] = true end
+        result[i] = told
+        if new == 0 then
+          delete[#delete + 1] = tokens[i]
+        else
+          set[filled + 1], set[filled + 2] = tokens[i], told
+          filled = filled + 2
+        end
+      else
+        if old > 0 then after[i] = true end
+        result[i] = value or '0'
       end
     end
-    if #set > 0 then redis.call('HSET', key, unpack(set)) end
+    if filled > 0 then redis.call('HSET', key, unpack(set)) end
     if #delete > 0 then redis.call('HDEL', key, unpack(delete)) end
   end
   local came_or_went, gained = {}, {}
-  for i = 1, last - first + 1 do
-    if before[i] ~= after[i] and not is_sum[tokens[first + i - 1]] then
-      came_or_went[#came_or_went + 1] = tokens[first + i - 1]
+  for i = first, last do
+    if before[i] ~= after[i] and not is_sum[tokens[i]] then
+      came_or_went[#came_or_went + 1] = tokens[i]
       gained[#gained + 1] = after[i] and 1 or -1
     end
   end
