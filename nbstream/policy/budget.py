@@ -132,12 +132,14 @@ def biased(ham: Window) -> bool:
 
 def _before(ham: Window, rate: float) -> Promise:
     """The threshold by the ham that came before the sample was biased, None where those were too few."""
-    probabilities = ham.recent()
-    right = np.concatenate([[0], np.cumsum(np.array(probabilities) < _WRONG_SIDE)])
+    probabilities = np.array(ham.recent())
+    right = np.concatenate([[0], np.cumsum(probabilities < _WRONG_SIDE)])
     ends = np.arange(len(right))
     starts = np.maximum(ends - _RECENT, 0)
     unbiased = np.flatnonzero(right - right[starts] >= _RIGHT * (ends - starts))  # 0 is one
     n = int(unbiased[-1])
     if n < ham_needed(rate):
         return Promise(rate, None, biased=True)
-    return Promise(rate, _above(sorted(probabilities[:n]), allowed(n, rate)), biased=True)
+    place = n - 1 - allowed(n, rate)  # in ascending order; sorting all of them would take most of the time
+    highest = float(np.partition(probabilities[:n], place)[place])
+    return Promise(rate, math.nextafter(highest, math.inf), biased=True)

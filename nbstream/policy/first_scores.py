@@ -67,7 +67,7 @@ class Window:
     """The first scores of one class."""
 
     def __init__(self) -> None:
-        self._order: list[tuple[float, bytes]] = []  # by time, with the packed bytes
+        self._order: list[tuple[float, bytes, float]] = []  # by time, with the packed bytes and P(spam)
         self._first: dict[bytes, First] = {}
         self._probabilities: list[float] = []  # the same, smallest first
         self._seen: Counter[float] = Counter()
@@ -83,7 +83,7 @@ class Window:
         if packed in self._first:
             return
         first = self._first[packed] = First.unpack(packed)
-        insort(self._order, (first.at, packed))
+        insort(self._order, (first.at, packed, first.probability))
         insort(self._probabilities, first.probability)
         self._count(first, 1)
 
@@ -92,20 +92,20 @@ class Window:
         first = self._first.pop(packed, None)
         if first is None:
             return
-        del self._order[bisect_left(self._order, (first.at, packed))]
+        del self._order[bisect_left(self._order, (first.at, packed, first.probability))]
         del self._probabilities[bisect_left(self._probabilities, first.probability)]
         self._count(first, -1)
 
     def drop_before(self, packed: bytes) -> None:
         """Take out all that are older than this one."""
-        oldest = (First.unpack(packed).at, packed)
-        for _, each in self._order[: bisect_left(self._order, oldest)]:
+        first = First.unpack(packed)
+        for _, each, _ in self._order[: bisect_left(self._order, (first.at, packed, first.probability))]:
             self.remove(each)
 
     def keep(self, count: int) -> bytes | None:
         """Take out the oldest until ``count`` are left; the oldest of these where any went."""
         surplus = self._order[: max(0, len(self._order) - count)]
-        for _, each in surplus:
+        for _, each, _ in surplus:
             self.remove(each)
         return self._order[0][1] if surplus and self._order else None
 
@@ -116,11 +116,11 @@ class Window:
 
     def recent(self, count: int | None = None) -> list[float]:
         """P(spam) of the last ``count``, or of all, in the order of time."""
-        return [self._first[packed].probability for _, packed in self._order[-count if count else 0 :]]
+        return [probability for _, _, probability in self._order[-count if count else 0 :]]
 
     def kept(self) -> list[First]:
         """All, in the order of time."""
-        return [self._first[packed] for _, packed in self._order]
+        return [self._first[packed] for _, packed, _ in self._order]
 
     def spent(self, rate: float) -> tuple[int, int]:
         """Of those that came while ``rate`` was to be kept: how many, and how many were called spam."""

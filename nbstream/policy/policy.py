@@ -15,6 +15,8 @@ from nbstream.policy.budget import promise
 from nbstream.policy.verdict import Thresholds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nbstream.policy.budget import Promise
     from nbstream.policy.first_scores import FirstScores
 
@@ -57,11 +59,14 @@ class Policy:
         return {rate: promise(first_scores["ham"], rate) for rate in self.budgets}
 
     def thresholds(self, first_scores: FirstScores) -> Thresholds:
-        """The thresholds that hold now.
+        """The thresholds that hold now."""
+        return self.thresholds_by(self.promises(first_scores))
+
+    def thresholds_by(self, promised: Mapping[float, Promise]) -> Thresholds:
+        """The thresholds by what is promised of each budget.
 
         A budget below ``unsure`` leaves no message unsure, one for ``reject`` is never below ``spam``.
         """
-        promised = self.promises(first_scores)
         spam = _resolved(self.spam, promised)
         reject = None if self.reject is None else max(spam, _resolved(self.reject, promised))
         stands = isinstance(self.spam, Budget) and promised[self.spam.rate].stands
@@ -69,9 +74,8 @@ class Policy:
         return Thresholds(min(self.unsure, spam), spam, reject, told, stands)
 
 
-def called(policy: Policy, first_scores: FirstScores, probability: float) -> dict[float, bool]:
+def called(policy: Policy, promised: Mapping[float, Promise], probability: float) -> dict[float, bool]:
     """Whether each of the policy's budgets, by its rate, calls a message of this P(spam) spam."""
-    promised = policy.promises(first_scores)
     found: dict[float, bool] = {}
     for each in (policy.spam, policy.reject):
         if isinstance(each, Budget):
@@ -79,7 +83,7 @@ def called(policy: Policy, first_scores: FirstScores, probability: float) -> dic
     return found
 
 
-def _resolved(threshold: Threshold, promised: dict[float, Promise]) -> float:
+def _resolved(threshold: Threshold, promised: Mapping[float, Promise]) -> float:
     if not isinstance(threshold, Budget):
         return threshold
     found = promised[threshold.rate].threshold

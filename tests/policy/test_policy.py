@@ -92,8 +92,8 @@ def test_whatever_was_seen_the_thresholds_are_in_order(
 def test_ham_that_comes_before_the_promise_spends_what_is_called_spam_until_then() -> None:
     unsure, fixed = Policy(spam=Budget(0.01)), Policy(spam=Budget(0.01, until_promised=0.9), reject=Budget(0.001))
 
-    assert called(unsure, seen(0.1), 0.99) == {0.01: False}
-    assert called(fixed, seen(0.1), 0.99) == {0.01: True, 0.001: False}
-    assert called(fixed, seen(0.1), 0.8) == {0.01: False, 0.001: False}
-    assert called(fixed, seen(*[0.2] * 299), 0.8) == {0.01: True, 0.001: False}
-    assert called(Policy(), seen(), 0.99) == {}
+    assert called(unsure, unsure.promises(seen(0.1)), 0.99) == {0.01: False}
+    assert called(fixed, fixed.promises(seen(0.1)), 0.99) == {0.01: True, 0.001: False}
+    assert called(fixed, fixed.promises(seen(0.1)), 0.8) == {0.01: False, 0.001: False}
+    assert called(fixed, fixed.promises(seen(*[0.2] * 299)), 0.8) == {0.01: True, 0.001: False}
+    assert called(Policy(), Policy().promises(seen()), 0.99) == {}
