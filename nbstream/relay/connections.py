@@ -113,6 +113,8 @@ def _relay_errors() -> Iterator[None]:
         raise ConnectionGone("the next hop closed the connection") from error
     except aiosmtplib.SMTPException as error:
         raise RelayUnavailable(f"no usable reply of the next hop: {error}") from error
+    except TimeoutError as error:  # our deadline: the library's own is a second future a reply
+        raise RelayUnavailable("no reply of the next hop in time") from error
 
 
 class ConnectionGone(RelayUnavailable):
@@ -138,7 +140,8 @@ class Connection:
     async def command(self, line: bytes, positive: int = 2) -> Reply:
         """Send one command; ``positive`` is the first digit of the reply that means yes."""
         with _relay_errors():
-            response = await self._client.execute_command(line, timeout=self._reply_timeout_seconds)
+            async with asyncio.timeout(self._reply_timeout_seconds):
+                response = await self._client.execute_command(line, timeout=None)
             if response.code == 421 and self.reused:
                 raise ConnectionGone("the next hop closed a kept connection with a 421")
             return self._reply(response, positive)
@@ -150,7 +153,9 @@ class Connection:
             # is awaited between the writes and the read.
             for piece in stuffed:
                 self._protocol.write(piece)
-            reply = self._reply(await self._protocol.read_response(self._reply_timeout_seconds), 2)
+            async with asyncio.timeout(self._reply_timeout_seconds):
+                response = await self._protocol.read_response(timeout=None)
+            reply = self._reply(response, 2)
             if self._transport.get_write_buffer_size():
                 self.drop()
                 if reply.accepted:
