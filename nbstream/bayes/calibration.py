@@ -65,6 +65,9 @@ def sigmoid(log_odds: float) -> float:
     return 1.0 / (1.0 + math.exp(-clamped))
 
 
+_LEAST, _MOST = sigmoid(-_LARGEST), sigmoid(_LARGEST)
+
+
 class Calibration:
     """Turns a score's log-odds into P(spam)."""
 
@@ -80,10 +83,10 @@ class Calibration:
 
         ``unit`` is the count of one message.
         """
-        seen = counts.tobytes(), in_steps(unit)
+        seen = counts.tobytes(), unit if unit == WEIGHT_ONE else in_steps(unit)
         if (
             self._last is None or self._last[0] != seen
-        ):  # when something is learned, and now and then with a half-life
+        ):  # something was learned, or with a half-life time has passed
             self._last = seen, self._grid.posterior(counts, seen[1])
         return self._grid.probability(self._discounted(log_odds, totals), self._last[1])
 
@@ -109,6 +112,7 @@ class _Grid:
     def __init__(self, params: Params) -> None:
         pairs = np.array([(t, b) for t in self._temperatures for b in self._biases])
         self._t, self._b = pairs.T
+        self._two_t = 2 * self._t
         relative = np.log(self._t / params.temperature) / params.temperature_spread
         self._log_prior = -0.5 * (relative**2 + (self._b / params.bias_spread) ** 2)
         centres = _UNIT * np.sinh(np.arange(-_REACH, _REACH + 1) / _UNIT)
@@ -130,8 +134,8 @@ class _Grid:
     def probability(self, log_odds: float, posterior: NDArray[np.float64]) -> float:
         """P(spam), averaged over the pairs; never exactly 0 or 1."""
         # As 1/2 + tanh/2: the pairs with b and -b cancel out, so that no evidence at all is exactly 1/2.
-        mean = 0.5 + 0.5 * float(posterior @ np.tanh((log_odds - self._b) / (2 * self._t)))
-        return max(sigmoid(-_LARGEST), min(sigmoid(_LARGEST), mean))
+        mean = 0.5 + 0.5 * float(posterior @ np.tanh((log_odds - self._b) / self._two_t))
+        return max(_LEAST, min(_MOST, mean))
 
 
 def _trust(labels: NDArray[np.int64]) -> float:

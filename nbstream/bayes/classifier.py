@@ -39,12 +39,15 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes import bernoulli, categorical, gaussian, learning, multinomial, priors
 from nbstream.bayes.clues import Clue, by_strength
+from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.bayes.decay import grown
 from nbstream.bayes.event_models import Bernoulli, Categorical, Counted, EventModel, Gaussian, Multinomial
 from nbstream.bayes.multinomial import HAM, SPAM
 
 if TYPE_CHECKING:
-    from nbstream.bayes.counts import Sums, Totals
+    from collections.abc import Sequence
+
+    from nbstream.bayes.counts import Sums
     from nbstream.tokens.tokenizer import Tokens
 
 
@@ -81,7 +84,7 @@ class Score:
     """
 
     log_odds: float = 0.0
-    clues: tuple[Clue, ...] = ()
+    clues: Sequence[Clue] = ()
     prior: float = 0.0
 
 
@@ -97,10 +100,16 @@ class Classifier:
         """The names of the sums that a score needs."""
         self.needs_vocabulary = params.event_models.bernoulli is not None
         """Whether a score needs the counts of all tokens."""
+        first = self._models[0] if len(self._models) == 1 else None
+        self._alone = first if isinstance(first, Multinomial) else None
+        self._last_prior = (0,) * len(CLASSES), log_prior(Totals(), params.priors)
 
     def score(self, tokens: Tokens, counted: Counted) -> Score:
         """The score of ``tokens``; the sums in ``counted`` are those of ``self.sums``, in that order."""
-        prior = log_prior(counted.totals, self._params.priors)
+        prior = self._prior(counted.totals)
+        if self._alone:  # as by default
+            clues = self._alone.clues(tokens, counted)
+            return Score(math.fsum([prior, *clues.ratios.tolist()]), clues, prior)
         votes = [
             vote
             for model, part in zip(self._models, self._parts(counted), strict=True)
@@ -135,6 +144,14 @@ class Classifier:
         weight = round(share * learning.weight(log_odds, label, totals, self._params.learning))
         weight = grown(weight, growth)
         return weight, tuple(self._sums(tokens, weight))
+
+    def _prior(self, totals: Totals) -> float:
+        """Found anew when a message was learned."""
+        messages, prior = self._last_prior
+        if messages != totals.messages:
+            prior = log_prior(totals, self._params.priors)
+            self._last_prior = totals.messages, prior
+        return prior
 
     def _sums(self, tokens: Tokens, weight: int) -> list[tuple[bytes, int]]:
         return [each for model in self._models for each in model.lesson(tokens, weight)]

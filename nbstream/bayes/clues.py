@@ -1,31 +1,32 @@
 """Clues: what voted in a score, and by how much; of many, the strongest.
 
 Rules: pure; which clues are chosen does not depend on the order in which they were looked up, equal ones are
-chosen by name; what says nothing is no clue.
+chosen by name; what says nothing is no clue. The clues of the multinomial model are kept as places and ratios, and
+named and put in order when somebody asks: that takes as long as choosing them, and most checks are never asked.
 """
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
-from dataclasses import dataclass
+from abc import abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, overload
+
+import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
     from numpy.typing import NDArray
+
+    from nbstream.tokens.tokenizer import Tokens
 
 Vote: TypeAlias = tuple[float, bytes]
 """A log-ratio, and the name of what it comes from."""
 
-_LEAST = math.ulp(0.0)  # the smallest ratio that says anything at all
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Clue:
+class Clue(NamedTuple):
     """What voted, with ln P(it | spam) - ln P(it | ham): positive speaks for spam.
 
     ``token`` is the token's name; the vote of an event model that has no tokens has the name of its feature.
@@ -35,17 +36,89 @@ class Clue:
     log_ratio: float
 
 
-def strongest(names: Sequence[bytes], ratios: NDArray[np.float64], limit: int) -> list[Vote]:
-    """The at most ``limit`` strongest votes for ham and as many for spam, from ham to spam."""
-    values = ratios.tolist()
-    ordered = sorted(values)
-    ham_until = min([-_LEAST, *ordered[:limit][-1:]])
-    spam_from = max([_LEAST, *ordered[-limit:][:1]])
-    # Only what can win is paired with its name and sorted by it: half the time of doing so with all.
-    pairs = zip(values, names, strict=True)
-    votes = sorted(pair for pair in pairs if pair[0] <= ham_until or pair[0] >= spam_from)
-    hams = bisect_left(votes, (0.0, b""))
-    return votes[: min(limit, hams)] + votes[max(hams, len(votes) - limit) :]
+class Asked(Sequence[T]):
+    """A sequence that is made when somebody asks for what is in it; equal to a tuple of the same."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self) -> None:
+        self._made: tuple[T, ...] | None = None
+
+    @abstractmethod
+    def _make(self) -> tuple[T, ...]:
+        """What is in it."""
+
+    def _items(self) -> tuple[T, ...]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[T, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> T | tuple[T, ...]:
+        return self._items()[place]
+
+    def __eq__(self, other: object) -> bool:
+        return self._items() == tuple(other) if isinstance(other, Sequence) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+    def __repr__(self) -> str:
+        return repr(self._items())
+
+
+class TokenClues(Asked[Clue]):
+    """Tokens of one message that voted, by their ``places`` in ``tokens.all``, which are not in order.
+
+    ``ratios`` are theirs, shape (clues,). As a sequence: strongest first, equal ones by name.
+    """
+
+    __slots__ = ("places", "ratios", "tokens")
+
+    def __init__(self, tokens: Tokens, places: NDArray[np.intp], ratios: NDArray[np.float64]) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.places = places
+        self.ratios = ratios
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def order(self) -> list[int]:
+        """Where in ``places`` the strongest is, and so on."""
+        ratios, names = self.ratios.tolist(), self._names()
+        return sorted(range(len(names)), key=lambda i: (-abs(ratios[i]), names[i]))
+
+    def _names(self) -> list[bytes]:
+        names = self.tokens.all
+        return [names[place] for place in self.places.tolist()]
+
+    def _make(self) -> tuple[Clue, ...]:
+        found = list(map(Clue, self._names(), self.ratios.tolist()))
+        return tuple(found[i] for i in self.order())
+
+
+def strongest(names: Sequence[bytes], ratios: NDArray[np.float64], limit: int) -> NDArray[np.intp]:
+    """The places of the at most ``limit`` strongest votes for ham and as many for spam."""
+    order = ratios.argsort()
+    values = ratios[order].tolist()
+    hams, spams = bisect_left(values, 0.0), len(values) - bisect_right(values, 0.0)
+    # Equal ones are in any order; where the limit parts them it does so by name, the later ones speak for spam.
+    if hams > limit > 0 and values[limit - 1] == values[limit]:
+        _by_name(order, values, limit, names)
+    if spams > limit > 0 and values[-limit] == values[-limit - 1]:
+        _by_name(order, values, len(values) - limit, names)
+    return np.concatenate((order[: min(hams, limit)], order[len(values) - min(spams, limit) :]))
+
+
+def _by_name(order: NDArray[np.intp], values: list[float], at: int, names: Sequence[bytes]) -> None:
+    """Put those in order that are equal to the one at ``at``."""
+    first, end = bisect_left(values, values[at]), bisect_right(values, values[at])
+    order[first:end] = sorted(order[first:end].tolist(), key=names.__getitem__)
 
 
 def by_strength(votes: Sequence[Vote]) -> list[Vote]:

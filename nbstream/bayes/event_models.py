@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from nbstream.bayes import bernoulli, categorical, gaussian, multinomial
-from nbstream.bayes.clues import Vote, strongest
+from nbstream.bayes.clues import TokenClues, Vote, strongest
 from nbstream.bayes.counts import SUM_MARK, WEIGHT_ONE
 from nbstream.bayes.decay import in_steps
 from nbstream.bayes.multinomial import HAM, SPAM
@@ -74,10 +74,16 @@ class Multinomial:
 
     def votes(self, tokens: Tokens, counted: Counted) -> Sequence[Vote]:
         """The votes of the clues."""
+        return [(ratio, name) for name, ratio in self.clues(tokens, counted)]
+
+    def clues(self, tokens: Tokens, counted: Counted) -> TokenClues:
+        """The same votes, not yet named."""
         ratios = self._ratios(counted)
         heads = len(tokens.head)
         head = strongest(tokens.head, ratios[:heads], self.head_clues)
-        return head + strongest(tokens.body, ratios[heads:], self.body_clues)
+        body = strongest(tokens.body, ratios[heads:], self.body_clues)
+        places = np.concatenate((head, body + heads))
+        return TokenClues(tokens, places, ratios[places])
 
     def _ratios(self, counted: Counted) -> NDArray[np.float64]:
         smoothing = self.params.smoothing

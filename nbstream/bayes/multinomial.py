@@ -98,10 +98,13 @@ def log_ratios(
     8.5 µs for 243 tokens, where both columns take 14.5.
     """
     seen = np.maximum(counts, 0)
-    smoothed = seen / unit + smoothing
+    smoothed = seen / unit
+    smoothed += smoothing
     pseudo = smoothing * max(totals.vocabulary, 1)
     ham, spam = (max(totals.tokens[column], 0) / unit + pseudo for column in (HAM, SPAM))
-    ratios: NDArray[np.float64] = np.log(smoothed[:, SPAM] / smoothed[:, HAM]) + math.log(ham / spam)
+    ratios: NDArray[np.float64] = smoothed[:, SPAM] / smoothed[:, HAM]
+    np.log(ratios, out=ratios)
+    ratios += math.log(ham / spam)
     ratios[(seen[:, SPAM] | seen[:, HAM]) == 0] = 0.0
     return ratios
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ class Check:
     score: float
     reason: str
     state: ModelState
-    clues: tuple[Clue, ...]
+    clues: Sequence[Clue]
     thresholds: Thresholds = field(default_factory=Thresholds)
     prior: float = 0.0
     evidence: Evidence = field(default=Evidence(), repr=False, compare=False)  # an array has no truth value

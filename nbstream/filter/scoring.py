@@ -70,6 +70,9 @@ class Scorer:
         self._known: tuple[FirstScores, int, dict[Policy, tuple[Mapping[float, Promise], Thresholds]]] | None = (
             None
         )
+        self._sums = (*BINS, *classifier.sums)
+        self._with_budgets = bool(params.budgets)
+        self._state: tuple[tuple[int, ...], ModelState] = (), ModelState({})
 
     def with_params(self, params: Params) -> Scorer:
         """The same scores, decided by other params."""
@@ -82,7 +85,7 @@ class Scorer:
 
     def names(self, tokens: Sequence[bytes]) -> tuple[bytes, ...]:
         """Those whose counts matter for ``tokens``."""
-        return (*tokens, *BINS, *self._classifier.sums)
+        return (*tokens, *self._sums)
 
     async def read(self, tokens: Tokens) -> Reading:
         """The counts that matter for ``tokens``, now."""
@@ -97,17 +100,17 @@ class Scorer:
 
     async def first_scores(self) -> FirstScores:
         """Those that budgets need; none where there is no budget."""
-        return await self._counts.first_scores() if self._params.budgets else self._no_first_scores
+        return await self._counts.first_scores() if self._with_budgets else self._no_first_scores
 
     def check(self, message_key: str, tokens: Tokens, reading: Reading) -> Check:
         """The check of a message, by its counts at that moment."""
-        count = len(tokens.all)
+        count = len(tokens.head) + len(tokens.body)
         bins, sums = reading.rows[count : count + len(BINS)], reading.rows[count + len(BINS) :]
         totals, unit = reading.totals, WEIGHT_ONE * reading.growth
         counted = Counted(reading.rows[:count], sums, totals, reading.vocabulary, unit)
         score = self._classifier.score(tokens, counted)
         probability = self._calibration.probability(score.log_odds, bins, totals, unit)
-        state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), self._params.min_learned)
+        state = self._state_of(totals)
         thresholds = self.thresholds(self._params.policy, reading.first_scores)
         verdict, reason = decide(probability, thresholds, state)
         return Check(
@@ -125,9 +128,15 @@ class Scorer:
 
     def settled(self, check: Check, totals: Totals, first_scores: FirstScores) -> Check:
         """The same score, decided by the messages that are known now and the thresholds of now."""
-        state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), self._params.min_learned)
         thresholds = self.thresholds(self._params.policy, first_scores)
-        return decided(replace(check, state=state), thresholds)
+        return decided(replace(check, state=self._state_of(totals)), thresholds)
+
+    def _state_of(self, totals: Totals) -> ModelState:
+        """The same one until something is learned."""
+        if self._state[0] != totals.messages:
+            learned = dict(zip(CLASSES, totals.messages, strict=True))
+            self._state = totals.messages, ModelState(learned, self._params.min_learned)
+        return self._state[1]
 
     def thresholds(self, policy: Policy, first_scores: FirstScores) -> Thresholds:
         """Those of now."""

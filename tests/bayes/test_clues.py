@@ -15,7 +15,9 @@ VOTES = st.lists(
 
 
 def strongest_of(votes: list[Vote], limit: int) -> list[Vote]:
-    return strongest([name for _, name in votes], np.array([ratio for ratio, _ in votes]), limit)
+    """From ham to spam."""
+    places = strongest([name for _, name in votes], np.array([ratio for ratio, _ in votes]), limit)
+    return sorted(votes[place] for place in places)
 
 
 def test_the_strongest_speak_each_way_for_itself() -> None:
