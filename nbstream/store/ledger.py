@@ -119,11 +119,16 @@ def unpack_tokens(packed: bytes) -> tuple[bytes, ...]:
 
 def inflate(packed: bytes) -> bytes:
     """What was deflated, up to 64 MiB; raises ``zlib.error`` for more, and for what is cut or none."""
-    inflating = zlib.decompressobj()
+    return inflate_first(packed)[0]
+
+
+def inflate_first(packed: bytes, dictionary: bytes = b"") -> tuple[bytes, bytes]:
+    """The same, and what stands behind it; ``dictionary`` is the one that it may have been deflated with."""
+    inflating = zlib.decompressobj(zdict=dictionary)
     inflated = inflating.decompress(packed, _INFLATED)
     if not inflating.eof:
         raise zlib.error("cut, or larger than what is stored here")
-    return inflated
+    return inflated, inflating.unused_data
 
 
 def split(joined: bytes) -> tuple[bytes, ...]:

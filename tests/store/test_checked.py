@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -165,6 +167,41 @@ async def test_a_message_is_recalled_whatever_stands_behind_it(client: Redis) ->
         await memory.explained("m1")
 
 
+async def test_what_is_not_written_yet_is_known_here(client: Redis) -> None:
+    memory = Memory(client, KEYS, Params(), Dropped())
+    memory.remember(checked(1), why)
+    memory.remember(checked(2))
+
+    assert await memory.recall("m1") == checked(1)
+    assert await memory.explained("m2") == (checked(2), None)
+    found = await memory.explained("m1")
+    assert await client.keys("*") == []
+
+    async with running(memory):
+        await memory.settled()
+    assert not memory._unwritten
+    assert await memory.explained("m1") == found
+
+
+async def test_of_a_message_checked_twice_at_once_the_later_check_is_known(client: Redis) -> None:
+    memory = Memory(client, KEYS, Params(), Dropped())
+    memory.remember(checked(1))
+    later = replace(checked(1), verdict="spam")
+    memory.remember(later)
+
+    assert await memory.recall("m1") == later
+    async with running(memory):
+        await memory.settled()
+    assert await memory.recall("m1") == later
+    assert await client.zcard(KEYS.recent) == 1
+
+
+async def test_an_explanation_of_an_older_version_is_not_remembered_and_its_message_is(client: Redis) -> None:
+    await client.set(KEYS.checked("m1"), checked(1).pack() + b"1 of an older version")
+
+    assert await Memory(client, KEYS, Params(), Dropped()).explained("m1") == (checked(1), None)
+
+
 async def test_the_newest_come_first(client: Redis) -> None:
     memory = await written(client, range(250), Params())
 
@@ -238,6 +275,12 @@ async def test_while_redis_is_away_messages_are_dropped_and_counted_and_later_on
     assert await memory.recall("m41") == checked(41)
     assert dropped.count == 40
     await client.aclose()
+
+
+async def test_what_an_older_version_deflated_without_a_dictionary_is_read(client: Redis) -> None:
+    await client.set(KEYS.checked("m1"), zlib.compress(b"0.001 unsure\0subject:x\0body:1\0\0", 1))
+
+    assert await Memory(client, KEYS, Params(), Dropped()).recall("m1") == checked(1)
 
 
 async def test_what_another_program_wrote_is_refused(client: Redis) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+import zlib
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nbstream.bayes.clues import TokenClues
 from nbstream.errors import StoreIncompatible
-from nbstream.policy.explanation import CountedClue, Explanation
+from nbstream.policy.explanation import CountedClue, CountedTokens, Evidence, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.explained import pack, unpack
+from nbstream.tokens.tokenizer import Tokens
+from tests.bayes.taught import CHOICES, classifier_of, letter, score_of, taught
 
 TOKENS = (b"subject:x", b"from:\xc3\xa9", b"body:1")
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -25,7 +31,8 @@ CLUES = st.lists(
         st.builds(CountedClue, st.just(b"bernoulli:absent"), FINITE, st.none(), st.none()),
     ),
     max_size=110,
-).map(tuple)
+    unique_by=lambda clue: clue.token,
+).map(lambda clues: tuple(sorted(clues, key=lambda clue: (-abs(clue.log_ratio), clue.token))))
 EXPLANATIONS = st.builds(
     Explanation,
     at=st.floats(0, 4e9),
@@ -58,7 +65,46 @@ def test_the_least_and_the_largest_ratios_come_back() -> None:
         clues=tuple(CountedClue(b"body:1", ratio, 1, 1) for ratio in ratios),
     )
 
-    assert [clue.log_ratio for clue in unpack(pack(told, TOKENS), TOKENS).clues] == list(ratios)
+    found = unpack(pack(told, TOKENS), TOKENS)
+
+    assert found
+    assert sorted(clue.log_ratio for clue in found.clues) == sorted(ratios)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("growth", [1.0, 1.7])
+def test_the_clues_of_a_check_come_back_as_they_were_told(choice: str, growth: float) -> None:
+    classifier, tokens = classifier_of(choice), letter("spam", 5)
+    counts, names = taught(classifier), (*tokens.all, *classifier.sums)
+    score = score_of(counts, classifier, tokens)
+    counted = Evidence(names, counts.look_up(names), growth).counted(score.clues)
+    told = replace(ONE, clues=counted)
+
+    found = unpack(pack(told, tokens.all), tokens.all)
+
+    assert found == told == replace(ONE, clues=tuple(counted))
+    assert len(counted) == len(score.clues) > 0
+    assert [clue.token for clue in counted] == [clue.token for clue in score.clues]
+
+
+def test_more_than_32_bits_of_a_count_and_16_of_a_place_are_kept() -> None:
+    tokens = Tokens((), tuple(b"body:%d" % n for n in range(2**16 + 1)))
+    places, counts = np.array([0, 2**16]), np.array([[2**53, -(2**53)], [0, 2**31]])
+    told = replace(ONE, clues=CountedTokens(TokenClues(tokens, places, np.array([1.0, -2.0])), counts))
+
+    found = unpack(pack(told, tokens.all), tokens.all)
+
+    assert found == told
+    assert found.clues == (
+        CountedClue(b"body:65536", -2.0, 0, 2**31),
+        CountedClue(b"body:0", 1.0, 2**53, -(2**53)),
+    )
+
+
+def test_a_feature_that_has_the_name_of_a_token_and_no_counts_comes_back() -> None:
+    told = replace(ONE, clues=(CountedClue(b"body:1", 3.0, None, None), CountedClue(b"subject:x", 1.0, 1, 2)))
+
+    assert unpack(pack(told, TOKENS), TOKENS) == told
 
 
 @pytest.mark.parametrize("length", range(1, len(pack(ONE, TOKENS))))
@@ -71,6 +117,12 @@ def test_what_another_version_wrote_or_is_of_another_message_is_refused() -> Non
     packed = pack(ONE, TOKENS)
 
     with pytest.raises(StoreIncompatible):
-        unpack(b"2" + packed[1:], TOKENS)
+        unpack(b"9" + packed[1:], TOKENS)
+    with pytest.raises(StoreIncompatible):
+        unpack(packed + b"x", TOKENS)
     with pytest.raises(StoreIncompatible):
         unpack(packed, TOKENS[:1])
+
+
+def test_what_an_older_version_wrote_is_not_remembered() -> None:
+    assert unpack(b"1" + zlib.compress(b"{}"), TOKENS) is None
