@@ -28,6 +28,7 @@ model: {{min_learned: {{spam: 5, ham: 5}}, half_life_days: 180}}
 verdict: {{max_false_positive_rate: 0.3, reject: {{max_false_positive_rate: 0.2}}}}
 autolearn: {{ham: 0.3, spam: 0.7}}
 log: {{format: json}}
+workers: {workers}
 """
 
 NO_DATA = {
@@ -61,14 +62,17 @@ class Watched:
         return found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[1, 2], ids="workers-{}".format)
 def watched(
-    program: Callable[[str], str], redis_binary: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    program: Callable[[str], str],
+    redis_binary: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Watched]:
     folder = tmp_path_factory.mktemp("watched")
     binary = program("prometheus")
     config = folder / "nb.yaml"
-    config.write_text(ALL_ON.format(state=folder / "state"))
+    config.write_text(ALL_ON.format(state=folder / "state", workers=request.param))
     waves = [write_corpus(folder / f"wave{seed}", COUNT, seed) for seed in (1, 2, 3)]
     with (
         DaemonProcess(config) as daemon,
