@@ -10,6 +10,7 @@ import smtplib
 import socket
 import threading
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ def model(daemon: DaemonProcess) -> dict[str, dict[str, float]]:
 def test_both_take_mail_and_know_what_was_taught_by_either(site: Site) -> None:
     with site.running() as daemon:
         assert len(set(site.pids())) == 2
+        assert json.loads(command("status", "-c", site.file, "--json").stdout)["worker_pids"] == site.pids()
         for number in range(MANY):
             assert send(daemon, f"mail {number}").startswith("250 ")
         for number in range(MANY):
@@ -284,6 +286,15 @@ def test_without_their_parent_workers_drain_and_the_next_daemon_takes_over(site:
     with site.running() as daemon:
         assert send(daemon, "afterwards").startswith("250 ")
         assert model(daemon)["learned"]["spam"] == 1
+
+
+def test_auto_is_one_for_each_cpu_that_may_be_used(site: Site, program: Callable[[str], str]) -> None:
+    site.file.write_text(site.file.read_text().replace("workers: 2", "workers: auto"))
+    usable = os.sched_getaffinity(0)
+    with DaemonProcess(site.file):
+        assert len(site.pids()) == (len(usable) if len(usable) > 1 else 0)
+    with DaemonProcess(site.file, program("taskset"), "--cpu-list", str(min(usable))):
+        assert site.pids() == []
 
 
 def test_who_dies_again_and_again_is_replaced_later_each_time(site: Site) -> None:
