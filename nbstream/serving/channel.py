@@ -47,7 +47,7 @@ class Channel:
             await self._writer.drain()
 
     def post(self, message: Message) -> None:
-        """Have it sent, whether the other end is still there or not; for what is short and rare."""
+        """Have it sent, whether the other end is still there or not; for what is rare."""
         self._writer.write(json.dumps(message).encode() + b"\n")
 
     async def receive(self) -> Message | None:

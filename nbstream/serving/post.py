@@ -142,13 +142,12 @@ class Post:
             raise
         self._process, self._channel = process, channel
         try:
-            # The settings of this moment: what is adopted from now on is sent over the channel, after them.
-            await channel.send(self._orders(inherited))
+            # The settings of this moment: what is adopted from now on is sent over the channel, after them. Nobody
+            # waits for the worker to read them, since it has all its modules to load first.
+            channel.post(self._orders(inherited))
             if self._stopping.is_set():
                 self.stop()  # it was told while there was no channel
             failed = await self._listen(channel)
-        except OSError:
-            failed = None
         finally:
             self._channel, self.at_work = None, False
             await channel.close()
@@ -193,7 +192,7 @@ class Post:
                 _log.info("worker ready", extra={"fields": {"worker": self.number, "pid": self.pid}})
             elif "failed" in message:
                 failed = message
-            elif (answer := self._asked.get(message["id"])) and not answer.done():
+            elif (answer := self._asked.get(message.get("id", -1))) and not answer.done():
                 answer.set_result(message)
         return failed
 
