@@ -8,6 +8,7 @@ import re
 import signal
 import smtplib
 import socket
+import subprocess
 import threading
 import urllib.request
 from collections.abc import Callable
@@ -95,13 +96,32 @@ def test_metrics_are_those_of_one_process(site: Site) -> None:
     assert found[0] == found[1] == found[2] == found[3]
 
 
+def test_what_is_to_be_said_once_is_said_once(site: Site, redis_binary: Path, tmp_path: Path) -> None:
+    port = free_port()
+    words = [str(redis_binary), "--port", str(port), "--save", "", "--dir", str(tmp_path)]
+    server = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    try:
+        site.write(f"redis: {{url: 'redis://127.0.0.1:{port}'}}")
+        with site.running() as daemon:
+            wait_until(lambda: len([e for e in daemon.events if "counts loaded" in str(e["event"])]) == 2)
+            wait_until(lambda: any("a restart loses" in str(event["event"]) for event in daemon.events))
+            assert daemon.stop() == 0
+            warnings = [event for event in daemon.events if "a restart loses" in str(event["event"])]
+            assert [event["worker"] for event in warnings] == [1]
+    finally:
+        server.kill()
+        server.wait()
+
+
 def test_a_killed_worker_is_replaced_and_what_it_counted_stays(site: Site) -> None:
     with site.running() as daemon:
         for number in range(MANY):
             send(daemon, f"before {number}")
+        files = {path.name for path in (site.state / "metrics").iterdir()}
         for times, victim in enumerate(site.pids(), 1):
             os.kill(victim, signal.SIGKILL)
             replaced(daemon, times)
+        assert {path.name for path in (site.state / "metrics").iterdir()} == files
         assert total(daemon, MESSAGES) == MANY
         for number in range(MANY):
             send(daemon, f"after {number}")
