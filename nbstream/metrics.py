@@ -6,6 +6,7 @@ import logging
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -169,6 +170,10 @@ class Metrics:
         for kind in Kind:
             self._bursts_told.labels(str(kind))
         self._bursts = Bursts()
+        # To find a child by its labels takes longer than to count: each is found once.
+        self._stage = cache(self._check_seconds.labels)
+        self._of_verdict = cache(self._messages.labels)
+        self._of_action = cache(self._actions.labels)
 
     def watch(self, mirror: Mirror, params: Callable[[], Params]) -> None:
         """Export the state of the model and of the policies in force, read at each scrape."""
@@ -226,7 +231,7 @@ class Metrics:
     def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
         """One message was checked; seconds by stage."""
         for stage, seconds in stages.items():
-            self._check_seconds.labels(stage).observe(seconds)
+            self._stage(stage).observe(seconds)
         self._probability.observe(check.probability)
 
     def taught(self, lesson: Lesson, source: str, actor: str) -> None:
@@ -281,11 +286,11 @@ class Metrics:
 
     def delivered(self, listener: str, verdict: str) -> None:
         """One message was checked and answered."""
-        self._messages.labels(listener, verdict).inc()
+        self._of_verdict(listener, verdict).inc()
 
     def acted(self, action: str) -> None:
         """This was decided for some recipients of a message."""
-        self._actions.labels(action).inc()
+        self._of_action(action).inc()
 
     def filter_failed(self, reason: str) -> None:
         """One check failed."""
