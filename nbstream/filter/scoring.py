@@ -89,7 +89,7 @@ class Scorer:
 
     async def read(self, tokens: Tokens) -> Reading:
         """The counts that matter for ``tokens``, now."""
-        return await self.read_names(self.names(tokens.all))
+        return await self.read_names((*tokens.head, *tokens.body, *self._sums))
 
     async def read_names(self, names: tuple[bytes, ...]) -> Reading:
         """The counts of ``names``, now."""
@@ -147,11 +147,11 @@ class Scorer:
         changes = first_scores["ham"].changes
         if self._known is None or self._known[0] is not first_scores or self._known[1] != changes:
             self._known = first_scores, changes, {}
-        known = self._known[2]
-        if policy not in known:
+        found = self._known[2].get(policy)
+        if found is None:
             promised = policy.promises(first_scores)
-            known[policy] = promised, policy.thresholds_by(promised)
-        return known[policy]
+            found = self._known[2][policy] = promised, policy.thresholds_by(promised)
+        return found
 
     def first(self, check: Check, reading: Reading, at: float) -> First:
         """What is kept of a message's check before its first label, which comes at ``at`` (seconds)."""

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 
 class Verdict(StrEnum):
@@ -86,6 +87,7 @@ def _compare(probability: float, thresholds: Thresholds) -> tuple[Verdict, str]:
     return Verdict.UNSURE, f"{shown(thresholds.unsure)} (unsure) <= probability < {shown(thresholds.spam)} (spam)"
 
 
+@lru_cache(maxsize=64)  # the same few for every check
 def shown(probability: float) -> str:
     """A threshold with six digits, or as what it lacks to 1 where that would round it to 1."""
     if probability > 1:
