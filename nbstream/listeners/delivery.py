@@ -7,15 +7,17 @@ to be done, ``policy.rules`` says; it is done by ``relay.outlet``.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import CheckFailed, NbstreamError, RelayUnavailable, Reply
 from nbstream.mail import headers
+from nbstream.mail.lines import pieces
 from nbstream.mail.message import Message
 from nbstream.policy import header
 from nbstream.policy.actions import Action, Kind
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_THREAD_BYTES = 256 * 1024  # of header: a larger one is looked through in a thread
 _MAX_RECEIVED = (
     50  # RFC 5321 6.3 asks for at least 100 hops; mail that loops through here twice a round stops sooner
 )
@@ -120,8 +123,8 @@ class Delivery:
         check: Check | None = None
         decided: list[Decision] = []
         try:
-            self._refuse_loop(content)
-            raw = headers.guard(headers.strip(content, header.VERDICT_FIELDS), header.GUARD_FIELD)
+            large = headers.body_offset(content) > _THREAD_BYTES
+            raw = await asyncio.to_thread(_own, content) if large else _own(content)
             check = await self._check(raw)
             parts = [Part(Action(Kind.PASS), (), envelope)]
             if check is not None:
@@ -140,12 +143,6 @@ class Delivery:
         self._observer.delivered(listener, str(check.verdict) if check else "none")
         _log_message(listener, check, decided, reply, time.perf_counter() - started)
         return Delivered(reply, check)
-
-    @staticmethod
-    def _refuse_loop(raw: bytes) -> None:
-        found = _RECEIVED.finditer(b"\n" + raw[: headers.body_offset(raw)])
-        if sum(1 for _ in islice(found, _MAX_RECEIVED + 1)) > _MAX_RECEIVED:
-            raise _Refused(_LOOP)
 
     async def _check(self, raw: bytes) -> Check | None:
         """The check, or None where it failed and the message passes unmarked."""
@@ -209,6 +206,15 @@ class _Refused(NbstreamError):
     def __init__(self, reply: Reply) -> None:
         super().__init__(str(reply))
         self.reply = reply  # type: ignore[misc]  # each refusal has its own
+
+
+def _own(content: bytes) -> bytes:
+    """The message without what others say in our name; raises ``_Refused`` for one that loops."""
+    head = pieces(content[: headers.body_offset(content)])
+    found = chain.from_iterable(_RECEIVED.finditer(b"\n" + lines) for lines in head)
+    if sum(1 for _ in islice(found, _MAX_RECEIVED + 1)) > _MAX_RECEIVED:
+        raise _Refused(_LOOP)
+    return headers.guard(headers.strip(content, header.VERDICT_FIELDS), header.GUARD_FIELD)
 
 
 def _opinion(check: Check) -> Opinion:

@@ -155,6 +155,8 @@ async def test_a_declared_or_real_size_over_the_limit_is_552_and_the_limit_itsel
 async def test_a_message_that_loops_is_refused(door: Door) -> None:
     assert (await door.send(b"Received: x\r\n" * 50 + MESSAGE)).startswith("250 ")
     assert (await door.send(b"Received: x\r\n" * 51 + MESSAGE)).startswith("554 5.4.6")
+    large = (b"Received: " + b"x" * 900 + b"\r\n" + b"X: y\r\n" * 1000) * 51  # looked through in pieces
+    assert (await door.send(large + MESSAGE)).startswith("554 5.4.6")
     assert len(door.delivered()) == 1
 
 

@@ -167,3 +167,12 @@ def test_large_folded_fields_are_stripped_in_one_pass() -> None:
     folded = b"X-Spam-Flag: x\r\n" + b" \r\n" * 2_000_000
 
     assert headers.strip(folded + b"Subject: x\r\n\r\n", OURS) == b"Subject: x\r\n\r\n"
+
+
+@pytest.mark.parametrize("before", range(-14, 4))
+def test_a_large_header_loses_the_same_fields_wherever_a_piece_ends(before: int) -> None:
+    filling = b"A: " + b"x" * (PIECE_BYTES + before) + b"\r\n"
+
+    raw = filling + b"X-Nbstream: 1\r\n 2\r\nB: 3\r\n 4\r\n" + filling + b"X-Nbstream: 5\r\n\r\nbody"
+
+    assert headers.strip(raw, OURS) == filling + b"B: 3\r\n 4\r\n" + filling + b"\r\nbody"
