@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 
 _CHUNK = 64 * 1024
 _COMMAND_BYTES = 4096  # RFC 5321's 512, and room for the parameters of DSN (ORCPT: 500) and AUTH (500)
+_TOGETHER_BYTES = 4096  # of replies, which the client is to take before more is done for it
 _PASSED_ON = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE"})
 
 
@@ -54,6 +55,7 @@ class Session(SMTP):
         self.command_size_limits = collections.defaultdict(lambda: _COMMAND_BYTES)
         self._listener = listener
         self._handlers = listener.handlers
+        self._held = b""
         self._forwarded = ""
         self._sender: Path | None = None
         self._recipients: list[Path] = []
@@ -88,7 +90,9 @@ class Session(SMTP):
         """Say a reply; a connection that is gone is a ConnectionError (uvloop would raise a RuntimeError)."""
         if self.transport is None or self.transport.is_closing():
             raise ConnectionResetError
-        await super().push(status)
+        said = status if isinstance(status, bytes) else status.encode()
+        held, self._held = self._held, b""
+        await super().push(held + said)
 
     async def _handle_client(self) -> None:
         # aiosmtpd's task for the whole connection: its end, however it comes, ends the hop's transaction.
@@ -110,7 +114,7 @@ class Session(SMTP):
 
     def _leave(self) -> None:
         if self.transport is not None and not self.transport.is_closing():
-            self._writer.write(replies.CLOSING.render() + b"\r\n")
+            self._writer.write(self._held + replies.CLOSING.render() + b"\r\n")
             self.transport.close()
 
     def abort(self) -> None:
@@ -123,8 +127,13 @@ class Session(SMTP):
         peer: Any = self.session.peer if self.session else None
         return str(peer[0]) if isinstance(peer, tuple) else ""
 
-    async def _answer(self, reply: Reply) -> None:
-        await self.push(reply.render())
+    async def _answer(self, reply: Reply, *, grouped: bool = False) -> None:
+        """Say it. One of a group goes with the reply to the next command where that is here (RFC 2920 3.2)."""
+        more = grouped and b"\n" in self._reader._buffer  # type: ignore[attr-defined]  # no public way to look
+        if more and len(self._held) < _TOGETHER_BYTES:
+            self._held += reply.render() + b"\r\n"
+        else:
+            await self.push(reply.render())
 
     async def handle_exception(self, error: Exception) -> str:
         """The reply to a command that failed: never the text of an exception."""
@@ -206,7 +215,7 @@ class Session(SMTP):
         if self._listener.draining:
             self._leave()
             return
-        await self._answer(await self._mail(arg))
+        await self._answer(await self._mail(arg), grouped=True)
 
     async def _mail(self, arg: str | None) -> Reply:
         assert self.session is not None
@@ -232,7 +241,7 @@ class Session(SMTP):
 
     async def smtp_RCPT(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """RCPT: the next hop's own answer, or ours for a feedback address."""
-        await self._answer(await self._rcpt(arg))
+        await self._answer(await self._rcpt(arg), grouped=True)
 
     async def _rcpt(self, arg: str | None) -> Reply:
         if self._sender is None:

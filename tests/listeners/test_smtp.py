@@ -524,3 +524,38 @@ async def test_a_large_message_of_all_line_ends_arrives_whole(door: Door) -> Non
     assert (await door.send(lines)).startswith("250 ")
 
     assert door.delivered()[0].endswith(b"\n\n" + b"one\ntwo\nthree\n.four\n" * 100_000)
+
+
+@pytest.mark.parametrize("recipients", [1, 3, 1000])
+async def test_commands_that_come_together_are_answered_together(
+    door: Door, recipients: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialogue = await door.talk()
+    await dialogue.hello()
+    (session,) = door.listener.sessions
+    said: list[bytes] = []
+    write = session._writer.write
+
+    def noted(data: bytes) -> None:
+        said.append(data)
+        write(data)
+
+    monkeypatch.setattr(session._writer, "write", noted)
+    rcpt = b"".join(b"RCPT TO:<to%d@example.org>\r\n" % number for number in range(recipients))
+
+    dialogue.writer.write(b"MAIL FROM:<from@example.org>\r\n" + rcpt + b"DATA\r\n")
+    told = [await dialogue.reply() for _ in range(recipients + 2)]
+
+    assert [reply[:3] for reply in told] == [*["250"] * (recipients + 1), "354"]
+    assert len(said) == 1 if recipients < 1000 else 2 < len(said) < 20
+    assert max(map(len, said)) < 5000
+
+
+async def test_replies_that_were_to_go_together_are_said_before_the_door_closes(door: Door) -> None:
+    dialogue = await door.talk()
+    await dialogue.hello()
+    door.listener.draining = True
+
+    dialogue.writer.write(b"RCPT TO:<to@example.org>\r\nMAIL FROM:<from@example.org>\r\nNOOP\r\n")
+
+    assert [line[:3] for line in (await dialogue.ended()).split(b"\r\n")] == [b"503", b"421", b""]
