@@ -29,13 +29,15 @@ test: .venv/test.stamp
 soak: .venv/test.stamp
 	$(PYTEST) -r s -m soak
 
-# Timings. Not in parallel, and with what they print.
-bench: .venv/test.stamp
-	$(PYTEST) -r s -s -m bench
-
-# The accuracy on real mail, into tests/benchmarks/ACCURACY.md: make accuracy CORPORA=DIR, the archives' folder.
+# The folder of the archives of real mail, for the three that follow.
 CORPORA ?= $(NBSTREAM_CORPORA)
 
+# The speed, beside the peers that .ci/bench-packages.txt names, into tests/benchmarks/SPEED.md and SPEED.json:
+# make bench CORPORA=DIR. Some parts alone, printed: make bench CORPORA=DIR ONLY='stages doors'
+bench: corpora .venv/test.stamp
+	.venv/bin/python -m tests.benchmarks.speed '$(CORPORA)' $(ONLY)
+
+# The accuracy on real mail, into tests/benchmarks/ACCURACY.md: make accuracy CORPORA=DIR
 accuracy: corpora .venv/test.stamp
 	.venv/bin/python -m tests.benchmarks.accuracy '$(CORPORA)'
 

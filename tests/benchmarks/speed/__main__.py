@@ -1,0 +1,108 @@
+"""``make bench``: measure the speed, beside peers where they are installed, into SPEED.json and SPEED.md.
+
+    python -m tests.benchmarks.speed DIR [PART ...]
+
+DIR holds trec07p-20k.tar.xz. With parts named only these are measured, and their tables are printed instead.
+``--tree`` measures another checkout of nbstream, such as the one before a change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+from tests.benchmarks.speed.figures import Report, Skip
+from tests.benchmarks.speed.machine import facts
+from tests.benchmarks.speed.page import page
+from tests.benchmarks.speed.plan import PARTS
+
+ROOT = Path(__file__).parents[3]
+PAGE = Path(__file__).parents[1] / "SPEED.md"
+
+ARCHIVE, INDEX = "trec07p-20k.tar.xz", Path("trec07p-20k", "index.tsv")
+REST = "the rest"
+_END_SECONDS = 10.0
+
+
+def main() -> None:
+    """Unpack the mail, measure, write or print the page."""
+    options = _options()
+    archive = options.corpora / ARCHIVE
+    if not archive.is_file():
+        sys.exit(f"bench: {options.corpora} has no {ARCHIVE}")
+    with tempfile.TemporaryDirectory(prefix="nb") as name:
+        kept = (options.keep or Path(name)).absolute()
+        Path(name).chmod(0o755)  # some peers do not stay root
+        if not (kept / INDEX).exists():
+            with tarfile.open(archive) as tar:
+                tar.extractall(kept, filter="data")
+        report = Report(facts())
+        for part in options.parts or PARTS:
+            report.add(measured(part, Path(name), kept, options.tree))
+    if options.parts:
+        print(page(report))
+    else:
+        PAGE.write_text(page(report), encoding="utf-8")
+    if options.json or not options.parts:
+        (options.json or PAGE.with_suffix(".json")).write_text(report.to_json(), encoding="utf-8")
+    sys.exit(1 if any(skip.what == REST for skip in report.skips) else 0)
+
+
+def measured(part: str, folder: Path, kept: Path, tree: Path) -> Report:
+    """What one part found, in the time that it has."""
+    saved, seconds = folder / f"{part}.json", PARTS[part]
+    print(f"{time.strftime('%H:%M:%S')} {part}, at most {seconds:.0f} s", file=sys.stderr, flush=True)
+    words = [sys.executable, "-m", "tests.benchmarks.speed.part", part]
+    words += map(str, (kept / INDEX, folder, kept, saved, tree.absolute()))
+    started = time.monotonic()
+    process = subprocess.Popen(words, cwd=ROOT, start_new_session=True)
+    skips = []
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        skips.append(Skip(part, REST, f"took longer than {seconds:.0f} s"))
+    finally:
+        _end(process)
+    found = Report.from_json(saved.read_text()) if saved.exists() else Report({})
+    if process.returncode and not skips:
+        skips.append(Skip(part, REST, f"ended with {process.returncode}"))
+    found.skips += skips
+    found.took[part] = round(time.monotonic() - started, 1)
+    return found
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the part, if it still runs, and the servers that it started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.speed", description="Measure the speed.")
+    parser.add_argument("corpora", type=Path, metavar="DIR", help=f"the folder of {ARCHIVE}")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"only these: {', '.join(PARTS)}")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all figures of all rounds")
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="where mail and taught models stay for the next run"
+    )
+    parser.add_argument("--tree", type=Path, default=ROOT, metavar="DIR", help="measure this checkout of nbstream")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - PARTS.keys():
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    return options
+
+
+if __name__ == "__main__":
+    main()

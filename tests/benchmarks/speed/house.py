@@ -1,0 +1,135 @@
+"""The house that is measured: configuration, a model taught once for all parts, the daemon, or its parts here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from nbstream import assembly, config
+from nbstream.filter import Filter, Remembering, Several
+from nbstream.mail import headers
+from nbstream.mail.message import Message
+from nbstream.metrics import Metrics
+from nbstream.policy.header import VERDICT_FIELDS
+from nbstream.store.mirror import Mirror
+from tests.benchmarks.speed.processes import Served, free_port, served
+
+if TYPE_CHECKING:
+    from nbstream.config import Settings
+    from nbstream.store.checked import Memory
+    from tests.benchmarks.speed.bench import Bench, Labelled
+
+# -P: the folder that a process is started in does not decide which nbstream it runs.
+COMMAND = (sys.executable, "-P", "-m", "nbstream.cli")
+
+
+def write_config(state: Path, listeners: str = "", **sections: str) -> Path:
+    """A configuration beside a state folder: the defaults but for ports, and for what is given."""
+    chosen = {
+        "state_dir": str(state),
+        "listeners": f"{{smtp: {{listen: 127.0.0.1:{free_port()}}}, http: {{listen: 127.0.0.1:{free_port()}}}"
+        + (f", {listeners}}}" if listeners else "}"),
+        **sections,
+    }
+    path = state.with_suffix(".yaml")
+    path.write_text("".join(f"{key}: {value}\n" for key, value in chosen.items()))
+    return path
+
+
+def taught(bench: Bench) -> Path:
+    """A state folder of its own with the model of the first messages, taught in stream order; made once a run."""
+    kept = bench.kept / "taught"
+    if not kept.exists():
+        making = bench.new_folder("teaching") / "state"
+        uvloop.run(_teach(config.load(write_config(making)), bench.taught))
+        shutil.move(making, kept)
+    state = bench.new_folder("state") / "state"
+    shutil.copytree(kept, state, ignore=shutil.ignore_patterns("*.sock"))
+    return state
+
+
+async def _teach(settings: Settings, messages: Iterable[Labelled]) -> None:
+    async with assembly.one_shot(settings, sign=True) as (spam_filter, _):
+        for label, path in messages:
+            await spam_filter.learn(arrived(path.read_bytes(), settings), label, "bench")
+
+
+def arrived(raw: bytes, settings: Settings) -> Message:
+    """The message as a door hands it to the filter."""
+    return Message(headers.strip(headers.canonical(raw), VERDICT_FIELDS), assembly.limits(settings))
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """The parts of a daemon in this process: with all that watches a check, and bare."""
+
+    settings: Settings
+    mirror: Mirror
+    memory: Memory
+    watched: Filter
+    bare: Filter
+    dropped: list[int]
+
+
+@asynccontextmanager
+async def house(state: Path) -> AsyncIterator[House]:
+    """As ``daemon.py`` puts it together, with metrics and memory, and without doors."""
+    settings = config.load(write_config(state))
+    async with assembly.store(settings) as store:
+        assert store.embedded
+        await store.embedded.ensure_running()
+        model = assembly.model(settings, store.client)
+        await model.open()
+        mirror = Mirror(assembly.model(settings, store.follower), settings.redis.timeout_seconds)
+        metrics, dropped = Metrics(), list[int]()
+        metrics.watch(mirror, lambda: assembly.filter_params(settings))
+        memory = assembly.memory(settings, model, dropped.append)
+        observer = Several(metrics, Remembering(memory.remember))
+        tasks = [asyncio.create_task(mirror.run()), asyncio.create_task(memory.run())]
+        try:
+            await mirror.loaded.wait()
+            watched = assembly.spam_filter(settings, model, mirror, observer, memory=memory)
+            bare = assembly.spam_filter(settings, model, mirror)
+            yield House(settings, mirror, memory, watched, bare, dropped)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+
+class Daemon:
+    """A running ``nbstream serve``."""
+
+    def __init__(self, server: Served) -> None:
+        self.server = server
+        self._addresses: dict[str, str] = {}
+
+    def address(self, door: str) -> str:
+        """Where a door listens, ``HOST:PORT``, once the daemon is ready."""
+        return self._addresses[door]
+
+    def ready(self) -> bool:
+        """Whether it has said that it is."""
+        for line in self.server.log.read_text().splitlines():
+            if '"ready"' in line:
+                self._addresses = {key: str(value) for key, value in json.loads(line).items()}
+        return bool(self._addresses)
+
+
+@contextmanager
+def daemon(config_file: Path) -> Iterator[Daemon]:
+    """``nbstream serve`` on a configuration, ready, its log in a file."""
+    log = config_file.with_suffix(".log")
+    with served([*COMMAND, "serve", "-c", config_file], log, config_file.parent) as server:
+        running = Daemon(server)
+        server.wait_for(running.ready)
+        yield running

@@ -1,0 +1,32 @@
+"""One part of the benchmarks, in a process of its own: ``__main__`` runs ``tests.benchmarks.speed.part``."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from tests.benchmarks.speed.bench import Bench
+from tests.benchmarks.speed.figures import Report
+
+
+def main() -> None:
+    """Measure, and save what was found. ``name index folder kept saved tree`` are the arguments."""
+    name = sys.argv[1]
+    index, folder, kept, saved, tree = map(Path, sys.argv[2:])
+    # nbstream comes from there, the benchmarks from here. Imported late: another one may lack what a part uses.
+    sys.path.insert(0, str(tree))
+    os.environ["PYTHONPATH"] = str(tree)  # for the daemon and the commands
+    bench = Bench(name, index, folder, kept, Report({}), saved)
+    try:
+        importlib.import_module(f"tests.benchmarks.speed.{name}").run(bench)
+    except Exception as error:  # noqa: BLE001 - one part that fails does not end the others
+        traceback.print_exc()
+        bench.skip("the rest", f"failed: {type(error).__name__}: {error}"[:300])
+    bench.save()
+
+
+if __name__ == "__main__":
+    main()

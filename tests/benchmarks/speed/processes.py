@@ -1,0 +1,130 @@
+"""Programs that are measured from outside: started with a log file, and asked of the kernel what they used."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_READY_SECONDS = 120.0
+_END_SECONDS = 30.0
+
+
+class CannotMeasure(Exception):
+    """What is to be measured is not there, or did not work: a visible skip."""
+
+
+def program(name: str, package: str) -> str:
+    """The path of a program; raises ``CannotMeasure`` with the Debian package that brings it."""
+    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/sbin")
+    if path is None:
+        raise CannotMeasure(f"no {name}: apt install {package}")
+    return path
+
+
+def output(*words: str | Path, seconds: float = 20.0) -> str:
+    """What a command prints, its errors too."""
+    done = subprocess.run(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=seconds, check=False
+    )
+    return done.stdout
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Served:
+    """A running program and all that it started."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process = process
+        self.log = log
+
+    def wait_for(self, ready: Callable[[], bool], seconds: float = _READY_SECONDS) -> None:
+        """Return once ``ready()``; raises ``CannotMeasure`` with the end of the log where that does not come."""
+        until = time.monotonic() + seconds
+        while not ready():
+            if self.process.poll() is not None or time.monotonic() > until:
+                said = self.log.read_text(errors="replace")[-400:]
+                raise CannotMeasure(f"{self.process.args!r} did not get ready: {said}")
+            time.sleep(0.01)  # another process has no event to wait on
+
+    @property
+    def cpu_seconds(self) -> float:
+        """User and system time until now, of it and of its living descendants."""
+        return sum(cpu_seconds(pid) for pid in family(self.process.pid))
+
+    @property
+    def resident_bytes(self) -> int:
+        """The memory of the process itself."""
+        return resident_bytes(self.process.pid)
+
+
+@contextmanager
+def served(words: Sequence[str | Path], log: Path, folder: Path) -> Iterator[Served]:
+    """Run a server, its output in a file; at the end it gets SIGTERM, and SIGKILL where that does not do."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, cwd=folder
+        )
+    try:
+        yield Served(process, log)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def listens(port: int) -> bool:
+    """Whether something accepts connections on that port of this machine."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def family(pid: int) -> list[int]:
+    """The process and its living descendants."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and (fields := _stat(int(entry.name))):
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found = [pid]
+    for each in found:
+        found.extend(children.get(each, []))
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of one process until now; 0 where it is gone."""
+    fields = _stat(pid)
+    return (int(fields[11]) + int(fields[12])) / _TICKS if fields else 0.0
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory of one process that is in use."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat behind the program's name; none where the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []

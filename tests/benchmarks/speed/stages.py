@@ -1,0 +1,126 @@
+"""The stages of a check, and the whole check in process, beside bogofilter's on the same messages.
+
+CPU time, taken in turns. A whole check is what the daemon does with each message: parse, key, tokens, score,
+verdict, metrics, and what the memory packs and sends to Redis afterwards. Bare is without the last two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+
+from nbstream import assembly
+from nbstream.filter import Filter
+from nbstream.mail import headers
+from nbstream.mail.message import Message
+from nbstream.policy import header
+from nbstream.tokens.tokenizer import Tokenizer
+from tests.benchmarks.speed.bench import Bench
+from tests.benchmarks.speed.bogofilter import Bogofilter
+from tests.benchmarks.speed.house import House, house, taught
+from tests.benchmarks.speed.plan import CHECK, CPU_MICROSECONDS
+
+_MILLION = 1e6
+_AT_ONCE = 32
+
+
+def run(bench: Bench) -> None:
+    """Measure both in turns; bogofilter is left out where it is missing."""
+    peer: Bogofilter | None = None
+    with bench.skipping("bogofilter -b"):
+        peer = Bogofilter(bench.new_folder("bogofilter"))
+        peer.learn(bench.taught)
+        bench.report.machine["bogofilter"] = peer.version
+    uvloop.run(_measure(bench, peer, taught(bench)))
+
+
+async def _measure(bench: Bench, peer: Bogofilter | None, state: Path) -> None:
+    raws = [path.read_bytes() for _, path in bench.checked]
+    bench.report.machine["mean message"] = f"{sum(map(len, raws)) / len(raws):,.0f} bytes"
+    found: dict[str, list[float]] = {}
+    theirs: list[float] = []
+    stages: list[dict[str, float]] = []
+    async with house(state) as ours:
+        messages = [headers.strip(headers.canonical(raw), header.VERDICT_FIELDS) for raw in raws]
+        for _ in range(bench.scale.rounds):
+            for case, spam_filter in {CHECK: ours.watched, f"{CHECK}, bare": ours.bare}.items():
+                found.setdefault(case, []).append(await _checks(ours, spam_filter, messages))
+            if peer:
+                seconds, verdicts = await asyncio.to_thread(peer.check, bench.checked)
+                assert len(verdicts) == len(raws), "bogofilter did not judge every file"
+                theirs.append(seconds * _MILLION / len(raws))
+            stages.append(await _stages(ours, raws))
+        assert not ours.dropped, "the memory could not keep up"
+    for stage in stages[0]:
+        bench.record(stage, CPU_MICROSECONDS, *(each[stage] * _MILLION / len(raws) for each in stages))
+    for case, values in found.items():
+        bench.record(case, CPU_MICROSECONDS, *values)
+    if theirs:
+        bench.record(CHECK, CPU_MICROSECONDS, *theirs, who="bogofilter -b")
+
+
+async def _checks(ours: House, spam_filter: Filter, messages: Sequence[bytes]) -> float:
+    """Microseconds of CPU a message, until the memory has written the last."""
+    limits = assembly.limits(ours.settings)
+    started = time.process_time()
+    for first in range(0, len(messages), _AT_ONCE):
+        for raw in messages[first : first + _AT_ONCE]:
+            await spam_filter.check(Message(raw, limits))
+        await ours.memory.settled()  # as between the requests of a door: it drops what it cannot queue
+    return (time.process_time() - started) * _MILLION / len(messages)
+
+
+class _Watch:
+    """CPU seconds by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.process_time()
+
+    def begin(self) -> None:
+        """From here on."""
+        self._last = time.process_time()
+
+    def end(self, stage: str) -> None:
+        """Since ``begin`` or the last end."""
+        now = time.process_time()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
+        self._last = time.process_time()
+
+
+async def _stages(ours: House, raws: Sequence[bytes]) -> dict[str, float]:
+    """CPU seconds by stage, over all messages."""
+    settings, watch = ours.settings, _Watch()
+    limits, tokenizer = assembly.limits(settings), Tokenizer()
+    scorer = assembly.scorer(settings, ours.mirror)
+    for raw in raws:
+        watch.begin()
+        content = headers.strip(headers.canonical(raw), header.VERDICT_FIELDS)
+        watch.end("line ends, fields of ours")
+        message = Message(content, limits)
+        message.parts  # noqa: B018 - parses, and keeps it
+        watch.end("parse")
+        message.key  # noqa: B018 - digests, and keeps it
+        watch.end("key")
+        tokens = tokenizer.tokenize(message)
+        watch.end("tokenize")
+        reading = await scorer.read(tokens)
+        watch.end("look up")
+        check = scorer.check(message.key, tokens, reading)
+        watch.end("score")
+        fields = header.render(
+            check.id,
+            check.verdict,
+            check.probability,
+            check.reason,
+            model=settings.model.name,
+            thresholds=check.thresholds,
+            clues=check.clues,
+        )
+        headers.prepend(headers.guard(content, header.GUARD_FIELD), fields)
+        watch.end("render")
+    return watch.seconds
