@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,7 +40,6 @@ class Bench:
     report: Report
     saved: Path
     scale: Scale = field(default_factory=Scale)
-    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def record(self, case: str, unit: str, *values: float, who: str = OURS) -> None:
         """Keep what was measured, a value of each round."""
@@ -66,8 +65,8 @@ class Bench:
 
     def new_folder(self, name: str) -> Path:
         """A folder of that name, or nearly; all users may look into it, since some peers do not stay root."""
-        folder = self.folder / f"{name}-{next(self._numbers)}"
-        folder.mkdir(mode=0o755)
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.folder))
+        folder.chmod(0o755)
         return folder
 
     @property
@@ -79,6 +78,11 @@ class Bench:
     def checked(self) -> list[Labelled]:
         """The messages that are checked: those that come next in the stream."""
         return messages(self.index)[self.scale.taught :][: self.scale.checked]
+
+    @property
+    def learned(self) -> list[Labelled]:
+        """The messages by which learning is measured: from the first that are checked on."""
+        return messages(self.index)[self.scale.taught :][: self.scale.learned]
 
 
 def messages(index: Path) -> list[Labelled]:

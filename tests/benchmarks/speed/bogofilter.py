@@ -16,18 +16,21 @@ _SECONDS = 300.0
 
 
 class Bogofilter:
-    """A word list of its own in ``folder``."""
+    """A word list of its own, in a ``kept`` folder that is made where it is missing. Raises ``CannotMeasure``."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, kept: Path, messages: Sequence[Labelled]) -> None:
         self._program = program("bogofilter", "bogofilter")
-        self._folder = folder
+        self._folder = kept
+        if not kept.exists():
+            kept.mkdir()
+            self._learn(messages)
 
     @property
     def version(self) -> str:
         """As the program gives it."""
         return output(self._program, "-V").splitlines()[0]
 
-    def learn(self, messages: Sequence[Labelled]) -> None:
+    def _learn(self, messages: Sequence[Labelled]) -> None:
         """Teach the messages: all spam, then all ham; to bogofilter the order is nothing."""
         for label, option in (("spam", "-s"), ("ham", "-n")):
             self._run(option, [path for each, path in messages if each == label])

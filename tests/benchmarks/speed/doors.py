@@ -1,50 +1,196 @@
 """Each door under a real load client: one worker, four connections, beside a peer that speaks the same protocol.
 
 The daemon runs as users run it: default configuration, metrics on, its log in a file, its own Redis. CPU is that
-of all processes of a side, its Redis included; the client's is not counted, but shares the machine.
+of all processes of a side, its Redis included; the client's is not counted, but shares the machine. Both sides
+run, and are loaded in turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from tests.benchmarks.speed import rspamd
+import uvloop
+from redis import Redis
+
+from tests.benchmarks.speed import clients, rspamd, spamassassin
 from tests.benchmarks.speed.bench import Bench
-from tests.benchmarks.speed.house import daemon, taught, write_config
-from tests.benchmarks.speed.plan import CPU_MILLISECONDS, HTTP, RATE
-from tests.benchmarks.speed.wrk import Load, Wrk
+from tests.benchmarks.speed.figures import OURS
+from tests.benchmarks.speed.house import Daemon, daemon, taught, write_config
+from tests.benchmarks.speed.plan import (
+    CONNECTIONS,
+    CPU_MILLISECONDS,
+    HTTP,
+    PASS_THROUGH,
+    RATE,
+    SMTP,
+    SPAMD,
+    STREAM,
+)
+from tests.benchmarks.speed.processes import ROOT, CannotMeasure, Served, free_port, listens, served
+from tests.benchmarks.speed.wrk import Wrk
 
-CONNECTIONS = 4
+_LONG_LINE = re.compile(rb"[^\r\n]{990}")
+_ANSWER_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of those that are compared: its CPU seconds until now, and how it is loaded for some seconds."""
+
+    cpu: Callable[[], float]
+    load: Callable[[float], tuple[int, float]]
+    """Answers and seconds."""
 
 
 def run(bench: Bench) -> None:
     """All doors, one after the other."""
-    with bench.skipping(HTTP):
-        _http(bench)
+    for door, measure in {HTTP: _http, SPAMD: _spamd, SMTP: _smtp, STREAM: _stream}.items():
+        with bench.skipping(door):
+            measure(bench)
+
+
+def in_turns(bench: Bench, door: str, sides: dict[str, Side]) -> None:
+    """Load each side in turns, and record rates and CPU."""
+    rates: dict[str, list[float]] = {who: [] for who in sides}
+    costs: dict[str, list[float]] = {who: [] for who in sides}
+    for number in range(1 + bench.scale.rounds):
+        for who, side in sides.items():
+            before = side.cpu()
+            answers, seconds = side.load(bench.scale.seconds if number else 1.0)
+            if number:  # the first is to warm up
+                rates[who].append(answers / seconds)
+                costs[who].append(1000 * (side.cpu() - before) / answers)
+    for who in sides:
+        bench.record(door, RATE, *rates[who], who=who)
+        bench.record(door, CPU_MILLISECONDS, *costs[who], who=who)
 
 
 def _http(bench: Bench) -> None:
     wrk = Wrk(bench.checked, bench.new_folder("wrk"), CONNECTIONS)
     bench.report.machine["wrk"] = wrk.version
+
+    def load(address: str) -> Callable[[float], tuple[int, float]]:
+        return lambda seconds: wrk.post(address, "/checkv2", seconds)
+
     with ExitStack() as stack:
         ours = stack.enter_context(daemon(write_config(taught(bench))))
-        sides: dict[str, tuple[Callable[[], float], str]] = {
-            "nbstream": (lambda: ours.server.cpu_seconds, ours.address("http"))
-        }
+        sides = {OURS: Side(lambda: ours.server.cpu_seconds, load(ours.address("http")))}
         with bench.skipping("rspamd"):
             theirs = stack.enter_context(
                 rspamd.rspamd(bench.new_folder("rspamd"), bench.kept / "rspamd.rdb", bench.taught)
             )
             bench.report.machine["rspamd"] = rspamd.version()
-            sides["rspamd"] = (lambda: theirs.cpu_seconds, f"127.0.0.1:{theirs.port}")
-        found: dict[str, list[tuple[Load, float]]] = {who: [] for who in sides}
-        for number in range(1 + bench.scale.rounds):
-            for who, (cpu, address) in sides.items():
-                before = cpu()
-                load = wrk.post(address, "/checkv2", bench.scale.seconds if number else 1.0)
-                if number:  # the first is to warm up
-                    found[who].append((load, cpu() - before))
-    for who, rounds in found.items():
-        bench.record(HTTP, RATE, *(load.answers / load.seconds for load, _ in rounds), who=who)
-        bench.record(HTTP, CPU_MILLISECONDS, *(1000 * cpu / load.answers for load, cpu in rounds), who=who)
+            sides["rspamd"] = Side(lambda: theirs.cpu_seconds, load(f"127.0.0.1:{theirs.port}"))
+        in_turns(bench, HTTP, sides)
+
+
+def _spamd(bench: Bench) -> None:
+    requests = [clients.Spamd.request(path.read_bytes()) for _, path in bench.checked]
+
+    def load(address: str) -> Callable[[float], tuple[int, float]]:
+        async def connect() -> clients.Connection:
+            return clients.Spamd(address)
+
+        return lambda seconds: answered(clients.for_seconds(connect, requests, CONNECTIONS, seconds))
+
+    with ExitStack() as stack:
+        ours = stack.enter_context(daemon(write_config(taught(bench), 'spamd: {listen: "127.0.0.1:0"}')))
+        sides = {OURS: Side(lambda: ours.server.cpu_seconds, load(ours.address("spamd")))}
+        with bench.skipping("SpamAssassin"):
+            first = bench.taught[: bench.scale.taught_to_spamassassin]
+            theirs, address = stack.enter_context(
+                spamassassin.spamd(bench.new_folder("spamassassin"), bench.kept / "spamassassin", first)
+            )
+            bench.report.machine["SpamAssassin"] = f"{spamassassin.version()}, taught {len(first):,}"
+            sides["SpamAssassin"] = Side(lambda: theirs.cpu_seconds, load(address))
+        in_turns(bench, SPAMD, sides)
+
+
+def smtp_requests(bench: Bench) -> list[bytes]:
+    """The messages without those that have longer lines than SMTP allows, which aiosmtpd refuses."""
+    raws = (path.read_bytes() for _, path in bench.checked)
+    return [clients.Smtp.request(raw) for raw in raws if not _LONG_LINE.search(raw)]
+
+
+@contextmanager
+def module(name: str, *arguments: str, port: int, folder: Path) -> Iterator[Served]:
+    """A server of ours beside the daemon, ready on its port."""
+    words = [sys.executable, "-m", f"tests.benchmarks.speed.{name}", str(port), *arguments]
+    with served(words, folder / f"{name}.log", ROOT) as server:
+        server.wait_for(lambda: listens(port))
+        yield server
+
+
+@contextmanager
+def relaying(bench: Bench) -> Iterator[tuple[Daemon, int]]:
+    """The daemon with a sink as its next hop, and the sink's port."""
+    port, folder = free_port(), bench.new_folder("sink")
+    config = write_config(taught(bench), relay=f'{{next_hop: "smtp://127.0.0.1:{port}"}}')
+    with module("sink", port=port, folder=folder), daemon(config) as ours:
+        yield ours, port
+
+
+def _smtp(bench: Bench) -> None:
+    requests = smtp_requests(bench)
+
+    def load(address: str) -> Callable[[float], tuple[int, float]]:
+        async def connect() -> clients.Connection:
+            return await clients.Smtp.greeted(address)
+
+        return lambda seconds: answered(clients.for_seconds(connect, requests, CONNECTIONS, seconds))
+
+    port, folder = free_port(), bench.new_folder("passthrough")
+    with (
+        relaying(bench) as (ours, next_port),
+        module("passthrough", str(next_port), port=port, folder=folder) as bare,
+    ):
+        sides = {
+            OURS: Side(lambda: ours.server.cpu_seconds, load(ours.address("smtp"))),
+            PASS_THROUGH: Side(lambda: bare.cpu_seconds, load(f"127.0.0.1:{port}")),
+        }
+        in_turns(bench, SMTP, sides)
+
+
+def answered(load: Any) -> tuple[int, float]:
+    """Run a load: answers and seconds."""
+    found = uvloop.run(load)
+    return len(found.waits), found.seconds
+
+
+def _stream(bench: Bench) -> None:
+    raws = [path.read_bytes() for _, path in bench.checked]
+    state = taught(bench)
+    with (
+        daemon(write_config(state, "stream: {}")) as ours,
+        Redis(unix_socket_path=str(state / "redis" / "redis.sock")) as client,
+    ):
+        load = partial(_through_the_stream, client, raws)
+        in_turns(bench, STREAM, {OURS: Side(lambda: ours.server.cpu_seconds, load)})
+
+
+def _through_the_stream(client: Redis, raws: list[bytes], _: float) -> tuple[int, float]:
+    """Add all, and wait for the last answer."""
+    found: Any = client.xrevrange("nbstream:{default}:out", count=1)
+    last, answers = found[0][0] if found else b"0-0", 0
+    started = time.perf_counter()
+    with client.pipeline(transaction=False) as pipe:
+        for raw in raws:
+            pipe.xadd("nbstream:{default}:in", {"raw": raw})
+        pipe.execute()
+    while answers < len(raws):
+        if time.perf_counter() - started > _ANSWER_SECONDS:
+            raise CannotMeasure(f"{answers} of {len(raws)} entries were answered")
+        read: Any = client.xread({"nbstream:{default}:out": last}, block=1000)
+        for _, entries in read:
+            answers, last = answers + len(entries), entries[-1][0]
+            if wrong := [fields for _, fields in entries if b"error" in fields]:
+                raise CannotMeasure(f"stream: {wrong[0]}")
+    return answers, time.perf_counter() - started

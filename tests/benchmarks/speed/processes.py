@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+ROOT = Path(__file__).parents[3]
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _READY_SECONDS = 120.0
@@ -63,8 +64,8 @@ class Served:
 
     @property
     def cpu_seconds(self) -> float:
-        """User and system time until now, of it and of its living descendants."""
-        return sum(cpu_seconds(pid) for pid in family(self.process.pid))
+        """User and system time until now, of it and of its descendants, those that have ended too."""
+        return sum(cpu_seconds(pid, ended=True) for pid in family(self.process.pid))
 
     @property
     def resident_bytes(self) -> int:
@@ -111,10 +112,10 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of one process until now; 0 where it is gone."""
+def cpu_seconds(pid: int, *, ended: bool = False) -> float:
+    """User and system time of one process until now, and of its children that have ``ended``; 0 where it is gone."""
     fields = _stat(pid)
-    return (int(fields[11]) + int(fields[12])) / _TICKS if fields else 0.0
+    return sum(map(int, fields[11 : 15 if ended else 13])) / _TICKS
 
 
 def resident_bytes(pid: int) -> int:

@@ -22,7 +22,7 @@ from nbstream.tokens.tokenizer import Tokenizer
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.bogofilter import Bogofilter
 from tests.benchmarks.speed.house import House, house, taught
-from tests.benchmarks.speed.plan import CHECK, CPU_MICROSECONDS
+from tests.benchmarks.speed.plan import BOGOFILTER, CHECK, CPU_MICROSECONDS
 
 _MILLION = 1e6
 _AT_ONCE = 32
@@ -31,9 +31,8 @@ _AT_ONCE = 32
 def run(bench: Bench) -> None:
     """Measure both in turns; bogofilter is left out where it is missing."""
     peer: Bogofilter | None = None
-    with bench.skipping("bogofilter -b"):
-        peer = Bogofilter(bench.new_folder("bogofilter"))
-        peer.learn(bench.taught)
+    with bench.skipping(BOGOFILTER):
+        peer = Bogofilter(bench.kept / "bogofilter", bench.taught)
         bench.report.machine["bogofilter"] = peer.version
     uvloop.run(_measure(bench, peer, taught(bench)))
 
@@ -60,7 +59,7 @@ async def _measure(bench: Bench, peer: Bogofilter | None, state: Path) -> None:
     for case, values in found.items():
         bench.record(case, CPU_MICROSECONDS, *values)
     if theirs:
-        bench.record(CHECK, CPU_MICROSECONDS, *theirs, who="bogofilter -b")
+        bench.record(CHECK, CPU_MICROSECONDS, *theirs, who=BOGOFILTER)
 
 
 async def _checks(ours: House, spam_filter: Filter, messages: Sequence[bytes]) -> float:

@@ -17,10 +17,8 @@ function request()
   return requests[last]
 end
 
-function done(summary, latency, _)
+function done(summary, _, _)
   local errors = summary.errors
-  io.write(string.format(
-    'found {"requests": %d, "microseconds": %d, "status": %d, "broken": %d, "p50": %d, "p90": %d, "p99": %d}\n',
-    summary.requests, summary.duration, errors.status, errors.connect + errors.read + errors.write + errors.timeout,
-    latency:percentile(50), latency:percentile(90), latency:percentile(99)))
+  io.write(string.format('found {"requests": %d, "microseconds": %d, "status": %d, "broken": %d}\n',
+    summary.requests, summary.duration, errors.status, errors.connect + errors.read + errors.write + errors.timeout))
 end

@@ -1,0 +1,229 @@
+"""Clients that speak a door's protocol over some connections at once: as fast as answered, or at a given rate.
+
+A client is the same for both sides of a comparison. What it sends are the bytes of whole requests, made before the
+clock runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Protocol, Self
+
+from tests.benchmarks.speed.processes import CannotMeasure
+
+_PATIENCE_SECONDS = 30.0
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+
+
+class Connection(Protocol):
+    """A client's connection."""
+
+    async def exchange(self, request: bytes) -> None:
+        """Send one request and read its answer. Raises ``CannotMeasure`` where it is not a good one."""
+
+    def close(self) -> None:
+        """Give it back."""
+
+
+Connect = Callable[[], Awaitable[Connection]]
+
+
+@dataclass(slots=True)
+class Load:
+    """What came of some load: the seconds from the first request to the last answer, and those of each answer."""
+
+    seconds: float = 0.0
+    waits: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Answers a second."""
+        return len(self.waits) / self.seconds
+
+
+async def all_of(connect: Connect, requests: Iterable[bytes], connections: int) -> Load:
+    """Each request once, over so many connections, as fast as they are answered."""
+    return await _busy(connect, iter(requests), connections, float("inf"))
+
+
+async def for_seconds(connect: Connect, requests: Sequence[bytes], connections: int, seconds: float) -> Load:
+    """The requests in turn for so long, as fast as they are answered."""
+    return await _busy(connect, itertools.cycle(requests), connections, seconds)
+
+
+async def _busy(connect: Connect, requests: Iterable[bytes], connections: int, seconds: float) -> Load:
+    opened = [await connect() for _ in range(connections)]
+    waiting, load, started = iter(requests), Load(), time.perf_counter()
+
+    async def work(connection: Connection) -> None:
+        for request in waiting:
+            begun = time.perf_counter()
+            if begun - started >= seconds:
+                return
+            await connection.exchange(request)
+            load.waits.append(time.perf_counter() - begun)
+
+    try:
+        async with _together() as group:
+            for connection in opened:
+                group.create_task(work(connection))
+    finally:
+        for connection in opened:
+            connection.close()
+    load.seconds = time.perf_counter() - started
+    return load
+
+
+async def at_rate(
+    connect: Connect, requests: Sequence[bytes], rate: float, seconds: float, *, connections: int = 32
+) -> Load:
+    """Requests at random moments, so many a second on average, whether those before were answered or not.
+
+    A wait begins when the request is due to be sent, also where all connections are busy then.
+    """
+    idle: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
+    for _ in range(connections):
+        idle.put_nowait(await connect())
+    load, draw, started = Load(), random.Random(7), time.perf_counter()
+
+    async def one(request: bytes) -> None:
+        begun = time.perf_counter()
+        connection = await idle.get()
+        try:
+            await connection.exchange(request)
+        finally:
+            idle.put_nowait(connection)
+        load.waits.append(time.perf_counter() - begun)
+
+    due, turn = 0.0, itertools.cycle(requests)
+    async with _together() as group:
+        while (due := due + draw.expovariate(rate)) < seconds:
+            await asyncio.sleep(max(0.0, started + due - time.perf_counter()))
+            group.create_task(one(next(turn)))
+    load.seconds = time.perf_counter() - started
+    while not idle.empty():
+        idle.get_nowait().close()
+    return load
+
+
+@asynccontextmanager
+async def _together() -> AsyncIterator[asyncio.TaskGroup]:
+    """Tasks of which the first that fails ends all, with its own error."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+class _Streams:
+    """The two ends of a TCP connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def to(cls, address: str) -> Self:
+        """A connection to ``HOST:PORT``."""
+        host, _, port = address.rpartition(":")
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            return cls(*await asyncio.open_connection(host, int(port)))
+
+    def close(self) -> None:
+        """Close it, at once."""
+        self.writer.close()
+
+
+class Http(_Streams):
+    """Requests on a connection that is kept; any 2xx is a good answer."""
+
+    @staticmethod
+    def request(path: str, message: bytes) -> bytes:
+        """A POST of the message."""
+        return b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (
+            path.encode(),
+            len(message),
+            message,
+        )
+
+    async def exchange(self, request: bytes) -> None:
+        """One request and its answer, which has a Content-Length."""
+        self.writer.write(request)
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            _, _, rest = head.lower().partition(b"content-length:")
+            body = await self.reader.readexactly(int(rest.partition(b"\r\n")[0]))
+        if not head.startswith(b"HTTP/1.1 2"):
+            raise CannotMeasure(f"HTTP: {head[:60]!r} {body[:100]!r}")
+
+
+class Spamd:
+    """SpamAssassin's protocol: a connection for each request."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    @staticmethod
+    def request(message: bytes) -> bytes:
+        """A CHECK of the message."""
+        return b"CHECK SPAMC/1.5\r\nContent-length: %d\r\n\r\n%b" % (len(message), message)
+
+    async def exchange(self, request: bytes) -> None:
+        """Connect, ask, and read to the end."""
+        streams = await _Streams.to(self._address)
+        try:
+            streams.writer.write(request)
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                answer = await streams.reader.read(-1)
+        finally:
+            streams.close()
+        if not (answer.startswith(b"SPAMD/1.") and b" 0 EX_OK" in answer and b"Spam: " in answer):
+            raise CannotMeasure(f"spamd: {answer[:100]!r}")
+
+    def close(self) -> None:
+        """Nothing is open between requests."""
+
+
+class Smtp(_Streams):
+    """Mail on a connection that is kept, a command at a time."""
+
+    @staticmethod
+    def request(message: bytes) -> bytes:
+        """The message as it goes behind DATA."""
+        content = _LINE_END.sub(b"\r\n", message)
+        stuffed = (b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:]
+        return stuffed + (b".\r\n" if stuffed.endswith(b"\r\n") else b"\r\n.\r\n")
+
+    @classmethod
+    async def greeted(cls, address: str) -> Smtp:
+        """A connection after EHLO."""
+        found = await cls.to(address)
+        await found._reply(b"2")
+        await found._command(b"EHLO bench.example\r\n", b"2")
+        return found
+
+    async def exchange(self, request: bytes) -> None:
+        """One transaction."""
+        await self._command(b"MAIL FROM:<sender@bench.example>\r\n", b"2")
+        await self._command(b"RCPT TO:<recipient@bench.example>\r\n", b"2")
+        await self._command(b"DATA\r\n", b"3")
+        await self._command(request, b"2")
+
+    async def _command(self, command: bytes, wanted: bytes) -> None:
+        self.writer.write(command)
+        await self._reply(wanted)
+
+    async def _reply(self, wanted: bytes) -> None:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            while (line := await self.reader.readline())[3:4] == b"-":
+                pass
+        if not line.startswith(wanted):
+            raise CannotMeasure(f"SMTP: {line[:200]!r}")

@@ -1,0 +1,54 @@
+"""Waits at a tenth, half and nine tenths of what a door can do, by messages that come at random moments.
+
+What it can do is measured just before, with the same client over four connections. CPU shares and the client's own
+waits are in the figures: both run on the same machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import uvloop
+
+from tests.benchmarks.speed import clients
+from tests.benchmarks.speed.bench import Bench
+from tests.benchmarks.speed.doors import relaying, smtp_requests
+from tests.benchmarks.speed.figures import percentile
+from tests.benchmarks.speed.plan import (
+    CONNECTIONS,
+    HTTP,
+    MILLISECONDS,
+    PERCENTILES,
+    RATE,
+    SHARES,
+    SMTP,
+    TIMES,
+)
+
+
+def run(bench: Bench) -> None:
+    """Both doors of the same daemon."""
+    with relaying(bench) as (ours, _):
+
+        async def http() -> clients.Connection:
+            return await clients.Http.to(ours.address("http"))
+
+        async def smtp() -> clients.Connection:
+            return await clients.Smtp.greeted(ours.address("smtp"))
+
+        checks = [clients.Http.request("/checkv2", path.read_bytes()) for _, path in bench.checked]
+        uvloop.run(_measure(bench, HTTP, http, checks))
+        uvloop.run(_measure(bench, SMTP, smtp, smtp_requests(bench)))
+
+
+async def _measure(bench: Bench, door: str, connect: clients.Connect, requests: Sequence[bytes]) -> None:
+    seconds = bench.scale.seconds
+    await clients.for_seconds(connect, requests, CONNECTIONS, 1.0)
+    capacity = (await clients.for_seconds(connect, requests, CONNECTIONS, seconds)).rate
+    bench.record(f"{door}, all it can do", RATE, capacity)
+    for share in SHARES:
+        load = await clients.at_rate(connect, requests, share * capacity, 1.6 * seconds)
+        found = {name: 1000 * percentile(load.waits, part) for name, part in PERCENTILES.items()}
+        for name, value in found.items():
+            bench.record(f"{door} at {share:.0%}, {name}", MILLISECONDS, value)
+        bench.record(f"{door} at {share:.0%}, p99 of p50", TIMES, found["p99"] / found["p50"])

@@ -1,0 +1,159 @@
+"""How fast it learns: from an mbox by ``nbstream learn``, and through the HTTP door; and what that is to Redis.
+
+The messages are those after the taught ones, each learned once. The Redis is the embedded one, which syncs each
+change to disk. Reads are how often Redis had something to read of its clients: of a message, its round trips, and
+those of the daemon's mirror where one runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from redis import Redis
+
+from nbstream import assembly, config
+from nbstream.store.embedded import EmbeddedRedis
+from nbstream.store.mirror import Mirror
+from tests.benchmarks.speed import clients
+from tests.benchmarks.speed.bench import Bench
+from tests.benchmarks.speed.figures import percentile
+from tests.benchmarks.speed.house import COMMAND, daemon, taught, write_config
+from tests.benchmarks.speed.plan import (
+    BULK,
+    CONNECTIONS,
+    CPU_MILLISECONDS,
+    DOOR,
+    MILLISECONDS,
+    PERCENTILES,
+    RATE,
+    READS,
+)
+from tests.benchmarks.speed.processes import CannotMeasure, cpu_seconds
+
+_FROM = b"From bench@example.org Fri Nov  6 10:00:00 2026\n"
+_SECONDS = 100.0
+
+
+def run(bench: Bench) -> None:
+    """In bulk, then through the door, then how far a mirror is behind."""
+    _in_bulk(bench)
+    _through_the_door(bench)
+    uvloop.run(_behind(bench))
+
+
+@contextmanager
+def redis_of(state: Path) -> Iterator[Redis]:
+    """A client of the embedded server of a state folder, which runs for as long."""
+    embedded = EmbeddedRedis(state)
+    address = asyncio.run(embedded.start())
+    try:
+        with Redis(unix_socket_path=address) as client:
+            yield client
+    finally:
+        asyncio.run(embedded.release())
+
+
+def mboxes(bench: Bench) -> dict[str, tuple[Path, int]]:
+    """By label the mbox of those messages, and how many they are."""
+    found, folder = {}, bench.new_folder("mbox")
+    for label in ("spam", "ham"):
+        raws = [path.read_bytes() for each, path in bench.learned if each == label]
+        file = folder / f"{label}.mbox"
+        file.write_bytes(b"".join(_FROM + raw.replace(b"\nFrom ", b"\n>From ") + b"\n\n" for raw in raws))
+        found[label] = file, len(raws)
+    return found
+
+
+def _in_bulk(bench: Bench) -> None:
+    boxes = mboxes(bench)
+    count = sum(number for _, number in boxes.values())
+    rates, costs, reads = [], [], []
+    for _ in range(bench.scale.rounds):
+        state = taught(bench)
+        settings = write_config(state)
+        with redis_of(state) as client:
+            before, began = _used(client), time.perf_counter()
+            for label, (file, _) in boxes.items():
+                _learn(settings, label, file)
+            rates.append(count / (time.perf_counter() - began))
+            after = _used(client)
+            costs.append(1000 * (after["cpu"] - before["cpu"]) / count)
+            reads.append((after["reads"] - before["reads"]) / count)
+    bench.record(BULK, RATE, *rates)
+    bench.record(f"{BULK}, Redis", CPU_MILLISECONDS, *costs)
+    bench.record(BULK, READS, *reads)
+
+
+def _learn(settings: Path, label: str, file: Path) -> None:
+    words = [*COMMAND, "learn", "-c", str(settings), label, str(file)]
+    done = subprocess.run(
+        words, cwd=settings.parent, capture_output=True, text=True, timeout=_SECONDS, check=False
+    )
+    if done.returncode:
+        raise CannotMeasure(f"nbstream learn: {done.stdout} {done.stderr}")
+
+
+def _used(client: Redis) -> dict[str, float]:
+    """What the server has used until now: CPU seconds, and the times that it read something of a client."""
+    info: Any = client.info("everything")
+    return {"cpu": cpu_seconds(info["process_id"]), "reads": info["total_reads_processed"]}
+
+
+def _through_the_door(bench: Bench) -> None:
+    requests = [clients.Http.request(f"/learn{label}", path.read_bytes()) for label, path in bench.learned]
+    rates, costs, reads = [], [], []
+    for _ in range(bench.scale.rounds):
+        state = taught(bench)
+        with (
+            daemon(write_config(state)) as ours,
+            Redis(unix_socket_path=str(state / "redis" / "redis.sock")) as client,
+        ):
+
+            async def connect() -> clients.Connection:
+                return await clients.Http.to(ours.address("http"))
+
+            before, cpu = _used(client), ours.server.cpu_seconds
+            load = uvloop.run(clients.all_of(connect, requests, CONNECTIONS))
+            rates.append(load.rate)
+            costs.append(1000 * (ours.server.cpu_seconds - cpu) / len(requests))
+            reads.append((_used(client)["reads"] - before["reads"]) / len(requests))
+    bench.record(DOOR, RATE, *rates)
+    bench.record(f"{DOOR}, with its Redis", CPU_MILLISECONDS, *costs)
+    bench.record(DOOR, READS, *reads)
+
+
+async def _behind(bench: Bench) -> None:
+    """From the millisecond in which Redis made a change until a mirror in this process has it."""
+    state, (file, _) = taught(bench), mboxes(bench)["ham"]
+    file_of_settings = write_config(state)
+    settings = config.load(file_of_settings)
+    lags: list[float] = []
+    async with assembly.store(settings) as store:
+        assert store.embedded
+        await store.embedded.ensure_running()
+        model = assembly.model(settings, store.follower)
+        await model.open()
+        mirror = Mirror(model, settings.redis.timeout_seconds)
+        following = asyncio.create_task(mirror.run())
+        await mirror.loaded.wait()
+        learning = asyncio.create_task(asyncio.to_thread(_learn, file_of_settings, "ham", file))
+        newest: Any = await store.client.xrevrange(model.keys.changes, count=1)
+        last = newest[0][0]
+        while not learning.done():
+            found: Any = await store.client.xread({model.keys.changes: last}, block=200)
+            for _, entries in found:
+                last = entries[-1][0]
+                await mirror.applied(last)
+                lags.append(1000 * time.time() - int(last.partition(b"-")[0]))
+        following.cancel()
+        await asyncio.wait([following])
+    await learning
+    for name, share in PERCENTILES.items():
+        bench.record(f"mirror behind {BULK}, {name}", MILLISECONDS, percentile(lags, share))

@@ -1,0 +1,140 @@
+"""What a start takes, by the size of the model; memory, and what an idle worker uses.
+
+The tokens are made up: 13 bytes, known to one class, every fifth to both. A start is timed from the command until
+``/readyz`` says yes, with Redis running already, and with Redis started by it and loading its file first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+
+from nbstream import assembly, config
+from tests.benchmarks.speed.bench import Bench
+from tests.benchmarks.speed.house import COMMAND, write_config
+from tests.benchmarks.speed.learning import redis_of
+from tests.benchmarks.speed.plan import (
+    BYTES,
+    CPU_MILLISECONDS,
+    HELP,
+    IDLE,
+    MEGABYTES,
+    MILLISECONDS,
+    PERCENT,
+    SECONDS,
+    started,
+)
+from tests.benchmarks.speed.processes import Served, cpu_seconds, served
+
+_MEGA = 1e6
+_AT_ONCE = 5_000
+_SETTLE_SECONDS = 3.0
+
+
+def run(bench: Bench) -> None:
+    """The command line, an idle worker, then models by their size."""
+    _help(bench)
+    empty = _idle(bench)
+    for tokens in bench.scale.vocabularies:
+        _start(bench, tokens, empty)
+
+
+def _help(bench: Bench) -> None:
+    waits, costs = [], []
+    for _ in range(3 * bench.scale.rounds):
+        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        subprocess.run([*COMMAND, "--help"], cwd=bench.folder, stdout=subprocess.DEVNULL, check=True)
+        waits.append(1000 * (time.perf_counter() - began))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        costs.append(1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime))
+    bench.record(HELP, MILLISECONDS, *waits)
+    bench.record(HELP, CPU_MILLISECONDS, *costs)
+
+
+@contextmanager
+def _until_ready(settings: Path) -> Iterator[tuple[Served, float]]:
+    """A daemon that is ready, and the seconds that it took."""
+    http = config.load(settings).listeners.http
+    assert http
+    began = time.perf_counter()
+    log = settings.with_suffix(".log")
+    with served([*COMMAND, "serve", "-c", str(settings)], log, settings.parent) as server:
+        server.wait_for(lambda: _is_ready(f"http://{http.listen}/readyz"))
+        yield server, time.perf_counter() - began
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5.0) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def _idle(bench: Bench) -> int:
+    """Returns the bytes of a worker with an empty model."""
+    state = bench.new_folder("idle") / "state"
+    settings = write_config(state)
+    with _until_ready(settings) as (server, seconds):
+        time.sleep(_SETTLE_SECONDS)
+        with Redis(unix_socket_path=str(state / "redis" / "redis.sock")) as client:
+            info: Any = client.info("server")
+        pids = {IDLE: server.process.pid, f"{IDLE}, its Redis": info["process_id"]}
+        before = {name: cpu_seconds(pid) for name, pid in pids.items()}
+        idle = 2 * bench.scale.seconds
+        time.sleep(idle)
+        for name, pid in pids.items():
+            bench.record(name, PERCENT, 100 * (cpu_seconds(pid) - before[name]) / idle)
+        size = server.resident_bytes
+        bench.record(IDLE, MEGABYTES, size / _MEGA)
+        bench.record(started(0), SECONDS, seconds)
+    return size
+
+
+def _start(bench: Bench, tokens: int, empty: int) -> None:
+    state = bench.new_folder("start") / "state"
+    settings = write_config(state)
+    with redis_of(state) as client:
+        asyncio.run(_sign(settings))
+        before: Any = client.info("memory")
+        counts = _fill(client, tokens)
+        after: Any = client.info("memory")
+        with _until_ready(settings) as (server, seconds):
+            bench.record(started(tokens), SECONDS, seconds)
+            bench.record(f"worker of {tokens:,} tokens", MEGABYTES, server.resident_bytes / _MEGA)
+            bench.record(f"worker of {tokens:,} tokens", BYTES, (server.resident_bytes - empty) / tokens)
+        used = after["used_memory"] - before["used_memory"]
+        bench.record(f"Redis of {counts:,} counts", BYTES, used / tokens)
+    with _until_ready(settings) as (_, seconds):
+        bench.record(f"{started(tokens)}, and of its Redis", SECONDS, seconds)
+
+
+async def _sign(settings: Path) -> None:
+    """Have the model begun by this program."""
+    async with assembly.one_shot(config.load(settings), sign=True):
+        pass
+
+
+def _fill(client: Redis, tokens: int) -> int:
+    """Put the counts and the totals; returns how many counts that makes over all classes."""
+    sums, counts = [0, 0], 0
+    for column, label in enumerate(("ham", "spam")):
+        for start in range(0, tokens, _AT_ONCE):
+            numbers = [n for n in range(start, min(tokens, start + _AT_ONCE)) if n % 5 == 4 or n % 2 == column]
+            fields: dict[Any, Any] = {f"body:{n * 2654435761 % 2**32:08x}": 1000 + n % 90_000 for n in numbers}
+            client.hset(f"nbstream:{{default}}:counts:{label}", mapping=fields)
+            sums[column] += sum(fields.values())
+            counts += len(fields)
+    totals: dict[Any, Any] = {"tokens:ham": sums[0], "tokens:spam": sums[1], "vocabulary": tokens}
+    totals |= {"messages:ham": tokens // 100, "messages:spam": tokens // 100}
+    client.hset("nbstream:{default}:totals", mapping=totals)
+    return counts
