@@ -23,7 +23,7 @@ test: .venv/test.stamp
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	$(PYTEST) -n 2 -r s -m "not soak and not bench"
+	$(PYTEST) -n 2 -r s -m "not soak"
 
 # Long runs: broken and mutated mail. No other processes beside it, so that a hang is a hang.
 soak: .venv/test.stamp

@@ -43,10 +43,12 @@ def main() -> None:
         if not (kept / INDEX).exists():
             with tarfile.open(archive) as tar:
                 tar.extractall(kept, filter="data")
-        report = Report(facts())
+        report = Report(facts(options.tree))
+        load = os.getloadavg()[0]
         wanted = options.parts or list(PARTS)
         for part in [TEACHING, *wanted] if set(wanted) - UNTAUGHT else wanted:
             report.add(measured(part, Path(name), kept, options.tree))
+        report.machine["load average before and after"] = f"{load:.1f}, {os.getloadavg()[0]:.1f}"
     if options.parts:
         print(page(report))
     else:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import resource
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.benchmarks.speed.bench import Labelled
-from tests.benchmarks.speed.processes import CannotMeasure, output, program
+from tests.benchmarks.speed.processes import CannotMeasure, children_cpu_seconds, output, program
 
 _VERDICT = re.compile(r"^(?P<file>.+) X-Bogosity: (?P<verdict>Spam|Ham|Unsure), ", re.MULTILINE)
 _SECONDS = 300.0
@@ -37,10 +36,9 @@ class Bogofilter:
 
     def check(self, messages: Sequence[Labelled]) -> tuple[float, dict[str, str]]:
         """The CPU seconds of judging the messages, user and system, and the verdicts by file."""
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before = children_cpu_seconds()
         said = self._run("-v", [path for _, path in messages])
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, verdicts(said)
+        return children_cpu_seconds() - before, verdicts(said)
 
     def _run(self, option: str, paths: Sequence[Path]) -> str:
         words = [self._program, "-d", str(self._folder), option, "-b"]

@@ -43,7 +43,7 @@ def run(bench: Bench) -> None:
 
 async def _measure(bench: Bench, door: str, connect: clients.Connect, requests: Sequence[bytes]) -> None:
     seconds = bench.scale.seconds
-    await clients.for_seconds(connect, requests, CONNECTIONS, 1.0)
+    await clients.for_seconds(connect, requests, CONNECTIONS, min(1.0, seconds))
     capacity = (await clients.for_seconds(connect, requests, CONNECTIONS, seconds)).rate
     bench.record(f"{door}, all it can do", RATE, capacity)
     for share in SHARES:

@@ -8,17 +8,17 @@ TEACHING = "teaching"
 """What comes first where a part needs taught models."""
 
 PARTS = {
-    "stages": 120.0,
-    "sizes": 90.0,
-    "doors": 240.0,
-    "latency": 120.0,
-    "learning": 120.0,
-    "start": 150.0,
-    "workers": 60.0,
+    "stages": 180.0,
+    "sizes": 150.0,
+    "doors": 360.0,
+    "latency": 240.0,
+    "learning": 300.0,
+    "start": 300.0,
+    "workers": 150.0,
 }
-"""The parts, and the seconds that each may take; what is not done by then is skipped."""
+"""The parts, and the seconds after which each is ended: three times what it takes on a quiet machine."""
 
-SECONDS_TO_TEACH = 360.0
+SECONDS_TO_TEACH = 600.0
 UNTAUGHT = {"start"}
 
 CPU_MICROSECONDS = "µs CPU each"
@@ -26,6 +26,7 @@ CPU_MILLISECONDS = "ms CPU each"
 RATE = "a second"
 MILLISECONDS = "ms"
 SECONDS = "s"
+CPU_SECONDS = "s CPU"
 MEGABYTES = "MB"
 BYTES = "bytes a token"
 PERCENT = "% CPU"
@@ -93,6 +94,7 @@ TARGETS = (
     Target("doors", HTTP, RATE, "3 times rspamd", 3.0, than=(HTTP, RATE, "rspamd")),
     Target("doors", HTTP, CPU_MILLISECONDS, "5 times rspamd", 5.0, than=(HTTP, CPU_MILLISECONDS, "rspamd")),
     Target("doors", SPAMD, RATE, "30 times SpamAssassin", 30.0, than=(SPAMD, RATE, "SpamAssassin")),
+    Target("doors", SMTP, RATE, "0.6 of a bare pass-through", 0.6, than=(SMTP, RATE, PASS_THROUGH)),
     *(
         Target("latency", f"{door} at 50%, p99 of p50", TIMES, "5 times p50 at most", at_most=5.0)
         for door in (HTTP, SMTP)
@@ -106,28 +108,4 @@ TARGETS = (
     Target("start", started(2_000_000), SECONDS, "8 s at most", at_most=8.0),
     Target("start", "worker of 2,000,000 tokens", BYTES, "200 bytes at most", at_most=200.0),
     Target("workers", TWO_WORKERS, RATE, "1.5 times one", 1.5, than=(TWO_WORKERS, RATE, ONE_WORKER)),
-    Target("doors", SMTP, RATE, "0.6 of a bare pass-through", 0.6, than=(SMTP, RATE, PASS_THROUGH)),
 )
-
-TEXTS = {
-    "stages": "Microseconds of CPU a message.",
-    "sizes": "-",
-    "doors": "-",
-    "latency": "-",
-    "learning": "-",
-    "start": "-",
-    "workers": "-",
-}
-
-TEXT = """\
-# Speed
-
-Written by `make bench CORPORA=DIR`.
-
-| | |
-|---|---|
-{facts}
-## Targets
-
-{targets}
-{parts}"""

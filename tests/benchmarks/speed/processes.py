@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -91,6 +92,12 @@ def served(words: Sequence[str | Path], log: Path, folder: Path) -> Iterator[Ser
             process.wait()
 
 
+def children_cpu_seconds() -> float:
+    """User and system time of the children of this process that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def listens(port: int) -> bool:
     """Whether something accepts connections on that port of this machine."""
     try:
@@ -113,7 +120,7 @@ def family(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int, *, ended: bool = False) -> float:
-    """User and system time of one process until now, and of its children that have ``ended``; 0 where it is gone."""
+    """User and system time of one process until now, also of its ``ended`` children; 0 where it is gone."""
     fields = _stat(pid)
     return sum(map(int, fields[11 : 15 if ended else 13])) / _TICKS
 

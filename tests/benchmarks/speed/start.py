@@ -7,7 +7,6 @@ The tokens are made up: 13 bytes, known to one class, every fifth to both. A sta
 from __future__ import annotations
 
 import asyncio
-import resource
 import subprocess
 import time
 import urllib.request
@@ -25,6 +24,7 @@ from tests.benchmarks.speed.learning import redis_of
 from tests.benchmarks.speed.plan import (
     BYTES,
     CPU_MILLISECONDS,
+    CPU_SECONDS,
     HELP,
     IDLE,
     MEGABYTES,
@@ -33,7 +33,7 @@ from tests.benchmarks.speed.plan import (
     SECONDS,
     started,
 )
-from tests.benchmarks.speed.processes import Served, cpu_seconds, served
+from tests.benchmarks.speed.processes import Served, children_cpu_seconds, cpu_seconds, served
 
 _MEGA = 1e6
 _AT_ONCE = 5_000
@@ -51,11 +51,10 @@ def run(bench: Bench) -> None:
 def _help(bench: Bench) -> None:
     waits, costs = [], []
     for _ in range(3 * bench.scale.rounds):
-        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        before, began = children_cpu_seconds(), time.perf_counter()
         subprocess.run([*COMMAND, "--help"], cwd=bench.folder, stdout=subprocess.DEVNULL, check=True)
         waits.append(1000 * (time.perf_counter() - began))
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        costs.append(1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime))
+        costs.append(1000 * (children_cpu_seconds() - before))
     bench.record(HELP, MILLISECONDS, *waits)
     bench.record(HELP, CPU_MILLISECONDS, *costs)
 
@@ -110,6 +109,7 @@ def _start(bench: Bench, tokens: int, empty: int) -> None:
         after: Any = client.info("memory")
         with _until_ready(settings) as (server, seconds):
             bench.record(started(tokens), SECONDS, seconds)
+            bench.record(started(tokens), CPU_SECONDS, cpu_seconds(server.process.pid))
             bench.record(f"worker of {tokens:,} tokens", MEGABYTES, server.resident_bytes / _MEGA)
             bench.record(f"worker of {tokens:,} tokens", BYTES, (server.resident_bytes - empty) / tokens)
         used = after["used_memory"] - before["used_memory"]

@@ -1,0 +1,208 @@
+"""``make bench`` works: small runs over letters written for tests, and the page that is made of what they find."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nbstream.mail.message import Message
+from tests.benchmarks.speed import doors, sizes, stages
+from tests.benchmarks.speed.bench import Bench, Scale
+from tests.benchmarks.speed.bogofilter import verdicts
+from tests.benchmarks.speed.clients import Http, Load, Smtp, all_of, at_rate
+from tests.benchmarks.speed.figures import Figure, Report, Skip, percentile
+from tests.benchmarks.speed.page import page
+from tests.benchmarks.speed.plan import (
+    BOGOFILTER,
+    CHECK,
+    CPU_MICROSECONDS,
+    HTTP,
+    PARTS,
+    RATE,
+    SMTP,
+    TARGETS,
+    UNTAUGHT,
+)
+from tests.benchmarks.speed.processes import CannotMeasure, cpu_seconds
+from tests.benchmarks.speed.sink import Sink
+from tests.benchmarks.speed.wrk import found
+from tests.letters import write_corpus
+
+ROOT = Path(__file__).parents[2]
+
+
+def cells(text: str, *words: str) -> list[str]:
+    """The one line of a table with these words in it."""
+    (line,) = (line for line in text.splitlines() if line.startswith("|") and all(word in line for word in words))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+@pytest.mark.parametrize(("share", "value"), [(0.5, 5), (0.9, 9), (0.99, 10), (0.1, 1), (1.0, 10)])
+def test_a_percentile_is_the_smallest_value_that_enough_others_do_not_exceed(share: float, value: float) -> None:
+    assert percentile([3, 1, 2, 10, 9, 8, 7, 6, 5, 4], share) == value
+
+
+def test_a_figure_goes_by_its_median_and_a_ratio_says_how_many_times_better() -> None:
+    report = Report(
+        {"CPU": "some"},
+        [
+            Figure("stages", CHECK, "nbstream", CPU_MICROSECONDS, (100.0, 250.0, 200.0)),
+            Figure("stages", CHECK, BOGOFILTER, CPU_MICROSECONDS, (300.0,)),
+            Figure("doors", HTTP, "nbstream", RATE, (1000.0, 1500.0)),
+            Figure("doors", HTTP, "rspamd", RATE, (500.0,)),
+        ],
+        [Skip("doors", "SpamAssassin", "no spamd: apt install spamd")],
+    )
+
+    written = page(report)
+
+    assert cells(written, BOGOFILTER, CPU_MICROSECONDS)[2:] == ["200", "300", BOGOFILTER, "1.50"]
+    assert cells(written, CHECK, "less CPU")[2:] == ["1.50 times", "met"]
+    assert cells(written, RATE, "| rspamd |")[2:] == ["1,250", "500", "rspamd", "2.50"]
+    assert cells(written, "3 times rspamd")[2:] == ["2.50 times", "**not met**"]
+    assert cells(written, "30 times SpamAssassin")[2:] == ["-", "not measured"]
+    assert "- doors, SpamAssassin: no spamd: apt install spamd" in written
+
+
+def test_a_report_comes_back_as_it_was_saved() -> None:
+    report = Report({"cores": "2"}, [Figure("start", "x", "nbstream", RATE, (1.0, 2.0))], [Skip("a", "b", "c")])
+    report.add(Report({"Python": "3"}, took={"start": 1.5}))
+
+    assert Report.from_json(report.to_json()) == report
+    assert report.machine == {"cores": "2", "Python": "3"}
+
+
+def test_targets_and_order_name_parts_that_there_are() -> None:
+    assert {target.part for target in TARGETS} | UNTAUGHT <= PARTS.keys()
+    assert all((Path(stages.__file__).with_name(f"{part}.py")).exists() for part in PARTS)
+
+
+def test_what_wrk_prints_is_answers_and_seconds() -> None:
+    line = 'found {"requests": 1200, "microseconds": 2000000, "status": %d, "broken": 0}\n'
+
+    assert found(f"Running 2s test\n{line % 0}") == (1200, 2.0)
+    with pytest.raises(CannotMeasure, match="not all was answered well"):
+        found(line % 3)
+    with pytest.raises(CannotMeasure, match="unable to connect"):
+        found("unable to connect to 127.0.0.1:1\n")
+
+
+def test_what_bogofilter_prints_is_a_verdict_for_each_file() -> None:
+    said = (
+        "data/1 a.eml X-Bogosity: Spam, tests=bogofilter, spamicity=1.000000, version=1.2.5\n"
+        "data/2.eml X-Bogosity: Ham, tests=bogofilter, spamicity=0.000000, version=1.2.5\n"
+    )
+
+    assert verdicts(said) == {"data/1 a.eml": "Spam", "data/2.eml": "Ham"}
+
+
+@pytest.mark.parametrize("make", [sizes.text, sizes.attachment])
+def test_made_up_mail_is_of_its_size_and_the_same_each_time(make: Callable[[int], bytes]) -> None:
+    raw = make(100_000)
+
+    assert 90_000 < len(raw) < 110_000
+    assert raw == make(100_000)
+    assert Message.parse(raw).is_mail
+
+
+def test_mail_for_smtp_ends_with_its_dot_and_no_line_begins_with_one() -> None:
+    assert Smtp.request(b".a\n..b\r\nc") == b"..a\r\n...b\r\nc\r\n.\r\n"
+    assert Smtp.request(b"a\n") == b"a\r\n.\r\n"
+
+
+async def test_a_client_sends_each_message_once_and_times_every_answer() -> None:
+    server = await asyncio.get_running_loop().create_server(Sink, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    async def connect() -> Smtp:
+        return await Smtp.greeted(address)
+
+    load = await all_of(connect, [Smtp.request(b"a: b\n\n%d" % number) for number in range(20)], 4)
+    paced = await at_rate(connect, [Smtp.request(b"a: b\n\nc")], 200.0, 0.2, connections=2)
+    server.close()
+
+    assert len(load.waits) == 20
+    assert load.rate == 20 / load.seconds
+    assert paced.waits
+
+
+async def test_an_answer_that_is_none_ends_the_load_with_what_was_said() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nlate")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    async def connect() -> Http:
+        return await Http.to(address)
+
+    with pytest.raises(CannotMeasure, match="503"):
+        await all_of(connect, [Http.request("/", b"")], 1)
+    server.close()
+
+
+def test_a_load_of_nothing_has_no_rate_and_a_process_that_is_gone_no_time() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+
+    assert cpu_seconds(process.pid) == 0.0
+    assert Load(seconds=1.0).rate == 0.0
+
+
+def small(tmp_path: Path, part: str) -> Bench:
+    """A run over letters that takes moments."""
+    scale = Scale(taught=60, checked=20, taught_to_spamassassin=20, rounds=1, seconds=0.2, learned=20)
+    return Bench(
+        part, write_corpus(tmp_path / "corpus", 80), tmp_path, tmp_path, Report({}), tmp_path / "r", scale
+    )
+
+
+def test_the_stages_of_a_check_are_measured(tmp_path: Path, redis_binary: Path) -> None:
+    bench = small(tmp_path, "stages")
+
+    stages.run(bench)
+
+    assert bench.report.find("stages", CHECK, CPU_MICROSECONDS)
+    assert [figure.median > 0 for figure in bench.report.figures]
+    assert Report.from_json(bench.saved.read_text()) == bench.report
+
+
+def test_mail_through_the_smtp_door_is_measured_beside_the_pass_through(
+    tmp_path: Path, redis_binary: Path
+) -> None:
+    bench = small(tmp_path, "doors")
+
+    doors.smtp(bench)
+
+    assert {figure.who for figure in bench.report.figures if figure.case == SMTP} == {
+        "nbstream",
+        "aiosmtpd, aiosmtplib",
+    }
+
+
+def test_a_part_that_cannot_be_measured_is_told_and_ends_nothing_else(tmp_path: Path) -> None:
+    arguments = map(str, (tmp_path / "none", tmp_path, tmp_path, tmp_path / "found.json", ROOT))
+    words = [sys.executable, "-m", "tests.benchmarks.speed.part", "stages", *arguments]
+
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    (skip,) = Report.from_json((tmp_path / "found.json").read_text()).skips
+    assert skip.what == "the rest"
+    assert "No such file" in skip.why
+
+
+def test_without_the_corpora_it_says_what_is_missing(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tests.benchmarks.speed", str(tmp_path)]
+
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (1, f"bench: {tmp_path} has no trec07p-20k.tar.xz\n")
