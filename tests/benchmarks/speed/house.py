@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import sys
+import urllib.request
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -116,6 +117,12 @@ class Daemon:
     def address(self, door: str) -> str:
         """Where a door listens, ``HOST:PORT``, once the daemon is ready."""
         return self._addresses[door]
+
+    def metric(self, series: str) -> float:
+        """The value of a series without labels."""
+        with urllib.request.urlopen(f"http://{self.address('http')}/metrics", timeout=10.0) as answer:
+            lines = answer.read().decode().splitlines()
+        return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{series} "))
 
     def ready(self) -> bool:
         """Whether it has said that it is."""

@@ -30,6 +30,7 @@ CPU_SECONDS = "s CPU"
 MEGABYTES = "MB"
 BYTES = "bytes a token"
 PERCENT = "% CPU"
+SHARE = "% of the messages"
 READS = "reads of Redis a message"
 TIMES = "times"
 

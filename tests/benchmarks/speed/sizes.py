@@ -7,6 +7,7 @@ messages one after the other while another process sends the large one to the sa
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import random
 import smtplib
@@ -60,6 +61,7 @@ async def _milliseconds(ours: House, spam_filter: Filter, raw: bytes) -> float:
     started = time.process_time()
     for _ in range(count):
         await spam_filter.check(Message(raw, limits))
+        await asyncio.sleep(0)  # the mirror's turn, else it takes Redis for away
     return (time.process_time() - started) * 1000 / count
 
 
