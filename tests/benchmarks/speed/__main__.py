@@ -47,7 +47,7 @@ def main() -> None:
         load = os.getloadavg()[0]
         wanted = options.parts or list(PARTS)
         for part in [TEACHING, *wanted] if set(wanted) - UNTAUGHT else wanted:
-            report.add(measured(part, Path(name), kept, options.tree))
+            report.add(measured(part, Path(name), kept, options))
         report.machine["load average before and after"] = f"{load:.1f}, {os.getloadavg()[0]:.1f}"
     if options.parts:
         print(page(report))
@@ -58,12 +58,15 @@ def main() -> None:
     sys.exit(1 if any(skip.what == REST for skip in report.skips) else 0)
 
 
-def measured(part: str, folder: Path, kept: Path, tree: Path) -> Report:
+def measured(part: str, folder: Path, kept: Path, options: argparse.Namespace) -> Report:
     """What one part found, in the time that it has."""
     saved, seconds = folder / f"{part}.json", PARTS.get(part, SECONDS_TO_TEACH)
     print(f"{time.strftime('%H:%M:%S')} {part}, at most {seconds:.0f} s", file=sys.stderr, flush=True)
     words = [sys.executable, "-m", "tests.benchmarks.speed.part", part]
-    words += map(str, (kept / INDEX, folder, kept, saved, tree.absolute()))
+    words += map(str, (kept / INDEX, folder, kept, saved, options.tree.absolute()))
+    if options.large:
+        words.append("large")
+        seconds += SECONDS_TO_TEACH
     started = time.monotonic()
     process = subprocess.Popen(words, cwd=ROOT, start_new_session=True)
     skips = []
@@ -99,6 +102,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="all figures of all rounds")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where taught models stay for the next run")
     parser.add_argument("--tree", type=Path, default=ROOT, metavar="DIR", help="measure this checkout of nbstream")
+    parser.add_argument("--large", action="store_true", help="also start with a model of 5,000,000 tokens")
     options = parser.parse_args()
     if unknown := set(options.parts) - PARTS.keys():
         parser.error(f"no such part: {', '.join(sorted(unknown))}")

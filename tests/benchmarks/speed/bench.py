@@ -29,6 +29,10 @@ class Scale:
     vocabularies: tuple[int, ...] = (100_000, 1_000_000, 2_000_000)
 
 
+LARGE = Scale(vocabularies=(100_000, 1_000_000, 2_000_000, 5_000_000))
+"""With a model that takes minutes to make and to start with."""
+
+
 @dataclass(slots=True)
 class Bench:
     """The run of one part; in ``kept`` are taught models for all parts. The report is saved with each figure."""

@@ -33,7 +33,15 @@ class Wrk:
         Raises ``CannotMeasure`` where any answer was not as it should be.
         """
         where = f"http://{address}/"
-        options = ["-t1", f"-c{self._connections}", f"-d{seconds:.0f}s", "--timeout", "20s", "-s", str(_SCRIPT)]
+        options = [
+            "-t1",
+            f"-c{self._connections}",
+            f"-d{max(1, round(seconds))}s",
+            "--timeout",
+            "20s",
+            "-s",
+            str(_SCRIPT),
+        ]
         words = [self._program, *options, where, "--", str(self._list), path]
         return found(output(*words, seconds=seconds + 60))
 
