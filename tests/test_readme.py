@@ -18,6 +18,7 @@ from tests.integration.daemon import DaemonProcess
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 ACCURACY = (Path(__file__).parent / "benchmarks" / "ACCURACY.md").read_text()
+SPEED = (Path(__file__).parent / "benchmarks" / "SPEED.md").read_text()
 
 
 def keys(section: type[BaseModel], prefix: str = "") -> list[str]:
@@ -47,6 +48,14 @@ def test_the_accuracy_is_what_was_measured_last() -> None:
 
     assert len(figures) == 6 * 3
     assert [figure for figure in figures if figure not in ACCURACY] == []
+
+
+def test_the_speed_is_what_was_measured_last() -> None:
+    section = README.partition("\n**Speed**")[2].partition("\n**The daemon**")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+
+    assert len(rows) > 5
+    assert [row for row in rows if row not in SPEED.splitlines()] == []
 
 
 def test_every_command_line_that_is_shown_is_understood() -> None:

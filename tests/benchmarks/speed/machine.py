@@ -20,5 +20,4 @@ def facts(tree: Path) -> dict[str, str]:
         "CPU": model,
         "cores": str(os.cpu_count()),
         "Python": platform.python_version(),
-        "kernel": platform.release(),
     }

@@ -16,9 +16,9 @@ TEXT = """\
 
 Written by `make bench CORPORA=DIR`, DIR being the folder of the archives. All values of all rounds are in
 [SPEED.json](SPEED.json), here are the medians. What stands in one row was measured in turns, and compares.
-Where the load average before the run is not near 0, others used the machine: then times and rates are worse
-than they are, and CPU time is by a part. Mail is that of TREC 2007: models know the first 10,000 messages, and
-what is checked are those after them. Metrics and logging are on, as users run it.
+Where the load average before the run is not near 0, others used the machine: times and rates are then much
+worse than on a quiet one, CPU time somewhat. Mail is that of TREC 2007: models know the first 10,000 messages,
+and what is checked are those after them. Metrics and logging are on, as users run it.
 
 | | |
 | --- | --- |
