@@ -67,7 +67,7 @@ async def _busy(connect: Connect, requests: Iterable[bytes], connections: int, s
             begun = time.perf_counter()
             if begun - started >= seconds:
                 return
-            await connection.exchange(request)
+            await _exchange(connection, request)
             load.waits.append(time.perf_counter() - begun)
 
     try:
@@ -97,7 +97,7 @@ async def at_rate(
         begun = time.perf_counter()
         connection = await idle.get()
         try:
-            await connection.exchange(request)
+            await _exchange(connection, request)
         finally:
             idle.put_nowait(connection)
         load.waits.append(time.perf_counter() - begun)
@@ -111,6 +111,14 @@ async def at_rate(
     while not idle.empty():
         idle.get_nowait().close()
     return load
+
+
+async def _exchange(connection: Connection, request: bytes) -> None:
+    """The same; a connection that breaks, or an answer that does not come, cannot be measured either."""
+    try:
+        await connection.exchange(request)
+    except (OSError, EOFError, TimeoutError) as error:
+        raise CannotMeasure(f"no answer: {type(error).__name__}: {error}") from error
 
 
 @asynccontextmanager

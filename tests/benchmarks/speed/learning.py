@@ -45,7 +45,7 @@ def run(bench: Bench) -> None:
     """In bulk, then through the door, then how far a mirror is behind."""
     _in_bulk(bench)
     _through_the_door(bench)
-    uvloop.run(_behind(bench))
+    uvloop.run(_behind(bench, taught(bench)))
 
 
 @contextmanager
@@ -131,9 +131,9 @@ def _through_the_door(bench: Bench) -> None:
     bench.record(DOOR, READS, *reads)
 
 
-async def _behind(bench: Bench) -> None:
+async def _behind(bench: Bench, state: Path) -> None:
     """From the millisecond in which Redis made a change until a mirror in this process has it."""
-    state, (file, _) = taught(bench), mboxes(bench)["ham"]
+    file, _ = mboxes(bench)["ham"]
     file_of_settings = write_config(state)
     settings = config.load(file_of_settings)
     lags: list[float] = []
