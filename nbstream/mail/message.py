@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from nbstream.mail.mime import Part
 
 _WHITE_SPACE = b" \t\r\n\f\v"
+_WHITE_SPACE_OF_TEXT = _WHITE_SPACE + b"\x1c\x1d\x1e\x1f"  # what str.split() splits at, of ASCII
+_LIMITS = mime.Limits()
 _KEY_FIELDS = ("message-id", "date", "from", "subject")
 _MAIL_FIELDS = frozenset(
     {"from", "to", "date", "subject", "received", "message-id", "return-path", "mime-version", "content-type"}
@@ -37,12 +39,12 @@ class Message:
     @classmethod
     def parse(cls, raw: bytes, limits: mime.Limits | None = None) -> Message:
         """The message in ``raw``, whose line ends may be of any kind (see ``headers.canonical``)."""
-        return cls(headers.canonical(raw), limits or mime.Limits())
+        return cls(headers.canonical(raw), limits or _LIMITS)
 
     @classmethod
     def of_text(cls, text: str, limits: mime.Limits | None = None) -> Message:
         """A text that is known to be no mail, such as a comment or an SMS: "Date: tonight?" is no field in it."""
-        return cls(headers.canonical(text.encode("utf-8", "replace")), limits or mime.Limits(), bare=True)
+        return cls(headers.canonical(text.encode("utf-8", "replace")), limits or _LIMITS, bare=True)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -59,11 +61,15 @@ class Message:
     @cached_property
     def is_mail(self) -> bool:
         """Whether there is a header block at all: a bare text may hold a colon, but not a mail's field names."""
-        return any(each.name in _MAIL_FIELDS for each in self.fields)
+        return not _MAIL_FIELDS.isdisjoint(self._first)
 
     def first(self, name: str) -> Field | None:
         """The first header field of this lower-case name."""
-        return next((each for each in self.fields if each.name == name), None)
+        return self._first.get(name)
+
+    @cached_property
+    def _first(self) -> dict[str, Field]:
+        return {each.name: each for each in reversed(self.fields)}
 
     @cached_property
     def key(self) -> str:
@@ -84,13 +90,21 @@ class Message:
             digest.update(self.raw[: self.limits.look_bytes].translate(None, _WHITE_SPACE))
             return _written(digest.digest())
         for name in _KEY_FIELDS:
-            found = self.first(name)
-            text = "".join(found.text.split()) if found else ""
-            digest.update(name.encode() + b"\0" + text.encode("utf-8", "surrogatepass") + b"\0")
+            digest.update(name.encode() + b"\0" + _without_white_space(self.first(name)) + b"\0")
         for part in self.parts:
             if not part.container:
-                digest.update(part.payload.translate(None, _WHITE_SPACE) + b"\0")
+                digest.update(part.payload.translate(None, _WHITE_SPACE))
+                digest.update(b"\0")
         return _written(digest.digest())
+
+
+def _without_white_space(field: Field | None) -> bytes:
+    """The text of a field, by a short way where it is what it is written as."""
+    if field is None:
+        return b""
+    if field.value.isascii() and b"=" not in field.value:
+        return field.value.translate(None, _WHITE_SPACE_OF_TEXT)
+    return "".join(field.text.split()).encode("utf-8", "surrogatepass")
 
 
 def _written(digest: bytes) -> str:

@@ -11,9 +11,9 @@ multipart whose boundary never occurs is read as text. RFC 2045, 2046.
 from __future__ import annotations
 
 import binascii
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.mail import headers
 from nbstream.mail.charsets import decode
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 MAX_HEADER_BYTES = 64 * 1024
 """At most so many bytes of a header block are read as fields; real ones stay under 20 kB."""
+
+
+_TELLING = frozenset({"content-type", "content-disposition", "content-transfer-encoding"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,8 @@ class Part:
 
 def walk(raw: bytes, limits: Limits) -> tuple[Part, ...]:
     """The parts of the message ``raw`` (CRLF line ends), the message's own node first."""
-    offset = headers.body_offset(raw)
+    # Where a longer header ends does not matter: so 20 MB without an empty line are not searched for one.
+    offset = headers.body_offset(raw[: MAX_HEADER_BYTES + 1])
     # Counted from the body on: what a hop adds to the header must not change how much of the body is seen.
     end = limits.look_bytes if offset > MAX_HEADER_BYTES else offset + limits.look_bytes - MAX_HEADER_BYTES
     looked_at = raw[: max(end, 0)]
@@ -72,50 +76,78 @@ def walk(raw: bytes, limits: Limits) -> tuple[Part, ...]:
 def _walk(raw: bytes, depth: int, limits: Limits, default_type: str) -> Iterator[Part]:
     offset = headers.body_offset(raw)
     found = headers.fields(raw, min(offset, MAX_HEADER_BYTES))
-    part, boundary = _describe(found, depth, default_type)
-    body_start = max(0, offset - 2)  # the CRLF before the first delimiter may be the header's own
+    told = _told(found, default_type)
     if depth < limits.max_depth:
-        if boundary:
-            pieces = split_multipart(raw[body_start:], boundary, limits.max_parts)
+        if told.boundary:
+            # From the CRLF before the body on: it may be the first delimiter's.
+            pieces = split_multipart(raw[max(0, offset - 2) :], told.boundary, limits.max_parts)
             if pieces:
-                yield part
-                child_type = "message/rfc822" if part.content_type == "multipart/digest" else "text/plain"
+                yield _container(told, depth, found)
+                child_type = "message/rfc822" if told.content_type == "multipart/digest" else "text/plain"
                 for piece in pieces:
                     yield from _walk(piece, depth + 1, limits, child_type)
                 return
-        elif part.content_type == "message/rfc822":
-            yield part
-            yield from _walk(without_encoding(raw[offset:], part.encoding), depth + 1, limits, "text/plain")
+        elif told.content_type == "message/rfc822":
+            yield _container(told, depth, found)
+            yield from _walk(without_encoding(raw[offset:], told.encoding), depth + 1, limits, "text/plain")
             return
-    yield _leaf(part, raw[offset:])
+    yield _leaf(told, depth, found, raw[offset:])
 
 
-def _describe(found: tuple[Field, ...], depth: int, default_type: str) -> tuple[Part, bytes]:
-    """A part without its payload, from its header fields, and its boundary (empty for a leaf)."""
-    values: dict[str, bytes] = {}
-    for each in found:
-        values.setdefault(each.name, each.value)
-    content_type, type_parameters = headers.parameters(values.get("content-type", b""))
+class _Told(NamedTuple):
+    """What its header fields say of a part; ``holds`` whether it is called one that holds others."""
+
+    content_type: str
+    charset: str | None
+    filename: str | None
+    disposition: str
+    encoding: str
+    holds: bool
+    boundary: bytes
+
+
+def _told(found: tuple[Field, ...], default_type: str) -> _Told:
+    first = {each.name: each.value for each in reversed(found) if each.name in _TELLING}
+    content_type, of_type = headers.parameters(first.get("content-type", b""))
     if content_type.count("/") != 1:
         content_type = default_type
-    disposition, disposition_parameters = headers.parameters(values.get("content-disposition", b""))
-    boundary = type_parameters.get("boundary", "") if content_type.startswith("multipart/") else ""
-    part = Part(
-        content_type=content_type,
-        depth=depth,
-        charset=type_parameters.get("charset"),
-        filename=disposition_parameters.get("filename") or type_parameters.get("name"),
+    disposition, of_disposition = headers.parameters(first.get("content-disposition", b""))
+    boundary = of_type.get("boundary", "") if content_type.startswith("multipart/") else ""
+    return _Told(
+        content_type,
+        charset=of_type.get("charset"),
+        filename=of_disposition.get("filename") or of_type.get("name"),
         disposition=disposition,
-        encoding=headers.parameters(values.get("content-transfer-encoding", b""))[0],
-        container=bool(boundary) or content_type == "message/rfc822",
+        encoding=headers.parameters(first.get("content-transfer-encoding", b""))[0],
+        holds=bool(boundary) or content_type == "message/rfc822",
+        boundary=boundary.encode("utf-8", "surrogateescape").rstrip(),
+    )
+
+
+def _container(told: _Told, depth: int, found: tuple[Field, ...]) -> Part:
+    return Part(
+        told.content_type,
+        depth,
+        told.charset,
+        told.filename,
+        told.disposition,
+        told.encoding,
+        container=True,
         fields=found,
     )
-    return part, boundary.encode("utf-8", "surrogateescape").rstrip()
 
 
-def _leaf(part: Part, body: bytes) -> Part:
-    content_type = "text/plain" if part.container else part.content_type
-    return replace(part, content_type=content_type, container=False, payload=without_encoding(body, part.encoding))
+def _leaf(told: _Told, depth: int, found: tuple[Field, ...], body: bytes) -> Part:
+    return Part(
+        "text/plain" if told.holds else told.content_type,
+        depth,
+        told.charset,
+        told.filename,
+        told.disposition,
+        told.encoding,
+        payload=without_encoding(body, told.encoding),
+        fields=found,
+    )
 
 
 def without_encoding(body: bytes, encoding: str) -> bytes:

@@ -59,6 +59,30 @@ def test_fields_are_read_in_order_with_their_folds() -> None:
     assert found[0].text == "one two"
 
 
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 1 << 18, 1 << 19])
+@pytest.mark.parametrize("ends", [b"\r\n", b"\n", b"\r", b"\r\r\n\n", b"x\n\r\n"])
+def test_every_line_end_becomes_crlf_wherever_it_stands(size: int, ends: bytes) -> None:
+    for moved in range(5):
+        raw = b"a" * (size - moved) + ends * 3
+
+        assert headers.canonical(raw) == re.sub(rb"\r\n|\r|\n", b"\r\n", raw)
+
+
+def test_a_large_message_with_crlf_line_ends_is_not_copied() -> None:
+    raw = b"a" * 99 + b"\r\n" * 500_000
+
+    assert headers.canonical(raw) is raw
+
+
+def test_a_field_tells_its_name_as_it_is_written() -> None:
+    raw = b"SubJECT : x\r\n" + b"N" * 300 + b": y\r\n\r\n"
+
+    assert [(each.name, each.written) for each in headers.fields(raw, len(raw))] == [
+        ("subject", "SubJECT"),
+        ("n" * 300, "N" * 300),
+    ]
+
+
 def test_every_forged_copy_is_removed_whatever_its_form() -> None:
     raw = (
         b"x-SPAM-flag: NO\r\nSubject: hi\r\nX-Spam-Flag : YES\r\n folded\r\n\tmore\r\n"

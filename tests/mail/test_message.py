@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,6 +74,18 @@ def test_in_a_text_that_is_no_mail_nothing_is_a_field() -> None:
     ]
     assert message.key == Message.of_text("Date: tonight? From: me Urgent: call now").key
     assert message.key != Message.parse(b"Date: tonight?\nFrom: me\n\nUrgent: call now").key
+
+
+def test_a_key_is_a_digest_in_base32() -> None:
+    """So other programs can make it too; and the keys in a ledger stay what they were."""
+    digest = hashlib.blake2b(b"WINaprize", digest_size=15).digest()
+
+    assert key("WIN a prize") == base64.b32encode(digest).decode().lower()
+
+
+@pytest.mark.parametrize("space", [" ", "\t", "\x0b", "\x1c", "\x1f", "\r\n ", "\u00a0", "\u3000"])
+def test_white_space_in_a_field_is_no_part_of_the_key(space: str) -> None:
+    assert key(f"Subject: one{space}two\n\nbody") == key("Subject: onetwo\n\nbody")
 
 
 @given(st.text(max_size=300))
