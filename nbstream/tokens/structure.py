@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from nbstream.tokens.words import shape
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nbstream.mail.mime import Part
 
 _TEXT_LENGTH = 4000
+_REMEMBERED_BYTES = 200
 _NUMBER = re.compile(r"\d{1,40}")
 _BOUNDARY = re.compile(rb"boundary\s*=\s*\"?([^\s\";]{1,80})", re.IGNORECASE)
 
@@ -22,8 +23,8 @@ def structure_tokens(parts: tuple[Part, ...]) -> list[str]:
     tokens = [f"tree:{_tree(parts)}", f"parts:{min(len(parts), 9)}"]
     for part in parts[:20]:
         tokens += _part_tokens(part)
-    kinds = Counter(part.content_type.partition("/")[0] for part in parts)
-    tokens += [f"kind:{kind}:{min(count, 9)}" for kind, count in kinds.items() if kind != "multipart"]
+    kinds = [part.content_type.partition("/")[0] for part in parts]
+    tokens += [f"kind:{kind}:{min(kinds.count(kind), 9)}" for kind in dict.fromkeys(kinds) if kind != "multipart"]
     return tokens
 
 
@@ -69,7 +70,7 @@ def _part_tokens(part: Part) -> list[str]:
         tokens += [f"file:{name[-40:]}", f"file.shape:{shape(name)}", f"file.type:{name.rpartition('.')[2][:10]}"]
     for each in part.fields:
         if each.name == "content-type":
-            tokens += _type_tokens(each.value)
+            tokens += _known_type(each.value) if len(each.value) <= _REMEMBERED_BYTES else _type_tokens(each.value)
     if not part.container:
         tokens += _content_tokens(part)
     return tokens
@@ -77,11 +78,17 @@ def _part_tokens(part: Part) -> list[str]:
 
 def _type_tokens(value: bytes) -> list[str]:
     """How the Content-Type is written: the outline of its boundary, and of the field as a whole."""
-    found = _BOUNDARY.search(value)
-    tokens = [f"content-type:{shape(value[:120].decode('latin-1'), 40)}"]
+    found = _BOUNDARY.search(value) if b"=" in value else None
+    outline = shape(value[:120].decode("latin-1"), 40).replace(
+        "\n", "_"
+    )  # else ``encoded`` would have to do it twice
+    tokens = [f"content-type:{outline}"]
     if found:
         tokens.append(f"boundary:{shape(found[1].decode('latin-1'))}")
     return tokens
+
+
+_known_type = lru_cache(maxsize=512)(_type_tokens)
 
 
 def _content_tokens(part: Part) -> list[str]:

@@ -14,15 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.mail.charsets import decode
-from nbstream.mail.headers import body_offset
-from nbstream.mail.mime import MAX_HEADER_BYTES
-from nbstream.tokens import markup
+from nbstream.tokens import markup, urls
 from nbstream.tokens.attributes import attributes
+from nbstream.tokens.encoding import encoded
 from nbstream.tokens.headers import header_tokens
 from nbstream.tokens.numbers import numbers
 from nbstream.tokens.structure import structure_tokens, text_tokens
-from nbstream.tokens.urls import link_tokens, links
-from nbstream.tokens.words import words
+from nbstream.tokens.words import encoded_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,12 +30,7 @@ if TYPE_CHECKING:
 TOKENIZER_VERSION = 2
 """Stored with a model; another version means other tokens, so counts learned with it say little."""
 
-LONGEST = 64
-
 _OF_BODY = (b"body:", b"url:", b"url.")
-
-# White space and control characters become "_"; the line feed stays, since it separates tokens meanwhile.
-_CLEANED = bytes(c if (c > 32 and c != 127) or c == 10 else 95 for c in range(256))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +80,7 @@ class Tokenizer:
     def tokenize(self, message: Message) -> Tokens:
         """The tokens of ``message``: header fields and structure in ``head``, words and links in ``body``."""
         limit = self._params.max_tokens
-        head, body = _encoded(_head(message)), _encoded(_body(message))
+        head, body = _head(message), _body(message, limit)
         # Neither crowds the other out: 34 long To fields would otherwise leave nothing of the body.
         head = head[: max(limit - limit // 2, limit - len(body))]
         return Tokens(
@@ -98,22 +91,25 @@ class Tokenizer:
         )
 
 
-def _body(message: Message) -> list[str]:
-    tokens: list[str] = []
+def _body(message: Message, most: int) -> tuple[bytes, ...]:
+    """The distinct tokens of words and links, in order: the first ``most``, perhaps more."""
+    tokens: list[bytes] = []
+    texts = 0
     for content, content_type in _texts(message):
         text = content.lower()
         seen = markup.visible_text(text) if markup.is_html(content_type, text) else text
-        tokens += ["body:" + word for word in words(seen)]
-        for link in links(text):
-            tokens += link_tokens(link)
-    return tokens
+        tokens += [b"body:" + word for word in encoded_words(seen, most)]
+        if links := urls.links(text):
+            tokens += dict.fromkeys(encoded([token for link in links for token in urls.link_tokens(link)]))
+        texts += 1
+    # Those of one text are distinct: each word is, and no link's token is one of a word.
+    return tuple(tokens if texts == 1 else dict.fromkeys(tokens))
 
 
-def _head(message: Message) -> list[str]:
+def _head(message: Message) -> tuple[bytes, ...]:
     if not message.is_mail:
-        return ["fields:none", *text_tokens(next(_texts(message))[0])]
-    block = message.raw[: min(body_offset(message.raw), MAX_HEADER_BYTES)]
-    return header_tokens(message.fields, block) + structure_tokens(message.parts)
+        return tuple(dict.fromkeys(encoded(["fields:none", *text_tokens(next(_texts(message))[0])])))
+    return tuple(dict.fromkeys(header_tokens(message.fields) + encoded(structure_tokens(message.parts))))
 
 
 def _texts(message: Message) -> Iterator[tuple[str, str]]:
@@ -124,18 +120,3 @@ def _texts(message: Message) -> Iterator[tuple[str, str]]:
     for part in message.parts:
         if not part.container and part.content_type.startswith("text/"):
             yield part.text, part.content_type
-
-
-def _encoded(tokens: list[str]) -> tuple[bytes, ...]:
-    """The distinct tokens as bytes, cut to ``LONGEST`` and cleaned."""
-    joined = "\n".join(tokens).encode("utf-8", "replace").translate(_CLEANED)
-    encoded = joined.split(b"\n") if tokens else []
-    if len(encoded) != len(tokens):
-        return _encoded([token.replace("\n", "_") for token in tokens])
-    if max(map(len, encoded), default=0) > LONGEST:
-        encoded = [token if len(token) <= LONGEST else _cut(token) for token in encoded]
-    return tuple(dict.fromkeys(encoded))
-
-
-def _cut(token: bytes) -> bytes:
-    return token[:LONGEST].decode("utf-8", "ignore").encode()

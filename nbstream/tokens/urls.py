@@ -19,7 +19,7 @@ LONGEST = 300
 # Patterns that begin with a fixed text are searched for it, which is ten times as fast as any choice of texts.
 _AFTER_SCHEME = re.compile(rf"://[^\s<>\"'\\]{{1,{LONGEST}}}")
 _WITHOUT_SCHEME = re.compile(rf"www\.[^\s<>\"'\\]{{1,{LONGEST}}}")
-_SCHEME = re.compile(r"[a-z]+\Z")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _PIECE = re.compile(r"[^\W_]+")
 _ADDRESS = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[[0-9a-f:.]+\]|\d{8,10}|0x[0-9a-f]{2,8}")
 
@@ -30,16 +30,17 @@ def links(source: str) -> list[str]:
         source = unescape(source)
     found: dict[str, None] = {}
     for link in islice(_AFTER_SCHEME.finditer(source), MOST):
-        scheme = _SCHEME.search(source, max(0, link.start() - 8), link.start())
-        found[(scheme[0] if scheme else "") + link[0]] = None
+        before = source[max(0, link.start() - 8) : link.start()]
+        found[before[len(before.rstrip(_LETTERS)) :] + link[0]] = None
     for link in islice(_WITHOUT_SCHEME.finditer(source), MOST):
         if source[link.start() - 1 : link.start()] != "/":
             found["http://" + link[0]] = None
     return list(found)[:MOST]
 
 
-def link_tokens(link: str) -> list[str]:
-    """The tokens of one of ``links``."""
+@lru_cache(maxsize=1024)
+def link_tokens(link: str) -> tuple[str, ...]:
+    """The tokens of one of ``links``. Two in five links came before: those of lists, of campaigns, of schemas."""
     scheme, _, rest = unescape(link).partition("://")
     authority, _, path = rest.lstrip("/").partition("/")
     authority, question, query = authority.partition("?")
@@ -59,13 +60,13 @@ def link_tokens(link: str) -> list[str]:
         tokens.append("url.host:address")
     if question or query or "?" in path:
         tokens.append("url.query")
-    return tokens
+    return tuple(tokens)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def parents(host: str) -> tuple[str, ...]:
     """``host`` and its parent domains of at least two labels, or the prefixes of an IPv4 address."""
     labels = host.strip(".")[:100].split(".")
     if len(labels) == 4 and all(label.isdigit() for label in labels):
-        return tuple(".".join(labels[:length]) for length in (4, 3, 2))
-    return tuple(".".join(labels[first:]) for first in range(max(0, len(labels) - 4), max(1, len(labels) - 1)))
+        return tuple([".".join(labels[:length]) for length in (4, 3, 2)])
+    return tuple([".".join(labels[first:]) for first in range(max(0, len(labels) - 4), max(1, len(labels) - 1))])

@@ -1,13 +1,12 @@
 import pytest
 
-from nbstream.mail.headers import Field
+from nbstream.mail.headers import fields
 from nbstream.tokens.headers import header_tokens, is_foreign
 
 
 def tokens_of(*lines: str) -> set[str]:
-    split = [line.partition(":") for line in lines]
-    fields = [Field(name.lower(), value.strip().encode()) for name, _, value in split]
-    return set(header_tokens(fields, "\r\n".join(lines).encode()))
+    block = "\r\n".join(lines).encode()
+    return {token.decode() for token in header_tokens(fields(block, len(block)))}
 
 
 @pytest.mark.parametrize(
@@ -61,3 +60,27 @@ def test_the_zone_of_the_date_is_a_token() -> None:
 def test_senders_that_disagree_are_told() -> None:
     found = tokens_of("From: a@x.example", "Reply-To: b@y.example")
     assert "same-domain:reply-to:False" in found
+
+
+@pytest.mark.parametrize("number", [10, 60, 99])
+def test_the_layout_is_told_however_many_fields_there_are(number: int) -> None:
+    found = tokens_of(*(f"X-{n}: y" for n in range(number)))
+
+    assert {"absent:from", f"field:X-{number - 1}", f"order:x-{number - 2}>x-{number - 1}"} <= found
+
+
+def test_a_field_is_told_each_way_that_its_name_is_written() -> None:
+    found = tokens_of("Subject: a", "SUBJECT: b", *(f"X-{n}: y" for n in range(100)), "SuBJect: c")
+
+    assert {"field:Subject", "field:SUBJECT", "field:SuBJect"} <= found
+
+
+def test_a_date_tells_its_zone() -> None:
+    zones = [
+        ("10:00:00 +0200", "+0200"),
+        ("10:00 GMT", "GMT"),
+        ("10:00 -0700 (PDT)", "-0700 (PDT)"),
+        ("10:00", "none"),
+    ]
+    for time, zone in zones:
+        assert f"date:{zone.replace(' ', '_')}" in tokens_of(f"Date: Mon, 1 Jan 2024 {time}")

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
-from nbstream.tokens.tokenizer import LONGEST, Params, Tokenizer, Tokens
+from nbstream.tokens.encoding import LONGEST
+from nbstream.tokens.tokenizer import Params, Tokenizer, Tokens
 from tests.letters import letters
 
 MAIL = b"""Received: from a.x.example ([192.0.2.9]) by y.example with SMTP; Sun, 1 Jan 2023 00:00:00 +0000

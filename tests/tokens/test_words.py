@@ -1,4 +1,10 @@
-from nbstream.tokens.words import LONGEST, shape, words
+import random
+import unicodedata
+
+import pytest
+
+import nbstream.tokens.words as module
+from nbstream.tokens.words import LONGEST, encoded_words, shape, words
 
 
 def test_words_are_distinct_folded_and_in_order_of_appearance() -> None:
@@ -31,3 +37,49 @@ def test_scripts_without_spaces_give_pairs_of_characters() -> None:
 
 def test_shape_tells_kinds_of_characters_and_not_the_characters() -> None:
     assert shape("000601c7$8A2f@Ab") == "9a9$9A9a@Aa"
+
+
+def test_surrogates_and_marks_have_a_shape_too() -> None:
+    assert shape("\ud800aa\u00e9AB12") == "\ud800a\u00e9A9"
+
+
+@pytest.mark.parametrize(
+    "alphabet",
+    [
+        "か\u3099は\u309a",  # letters and voice marks that unite
+        "か\uff76\uff9e\uff8a\uff9f",  # the same at half width
+        "か\u1100\u1161\u11a8\uac00",  # parts of Hangul syllables
+        "か\u3131\u314f\uffa1\uffc2",  # those that are compatible with such parts
+        "か\u09c7\u09be\u0b47\u0b56",  # vowel signs in two parts
+        "かe\u0301\u0323\u1e97\u01f0",  # accents that change places
+        "か\ufdfa\ufb1e\u05d9\u05b4",  # a word in one character, and a mark of its own
+        "かはの\u2121\u338f",  # signs that are compatible with words
+    ],
+)
+def test_a_text_too_long_to_fold_at_once_has_the_words_it_would_have(
+    alphabet: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_STRETCH", 5)  # many ends of stretches in a short text
+    draw = random.Random(alphabet)
+    text = "か" + "".join(draw.choices(alphabet, k=5_000))
+
+    assert words(text) == words(unicodedata.normalize("NFKC", text).casefold())
+
+
+def test_white_space_stops_every_rule_of_folding() -> None:
+    pieces = ["e\u0301", "\u0301e", "\u1100", "\u1161", "X", "\ufdfa", "\u00a8x", "\u2121"]
+    for space in " \n\x1c\x85\u00a0\u1680\u2003\u2028\u3000":
+        assert words(space.join(pieces)) == list(dict.fromkeys(word for piece in pieces for word in words(piece)))
+
+
+@pytest.mark.parametrize(
+    "text", ["one two three two one four", "日本語 one two 発票優惠", "x" * 99 + " one two three"]
+)
+def test_the_first_words_are_the_first_of_all(text: str) -> None:
+    every = [word.encode() for word in words(text)]
+    assert [list(encoded_words(text, most)) for most in range(6)] == [every[:most] for most in range(6)]
+
+
+def test_no_word_is_cut_later() -> None:
+    """Two that differ beyond what a token holds are one word, so the words of a text make distinct tokens."""
+    assert len(encoded_words("\U00010400" * 20 + "a " + "\U00010400" * 20 + "b")) == 1
