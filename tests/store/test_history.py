@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreIncompatible
 from nbstream.filter import Filter
 from nbstream.mail.message import Message
-from nbstream.store import model as model_module
 from nbstream.store.connect import Params, open_client
 from nbstream.store.history import Note, Opinion, Record, Selection
 from nbstream.store.ledger import Entry
@@ -120,10 +120,8 @@ async def test_a_change_whose_reply_was_lost_has_one_record(
     assert [record.what for record in await records(model)] == ["learned spam"]
 
 
-async def test_the_history_is_trimmed_to_about_a_number_of_records(
-    model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(model_module, "HISTORY_KEPT", 50)
+async def test_the_history_is_trimmed_to_about_a_number_of_records(model: Model) -> None:
+    model.kept = replace(model.kept, history=50)
     for number in range(400):
         await change(model, f"m{number}", entry("spam", TOKENS[:1]))
 
