@@ -159,8 +159,9 @@ class House:
         if beside:
             running = beside.parts(settling=self._chores)
             owned += [asyncio.create_task(part.run(), name=name) for name, part in running.items()]
-        chores = self._begin_chores(store, parts, beside) if self._chores else []
-        owned += chores
+        owned += self._begin_chores(parts, beside) if self._chores else []
+        # Not owned: it comes to its end.
+        warning = asyncio.create_task(self._warn(store, mirror), name="durability")
         try:
             # The first message is to be scored, but mail is not to wait for ever.
             await self._within(_LOAD_SECONDS, mirror.loaded.wait(), *owned)
@@ -174,12 +175,13 @@ class House:
                 await self._within(None, self._stop.wait(), *owned)
         finally:
             await self._drain(parts)
+            warning.cancel()
             with suppress(TimeoutError):
                 await asyncio.wait_for(memory.settled(), _SETTLE_SECONDS)
             for task in (remembering, *owned):
                 await ended(task)
 
-    def _begin_chores(self, store: Store, parts: _Parts, beside: Beside | None) -> list[asyncio.Task[None]]:
+    def _begin_chores(self, parts: _Parts, beside: Beside | None) -> list[asyncio.Task[None]]:
         settings, metrics = self.settings, self._metrics
         retention = Retention(assembly.quarantine(settings), settings.quarantine.days, metrics.swept)
         found = [asyncio.create_task(retention.run(), name="retention")]
@@ -187,8 +189,6 @@ class House:
         if limit is not None:
             found += self._sweeping(parts.model, parts.mirror, limit)
             found += self._sweeping(beside.model, beside.mirror, limit) if beside else []
-        if not store.embedded:
-            found.append(asyncio.create_task(self._warn(store, parts.mirror), name="durability"))
         return found
 
     def _sweeping(self, model: Model, mirror: Mirror, limit: int) -> list[asyncio.Task[None]]:
@@ -204,12 +204,12 @@ class House:
         except StoreUnavailable as error:
             _log.error("starting without Redis: %s", error)
 
-    @staticmethod
-    async def _warn(store: Store, mirror: Mirror) -> None:
+    async def _warn(self, store: Store, mirror: Mirror) -> None:
         """Say what an external server would lose, as soon as it is there."""
         await mirror.loaded.wait()
         try:
-            for warning in await durability_warnings(store.client):
+            asked = self._chores and not store.embedded
+            for warning in await durability_warnings(store.client) if asked else []:
                 _log.warning("%s", warning)
         except StoreUnavailable as error:
             _log.warning("Redis was not asked whether it persists: %s", error)

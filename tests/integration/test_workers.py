@@ -105,6 +105,8 @@ def test_what_is_to_be_said_once_is_said_once(site: Site, redis_binary: Path, tm
         with site.running() as daemon:
             wait_until(lambda: len([e for e in daemon.events if "counts loaded" in str(e["event"])]) == 2)
             wait_until(lambda: any("a restart loses" in str(event["event"]) for event in daemon.events))
+            assert send(daemon, "afterwards").startswith("250 ")
+            assert not told(daemon, "draining")
             assert daemon.stop() == 0
             warnings = [event for event in daemon.events if "a restart loses" in str(event["event"])]
             assert [event["worker"] for event in warnings] == [1]
