@@ -259,6 +259,9 @@ def _check_entry(fields: Mapping[bytes, bytes]) -> None:
         raise ValueError("fields of another program")
     for number in (entry.weight, *(amount for _, amount in entry.sums)):
         _number(number)
+    names = [*entry.tokens, *(name for name, _ in entry.sums)]
+    if len(set(names)) < len(names):  # the script takes each of them back once
+        raise ValueError("a token or a sum twice")
 
 
 def _numbers(found: Mapping[str, Any]) -> dict[bytes, int]:

@@ -567,6 +567,8 @@ def message_line(milliseconds: str = "1000", **changed: str) -> bytes:
         message_line(weight=str(2**53)),
         message_line(sums=f"=x {2**53}"),
         message_line(of_another="program"),
+        message_line(sums="=x 1 =x 1"),
+        message_line(tokens=base64.b64encode(zlib.compress(b"a\nb\na")).decode()),
         message_line(tokens=base64.b64encode(zlib.compress(bytes(65 << 20))).decode()),
     ],
 )
