@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from nbstream import config, logs
+from nbstream.serving import turns
 from nbstream.serving.daemon import Daemon
 from nbstream.serving.parent import Parent
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.serving.places import Addresses
-
-# Large messages are taken apart in threads. Whenever the loop has something to do meanwhile it waits so long for
-# its turn, some three times an answer: with Python's 5 ms a message of 20 MB delayed others half as long again.
-_SWITCH_SECONDS = 0.001
 
 
 def run(options: argparse.Namespace) -> int:
@@ -37,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
             print(hints(settings, options, addresses), flush=True)
 
     _raise_file_limit()
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    turns.shorten()
 
     async def serve() -> None:
         # Read once, at once: a later SIGHUP waits in the running loop for the handler that the daemon adds.

@@ -20,7 +20,7 @@ import uvloop
 from nbstream import __version__, assembly, config, logs
 from nbstream.errors import CannotStart, NbstreamError
 from nbstream.metrics import Metrics
-from nbstream.serving import shared_metrics
+from nbstream.serving import shared_metrics, turns
 from nbstream.serving.channel import Channel, packed, unpacked
 from nbstream.serving.house import House
 from nbstream.serving.places import close
@@ -53,7 +53,8 @@ def main() -> int:
     """Serve until the parent ends it; the only argument is the descriptor of the channel."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    return uvloop.run(_serve(socket.socket(fileno=int(sys.argv[1]))))
+    turns.shorten()
+    return uvloop.run(_serve(_inherited(int(sys.argv[1]))))
 
 
 async def _serve(end: socket.socket) -> int:
