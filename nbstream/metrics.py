@@ -319,12 +319,15 @@ class _Sums(Collector):
     """What all processes that share a folder count, and as of one process the names of what was never counted."""
 
     def __init__(self, folder: Path, own: CollectorRegistry) -> None:
-        self._all = MultiProcessCollector(None, str(folder))  # type: ignore[no-untyped-call]
+        self._folder = folder
         self._own = own
 
     def collect(self) -> Iterator[Metric]:
         """The sums as they are now."""
-        found = {family.name: family for family in self._all.collect()}  # type: ignore[no-untyped-call]
+        # Not the library's collect, nor its mark_process_dead: to these a folder's name is a pattern.
+        files = list(map(str, self._folder.glob("*.db")))
+        sums = MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call]
+        found = {family.name: family for family in sums}
         for family in self._own.collect():
             yield found.pop(family.name, None) or Metric(family.name, family.documentation, family.type)
         yield from found.values()

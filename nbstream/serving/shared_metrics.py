@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from prometheus_client import values
-from prometheus_client.multiprocess import mark_process_dead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,4 +57,5 @@ def join(folder: Path, member: str) -> None:
 def gone(folder: Path, member: str) -> None:
     """The member died: what it counted stays, what it measured of itself goes."""
     with suppress(OSError):  # a figure too many is no reason to end
-        mark_process_dead(member, str(folder))  # type: ignore[no-untyped-call]
+        for file in folder.glob(f"gauge_live*_{member}.db"):
+            file.unlink()

@@ -30,7 +30,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    found = tmp_path / "metrics"
+    found = tmp_path / "state [1]" / "metrics"  # a name that would be a pattern, too
+    found.parent.mkdir()
     shared_metrics.clear(found, ["1", "2"])
     return found
 
