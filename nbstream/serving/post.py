@@ -110,11 +110,11 @@ class Post:
     async def ask(self, word: str, settings: Settings | None = None, *, seconds: float) -> Message | None:
         """What the worker answers: ``told``, or the ``problem``; None where there is no worker, or it has gone.
 
-        Raises ``TimeoutError``.
+        Raises ``TimeoutError``; at once where too many wait for an answer without settings, as scrapers may.
         """
         if self._channel is None:
             return None
-        if len(self._asked) >= _MAX_ASKED:
+        if settings is None and len(self._asked) >= _MAX_ASKED:
             raise TimeoutError
         number, answer = next(self._ids), asyncio.get_running_loop().create_future()
         self._asked[number] = answer

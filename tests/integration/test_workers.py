@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import smtplib
 import socket
@@ -12,11 +13,13 @@ import subprocess
 import threading
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from nbstream.listeners import control
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, free_port, gone, wait_until
 from tests.integration.test_reload import catches_hangups
 from tests.integration.workers import DOORS, MANY, Site, connect, replaced, send, told
@@ -262,6 +265,30 @@ def test_a_worker_that_does_not_answer_does_not_keep_the_metrics(site: Site) -> 
             assert total(daemon, "nbstream_redis_up") == 1
         finally:
             os.kill(silent, signal.SIGCONT)
+
+
+def test_scrapers_that_wait_for_a_worker_do_not_have_a_reload_refused(site: Site) -> None:
+    with site.running() as daemon:
+        host, _, port = daemon.address("metrics").rpartition(":")
+        silent = site.pids()[0]
+        os.kill(silent, signal.SIGSTOP)
+        scrapers = [socket.create_connection((host, int(port)), DEADLINE_SECONDS) for _ in range(40)]
+        try:
+            for scraper in scrapers:
+                scraper.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            # Those that it was not asked for were answered by the other: now as many wait as may.
+            assert select.select(scrapers, [], [], DEADLINE_SECONDS)[0]
+            site.write("verdict: {spam: 0.9}")
+            with ThreadPoolExecutor(1) as pool:
+                asked = pool.submit(control.ask, site.state, "reload", DEADLINE_SECONDS)
+                wait([asked], 1.0)  # refused at once, or it waits for the one that is to go on
+                os.kill(silent, signal.SIGCONT)
+                assert asked.result()["problems"] == []
+        finally:
+            os.kill(silent, signal.SIGCONT)
+            for scraper in scrapers:
+                scraper.close()
+        assert all(model(daemon)["thresholds"]["spam"] == 0.9 for _ in range(MANY))
 
 
 def test_sigterm_drains_all(site: Site) -> None:
