@@ -101,13 +101,16 @@ class House:
         if self._parts:
             self._handlers(settings, self._parts)
 
-    def adopt(self, settings: Settings) -> None:
-        """Take over the live sections: what may fail is built first, then each is replaced by one assignment."""
+    def adopt(self, settings: Settings, since: float | None = None) -> None:
+        """Take over the live sections: what may fail is built first, then each is replaced by one assignment.
+
+        They are in force ``since`` then (Unix time), by default from now on.
+        """
         parts = self._parts
         handlers = self._handlers(settings, parts) if parts else None
         rules = assembly.rules(settings)
         logs.set_up(settings.log.format, settings.log.level, self._named)
-        self._metrics.policy(config.policy_hash(settings))
+        self._metrics.policy(config.policy_hash(settings), since)
         for door in (*parts.doors, *parts.http) if parts else ():
             adopt(door, settings)
         if parts and parts.stream:

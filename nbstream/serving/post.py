@@ -118,7 +118,9 @@ class Post:
             raise TimeoutError
         number, answer = next(self._ids), asyncio.get_running_loop().create_future()
         self._asked[number] = answer
-        message = {"id": number, "do": word} | ({"settings": packed(settings)} if settings else {})
+        message: dict[str, object] = {"id": number, "do": word}
+        if settings:
+            message |= {"settings": packed(settings), "since": self._crew.since()}
         async with asyncio.timeout(seconds):
             try:
                 await self._channel.send(message)

@@ -121,7 +121,7 @@ def _done(message: Message, house: House, metrics: Metrics) -> str:
         case "try":
             house.try_out(unpacked(message["settings"]))
         case "adopt":
-            house.adopt(unpacked(message["settings"]))
+            house.adopt(unpacked(message["settings"]), float(message["since"]))
         case "state":
             return metrics.state_text().decode()
     return ""

@@ -26,6 +26,7 @@ from tests.integration.workers import DOORS, MANY, Site, connect, replaced, send
 
 MESSAGES = "nbstream_messages_total"
 RESTARTS = "nbstream_worker_restarts_total"
+LAST_SUCCESS = "nbstream_config_last_success_timestamp_seconds"
 REFUSED = 'nbstream_config_reloads_total{outcome="refused"}'
 
 
@@ -208,6 +209,9 @@ def test_a_reload_reaches_all_and_holds_for_those_that_come_later(site: Site) ->
 
         assert (result.returncode, result.stderr) == (0, "")
         assert all(model(daemon)["thresholds"]["spam"] == 0.9 for _ in range(MANY))
+        # Whichever tells it: two moments would be reloads without end to whoever watches.
+        read = {total(daemon, LAST_SUCCESS, door) for door in ("http", "metrics") for _ in range(MANY // 2)}
+        assert len(read) == 1
 
         for times, victim in enumerate(site.pids(), 1):
             os.kill(victim, signal.SIGKILL)
