@@ -16,7 +16,7 @@ OURS = "nbstream"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measure of one program: ``values`` are those of the rounds, ``unit`` a key of ``plan.UNITS``."""
+    """One measure of one program: ``values`` are those of the rounds, ``unit`` one of those in ``plan``."""
 
     part: str
     case: str

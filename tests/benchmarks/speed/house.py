@@ -83,7 +83,7 @@ class House:
 
 @asynccontextmanager
 async def house(state: Path) -> AsyncIterator[House]:
-    """As ``daemon.py`` puts it together, with metrics and memory, and without doors."""
+    """As ``serving.house`` puts it together, with metrics and memory, and without doors."""
     settings = config.load(write_config(state))
     async with assembly.store(settings) as store:
         assert store.embedded

@@ -32,9 +32,9 @@ TEXTS = {
     "stages": """\
 ## The check in process
 
-CPU of one thread. `check` is what a daemon does with each message, metrics and what it remembers in Redis
-included; bare is without these two. `bogofilter -b` is one process for all messages, its start and reading its
-files included.
+CPU of the process. `check` is what a daemon does with each message from its bytes to its verdict, metrics and
+what it sends to Redis to remember included; bare is without these two. What Redis itself spends is in the
+figures of the doors. `bogofilter -b` is one process for all messages, its start and reading its files included.
 """,
     "sizes": """\
 ## By the size of the message
