@@ -203,6 +203,8 @@ class Parent:
             post.stop()
         _, late = await asyncio.wait(tasks, timeout=self._settings.drain_seconds + _LATE_SECONDS)
         if late:
+            fields = {"workers": ", ".join(str(post.number) for post in self._posts if post.pid is not None)}
+            _log.error("draining took too long: workers are killed with what they have", extra={"fields": fields})
             for post in self._posts:
                 post.kill()
             await asyncio.wait(late, timeout=_LATE_SECONDS)

@@ -314,6 +314,8 @@ def test_what_does_not_end_in_time_is_ended(site: Site) -> None:
     with site.running() as daemon:
         os.kill(site.pids()[0], signal.SIGSTOP)
         assert daemon.stop() == 0
+        (event,) = [event for event in daemon.events if "workers are killed" in str(event["event"])]
+        assert event["workers"] == "1"
 
 
 def accepts(address: str) -> bool:
