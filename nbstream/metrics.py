@@ -279,10 +279,14 @@ class Metrics:
         """Feedback from a peer that is not believed."""
         self._feedback.labels(source, label, "refused").inc()
 
+    def opened(self, listener: str) -> None:
+        """A door is open: nobody was turned away yet, since an increase is of two scrapes."""
+        for outcome in ("accepted", "refused"):
+            self._connections.labels(listener, outcome)
+
     def connected(self, listener: str, accepted: bool) -> None:
         """A client connected to a door that had room for it, or turned it away."""
-        for outcome in ("accepted", "refused"):  # both from the first client on: an increase is of two scrapes
-            self._connections.labels(listener, outcome).inc(accepted == (outcome == "accepted"))
+        self._connections.labels(listener, "accepted" if accepted else "refused").inc()
 
     def delivered(self, listener: str, verdict: str) -> None:
         """One message was checked and answered."""

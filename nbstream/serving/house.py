@@ -235,6 +235,8 @@ class House:
     async def _open_doors(self, parts: _Parts, sockets: Sockets) -> None:
         settings, metrics, judging = self.settings, self._metrics, parts.judging(self.settings)
         listeners = settings.listeners
+        for name in sockets.keys() - {"metrics"}:
+            metrics.opened(name)
         if listeners.smtp:
             handlers = self._handlers(settings, parts)
             params = assembly.smtp_params(listeners.smtp)
