@@ -18,6 +18,7 @@ from nbstream.errors import ConfigError, WorkerFailed
 from nbstream.serving import places, shared_metrics
 from nbstream.serving.backoff import Backoff
 from nbstream.serving.channel import Channel, packed
+from nbstream.serving.tasks import ended
 from nbstream.serving.worker import orders
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 _LATE_SECONDS = 5.0  # for a process to end after its channel has
 _MAX_ASKED = 16
+_ROUND_SECONDS = 10.0  # between two looks whether the worker still answers
+_SILENCE_SECONDS = 30.0  # of a worker that hangs: connections still come to it, and nobody takes them
 
 # The worker runs this very copy of nbstream, and finds all else where any program does, not in the working folder.
 _PROGRAM = (
@@ -110,11 +113,11 @@ class Post:
     async def ask(self, word: str, settings: Settings | None = None, *, seconds: float) -> Message | None:
         """What the worker answers: ``told``, or the ``problem``; None where there is no worker, or it has gone.
 
-        Raises ``TimeoutError``; at once where too many wait for an answer without settings, as scrapers may.
+        Raises ``TimeoutError``; for a scraper at once where too many wait for an answer.
         """
         if self._channel is None:
             return None
-        if settings is None and len(self._asked) >= _MAX_ASKED:
+        if word == "state" and len(self._asked) >= _MAX_ASKED:
             raise TimeoutError
         number, answer = next(self._ids), asyncio.get_running_loop().create_future()
         self._asked[number] = answer
@@ -143,6 +146,7 @@ class Post:
             ours.close()
             raise
         self._process, self._channel = process, channel
+        watching = asyncio.create_task(self._watch(), name=f"watch over worker {self.number}")
         try:
             # The settings of this moment: what is adopted from now on is sent over the channel, after them. Nobody
             # waits for the worker to read them, since it has all its modules to load first.
@@ -152,6 +156,7 @@ class Post:
             failed = await self._listen(channel)
         finally:
             self._channel, self.at_work = None, False
+            await ended(watching)
             await channel.close()
             for answer in self._asked.values():
                 if not answer.done():
@@ -163,6 +168,20 @@ class Post:
         if failed["code"] == ConfigError.exit_code or not self._crew.started():
             raise WorkerFailed(str(failed["failed"]), int(failed["code"]))
         return f"failed: {failed['failed']}"
+
+    async def _watch(self) -> None:
+        """End a worker that answers nothing any more, so that another one takes its place."""
+        while True:
+            await asyncio.sleep(_ROUND_SECONDS)
+            try:
+                await self.ask("answer", seconds=_SILENCE_SECONDS)
+            except TimeoutError:
+                fields = {"worker": self.number, "pid": self.pid}
+                _log.error(
+                    "worker has not answered for %g s: it is killed", _SILENCE_SECONDS, extra={"fields": fields}
+                )
+                self.kill()
+                return
 
     def _orders(self, inherited: Mapping[str, list[int]]) -> Message:
         crew = self._crew
