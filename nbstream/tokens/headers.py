@@ -49,11 +49,13 @@ _SILENT_FIELDS = frozenset(
     {"content-type", "references", "in-reply-to", "thread-index"}
     | {f"list-{name}" for name in ("post", "help", "subscribe", "unsubscribe", "archive", "owner")}
 )
-# What is not remembered: fields that no two messages share, long values, and layouts of more than so many fields.
-# So a sender who fills that memory with his own costs a few megabytes, and the time that his mail takes anyhow.
+# What is not remembered: fields that no two messages share, long ones (a name may have 64 kB), and layouts of more
+# than so many fields or bytes. So a sender who fills that memory with his own costs a few megabytes, and the time
+# that his mail takes anyhow.
 _NEW_EACH_TIME = frozenset({"date", "message-id"})
 _REMEMBERED_BYTES = 200
 _ORDINARY = 50
+_ORDINARY_BYTES = 2000
 
 
 @lru_cache(maxsize=1024)
@@ -74,8 +76,8 @@ def header_tokens(fields: Sequence[Field]) -> list[bytes]:
             if hops <= 5:
                 tokens += received_tokens(_text(field))
         elif name not in _SILENT_FIELDS:
-            new = name in _NEW_EACH_TIME or len(field.value) > _REMEMBERED_BYTES
-            tokens += _tokens_of(field) if new else _known_tokens(field)
+            short = len(name) + len(field.value) <= _REMEMBERED_BYTES
+            tokens += _known_tokens(field) if short and name not in _NEW_EACH_TIME else _tokens_of(field)
     tokens.append(b"received:%d" % min(hops, 9))
     tokens += relation_tokens({field.name: field for field in reversed(own)})
     return tokens
@@ -99,16 +101,21 @@ def _text(field: Field) -> str:
 
 def _layout(fields: Sequence[Field], own: Sequence[Field]) -> tuple[bytes, ...]:
     if len(fields) <= _ORDINARY:
-        return _known_layout(tuple([field.written for field in own]))
+        written = tuple([field.written for field in own])
+        short = sum(map(len, written)) <= _ORDINARY_BYTES
+        return _known_layout(written) if short else _layout_tokens(written)
     names = [field.name for field in own]
     present = set(names)
     return tuple(encoded(layout_tokens(names, [field.written for field in fields if field.name in present])))
 
 
-@lru_cache(maxsize=512)
-def _known_layout(written: tuple[str, ...]) -> tuple[bytes, ...]:
-    """Each program writes the same fields in the same order: of the layouts in a stream of mail, four in five."""
+def _layout_tokens(written: tuple[str, ...]) -> tuple[bytes, ...]:
     return tuple(encoded(layout_tokens([name.lower() for name in written], written)))
+
+
+# Each program writes the same fields in the same order: of the layouts in a stream of mail, four in five came
+# before.
+_known_layout = lru_cache(maxsize=512)(_layout_tokens)
 
 
 def layout_tokens(names: Sequence[str], written: Iterable[str]) -> list[str]:

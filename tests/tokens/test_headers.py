@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 
 from nbstream.mail.headers import fields
@@ -84,3 +86,16 @@ def test_a_date_tells_its_zone() -> None:
     ]
     for time, zone in zones:
         assert f"date:{zone.replace(' ', '_')}" in tokens_of(f"Date: Mon, 1 Jan 2024 {time}")
+
+
+def test_names_that_a_sender_makes_up_do_not_stay_in_memory() -> None:
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(200):
+            tokens_of("From: a@x.example", f"X-{number}-{'a' * 60_000}: 1")
+            tokens_of(*(f"X-{number}-{each}-{'a' * 1_500}: 1" for each in range(40)))
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 4_000_000  # else 36 MB of names, and 12 of layouts
