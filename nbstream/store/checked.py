@@ -6,8 +6,9 @@ later. Where the queue is full or Redis is away it is dropped, and that is count
 that has only the id. At most ``messages`` are kept, each for ``seconds``; a batch removes the oldest, at most
 twice as many as it brings.
 
-An explanation is kept behind its message, under the same key: both are there, or neither, and whoever asks for the
-message alone, an older nbstream too, reads past its end.
+An explanation is kept behind its message, under the same key: both are there, or neither, and who asks for the
+message alone reads past its end. What was kept before there was a dictionary is read; a program of that time
+cannot read what is deflated with one, and says so.
 """
 
 from __future__ import annotations

@@ -283,6 +283,14 @@ async def test_what_an_older_version_deflated_without_a_dictionary_is_read(clien
     assert await Memory(client, KEYS, Params(), Dropped()).recall("m1") == checked(1)
 
 
+async def test_what_was_deflated_with_the_dictionary_is_read_for_ever(client: Redis) -> None:
+    stored = "482c2119b90233d0335528cd2b2e2d4a6580469c550503440d0303008eff0941"
+    await client.set(KEYS.checked("m"), bytes.fromhex(stored))
+
+    expected = Checked("m", Tokens((b"subject:x",), (b"body:a",)), 0.5, "unsure")
+    assert await Memory(client, KEYS, Params(), Dropped()).recall("m") == expected
+
+
 async def test_what_another_program_wrote_is_refused(client: Redis) -> None:
     await client.set(KEYS.checked("m1"), b"something else")
 
