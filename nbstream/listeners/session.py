@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import logging
+import time
 from typing import TYPE_CHECKING, Any, AnyStr
 
 from aiosmtpd.smtp import SMTP
@@ -32,6 +33,7 @@ _log = logging.getLogger(__name__)
 _CHUNK = 64 * 1024
 _COMMAND_BYTES = 4096  # RFC 5321's 512, and room for the parameters of DSN (ORCPT: 500) and AUTH (500)
 _TOGETHER_BYTES = 4096  # of replies, which the client is to take before more is done for it
+_TOGETHER_SECONDS = 1.0  # a hop may take its time for each of 100 recipients, and the client not wait for all
 _PASSED_ON = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE"})
 
 
@@ -55,7 +57,7 @@ class Session(SMTP):
         self.command_size_limits = collections.defaultdict(lambda: _COMMAND_BYTES)
         self._listener = listener
         self._handlers = listener.handlers
-        self._held = b""
+        self._held, self._said_at = b"", 0.0
         self._forwarded = ""
         self._sender: Path | None = None
         self._recipients: list[Path] = []
@@ -92,6 +94,7 @@ class Session(SMTP):
             raise ConnectionResetError
         said = status if isinstance(status, bytes) else status.encode()
         held, self._held = self._held, b""
+        self._said_at = time.monotonic()
         await super().push(held + said)
 
     async def _handle_client(self) -> None:
@@ -128,9 +131,13 @@ class Session(SMTP):
         return str(peer[0]) if isinstance(peer, tuple) else ""
 
     async def _answer(self, reply: Reply, *, grouped: bool = False) -> None:
-        """Say it. One of a group goes with the reply to the next command where that is here (RFC 2920 3.2)."""
+        """Say it. One of a group goes with the reply to the next command where that is here (RFC 2920 3.2).
+
+        Nothing is kept back once nothing was said for ``_TOGETHER_SECONDS``.
+        """
         more = grouped and b"\n" in self._reader._buffer  # type: ignore[attr-defined]  # no public way to look
-        if more and len(self._held) < _TOGETHER_BYTES:
+        recent = time.monotonic() - self._said_at < _TOGETHER_SECONDS
+        if more and recent and len(self._held) < _TOGETHER_BYTES:
             self._held += reply.render() + b"\r\n"
         else:
             await self.push(reply.render())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import textwrap
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -530,6 +531,7 @@ async def test_a_large_message_of_all_line_ends_arrives_whole(door: Door) -> Non
 async def test_commands_that_come_together_are_answered_together(
     door: Door, recipients: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("nbstream.listeners.session._TOGETHER_SECONDS", math.inf)
     dialogue = await door.talk()
     await dialogue.hello()
     (session,) = door.listener.sessions
@@ -549,6 +551,28 @@ async def test_commands_that_come_together_are_answered_together(
     assert [reply[:3] for reply in told] == [*["250"] * (recipients + 1), "354"]
     assert len(said) == 1 if recipients < 1000 else 2 < len(said) < 20
     assert max(map(len, said)) < 5000
+
+
+async def test_a_reply_that_took_its_time_does_not_wait_for_the_next(
+    client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbstream.listeners.session._TOGETHER_SECONDS", 0.0)
+    transcript = (
+        "C: NOOP\nS: 250 ok\nC: MAIL FROM:<a@b>\nS: 250 fine\nC: RCPT TO:<c@d>\nS: nothing\nS: 250 fine too"
+    )
+    hop = ScriptedHop([transcript])
+    await hop.start()
+    async with open_door(client, tmp_path, SmtpNextHop(hop.host, hop.port)) as door:
+        dialogue = await door.talk()
+        await dialogue.hello()
+
+        dialogue.writer.write(b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\n")
+
+        assert (await dialogue.reply()).startswith("250")
+        hop.go_on.set()
+        assert await dialogue.reply() == "250 fine too"
+        await hop.played()
+    await hop.stop()
 
 
 async def test_replies_that_were_to_go_together_are_said_before_the_door_closes(door: Door) -> None:
