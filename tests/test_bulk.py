@@ -30,6 +30,12 @@ from tests.test_filter import budgeted, every_choice, make_filter
 
 BY = ("test", "nobody")
 
+PRIZE_BY_TWO_WAYS = [
+    b"%sMessage-ID: <p@x.example>\nFrom: a@x.example\nSubject: prize\nDate: Sat, 21 Nov 2026 10:00:00 +0000\n\na"
+    % b"".join(b"Received: from way%d.hop%d.example by here\n" % (way, hop) for hop in range(5))
+    for way in range(2)
+]
+
 
 async def each(messages: Iterable[Message]) -> AsyncIterator[Message]:
     for message in messages:
@@ -86,6 +92,23 @@ async def test_many_are_relearned_and_taken_back_and_nothing_is_left(client: Red
     assert outcomes(await teach(spam_filter, messages, None)) == {Outcome.UNLEARNED: 100}
     assert outcomes(await teach(spam_filter, messages, None)) == {Outcome.UNKNOWN: 100}
     assert await stored(model) == ({"ham": {}, "spam": {}}, {})
+
+
+@every_choice
+@pytest.mark.parametrize("label", ["ham", None])
+async def test_what_another_copy_taught_is_in_what_is_told_afterwards(
+    client: Redis, choice: str, label: str | None
+) -> None:
+    spam_filter = make_filter(client, choice=choice)
+    for taught, heap in heaps(40).items():
+        await teach(spam_filter, heap, taught)
+    one, other = map(Message.parse, PRIZE_BY_TWO_WAYS)
+    assert one.key == other.key
+    await spam_filter.learn(one, "spam", "test")
+
+    lesson = await (spam_filter.learn(other, label, "test") if label else spam_filter.unlearn(other, "test"))
+    assert lesson.after.score == (await spam_filter.check(other)).score
+    assert lesson.outcome is (Outcome.RELEARNED if label else Outcome.UNLEARNED)
 
 
 async def test_a_message_that_comes_several_times_is_learned_once(client: Redis) -> None:

@@ -117,7 +117,7 @@ class Bulk:
         near = await self._read(taught, entries)
         lessons: list[tuple[Taught, Step | Lesson]] = []
         for each, entry in zip(taught, entries, strict=True):
-            reading = near.reading(self._names(each, entry))
+            reading = near.reading(self._scorer.names(each.tokens, entry))
             before = self._scorer.check(each.key, each.tokens, reading)
             if (entry.label if entry else None) == course.label:
                 outcome = Outcome.ALREADY if entry else Outcome.UNKNOWN
@@ -132,15 +132,8 @@ class Bulk:
         return _Planned(tuple(lessons), withdrawn)
 
     async def _read(self, taught: Sequence[Taught], entries: Sequence[Entry | None]) -> _Near:
-        names = [self._names(each, entry) for each, entry in zip(taught, entries, strict=True)]
+        names = [self._scorer.names(each.tokens, entry) for each, entry in zip(taught, entries, strict=True)]
         return _Near(await self._scorer.read_names(tuple(dict.fromkeys(name for some in names for name in some))))
-
-    def _names(self, taught: Taught, entry: Entry | None) -> tuple[bytes, ...]:
-        """Whose counts matter: those of the message, and behind them what else its entry added."""
-        names = self._scorer.names(taught.tokens.all)
-        if entry is None:
-            return names
-        return tuple(dict.fromkeys((*names, *entry.tokens, *(name for name, _ in entry.sums))))
 
     async def _write(self, planned: _Planned, course: Curriculum) -> None:
         """Take the steps of a batch, and tell of its lessons."""

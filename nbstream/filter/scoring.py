@@ -18,7 +18,7 @@ from nbstream.policy.policy import called
 from nbstream.policy.verdict import ModelState, decide
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -83,13 +83,16 @@ class Scorer:
         """Whether the score by ``afterwards`` is to the last bit that after the change, if nobody else teaches."""
         return not self._classifier.needs_vocabulary
 
-    def names(self, tokens: Sequence[bytes]) -> tuple[bytes, ...]:
-        """Those whose counts matter for ``tokens``."""
-        return (*tokens, *self._sums)
+    def names(self, tokens: Tokens, known: Entry | None) -> tuple[bytes, ...]:
+        """Whose counts matter: those of a message, and behind them what else it is ``known`` to have added."""
+        names = (*tokens.head, *tokens.body, *self._sums)
+        if known is None:
+            return names
+        return tuple(dict.fromkeys((*names, *known.tokens, *(name for name, _ in known.sums))))
 
     async def read(self, tokens: Tokens) -> Reading:
         """The counts that matter for ``tokens``, now."""
-        return await self.read_names((*tokens.head, *tokens.body, *self._sums))
+        return await self.read_names(self.names(tokens, None))
 
     async def read_names(self, names: tuple[bytes, ...]) -> Reading:
         """The counts of ``names``, now."""

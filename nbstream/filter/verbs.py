@@ -178,6 +178,9 @@ class Filter:
                 # The reply to our own write was lost, and it was made again: it was applied once.
                 change = entry.change if entry else await self._model.last_change()
                 break
+            if entry and not set(entry.tokens).issubset(reading.names):  # of a copy that came another way
+                reading = await self._scorer.read_names(self._scorer.names(tokens, entry))
+                before = self._scorer.check(key, tokens, reading)
             try:
                 step = self._steps.plan(Taught(key, tokens), label, (before, reading), entry, by)
             except CountsFull:
