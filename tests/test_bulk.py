@@ -161,6 +161,15 @@ async def test_what_another_changed_meanwhile_is_taught_again(client: Redis) -> 
     assert await stored(model) == await summed(model)
 
 
+class NotedModel(Model):
+    """A model whose counts are read elsewhere: ``waited`` are the changes that were waited for there."""
+
+    waited: tuple[bytes, ...] = ()
+
+    async def applied(self, change: bytes) -> None:
+        self.waited += (change,)
+
+
 async def test_lessons_whose_replies_are_lost_are_made_once_and_reported_as_made(
     client: Redis, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
@@ -176,10 +185,14 @@ async def test_lessons_whose_replies_are_lost_are_made_once_and_reported_as_made
     await teach(make_filter(client), heaps(10)["spam"], "spam")  # Redis knows the script
     async with Proxy(shared_redis.socket, tmp_path / "s", lose) as way:
         lossy = open_client(StoreParams(way.url))
-        lessons = await teach(make_filter(lossy), messages, "ham")
+        spam_filter, counts = make_filter(lossy), NotedModel(lossy, "test", 3600)
+        spam_filter._counts = counts
+        lessons = await teach(spam_filter, messages[:5], "ham")
+        model = Model(client, "test", 3600)
+        assert counts.waited == (await model.last_change(),)
+        lessons += await teach(spam_filter, messages[5:], "ham")
         await lossy.aclose()
 
-    model = Model(client, "test", 3600)
     assert lost
     assert outcomes(lessons) == {Outcome.LEARNED: len(messages)}
     assert (await model.totals()).messages[0] == len(messages)

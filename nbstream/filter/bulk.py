@@ -138,8 +138,9 @@ class Bulk:
     async def _write(self, planned: _Planned, course: Curriculum) -> None:
         """Take the steps of a batch, and tell of its lessons."""
         answers = await self._model.replace_many(planned.replacements)
-        changes = [answer for answer in answers if isinstance(answer, bytes)]
-        if changes:
+        if any(isinstance(answer, Held) for answer in answers):  # a lost reply, perhaps: it was made then
+            await self._counts.applied(await self._model.last_change())
+        elif changes := [answer for answer in answers if isinstance(answer, bytes)]:
             await self._counts.applied(changes[-1])
         failed: NbstreamError | None = planned.full
         following = iter(answers)
