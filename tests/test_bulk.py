@@ -27,6 +27,7 @@ from tests.store.proxy import Fate, Proxy
 from tests.test_autolearning import EMPTY, only
 from tests.test_autolearning import taught as site
 from tests.test_filter import budgeted, every_choice, make_filter
+from tests.waiting import DEADLINE_SECONDS
 
 BY = ("test", "nobody")
 
@@ -206,6 +207,20 @@ async def test_a_server_that_has_forgotten_the_script_is_told_it_again(client: R
 
     assert outcomes(await teach(spam_filter, heaps(60)["spam"], "spam")).total() > BATCH / 4
     assert await stored(Model(client, "test", 3600)) == await summed(Model(client, "test", 3600))
+
+
+async def test_a_server_that_forgets_the_script_each_time_is_not_told_it_for_ever(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    async def forget(request: bytes) -> Fate:
+        await client.script_flush()
+        return Fate.PASS
+
+    async with Proxy(shared_redis.socket, tmp_path / "s", forget) as way, asyncio.timeout(DEADLINE_SECONDS):
+        forgetful = open_client(StoreParams(way.url))
+        with pytest.raises(StoreUnavailable, match="NoScript"):
+            await teach(make_filter(forgetful), heaps(10)["spam"], "spam")
+        await forgetful.aclose()
 
 
 async def test_a_server_out_of_memory_refuses_and_the_same_is_learned_later(own_redis: RedisServer) -> None:

@@ -50,6 +50,7 @@ _HISTORY_STEP = 500
 _REFUSALS = ("MISCONF", "OOM command not allowed")
 
 _LEDGER_STEP = 200  # entries: some 240 kB
+_ATTEMPTS = 3  # at changes of which the server says that it does not know their script
 
 
 @contextmanager
@@ -227,7 +228,9 @@ class Model:
         """
         found: dict[int, bytes | ledger.Held | StoreUnavailable] = {}
         waiting = list(range(len(changes)))
-        while waiting:
+        for _ in range(_ATTEMPTS):
+            if not waiting:
+                break
             with store_errors():
                 replies = await self._send([changes[i] for i in waiting])
                 unknown = [
