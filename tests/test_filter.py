@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+import threading
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +307,34 @@ async def test_a_large_message_is_scored_like_a_small_one(client: Redis) -> None
     body = {clue.token for clue in small.clues if clue.token.startswith(b"body:")}
     assert body
     assert body <= {clue.token for clue in large.clues}
+
+
+class Noted(Message):
+    """A message that notes which thread asked for its key first."""
+
+    asked: threading.Thread | None = None
+
+    @cached_property
+    def key(self) -> str:
+        object.__setattr__(self, "asked", threading.current_thread())
+        return super().key
+
+
+@pytest.mark.parametrize("verb", ["check", "learn", "teach_many"])
+async def test_a_large_message_is_taken_apart_in_a_thread(client: Redis, verb: str) -> None:
+    spam_filter, large = make_filter(client), Noted(PRIZE.raw + b" now" * 30_000)
+
+    async def once() -> AsyncIterator[Message]:
+        yield large
+
+    if verb == "check":
+        await spam_filter.check(large)
+    elif verb == "learn":
+        await spam_filter.learn(large, "spam", "test")
+    else:
+        await spam_filter.teach_many(once(), "spam", ("test", "nobody"), lambda _: None)
+
+    assert large.asked not in {None, threading.main_thread()}
 
 
 async def test_many_learn_at_once_and_all_are_learned(client: Redis) -> None:

@@ -114,7 +114,7 @@ class Filter:
 
     async def _taken_apart(self, subjects: AsyncIterable[Subject]) -> AsyncGenerator[Taught, None]:
         async for subject in subjects:
-            yield Taught(subject.key, await self._tokens(subject))
+            yield await self._taught(subject)
 
     async def _teach_alone(self, taught: Taught, label: str | None, by: tuple[str, str]) -> Lesson:
         withdrawn = await self._withdraw(taught.key)
@@ -150,7 +150,7 @@ class Filter:
 
     async def _teach(self, subject: Subject, label: str | None, source: str, actor: str) -> Lesson:
         try:
-            taught = Taught(subject.key, await self._tokens(subject))
+            taught = await self._taught(subject)
             lesson = await self._teach_alone(taught, label, (source, actor))
         except Exception as error:
             self._observer.teaching_failed(label, source)
@@ -211,8 +211,9 @@ class Filter:
         await self._counts.applied(entry.change)
         return Lesson(Outcome.ALREADY, label, before, before)
 
-    async def _tokens(self, subject: Subject) -> Tokens:
-        return subject.tokens if isinstance(subject, Checked) else (await self._take_apart(subject))[0]
+    async def _taught(self, subject: Subject) -> Taught:
+        tokens = subject.tokens if isinstance(subject, Checked) else (await self._take_apart(subject))[0]
+        return Taught(subject.key, tokens)  # only now: whoever asks for the key first takes the message apart
 
     async def _take_apart(self, message: Message) -> tuple[Tokens, dict[str, float]]:
         if len(message.raw) > _THREAD_BYTES:
