@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -65,7 +66,10 @@ def _is_mbox(file: str) -> bool:
 
 
 def _files(path: str, errors: list[InputError]) -> Iterator[str]:
-    """The files of a path: itself, those of a Maildir, or all in a folder, sorted, without hidden ones."""
+    """The files of a path: itself, those of a Maildir, or all in a folder, sorted.
+
+    Of a folder without hidden ones, and without pipes and devices.
+    """
     if path == STANDARD_INPUT or not Path(path).is_dir():
         yield path
         return
@@ -78,8 +82,16 @@ def _files(path: str, errors: list[InputError]) -> Iterator[str]:
         for folder, folders, names in os.walk(root, onerror=note):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in sorted(names):
-                if not name.startswith("."):
+                if not name.startswith(".") and not _is_special(Path(folder) / name):
                     yield str(Path(folder) / name)
+
+
+def _is_special(file: Path) -> bool:
+    """Whether it is a pipe, a socket or a device: to open a pipe is to wait until somebody writes to it."""
+    try:
+        return not stat.S_ISREG(file.stat().st_mode)
+    except OSError:
+        return False  # whoever opens it is told why not
 
 
 def _messages(name: str, stream: BinaryIO) -> Iterator[Source]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from pathlib import Path
 
@@ -45,6 +46,15 @@ def test_a_folder_is_all_its_files_without_hidden_ones(tmp_path: Path) -> None:
 
     assert [raw for _, raw in found(tmp_path)] == [b"b", b"a/z"]
     assert count([str(tmp_path)]) == 2
+
+
+def test_nobody_waits_for_a_pipe_in_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    os.mkfifo(tmp_path / "b")
+    (tmp_path / "c").symlink_to("b")
+
+    assert [raw for _, raw in found(tmp_path)] == [b"a"]
+    assert count([str(tmp_path)]) == 1
 
 
 def test_a_maildir_is_its_new_and_cur_only(tmp_path: Path) -> None:
