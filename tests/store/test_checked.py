@@ -183,6 +183,17 @@ async def test_what_is_not_written_yet_is_known_here(client: Redis) -> None:
     assert await memory.explained("m1") == found
 
 
+async def test_what_another_process_has_just_checked_is_known_too(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbstream.store.checked._WRITTEN_SECONDS", 1.0)
+    here, there = Memory(client, KEYS, Params(), Dropped()), Memory(client, KEYS, Params(), Dropped())
+    async with running(there):
+        there.remember(checked(1))
+
+        assert await here.recall("m1") == checked(1)
+
+
 async def test_of_a_message_checked_twice_at_once_the_later_check_is_known(client: Redis) -> None:
     memory = Memory(client, KEYS, Params(), Dropped())
     memory.remember(checked(1))
