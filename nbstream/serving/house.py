@@ -163,8 +163,9 @@ class House:
             running = beside.parts(settling=self._chores)
             owned += [asyncio.create_task(part.run(), name=name) for name, part in running.items()]
         owned += self._begin_chores(parts, beside) if self._chores else []
-        # Not owned: it comes to its end.
-        warning = asyncio.create_task(self._warn(store, mirror), name="durability")
+        # Not owned: it comes to its end. The embedded server loses nothing.
+        asked = self._chores and not store.embedded
+        warning = asyncio.create_task(self._warn(store, mirror), name="durability") if asked else None
         try:
             # The first message is to be scored, but mail is not to wait for ever.
             await self._within(_LOAD_SECONDS, mirror.loaded.wait(), *owned)
@@ -178,7 +179,8 @@ class House:
                 await self._within(None, self._stop.wait(), *owned)
         finally:
             await self._drain(parts)
-            warning.cancel()
+            if warning:
+                await ended(warning)
             with suppress(TimeoutError):
                 await asyncio.wait_for(memory.settled(), _SETTLE_SECONDS)
             for task in (remembering, *owned):
@@ -207,12 +209,12 @@ class House:
         except StoreUnavailable as error:
             _log.error("starting without Redis: %s", error)
 
-    async def _warn(self, store: Store, mirror: Mirror) -> None:
+    @staticmethod
+    async def _warn(store: Store, mirror: Mirror) -> None:
         """Say what an external server would lose, as soon as it is there."""
         await mirror.loaded.wait()
         try:
-            asked = self._chores and not store.embedded
-            for warning in await durability_warnings(store.client) if asked else []:
+            for warning in await durability_warnings(store.client):
                 _log.warning("%s", warning)
         except StoreUnavailable as error:
             _log.warning("Redis was not asked whether it persists: %s", error)
