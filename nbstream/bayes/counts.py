@@ -151,34 +151,33 @@ class Counts:
         return np.fromiter(map(self._rows.get, tokens, repeat(_NOWHERE)), dtype=np.intp, count=len(tokens))
 
     def _write(self, tokens: Sequence[bytes], places: NDArray[np.intp], rows: NDArray[np.int64]) -> None:
-        kept: NDArray[np.bool_] = np.any(rows != 0, axis=1)
-        for i in np.flatnonzero((places == _NOWHERE) | ~kept).tolist():  # the few that come or go
-            places[i] = self._place(tokens[i], bool(kept[i]))
+        known, kept = places != _NOWHERE, np.any(rows != 0, axis=1)
+        going, coming = np.flatnonzero(known & ~kept), np.flatnonzero(~known & kept)
+        if len(going):
+            self._forget([tokens[i] for i in going.tolist()])
+            places[going] = _NOWHERE
+        if len(coming):
+            places[coming] = self._begin([tokens[i] for i in coming.tolist()])
         self._counts[places] = rows
         self._vocabulary = None
 
-    def _place(self, token: bytes, kept: bool) -> int:
-        """The row to write a token's counts to: its own, a fresh one, or the row of zeros."""
-        if not kept:
-            row = self._rows.pop(token, _NOWHERE)
-            if row != _NOWHERE:
-                self._counts[row] = 0
-                self._free.append(row)
-                self._sums -= is_sum(token)
-            return _NOWHERE
-        row = self._rows.get(token, _NOWHERE)
-        if row == _NOWHERE:
-            row = self._rows[token] = self._fresh_row()
-            self._sums += is_sum(token)
-        return row
+    def _forget(self, names: list[bytes]) -> None:
+        rows = [self._rows.pop(name) for name in names]
+        self._counts[rows] = 0
+        self._free += rows
+        self._sums -= sum(map(is_sum, names))
 
-    def _fresh_row(self) -> int:
-        if self._free:
-            return self._free.pop()
-        if self._used == len(self._counts):
+    def _begin(self, names: list[bytes]) -> list[int]:
+        """A row for each of names that are not known: those that became free, then fresh ones."""
+        reused = min(len(names), len(self._free))
+        fresh = range(self._used, self._used + len(names) - reused)
+        rows = [*(self._free.pop() for _ in range(reused)), *fresh]
+        self._used = fresh.stop
+        while self._used > len(self._counts):
             self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
-        self._used += 1
-        return self._used - 1
+        self._rows.update(zip(names, rows, strict=True))
+        self._sums += sum(map(is_sum, names))
+        return rows
 
 
 def is_sum(name: bytes) -> bool:

@@ -6,6 +6,8 @@ learn, each count is as it was at some moment of the scan.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from nbstream.errors import StoreIncompatible
 from nbstream.policy.first_scores import FirstScores
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
     from redis.asyncio import Redis
 
     from nbstream.store.keys import Keys
@@ -26,12 +30,32 @@ async def scan(client: Redis, keys: Keys) -> Counts:
     """The counts of all tokens and sums, without totals. Raises what redis-py raises."""
     counts = Counts()
     for column, key in enumerate(keys.counts):
-        cursor = None
-        while cursor != 0:
-            reply: Any = await client.hscan(key, cursor or 0, count=STEP)
-            cursor, fields = reply
-            counts.put_column(list(fields), column, np.array([int(value) for value in fields.values()], np.int64))
+        async with aclosing(_steps(client, key)) as steps:
+            async for fields in steps:
+                values = np.fromstring(b" ".join(fields.values()), dtype=np.int64, sep=" ")
+                counts.put_column(list(fields), column, values)
     return counts
+
+
+async def _steps(client: Redis, key: str) -> AsyncGenerator[Mapping[bytes, bytes], None]:
+    """The fields of a hash with their values; Redis looks up the next ones while these are used."""
+
+    async def step(cursor: int) -> Any:
+        return await client.hscan(key, cursor, count=STEP)
+
+    reply = asyncio.create_task(step(0))
+    try:
+        while True:
+            cursor, fields = await reply
+            if cursor:
+                reply = asyncio.create_task(step(cursor))
+                await asyncio.sleep(0)  # the command goes out
+            yield fields
+            if not cursor:
+                return
+    finally:
+        reply.cancel()
+        await asyncio.gather(reply, return_exceptions=True)
 
 
 async def scan_first_scores(client: Redis, keys: Keys) -> FirstScores:

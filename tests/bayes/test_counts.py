@@ -87,6 +87,32 @@ def test_put_sets_counts_forgets_rows_of_zeros_and_leaves_totals() -> None:
     assert counts.totals == Totals()
 
 
+PUT = st.dictionaries(st.sampled_from([*NAMES, *SUM_NAMES]), st.tuples(st.integers(-2, 2), st.integers(0, 2)))
+
+
+@given(st.lists(PUT, max_size=8))
+def test_names_come_and_go_by_the_same_put_as_in_a_dictionary(puts: list[dict[bytes, tuple[int, int]]]) -> None:
+    counts, expected = Counts(), dict[bytes, tuple[int, int]]()
+    for put in puts:
+        counts.put(list(put), np.array(list(put.values()), np.int64).reshape(-1, 2))
+        expected = {name: row for name, row in (expected | put).items() if row != (0, 0)}
+        assert {
+            name: tuple(row) for name, row in zip(counts.snapshot()[0], counts.snapshot()[1].tolist(), strict=True)
+        } == expected
+        assert counts.distinct_tokens == sum(not is_sum(name) for name in expected)
+
+
+def test_freed_places_and_a_larger_table_are_filled_by_one_put() -> None:
+    counts = Counts()
+    tokens = [b"token:%d" % n for n in range(5000)]
+    counts.put(tokens[:900], np.ones((900, 2), np.int64))
+    counts.put(tokens[:500], np.zeros((500, 2), np.int64))
+    rows = np.arange(9000).reshape(-1, 2) + 1
+    counts.put(tokens[500:], rows)
+    assert (counts.look_up(tokens[500:]) == rows).all()
+    assert not counts.look_up(tokens[:500]).any()
+
+
 def test_a_forgotten_tokens_place_is_used_again_and_clean() -> None:
     counts = Counts()
     for n in range(5000):
