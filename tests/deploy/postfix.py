@@ -25,6 +25,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 FRIEND = "127.0.0.1"
 STRANGER = "127.0.0.2"
 MESSAGE_SIZE_LIMIT = 100_000
+_GREETING_SECONDS = 5.0
 
 MAIN = """\
 compatibility_level = 3.6
@@ -114,9 +115,9 @@ class Postfix:
         words = self._command("postconf", *options)
         return subprocess.run(words, check=True, timeout=30, capture_output=True, text=True).stdout
 
-    def connect(self, port: int, source: str) -> smtplib.SMTP:
-        """A client at the address ``source``."""
-        return smtplib.SMTP(FRIEND, port, "client.example", DEADLINE_SECONDS, (source, 0))
+    def connect(self, port: int, source: str, seconds: float = DEADLINE_SECONDS) -> smtplib.SMTP:
+        """A client at the address ``source``, each of whose answers may take so long."""
+        return smtplib.SMTP(FRIEND, port, "client.example", seconds, (source, 0))
 
     def answer(self, source: str, recipient: str, sender: str = "someone@elsewhere.example") -> tuple[int, str]:
         """The answer to a recipient at the outer door; to the sender, if that is refused at once."""
@@ -158,7 +159,8 @@ class Postfix:
 
     def _listens(self, process: subprocess.Popen[bytes]) -> bool:
         assert process.poll() is None, self.log
-        with suppress(OSError), self.connect(self.outside, FRIEND):
+        # Not the whole time for one attempt: where another has the port, Postfix ends, and its log tells.
+        with suppress(OSError), self.connect(self.outside, FRIEND, _GREETING_SECONDS):
             return True
         return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import smtplib
 import socket
@@ -12,6 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,10 +21,16 @@ DEADLINE_SECONDS = 30.0
 
 
 def free_port() -> int:
-    """A port that was free a moment ago, for daemons that are to come back at the same one."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that was free a moment ago, for what must know it beforehand, or is to come back at the same one.
+
+    It lies below those that Linux gives to whoever asks for any, from 32768 on: one of these may go to a
+    connection of another test before the server that it is meant for has opened it.
+    """
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("none of 100 ports is free")
 
 
 class DaemonProcess:
