@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from nbstream.errors import NbstreamError
-from nbstream.listeners.http_access import Access
+from nbstream.listeners.http_access import Access, offers_secret
 from nbstream.listeners.http_answers import Refused, json, refusal
 from nbstream.listeners.http_body import Limits
 from nbstream.listeners.http_connections import SOFTWARE, Connection, Connections
@@ -145,22 +145,26 @@ class HttpListener:
 
     def _guarded(self, route: Route) -> Handler:
         async def serve(request: web.Request) -> web.StreamResponse:
-            self._authorize(request, route.level)
+            self._authorize(request, route)
             return await route.handler(request)
 
         return serve
 
-    def _authorize(self, request: web.Request, level: Level) -> None:
+    def _authorize(self, request: web.Request, route: Route) -> None:
         access = self._access
-        if access is None or level is Level.OPEN:
+        if access is None or route.level is Level.OPEN:
             return
         peer, fields = None if self._local else request.remote or "", tuple(request.headers.items())
-        if level is Level.READ and not access.reads(peer, fields):
-            raise Refused(401, "the password is needed")
-        if level is Level.TEACH and not access.teaches(peer, fields):
-            if self._desk is not None:
-                self._desk.refused()
-            raise Refused(401, "the password for teaching is needed")
+        may = access.reads if route.level is Level.READ else access.teaches
+        if may(peer, fields):
+            return
+        # The address is what programs such as fail2ban read; the path is that of the route.
+        password = "wrong" if offers_secret(fields) else "none"
+        told = {"peer": "local" if peer is None else peer, "path": route.path, "password": password}
+        _log.warning("http: a request was refused", extra={"fields": told})
+        if route.level is Level.TEACH and self._desk is not None:
+            self._desk.refused()
+        raise Refused(401, f"the password{' for teaching' if route.level is Level.TEACH else ''} is needed")
 
     @web.middleware
     async def _serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -58,6 +58,11 @@ class Access:
         return all(within(address, networks) for address in addresses)
 
 
+def offers_secret(fields: Fields) -> bool:
+    """Whether a password was given, right or wrong."""
+    return any(name.lower() in _SECRETS for name, _ in fields)
+
+
 def _has_public_name(fields: Fields) -> bool:
     """Whether the name that was asked is one of the internet: neither an address nor a single word."""
     return any(_is_public(value) for name, value in fields if name.lower() == "host")

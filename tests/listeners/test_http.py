@@ -89,6 +89,18 @@ async def test_a_peer_that_is_not_allowed_needs_the_password(headers: dict[str, 
         assert (await get(f"{url}/healthz", **headers))[0] == 200
 
 
+@pytest.mark.parametrize(("headers", "password"), [({}, "none"), ({"Password": "guess"}, "wrong")])
+async def test_who_is_refused_is_told_to_the_log_without_what_was_tried(
+    headers: dict[str, str], password: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving([metrics_route(one)], Access("secret", None, NOBODY)) as url:
+        assert (await get(f"{url}/metrics?x=1", **headers))[0] == 401
+        assert (await get(f"{url}/metrics", Password="secret"))[0] == 200
+    (refused,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert vars(refused)["fields"] == {"peer": "127.0.0.1", "path": "/metrics", "password": password}
+    assert "guess" not in caplog.text
+
+
 Fields = list[tuple[str, str]]
 
 
