@@ -1,4 +1,4 @@
-"""A connection to Redis as it is set up: what the other tests do over a unix socket, over TLS."""
+"""A connection to Redis as it is set up, over TLS too, and what is said of the server behind it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from nbstream.errors import StoreUnavailable
-from nbstream.store.connect import Params, open_client
+from nbstream.store.connect import Params, durability_warnings, open_client
 from nbstream.store.ledger import Entry
 from nbstream.store.model import Model
+from nbstream.store.servers import find_servers
 from tests.conftest import RedisServer, missing
 from tests.integration.daemon import free_port
 from tests.store.notes import NOTE
@@ -63,3 +64,22 @@ async def test_a_server_whose_certificate_nobody_known_has_signed_is_not_believe
     async with open_client(Params(tls_url)) as client:
         with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
             await Model(client, "test", 3600).totals()
+
+
+@pytest.mark.parametrize("server", find_servers(), ids=lambda path: path.parent.as_posix())
+async def test_what_a_server_would_lose_is_found_whatever_its_version(server: Path, tmp_path: Path) -> None:
+    redis = RedisServer(server, tmp_path)
+    redis.start("--maxmemory-policy", "allkeys-lru")
+    try:
+        async with open_client(Params(redis.url)) as client:
+            nothing_kept, may_evict = await durability_warnings(client)
+            await client.config_set("appendonly", "yes")
+            await client.config_set("maxmemory-policy", "noeviction")
+            (synced_too_seldom,) = await durability_warnings(client)
+            await client.config_set("appendfsync", "always")
+            assert await durability_warnings(client) == []
+    finally:
+        redis.stop()
+    assert "a restart loses everything learned" in nothing_kept
+    assert "Redis may evict keys (maxmemory-policy allkeys-lru)" in may_evict
+    assert "everysec" in synced_too_seldom
