@@ -182,15 +182,8 @@ def spam_filter(  # noqa: PLR0913 - most have a default, and are named where the
     auto: filter_.AutoLayer | None = None,
 ) -> filter_.Filter:
     """The filter over a model; ``counts`` is the mirror or the model itself, ``auto`` the layer beside it."""
-    chosen = settings.model.event_models
     return filter_.Filter(
-        tokenizer=make_tokenizer(
-            tokenizer.Params(
-                max_tokens=settings.limits.max_tokens,
-                attributes=chosen.categorical is not None,
-                numbers=chosen.gaussian is not None,
-            )
-        ),
+        tokenizer=make_tokenizer(tokenizer_params(settings)),
         classifier=classifier.Classifier(classifier_params(settings)),
         calibration=calibration.Calibration(),
         model=model,
@@ -199,6 +192,16 @@ def spam_filter(  # noqa: PLR0913 - most have a default, and are named where the
         observer=observer,
         memory=memory,
         auto=auto,
+    )
+
+
+def tokenizer_params(settings: Settings) -> tokenizer.Params:
+    """What is made of a message."""
+    chosen = settings.model.event_models
+    return tokenizer.Params(
+        max_tokens=settings.limits.max_tokens,
+        attributes=chosen.categorical is not None,
+        numbers=chosen.gaussian is not None,
     )
 
 

@@ -70,6 +70,10 @@ class InputError(NbstreamError):
     exit_code = 66  # EX_NOINPUT
 
 
+class ReadingFailed(NbstreamError):
+    """The process that reads what is given on the command line has ended before all of it was read."""
+
+
 class WorkerFailed(NbstreamError):
     """A worker process cannot serve, and no other one could; text and exit code are of its own error."""
 

@@ -6,25 +6,22 @@ import argparse
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
 from nbstream import assembly, config
-from nbstream.commands import inputs
+from nbstream.commands import apart, inputs
 from nbstream.commands.actor import user
 from nbstream.commands.terminal import complain
 from nbstream.errors import InputError
 from nbstream.filter import tell, tell_counted
-from nbstream.mail import headers
-from nbstream.mail.message import Message
-from nbstream.policy.header import VERDICT_FIELDS
+from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from nbstream.filter import Filter, Lesson, Subject
-    from nbstream.mail.mime import Limits
+    from nbstream.commands.apart import Chunk
+    from nbstream.config import Settings
+    from nbstream.filter import Filter, Lesson, Subject, Taught
 
 _SOURCE = "cli"
 
@@ -33,17 +30,20 @@ def run(options: argparse.Namespace) -> int:
     """Say what changed; 0 also for what was so, 66 for unreadable paths and unknown ids, 75 when Redis is away."""
     if not options.paths and not options.ids:
         options.wrong_usage("a PATH or --id ID is needed")
-    return asyncio.run(_run(options))
-
-
-async def _run(options: argparse.Namespace) -> int:
     settings = config.load(config.find_config(options.config))
+    tokenizer = Tokenizer(assembly.tokenizer_params(settings))
+    with apart.beside(apart.chunks(options.paths, tokenizer, assembly.limits(settings))) as chunks:
+        return asyncio.run(_run(options, settings, chunks))
+
+
+async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGenerator[Chunk, None]) -> int:
     errors: list[InputError] = []
     lessons = Lessons()
     try:
         async with (
             assembly.one_shot(settings, sign=True) as (spam_filter, _),
-            aclosing(_subjects(options, spam_filter, assembly.limits(settings), errors)) as subjects,
+            aclosing(chunks),
+            aclosing(_subjects(options, spam_filter, chunks, errors)) as subjects,
         ):
             await spam_filter.teach_many(subjects, options.label, (_SOURCE, user()), lessons.add)
     finally:
@@ -56,8 +56,11 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 async def _subjects(
-    options: argparse.Namespace, spam_filter: Filter, limits: Limits, errors: list[InputError]
-) -> AsyncGenerator[Subject, None]:
+    options: argparse.Namespace,
+    spam_filter: Filter,
+    chunks: AsyncGenerator[Chunk, None],
+    errors: list[InputError],
+) -> AsyncGenerator[Subject | Taught, None]:
     """What the ids and the paths stand for, in order; what cannot be found or read is added to ``errors``."""
     for message_key in options.ids:
         checked = await spam_filter.recall(message_key)
@@ -67,17 +70,24 @@ async def _subjects(
             errors.append(
                 InputError(f"{message_key}: unknown id, not remembered any more; give the message itself")
             )
-    with _progress(options.paths, errors) as sources:
-        for source in sources:
-            yield Message(headers.strip(headers.canonical(source.raw), VERDICT_FIELDS), limits)
+    with _progress(options.paths) as moved:
+        async for chunk in chunks:
+            errors += chunk.errors
+            moved(len(chunk.taught))
+            for taught in chunk.taught:
+                yield taught
 
 
-def _progress(paths: Sequence[str], errors: list[InputError]) -> tqdm[inputs.Source]:
-    """The messages, with a progress bar on a terminal."""
-    quiet = not sys.stderr.isatty()
-    return tqdm(
-        inputs.read(paths, errors), total=None if quiet else inputs.count(paths), unit=" messages", disable=quiet
-    )
+@contextmanager
+def _progress(paths: Sequence[str]) -> Iterator[Callable[[int], object]]:
+    """What is told of messages that were read, and shows them where somebody looks."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from tqdm import tqdm  # noqa: PLC0415 - a twentieth of the time to start
+
+    with tqdm(total=inputs.count(paths), unit=" messages") as shown:
+        yield shown.update
 
 
 class Lessons:

@@ -8,6 +8,7 @@ from nbstream.filter.autolearning import AutoLayer, Autolearner, Settler
 from nbstream.filter.contracts import CountSource, Observer, Recalling, Silent, Teachable
 from nbstream.filter.observers import Remembering, Several
 from nbstream.filter.results import Check, Lesson, Outcome, Params
+from nbstream.filter.steps import Taught
 from nbstream.filter.telling import tell, tell_counted, tell_many
 from nbstream.filter.verbs import Filter, Subject
 
@@ -27,6 +28,7 @@ __all__ = [
     "Several",
     "Silent",
     "Subject",
+    "Taught",
     "Teachable",
     "tell",
     "tell_counted",

@@ -97,24 +97,24 @@ class Filter:
 
     async def teach_many(
         self,
-        subjects: AsyncIterable[Subject],
+        subjects: AsyncIterable[Subject | Taught],
         label: str | None,
         by: tuple[str, str],
         told: Callable[[Lesson], object],
     ) -> None:
         """Teach many messages, as if one after another: each is ``label`` now, or with None no longer learned.
 
-        ``by`` are source and actor, ``told`` is given each lesson in order. See ``bulk``; the filter's observer
-        hears of none of it. Raises ``StoreUnavailable``; of what was not told of some may have been learned then,
-        whole, and all of it may be taught again.
+        ``by`` are source and actor, ``told`` is given each lesson in order; ``Taught`` are messages that have been
+        taken apart already. See ``bulk``; the filter's observer hears of none of it. Raises ``StoreUnavailable``;
+        of what was not told of some may have been learned then, whole, and all of it may be taught again.
         """
         bulk = Bulk(self._model, self._counts, (self._scorer, self._steps), self._auto, self._teach_alone)
         async with aclosing(self._taken_apart(subjects)) as taught:
             await bulk.teach(taught, Curriculum(label, by, told))
 
-    async def _taken_apart(self, subjects: AsyncIterable[Subject]) -> AsyncGenerator[Taught, None]:
+    async def _taken_apart(self, subjects: AsyncIterable[Subject | Taught]) -> AsyncGenerator[Taught, None]:
         async for subject in subjects:
-            yield await self._taught(subject)
+            yield subject if isinstance(subject, Taught) else await self._taught(subject)
 
     async def _teach_alone(self, taught: Taught, label: str | None, by: tuple[str, str]) -> Lesson:
         withdrawn = await self._withdraw(taught.key)

@@ -1,0 +1,124 @@
+"""The messages of a command line, read and taken apart in a process beside the one that teaches them.
+
+Rules: the process is forked while there is neither a loop nor a thread nor a connection, so that it shares none;
+it reads, and writes to a pipe. It is ahead by what the pipe holds and one chunk. Ctrl-C is for the parent, which
+ends the other at its own end, whatever that one does then; where the parent is killed, the pipe tells it. Where
+threads run already nothing is forked: a lock that one of them holds would be held for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
+
+from nbstream.commands import inputs
+from nbstream.errors import InputError, ReadingFailed
+from nbstream.filter import Taught
+from nbstream.mail import headers
+from nbstream.mail.message import Message
+from nbstream.policy.header import VERDICT_FIELDS
+from nbstream.store.mirror import stop_if_cancelled
+
+if TYPE_CHECKING:
+    from nbstream.mail.mime import Limits
+    from nbstream.tokens.tokenizer import Tokenizer
+
+_CHUNK = 16  # messages: written and read with 1 % of what it takes to take them apart
+_SIZE_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some messages in order, what could not be read on the way to them, and whether they are the last."""
+
+    taught: Sequence[Taught]
+    errors: Sequence[InputError]
+    last: bool
+
+
+def chunks(paths: Sequence[str], tokenizer: Tokenizer, limits: Limits) -> Iterator[Chunk]:
+    """The messages of all paths, as ``inputs.read`` reads them."""
+    errors: list[InputError] = []
+    taught: list[Taught] = []
+    for source in inputs.read(paths, errors):
+        message = Message(headers.strip(headers.canonical(source.raw), VERDICT_FIELDS), limits)
+        taught.append(Taught(message.key, tokenizer.tokenize(message)))
+        if len(taught) == _CHUNK:
+            yield Chunk(tuple(taught), tuple(errors), last=False)
+            taught.clear()
+            errors.clear()
+    yield Chunk(tuple(taught), tuple(errors), last=True)
+
+
+@contextmanager
+def beside(made: Iterator[Chunk]) -> Iterator[AsyncGenerator[Chunk, None]]:
+    """The same chunks, made by a process of their own, which is gone at the end.
+
+    Raises ``ReadingFailed``, while they are asked for, where it ends before the last.
+    """
+    if threading.active_count() > 1:
+        yield _here(made)
+        return
+    reading, writing = os.pipe()
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # before there are two of us
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _write(made, writing)
+    signal.signal(signal.SIGINT, heard)
+    os.close(writing)
+    try:
+        with open(reading, "rb", buffering=0) as pipe:  # noqa: PTH123 - a descriptor has no path
+            yield _received(pipe)
+    finally:
+        os.kill(child, signal.SIGKILL)  # if it has ended, it still has its number
+        os.waitpid(child, 0)
+
+
+async def _here(made: Iterator[Chunk]) -> AsyncGenerator[Chunk, None]:
+    for chunk in made:
+        yield chunk
+
+
+def _write(made: Iterator[Chunk], descriptor: int) -> NoReturn:
+    """Write all to the pipe, and end this process."""
+    try:
+        with suppress(BrokenPipeError), open(descriptor, "wb", buffering=0) as pipe:
+            for chunk in made:
+                packed = pickle.dumps(chunk, pickle.HIGHEST_PROTOCOL)
+                left = memoryview(len(packed).to_bytes(_SIZE_BYTES, "big") + packed)
+                while left:
+                    left = left[pipe.write(left) :]
+    except BaseException:  # noqa: BLE001 - whatever it is, what follows in the parent is not for this process
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(0)
+
+
+async def _received(pipe: BinaryIO) -> AsyncGenerator[Chunk, None]:
+    stream = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(stream)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
+    try:
+        last = False
+        while not last:
+            stop_if_cancelled()  # lost, it would be missed for as long as nothing comes
+            size = await stream.readexactly(_SIZE_BYTES)
+            packed = await stream.readexactly(int.from_bytes(size, "big"))
+            chunk: Chunk = pickle.loads(packed)  # noqa: S301 - this very program wrote it
+            yield chunk
+            last = chunk.last
+    except asyncio.IncompleteReadError as error:
+        raise ReadingFailed("the process that reads the messages has ended before the last of them") from error
+    finally:
+        transport.close()
