@@ -144,9 +144,9 @@ def _trust(labels: NDArray[np.int64]) -> float:
     People who correct errors, and nothing else, tell of each class only what was on the wrong side. In the worse
     of the two classes, up to four in five on the right side count for nothing, nine in ten in full.
     """
-    right = labels[:_REACH, HAM].sum(), labels[_REACH + 1 :, SPAM].sum()
-    every = labels[:, HAM].sum(), labels[:, SPAM].sum()
-    worse = min(int(r) / max(int(n), 1) for r, n in zip(right, every, strict=True))
+    ham, spam = labels[:, HAM].tolist(), labels[:, SPAM].tolist()  # so few are summed sooner without numpy
+    right, every = (sum(ham[:_REACH]), sum(spam[_REACH + 1 :])), (sum(ham), sum(spam))
+    worse = min(r / max(n, 1) for r, n in zip(right, every, strict=True))
     return max(0.0, min(1.0, (worse - 0.8) / 0.1))
 
 

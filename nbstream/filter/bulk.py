@@ -12,10 +12,14 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 from nbstream.errors import CountsFull, NbstreamError
 from nbstream.filter.results import Lesson, Outcome
+from nbstream.filter.scoring import Reading
 from nbstream.filter.steps import Step, Taught
 from nbstream.store.ledger import Held
 from nbstream.store.mirror import stop_if_cancelled
@@ -23,7 +27,7 @@ from nbstream.store.replacing import Replacement
 
 if TYPE_CHECKING:
     from nbstream.filter.contracts import CountSource, GivingWay, Teachable
-    from nbstream.filter.scoring import Reading, Scorer
+    from nbstream.filter.scoring import Scorer
     from nbstream.filter.steps import Steps
     from nbstream.store.ledger import Entry
     from nbstream.tokens.tokenizer import Tokens
@@ -116,8 +120,8 @@ class Bulk:
         entries = await self._model.entries([each.key for each in taught])
         near = await self._read(taught, entries)
         lessons: list[tuple[Taught, Step | Lesson]] = []
-        for each, entry in zip(taught, entries, strict=True):
-            reading = near.reading(self._scorer.names(each.tokens, entry))
+        for i, (each, entry) in enumerate(zip(taught, entries, strict=True)):
+            reading = near.reading(i)
             before = self._scorer.check(each.key, each.tokens, reading)
             if (entry.label if entry else None) == course.label:
                 outcome = Outcome.ALREADY if entry else Outcome.UNKNOWN
@@ -127,13 +131,13 @@ class Bulk:
                 step = self._steps.plan(each, course.label, (before, reading), entry, course.by)
             except CountsFull as full:
                 return _Planned(tuple(lessons), withdrawn, full)
-            near.put(step.then)
+            near.put(i, step.then)
             lessons.append((each, step))
         return _Planned(tuple(lessons), withdrawn)
 
     async def _read(self, taught: Sequence[Taught], entries: Sequence[Entry | None]) -> _Near:
         names = [self._scorer.names(each.tokens, entry) for each, entry in zip(taught, entries, strict=True)]
-        return _Near(await self._scorer.read_names(tuple(dict.fromkeys(name for some in names for name in some))))
+        return _Near(names, await self._scorer.read_names(tuple(dict.fromkeys(chain.from_iterable(names)))))
 
     async def _write(self, planned: _Planned, course: Curriculum) -> None:
         """Take the steps of a batch, and tell of its lessons."""
@@ -175,23 +179,25 @@ class Bulk:
 
 
 class _Near:
-    """The counts that a batch needs, as they were read, with its own lessons on top."""
+    """The counts that a batch needs, as they were read, with its own lessons on top; ``names`` by its messages."""
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._places = {name: place for place, name in enumerate(reading.names)}
+    def __init__(self, names: Sequence[tuple[bytes, ...]], read: Reading) -> None:
+        self._names = names
+        self._read = read
+        self._totals = read.totals
+        place = dict(zip(read.names, range(len(read.names)), strict=True)).__getitem__
+        self._places = [np.fromiter(map(place, some), np.intp, len(some)) for some in names]
 
-    def reading(self, names: tuple[bytes, ...]) -> Reading:
-        """Those of ``names``."""
-        return replace(self._reading, names=names, rows=self._reading.rows[self._of(names)])
+    def reading(self, i: int) -> Reading:
+        """The counts of the names of message ``i``, now."""
+        read = self._read
+        rows = read.rows[self._places[i]]
+        return Reading(self._names[i], rows, self._totals, read.vocabulary, read.growth, read.first_scores)
 
-    def put(self, then: Reading) -> None:
-        """What a lesson makes of some of them."""
-        self._reading.rows[self._of(then.names)] = then.rows
-        self._reading = replace(self._reading, totals=then.totals)
-
-    def _of(self, names: tuple[bytes, ...]) -> list[int]:
-        return list(map(self._places.__getitem__, names))
+    def put(self, i: int, then: Reading) -> None:
+        """What the lesson of message ``i`` makes of them."""
+        self._read.rows[self._places[i]] = then.rows
+        self._totals = then.totals
 
 
 async def _batches(subjects: AsyncIterator[Taught]) -> AsyncGenerator[Batch, None]:
@@ -202,7 +208,6 @@ async def _batches(subjects: AsyncIterator[Taught]) -> AsyncGenerator[Batch, Non
             yield batch
             batch = {}
         batch[subject.key] = subject.tokens
-        await asyncio.sleep(0)  # what is being written goes on
     if batch:
         yield batch
 

@@ -211,13 +211,16 @@ def afterwards(reading: Reading, old: Entry | None, new: Entry | None) -> Readin
 def _added(reading: Reading, new: Entry) -> Reading:
     """As ``afterwards`` of what is new, whose tokens are those of the reading: a tenth of the time."""
     count, column, rows = len(new.tokens), CLASSES.index(new.label), reading.rows.copy()
-    known = np.count_nonzero((rows[:count] > 0).any(axis=1))
-    rows[:count, column] += new.weight
-    grown = int(np.count_nonzero((rows[:count] > 0).any(axis=1)) - known)
-    if new.sums:
-        places = {name: place for place, name in enumerate(reading.names[count:], start=count)}
-        for name, amount in new.sums:
-            if name in places:
-                rows[places[name], column] += amount
+    mine, others = rows[:count, column], [other for other in range(len(CLASSES)) if other != column]
+    elsewhere = rows[:count, others[0]] > 0
+    for other in others[1:]:
+        elsewhere |= rows[:count, other] > 0
+    known = np.count_nonzero((mine > 0) | elsewhere)
+    mine += new.weight
+    grown = int(np.count_nonzero((mine > 0) | elsewhere) - known)
+    sums = reading.names[count:]
+    for name, amount in new.sums:
+        if name in sums:
+            rows[count + sums.index(name), column] += amount
     totals = reading.totals.increased(column, new.weight * count, grown)
-    return replace(reading, rows=rows, totals=totals)
+    return Reading(reading.names, rows, totals, reading.vocabulary, reading.growth, reading.first_scores)

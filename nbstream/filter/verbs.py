@@ -114,7 +114,11 @@ class Filter:
 
     async def _taken_apart(self, subjects: AsyncIterable[Subject | Taught]) -> AsyncGenerator[Taught, None]:
         async for subject in subjects:
-            yield subject if isinstance(subject, Taught) else await self._taught(subject)
+            if isinstance(subject, Taught):
+                yield subject
+                continue
+            yield await self._taught(subject)
+            await asyncio.sleep(0)  # what is being written goes on
 
     async def _teach_alone(self, taught: Taught, label: str | None, by: tuple[str, str]) -> Lesson:
         withdrawn = await self._withdraw(taught.key)
