@@ -144,7 +144,8 @@ def _trust(labels: NDArray[np.int64]) -> float:
     People who correct errors, and nothing else, tell of each class only what was on the wrong side. In the worse
     of the two classes, up to four in five on the right side count for nothing, nine in ten in full.
     """
-    ham, spam = labels[:, HAM].tolist(), labels[:, SPAM].tolist()  # so few are summed sooner without numpy
+    ham: list[int] = labels[:, HAM].tolist()  # so few are summed sooner without numpy
+    spam: list[int] = labels[:, SPAM].tolist()
     right, every = (sum(ham[:_REACH]), sum(spam[_REACH + 1 :])), (sum(ham), sum(spam))
     worse = min(r / max(n, 1) for r, n in zip(right, every, strict=True))
     return max(0.0, min(1.0, (worse - 0.8) / 0.1))
