@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import collections
 import logging
+import math
 import time
-from typing import TYPE_CHECKING, Any, AnyStr
+from typing import TYPE_CHECKING, AnyStr
 
 from aiosmtpd.smtp import SMTP
 
@@ -58,7 +59,7 @@ class Session(SMTP):
         self._listener = listener
         self._handlers = listener.handlers
         self._held, self._said_at = b"", 0.0
-        self._forwarded = ""
+        self._peer_host = self._forwarded = ""
         self._sender: Path | None = None
         self._recipients: list[Path] = []
         self._label: str | None = None
@@ -69,6 +70,8 @@ class Session(SMTP):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin a session."""
         self._listener.sessions.add(self)
+        peer = transport.get_extra_info("peername")
+        self._peer_host = str(peer[0]) if isinstance(peer, tuple) else ""
         super().connection_made(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -83,7 +86,17 @@ class Session(SMTP):
         """
         return asyncio.StreamReaderProtocol.eof_received(self)
 
+    def _reset_timeout(self, duration: float | None = None) -> None:
+        # aiosmtpd makes a timer for each command. Here one does for all: when it rings it may have to ring later.
+        self._silent_until = self.loop.time() + (duration or self._timeout_duration)
+        if self._timeout_handle is None:
+            self._timeout_handle = self.loop.call_later(self._timeout_duration, self._timeout_cb)
+
     def _timeout_cb(self) -> None:
+        left = self._silent_until - self.loop.time()
+        if left > 0:
+            self._timeout_handle = self.loop.call_later(min(left, self._timeout_duration), self._timeout_cb)
+            return
         # aiosmtpd closes, which waits for the client to read what was said; one that reads nothing would stay.
         _log.info("smtp: a client was silent for too long")
         self.abort()
@@ -122,13 +135,7 @@ class Session(SMTP):
 
     def abort(self) -> None:
         """Drop the connection."""
-        if self.transport is not None:
-            self.transport.abort()  # type: ignore[attr-defined]  # aiosmtpd types it as the base transport
-
-    @property
-    def _peer_host(self) -> str:
-        peer: Any = self.session.peer if self.session else None
-        return str(peer[0]) if isinstance(peer, tuple) else ""
+        self._writer.transport.abort()
 
     async def _answer(self, reply: Reply, *, grouped: bool = False) -> None:
         """Say it. One of a group goes with the reply to the next command where that is here (RFC 2920 3.2).
@@ -146,8 +153,7 @@ class Session(SMTP):
         """The reply to a command that failed: never the text of an exception."""
         await self._give_up_relaying()
         if isinstance(error, asyncio.IncompleteReadError):  # the client has closed its side
-            if self.transport is not None:
-                self.transport.close()
+            self._writer.close()
             return ""  # push finds the connection closed, and that ends the session
         if isinstance(error, NbstreamError):
             _log.warning("smtp: %s", error)
@@ -310,8 +316,7 @@ class Session(SMTP):
         content = await self._collect(arriving)
         if isinstance(content, Reply):
             return content
-        assert self._timeout_handle is not None
-        self._timeout_handle.cancel()  # what follows has deadlines of its own; it is the client who waits now
+        self._silent_until = math.inf  # what follows has deadlines of its own; it is the client who waits now
         try:
             if self._label is not None:
                 feedback, actor = self._handlers.feedback, self._forwarded or self._peer_host
@@ -320,13 +325,12 @@ class Session(SMTP):
             assert transaction is not None
             assert self._sender is not None
             envelope = Envelope(self._sender, tuple(self._recipients))
-            name = self._listener.name
-            delivered = await self._handlers.delivery.deliver(content, envelope, transaction, name)
+            deliver, name = self._handlers.delivery.deliver, self._listener.name
+            delivered = await deliver(content, envelope, transaction, name)
             believed = self._handlers.feedback.allows(self._peer_host)
             return delivered.told if believed else delivered.reply
         finally:
-            if self.transport is not None:
-                self._reset_timeout()
+            self._reset_timeout()
 
     async def _collect(self, arriving: Arriving) -> bytes | Reply:
         """The message with CRLF line ends, or the reply that refuses it; reads to its end. RFC 5321 4.1.1.4."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import textwrap
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ from nbstream.relay.connections import Params as HopParams
 from nbstream.relay.smtp import SmtpNextHop
 from tests.listeners.conftest import Door, open_door
 from tests.relay.scripted_hop import ScriptedHop
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 
 MESSAGE = b"From: a@example.org\r\nSubject: hello\r\n\r\nHow are you?\r\n"
 
@@ -367,6 +368,29 @@ async def test_a_client_that_leaves_ends_the_transaction_at_the_next_hop(client:
         await dialogue.say("RCPT TO:<to@example.org>")
 
         dialogue.writer.close()
+
+
+async def test_a_hop_may_take_longer_than_a_client_may_be_silent(client: Redis, tmp_path: Path) -> None:
+    message = ("MAIL FROM:<from@example.org>", "RCPT TO:<to@example.org>", "DATA")
+    asked = "".join(f"C: {line}\nS: 250 ok\n" for line in message[:2])
+    hop = ScriptedHop(["C: NOOP\nS: 250 ok\n" + asked + "C: DATA\nS: 354 go\nC: some\nS: nothing\nS: 250 queued"])
+    await hop.start()
+    try:
+        next_hop = SmtpNextHop(hop.host, hop.port, HopParams(connect_timeout_seconds=5))
+        async with open_door(client, tmp_path / "m", next_hop, idle_timeout_seconds=0.2) as door:
+            dialogue = await door.talk()
+            await dialogue.begin()
+            dialogue.writer.write(MESSAGE + b".\r\n")
+            await asyncio.wait_for(hop.silent.wait(), DEADLINE_SECONDS)
+            since = time.monotonic()
+            await until(lambda: time.monotonic() > since + 0.5)
+
+            hop.go_on.set()
+
+            assert (await dialogue.reply()).startswith("250 queued")
+            assert await dialogue.ended() == b""  # now it is the client who is silent
+    finally:
+        await hop.stop()
 
 
 # When the filter fails
