@@ -60,7 +60,11 @@ class Asked(Sequence[T]):
     def __getitem__(self, place: slice) -> tuple[T, ...]: ...
 
     def __getitem__(self, place: int | slice) -> T | tuple[T, ...]:
-        return self._items()[place]
+        return self._some(place) if isinstance(place, slice) else self._items()[place]
+
+    def _some(self, places: slice) -> tuple[T, ...]:
+        """What is in it there."""
+        return self._items()[places]
 
     def __eq__(self, other: object) -> bool:
         return self._items() == tuple(other) if isinstance(other, Sequence) else NotImplemented
@@ -90,16 +94,23 @@ class TokenClues(Asked[Clue]):
 
     def order(self) -> list[int]:
         """Where in ``places`` the strongest is, and so on."""
-        ratios, names = self.ratios.tolist(), self._names()
-        return sorted(range(len(names)), key=lambda i: (-abs(ratios[i]), names[i]))
+        return [i for _, _, i in self._ranked()]
 
-    def _names(self) -> list[bytes]:
+    def _some(self, places: slice) -> tuple[Clue, ...]:
+        """Only these are made: a header tells 8 of 70."""
+        if self._made is not None:
+            return self._made[places]
+        ratios = self.ratios.tolist()
+        return tuple(Clue(name, ratios[i]) for _, name, i in self._ranked()[places])
+
+    def _ranked(self) -> list[tuple[float, bytes, int]]:
+        """The strongest first: minus its strength, its name, where it is in ``places``."""
         names = self.tokens.all
-        return [names[place] for place in self.places.tolist()]
+        found = [names[place] for place in self.places.tolist()]
+        return sorted(zip((-np.abs(self.ratios)).tolist(), found, range(len(found)), strict=True))
 
     def _make(self) -> tuple[Clue, ...]:
-        found = list(map(Clue, self._names(), self.ratios.tolist()))
-        return tuple(found[i] for i in self.order())
+        return self._some(slice(None))
 
 
 def strongest(names: Sequence[bytes], ratios: NDArray[np.float64], limit: int) -> NDArray[np.intp]:

@@ -5,7 +5,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.clues import Vote, by_strength, strongest
+from nbstream.bayes.clues import Clue, TokenClues, Vote, by_strength, strongest
+from nbstream.tokens.tokenizer import Tokens
 
 # Few different ratios, so that many are equal.
 VOTES = st.lists(
@@ -62,3 +63,22 @@ def test_by_strength_the_strongest_comes_first_and_equal_ones_by_name() -> None:
 
 def test_by_strength_too_what_says_nothing_is_left_out() -> None:
     assert by_strength([(0.0, b"a"), (1.0, b"b"), (-0.0, b"c")]) == [(1.0, b"b")]
+
+
+@given(VOTES, st.integers(-5, 20), st.integers(-5, 20))
+def test_some_of_the_clues_are_those_of_all_of_them(votes: list[Vote], first: int, end: int) -> None:
+    tokens = Tokens((), tuple(name for _, name in votes))
+
+    def clues() -> TokenClues:
+        return TokenClues(tokens, np.arange(len(votes)), np.array([ratio for ratio, _ in votes]))
+
+    everything = tuple(clues())
+
+    assert everything == tuple(Clue(name, ratio) for ratio, name in by_strength_of(votes))
+    assert clues()[first:end] == everything[first:end]
+    assert clues()[:first] == everything[:first]
+
+
+def by_strength_of(votes: list[Vote]) -> list[Vote]:
+    """All, those that say nothing too."""
+    return sorted(votes, key=lambda vote: (-abs(vote[0]), vote[1]))
