@@ -174,6 +174,7 @@ class Metrics:
         self._stage = cache(self._check_seconds.labels)
         self._of_verdict = cache(self._messages.labels)
         self._of_action = cache(self._actions.labels)
+        self._of_code = cache(self._relay_replies.labels)
 
     def watch(self, mirror: Mirror, params: Callable[[], Params]) -> None:
         """Export the state of the model and of the policies in force, read at each scrape."""
@@ -303,7 +304,7 @@ class Metrics:
     def relayed(self, code: str, seconds: float) -> None:
         """The next hop answered a message."""
         self._relay_seconds.observe(seconds)
-        self._relay_replies.labels(code).inc()
+        self._of_code(code).inc()
 
     # nbstream.relay.retention.Retention
 

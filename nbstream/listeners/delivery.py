@@ -222,7 +222,9 @@ def _opinion(check: Check) -> Opinion:
 
 
 def _by(check: Check, opinion: Opinion) -> Check:
-    """The check with what a policy makes of it."""
+    """The check with what a policy makes of it; it is the same where that is what it was decided by."""
+    if opinion == _opinion(check):
+        return check
     return replace(check, verdict=opinion.verdict, reason=opinion.reason, thresholds=opinion.thresholds)
 
 

@@ -122,6 +122,9 @@ def groups(
     pairs = list(recipients)
     treatments = {treatment.place: treatment for _, treatment in pairs}
     decisions = {place: _decide(each, opinion_of) for place, each in treatments.items()}
+    if len(decisions) == 1:  # as of most messages
+        (only,) = decisions.values()
+        return [Group(only, tuple(recipient for recipient, _ in pairs))]
     mildest = min(decisions.values(), key=lambda each: each.mildness)
     alike: dict[tuple[Opinion, Action], list[tuple[Recipient, Decision]]] = {}
     for recipient, treatment in pairs:

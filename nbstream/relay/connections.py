@@ -45,8 +45,11 @@ class Pool:
     async def lease(self) -> Connection:
         """A kept connection, or a fresh one; waits for a free place, and raises RelayUnavailable."""
         try:
-            async with asyncio.timeout(self.params.connect_timeout_seconds):
-                await self._slots.acquire()
+            if self._slots.locked():
+                async with asyncio.timeout(self.params.connect_timeout_seconds):
+                    await self._slots.acquire()
+            else:
+                await self._slots.acquire()  # at once
         except TimeoutError as error:
             raise RelayUnavailable("all connections to the next hop are in use") from error
         try:
