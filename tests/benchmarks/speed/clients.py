@@ -86,7 +86,8 @@ async def at_rate(
 ) -> Load:
     """Requests at random moments, so many a second on average, whether those before were answered or not.
 
-    A wait begins when the request is due to be sent, also where all connections are busy then.
+    A wait begins when the request is handed on, also where all connections are busy then. That may be later than
+    it was due, by what this process does besides and the loop's milliseconds: no wait of the server's.
     """
     idle: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
     for _ in range(connections):
