@@ -180,6 +180,7 @@ def spam_filter(  # noqa: PLR0913 - most have a default, and are named where the
     make_tokenizer: type[tokenizer.Tokenizer] = tokenizer.Tokenizer,
     memory: filter_.Recalling | None = None,
     auto: filter_.AutoLayer | None = None,
+    line: filter_.Line | None = None,
 ) -> filter_.Filter:
     """The filter over a model; ``counts`` is the mirror or the model itself, ``auto`` the layer beside it."""
     return filter_.Filter(
@@ -192,6 +193,7 @@ def spam_filter(  # noqa: PLR0913 - most have a default, and are named where the
         observer=observer,
         memory=memory,
         auto=auto,
+        line=line,
     )
 
 

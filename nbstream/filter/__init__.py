@@ -6,6 +6,7 @@ process's own mirror has it; both may be repeated, the second time changes nothi
 
 from nbstream.filter.autolearning import AutoLayer, Autolearner, Settler
 from nbstream.filter.contracts import CountSource, Observer, Recalling, Silent, Teachable
+from nbstream.filter.line import Line
 from nbstream.filter.observers import Remembering, Several
 from nbstream.filter.results import Check, Lesson, Outcome, Params
 from nbstream.filter.steps import Taught
@@ -19,6 +20,7 @@ __all__ = [
     "CountSource",
     "Filter",
     "Lesson",
+    "Line",
     "Observer",
     "Outcome",
     "Params",

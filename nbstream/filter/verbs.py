@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
     from nbstream.filter.contracts import CountSource, GivingWay, Observer, Recalling, Teachable
+    from nbstream.filter.line import Line
     from nbstream.filter.results import Check, Params
     from nbstream.filter.steps import Step
     from nbstream.mail.message import Message
@@ -41,7 +42,7 @@ Subject: TypeAlias = "Message | Checked"
 
 
 class Filter:
-    """Checks messages and learns from people, over one model."""
+    """Checks messages and learns from people, over one model; checks stand in ``line``, where there is one."""
 
     def __init__(  # noqa: PLR0913 - the one place where the parts of the house meet
         self,
@@ -56,6 +57,7 @@ class Filter:
         memory: Recalling | None = None,
         clock: Callable[[], float] = time.time,
         auto: GivingWay | None = None,
+        line: Line | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._scorer = Scorer(classifier, calibration, counts, params, clock)
@@ -65,6 +67,7 @@ class Filter:
         self._memory = memory
         self._steps = Steps(self._scorer, counts, clock)
         self._auto = auto
+        self._line = line
 
     def with_params(self, params: Params) -> Filter:
         """The same filter by other params; checks and lessons under way go on by those that they began with."""
@@ -75,6 +78,8 @@ class Filter:
 
     async def check(self, message: Message) -> Check:
         """Score ``message`` and decide. Raises ``StoreUnavailable`` while no counts are loaded."""
+        if self._line and len(message.raw) <= _THREAD_BYTES:
+            await self._line.turn()
         tokens, stages = await self._take_apart(message)
         started = time.perf_counter()
         check = self._scorer.check(message.key, tokens, await self._scorer.read(tokens))

@@ -17,7 +17,7 @@ from nbstream import assembly, config, logs
 from nbstream.beside import Beside
 from nbstream.doors import adopt, spamd_door, stream_door
 from nbstream.errors import StoreUnavailable
-from nbstream.filter import Remembering, Several
+from nbstream.filter import Line, Remembering, Several
 from nbstream.http_door import Behind, http_door, metrics_door
 from nbstream.listeners.delivery import Delivery
 from nbstream.listeners.feedback import FeedbackDoor
@@ -155,6 +155,7 @@ class House:
             Several(*observers),
             memory=memory,
             auto=beside.layer if beside else None,
+            line=Line(),
         )
         parts = self._parts = _Parts(mirror, assembly.next_hop(self.settings), spam_filter, model, memory)
         remembering = asyncio.create_task(memory.run(), name="memory")
