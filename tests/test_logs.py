@@ -25,6 +25,21 @@ def test_json_holds_the_event_and_its_fields() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("created", "told"),
+    [
+        (0.0, "1970-01-01T00:00:00.000+00:00"),
+        (951782399.9996, "2000-02-28T23:59:59.999+00:00"),
+        (1750000000.0625, "2025-06-15T15:06:40.062+00:00"),
+    ],
+)
+def test_json_has_the_time_to_the_millisecond(created: float, told: str) -> None:
+    line = record("message")
+    line.created = created
+
+    assert json.loads(JsonFormatter().format(line))["time"] == told
+
+
 @pytest.mark.parametrize("hostile", ["a\nb", "\x1b[2J", "\r", "\u202e", "\x85", "\u2028"])
 def test_no_text_can_begin_a_new_line_or_move_a_cursor(hostile: str) -> None:
     for formatter in (TextFormatter(), JsonFormatter()):

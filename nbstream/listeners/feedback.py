@@ -11,7 +11,7 @@ import ipaddress
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import FeedbackRefused, NbstreamError, Reply, StoreRefuses
@@ -60,6 +60,8 @@ class FeedbackDoor:
         self._filter = spam_filter
         self._observer = observer
         self._params = params
+        # Asked for each message.
+        self._allows = lru_cache(maxsize=256)(partial(within, networks=params.allow_from))
         self._labels = {params.spam_address.lower(): "spam", params.ham_address.lower(): "ham"}
 
     def label_of(self, address: str) -> str | None:
@@ -68,7 +70,7 @@ class FeedbackDoor:
 
     def allows(self, host: str) -> bool:
         """True when feedback from this peer (an IP address) is believed."""
-        return within(host, self._params.allow_from)
+        return self._allows(host)
 
     def believes(self, host: str) -> bool:
         """True when this peer may also say for whom it teaches: it runs on this machine, as a mail server does."""
