@@ -34,6 +34,7 @@ _END_SECONDS = 10.0
 def main() -> None:
     """Unpack the mail, measure, write or print the page."""
     options = _options()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a program that is installed has its bytecode
     archive = options.corpora / ARCHIVE
     if not archive.is_file():
         sys.exit(f"bench: {options.corpora} has no {ARCHIVE}")
