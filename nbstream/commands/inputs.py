@@ -47,12 +47,12 @@ def read(paths: Iterable[str], errors: list[InputError]) -> Iterator[Source]:
 
 
 def count(paths: Iterable[str]) -> int | None:
-    """How many messages there are to read; None where that is not known (standard input, an mbox)."""
+    """How many messages there are to read; None where that is not known (standard input, a pipe, an mbox)."""
     total = 0
     for path in paths:
         for file in _files(path, []):
             try:
-                if file == STANDARD_INPUT or _is_mbox(file):
+                if file == STANDARD_INPUT or _is_special(Path(file)) or _is_mbox(file):
                     return None
             except OSError:
                 continue

@@ -102,3 +102,15 @@ def test_an_mbox_has_no_count_beforehand(tmp_path: Path) -> None:
     (tmp_path / "box").write_bytes(b"From a Mon\nSubject: 1\n\n")
 
     assert count([str(tmp_path)]) is None
+
+
+def test_nothing_is_taken_out_of_a_pipe_to_count_what_is_in_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDWR)  # both ends: nobody waits
+    os.write(end, b"From: ann@x.example\n\nhello")
+
+    assert count([str(pipe)]) is None
+
+    assert os.read(end, 1000) == b"From: ann@x.example\n\nhello"
+    os.close(end)
