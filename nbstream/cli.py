@@ -7,20 +7,17 @@ sysexits.h (66 unreadable input, 75 try again, 78 configuration), 64 wrong usage
 from __future__ import annotations
 
 import argparse
-import gc
-import importlib
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from nbstream import __version__, arguments
+from nbstream.commands import imported
 from nbstream.commands.terminal import complain
 from nbstream.errors import NbstreamError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import ModuleType
 
 EX_USAGE = 64
 EX_IOERR = 74
@@ -321,7 +318,7 @@ def _add_tune(commands: _Commands, common: _Parser) -> None:
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     options = build_parser().parse_args(words)
-    command = _imported(options.module)
+    command = imported(options.module)
     try:
         return int(command.run(options))
     except NbstreamError as error:
@@ -333,17 +330,6 @@ def main(words: Sequence[str] | None = None) -> int:
         # The reader went away (head, less): nothing to complain of, as Python would at exit.
         sys.stderr.close()
         return EX_IOERR
-
-
-def _imported(name: str) -> ModuleType:
-    """A command, in four fifths of the time: what is imported is no garbage, and threads of numpy would spin."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    gc.disable()
-    try:
-        return importlib.import_module(f"nbstream.commands.{name}")
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 if __name__ == "__main__":
