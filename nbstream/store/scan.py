@@ -7,7 +7,6 @@ learn, each count is as it was at some moment of the scan.
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +16,6 @@ from nbstream.errors import StoreIncompatible
 from nbstream.policy.first_scores import FirstScores
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
-
     from redis.asyncio import Redis
 
     from nbstream.store.keys import Keys
@@ -27,35 +24,28 @@ STEP = 2000  # fields: 1 to 2 ms of Redis
 
 
 async def scan(client: Redis, keys: Keys) -> Counts:
-    """The counts of all tokens and sums, without totals. Raises what redis-py raises."""
+    """The counts of all tokens and sums, without totals. Raises what redis-py raises.
+
+    All classes at once: while a step of one is taken in, Redis looks up the next of another.
+    """
     counts = Counts()
-    for column, key in enumerate(keys.counts):
-        async with aclosing(_steps(client, key)) as steps:
-            async for fields in steps:
-                values = np.fromstring(b" ".join(fields.values()), dtype=np.int64, sep=" ")
-                counts.put_column(list(fields), column, values)
+    scans = [asyncio.create_task(_scan_column(client, key, counts, i)) for i, key in enumerate(keys.counts)]
+    try:
+        await asyncio.gather(*scans)
+    finally:
+        for each in scans:
+            each.cancel()
+        await asyncio.gather(*scans, return_exceptions=True)
     return counts
 
 
-async def _steps(client: Redis, key: str) -> AsyncGenerator[Mapping[bytes, bytes], None]:
-    """The fields of a hash with their values; Redis looks up the next ones while these are used."""
-
-    async def step(cursor: int) -> Any:
-        return await client.hscan(key, cursor, count=STEP)
-
-    reply = asyncio.create_task(step(0))
-    try:
-        while True:
-            cursor, fields = await reply
-            if cursor:
-                reply = asyncio.create_task(step(cursor))
-                await asyncio.sleep(0)  # the command goes out
-            yield fields
-            if not cursor:
-                return
-    finally:
-        reply.cancel()
-        await asyncio.gather(reply, return_exceptions=True)
+async def _scan_column(client: Redis, key: str, counts: Counts, column: int) -> None:
+    cursor = None
+    while cursor != 0:
+        reply: Any = await client.hscan(key, cursor or 0, count=STEP)
+        cursor, fields = reply
+        values = np.fromstring(b" ".join(fields.values()), dtype=np.int64, sep=" ")
+        counts.put_column(list(fields), column, values)
 
 
 async def scan_first_scores(client: Redis, keys: Keys) -> FirstScores:
