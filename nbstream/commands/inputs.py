@@ -70,7 +70,7 @@ def _files(path: str, errors: list[InputError]) -> Iterator[str]:
 
     Of a folder without hidden ones, and without pipes and devices.
     """
-    if path == STANDARD_INPUT or not Path(path).is_dir():
+    if path == STANDARD_INPUT or not _is_folder(path):
         yield path
         return
 
@@ -84,6 +84,13 @@ def _files(path: str, errors: list[InputError]) -> Iterator[str]:
             for name in sorted(names):
                 if not name.startswith(".") and not _is_special(Path(folder) / name):
                     yield str(Path(folder) / name)
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return Path(path).is_dir()
+    except OSError:
+        return False  # whoever opens it is told why not
 
 
 def _is_special(file: Path) -> bool:

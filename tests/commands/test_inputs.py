@@ -89,6 +89,16 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> No
     ]
 
 
+def test_a_path_that_cannot_even_be_looked_at_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    errors: list[InputError] = []
+
+    sources = list(read([str(tmp_path / ("x" * 300)), str(tmp_path / "a")], errors))
+
+    assert [source.raw for source in sources] == [b"a"]
+    assert [str(error) for error in errors] == [f"{tmp_path / ('x' * 300)}: File name too long"]
+
+
 @pytest.mark.parametrize(("content", "what"), [(b"\n", "empty"), (b"\x7fELF\0\0", "a binary file")])
 def test_what_is_no_message_is_not_taken_for_one(tmp_path: Path, content: bytes, what: str) -> None:
     (tmp_path / "x").write_bytes(content)
