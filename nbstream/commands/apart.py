@@ -2,8 +2,9 @@
 
 Rules: the process is forked while there is neither a loop nor a thread nor a connection, so that it shares none;
 it reads, and writes to a pipe. It is ahead by what the pipe holds and one chunk. Ctrl-C is for the parent, which
-ends the other at its own end, whatever that one does then; where the parent is killed, the pipe tells it. Where
-threads run already nothing is forked: a lock that one of them holds would be held for ever.
+ends the other at its own end, whatever that one does then; where the parent is killed, the pipe tells it, also
+while it waits for something to read. Where threads run already nothing is forked: a lock that one of them holds
+would be held for ever. Nor is anything where the system allows no process more.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import select
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
@@ -69,13 +70,15 @@ def beside(made: Iterator[Chunk]) -> Iterator[AsyncGenerator[Chunk, None]]:
         yield _here(made)
         return
     reading, writing = os.pipe()
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # before there are two of us
-    child = os.fork()
+    child = _fork()
     if child == 0:
         os.close(reading)
         _write(made, writing)
-    signal.signal(signal.SIGINT, heard)
     os.close(writing)
+    if child is None:
+        os.close(reading)
+        yield _here(made)
+        return
     try:
         with open(reading, "rb", buffering=0) as pipe:  # noqa: PTH123 - a descriptor has no path
             yield _received(pipe)
@@ -84,25 +87,49 @@ def beside(made: Iterator[Chunk]) -> Iterator[AsyncGenerator[Chunk, None]]:
         os.waitpid(child, 0)
 
 
+def _fork() -> int | None:
+    """The number of the child, in which it is 0; None where there may be none."""
+    signal.signal(
+        signal.SIGCHLD, signal.SIG_DFL
+    )  # some start us with it ignored: then nobody can wait for a child
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # before there are two of us
+    try:
+        child = os.fork()
+    except OSError:
+        child = None
+    if child != 0:
+        signal.signal(signal.SIGINT, heard)
+    return child
+
+
 async def _here(made: Iterator[Chunk]) -> AsyncGenerator[Chunk, None]:
     for chunk in made:
         yield chunk
 
 
 def _write(made: Iterator[Chunk], descriptor: int) -> NoReturn:
-    """Write all to the pipe, and end this process."""
+    """Write all to the pipe, and end this process, with which the pipe is closed: not before all is said."""
     try:
-        with suppress(BrokenPipeError), open(descriptor, "wb", buffering=0) as pipe:
-            for chunk in made:
-                packed = pickle.dumps(chunk, pickle.HIGHEST_PROTOCOL)
-                left = memoryview(len(packed).to_bytes(_SIZE_BYTES, "big") + packed)
-                while left:
-                    left = left[pipe.write(left) :]
+        threading.Thread(target=_end_with_reader, args=(descriptor,), daemon=True).start()
+        for chunk in made:
+            packed = pickle.dumps(chunk, pickle.HIGHEST_PROTOCOL)
+            left = memoryview(len(packed).to_bytes(_SIZE_BYTES, "big") + packed)
+            while left:
+                left = left[os.write(descriptor, left) :]
+    except BrokenPipeError:
+        pass  # nobody wants the rest
     except BaseException:  # noqa: BLE001 - whatever it is, what follows in the parent is not for this process
         traceback.print_exc()
     finally:
-        sys.stderr.flush()
         os._exit(0)
+
+
+def _end_with_reader(descriptor: int) -> None:
+    """End this process once nobody reads from the pipe any more: it may wait for a message that never comes."""
+    errors = select.poll()
+    errors.register(descriptor, 0)
+    errors.poll()
+    os._exit(0)
 
 
 async def _received(pipe: BinaryIO) -> AsyncGenerator[Chunk, None]:

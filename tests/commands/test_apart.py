@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 
 from nbstream.cli import EX_INTERRUPTED
 from nbstream.commands import apart
-from nbstream.errors import InputError
+from nbstream.errors import InputError, ReadingFailed
 from nbstream.filter.bulk import BATCH
 from nbstream.mail.message import Message
 from nbstream.mail.mime import Limits
@@ -103,6 +103,10 @@ async def gone(process: int) -> None:
     await until(is_gone)
 
 
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Path) -> None:
     box, missing, binary = tmp_path / "box", tmp_path / "missing", tmp_path / "binary"
     box.write_bytes(mbox(RAWS))
@@ -129,6 +133,46 @@ def test_who_wants_no_more_does_not_wait_for_the_rest(tmp_path: Path) -> None:
 
     with apart.beside(apart.chunks([str(pipe)], Tokenizer(), Limits())):
         pass
+
+
+async def test_who_ignores_the_end_of_children_may_start_it(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as a program of Perl may, and what it starts has that
+    try:
+        with apart.beside(apart.chunks([], Tokenizer(), Limits())) as chunks:
+            found = [chunk async for chunk in chunks]
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+    assert [chunk.last for chunk in found] == [True]
+
+
+async def test_where_no_process_more_is_allowed_it_reads_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", refused)
+    box, heard, opened = tmp_path / "box", signal.getsignal(signal.SIGINT), descriptors()
+    box.write_bytes(mbox(RAWS))
+
+    with apart.beside(apart.chunks([str(box)], Tokenizer(), Limits())) as chunks:
+        found = [chunk async for chunk in chunks]
+
+    assert sum(len(chunk.taught) for chunk in found) == len(RAWS)
+    assert signal.getsignal(signal.SIGINT) is heard
+    assert descriptors() == opened
+
+
+async def test_what_a_reader_fails_of_is_told_whole(capfd: pytest.CaptureFixture[str]) -> None:
+    def failing() -> Iterator[apart.Chunk]:
+        yield apart.Chunk((), (), last=False)
+        raise ZeroDivisionError("so it is")
+
+    with apart.beside(failing()) as chunks, pytest.raises(ReadingFailed):
+        [_ async for _ in chunks]
+
+    assert capfd.readouterr().err.endswith("ZeroDivisionError: so it is\n")
 
 
 async def test_a_reader_that_is_killed_ends_the_command_and_leaves_whole_lessons(
@@ -163,10 +207,7 @@ async def test_a_reader_does_not_outlive_what_it_reads_for(
 ) -> None:
     async with learning(own_redis, client, tmp_path) as found:
         child = found.child
-        found.process.kill()
-        assert found.process.stdin
-        found.process.stdin.write(mbox(RAWS))
-        found.process.stdin.close()
+        found.process.kill()  # while the reader waits for more to come
 
         await gone(child)
         assert await whole(found, client)
