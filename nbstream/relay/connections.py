@@ -82,6 +82,7 @@ class Pool:
             timer.cancel()
             if connection.alive:
                 return connection
+            connection.drop()  # its timer would keep it for all the time of a reply
         return None
 
     def _expire(self, connection: Connection) -> None:

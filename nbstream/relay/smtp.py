@@ -129,6 +129,7 @@ class SmtpTransaction:
             except ConnectionGone:
                 if not self._connection.reused:
                     raise
+                self._connection.drop()
                 self._connection = await self._pool.open()
                 await self._tell_again(self._connection)
                 return await self._connection.command(line, positive)

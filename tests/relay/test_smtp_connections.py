@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import time
 
 import pytest
 
 from nbstream.errors import RelayRefused, RelayUnavailable, Reply
-from nbstream.relay.connections import Params
+from nbstream.relay.connections import Connection, Params
 from nbstream.relay.next_hop import Path
 from nbstream.relay.smtp import USUAL_FEATURES, SmtpNextHop
+from tests.waiting import until
 
 from .conftest import Play, Relay
 from .scripted_hop import DEADLINE_SECONDS
@@ -202,6 +205,38 @@ async def test_a_late_reply_closes_the_connection(silence: str, play: Play, rela
 
     assert await send(relay) == QUEUED
     await hop.played()
+
+
+async def test_each_command_has_the_whole_time_for_its_reply(play: Play, relay_to: Relay) -> None:
+    hop = await play(ASK_MAIL + OK + ASK_BOB + "S: nothing\n" + OK)
+    transaction = await relay_to(hop, reply_timeout_seconds=2).begin(ALICE)
+    since = time.monotonic()
+    await until(lambda: time.monotonic() > since + 1.5)
+
+    reply = asyncio.create_task(transaction.rcpt(BOB))
+    await until(lambda: time.monotonic() > since + 2.5)  # too long for MAIL, had it not been answered
+    hop.go_on.set()
+
+    assert (await reply).accepted
+    await hop.played()
+
+
+@pytest.mark.parametrize("death", ["while it waited", "at MAIL"])
+async def test_a_connection_that_died_leaves_nothing_behind(death: str, play: Play, relay_to: Relay) -> None:
+    hop = await play(MESSAGE + DEATHS[death], MESSAGE)
+    relay = relay_to(hop)
+    await send(relay)
+    before = connections()
+
+    await send(relay)
+
+    assert connections() == before
+
+
+def connections() -> int:
+    """How many anything knows of, a timer too."""
+    gc.collect()
+    return sum(isinstance(each, Connection) for each in gc.get_objects())
 
 
 @pytest.mark.parametrize("silence", SILENCES.values(), ids=SILENCES)
