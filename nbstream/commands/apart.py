@@ -27,7 +27,7 @@ from nbstream.filter import Taught
 from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.policy.header import VERDICT_FIELDS
-from nbstream.store.mirror import stop_if_cancelled
+from nbstream.store.cancelling import stop_if_cancelled
 
 if TYPE_CHECKING:
     from nbstream.mail.mime import Limits

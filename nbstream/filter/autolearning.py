@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.filter.contracts import Silent
 from nbstream.policy import autolearn
+from nbstream.store.cancelling import stop_if_cancelled
 from nbstream.store.history import Note, Opinion
 from nbstream.store.ledger import Entry, Held
-from nbstream.store.mirror import stop_if_cancelled
 
 if TYPE_CHECKING:
     from nbstream.filter.contracts import CountSource, Teachable

@@ -21,8 +21,8 @@ from nbstream.errors import CountsFull, NbstreamError
 from nbstream.filter.results import Lesson, Outcome
 from nbstream.filter.scoring import Reading
 from nbstream.filter.steps import Step, Taught
+from nbstream.store.cancelling import stop_if_cancelled
 from nbstream.store.ledger import Held
-from nbstream.store.mirror import stop_if_cancelled
 from nbstream.store.replacing import Replacement
 
 if TYPE_CHECKING:

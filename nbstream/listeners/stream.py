@@ -22,7 +22,7 @@ from nbstream.listeners.feedback import log_lesson
 from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.policy import header
-from nbstream.store.mirror import stop_if_cancelled
+from nbstream.store.cancelling import stop_if_cancelled
 from nbstream.store.queue import Found
 from nbstream.wire import stream as wire
 

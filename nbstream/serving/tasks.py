@@ -8,6 +8,6 @@ from typing import Any
 
 async def ended(task: asyncio.Task[Any]) -> None:
     """Return when the task is cancelled and done."""
-    while not task.done():  # more than once: see mirror.stop_if_cancelled
+    while not task.done():  # more than once: see cancelling.stop_if_cancelled
         task.cancel()
         await asyncio.wait([task], timeout=1)

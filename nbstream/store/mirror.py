@@ -22,6 +22,7 @@ from nbstream.bayes.counts import CLASSES, Counts, Totals
 from nbstream.bayes.decay import FOR_EVER, HalfLife
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.policy.first_scores import FirstScores
+from nbstream.store.cancelling import stop_if_cancelled
 from nbstream.store.model import Model, store_errors
 from nbstream.store.scan import scan, scan_first_scores
 
@@ -283,17 +284,6 @@ def _place(stream_id: bytes) -> tuple[int, int]:
     """A stream id in the order of the stream; empty is before all."""
     milliseconds, _, number = stream_id.partition(b"-")
     return int(milliseconds or 0), int(number or 0)
-
-
-def stop_if_cancelled() -> None:
-    """Raise the cancellation that a command lost.
-
-    redis-py sends through ``asyncio.wait_for``, which in Python 3.11 swallows a cancellation that comes as the
-    bytes go out (mended in 3.12, cpython#86296).
-    """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
 
 
 def stream_entries(streams: Any) -> Sequence[tuple[bytes, Mapping[bytes, bytes]]]:

@@ -14,6 +14,7 @@ import numpy as np
 from nbstream.bayes.counts import CLASSES, Counts
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.first_scores import FirstScores
+from nbstream.store.cancelling import stop_if_cancelled
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -42,6 +43,7 @@ async def scan(client: Redis, keys: Keys) -> Counts:
 async def _scan_column(client: Redis, key: str, counts: Counts, column: int) -> None:
     cursor = None
     while cursor != 0:
+        stop_if_cancelled()
         reply: Any = await client.hscan(key, cursor or 0, count=STEP)
         cursor, fields = reply
         values = np.fromstring(b" ".join(fields.values()), dtype=np.int64, sep=" ")

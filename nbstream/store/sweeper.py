@@ -30,7 +30,7 @@ import numpy as np
 from nbstream.bayes.counts import is_sum
 from nbstream.errors import NbstreamError
 from nbstream.store import ledger
-from nbstream.store.mirror import stop_if_cancelled
+from nbstream.store.cancelling import stop_if_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
