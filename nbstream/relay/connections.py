@@ -165,7 +165,7 @@ class Connection:
             # The library drops a reply that nobody waits for: so nothing is awaited before the read.
             for piece in pieces:
                 self._protocol.write(piece)
-            return await self._protocol.read_response(timeout=None)
+            response = await self._protocol.read_response(timeout=None)
         except aiosmtplib.SMTPServerDisconnected as error:
             if self._late:
                 raise RelayUnavailable("no reply of the next hop in time") from error
@@ -174,6 +174,9 @@ class Connection:
             raise RelayUnavailable(f"no usable reply of the next hop: {error}") from error
         finally:
             self._due = math.inf
+        if self._protocol._buffer:  # a second reply at once: the library keeps it for the next command
+            self.drop()
+        return response
 
     def _time_up(self) -> None:
         """The timer of a command that may have been answered long ago: it goes on for the one that waits now."""

@@ -280,6 +280,23 @@ async def test_a_reply_that_is_none_closes_the_connection(line: str, play: Play,
     await hop.played()
 
 
+async def test_a_reply_too_many_answers_no_command(play: Play, relay_to: Relay) -> None:
+    hop = await play(ASK_MAIL + OK + "S: 250 2.0.0 Ok, once more\n" + GONE)
+    transaction = await relay_to(hop).begin(ALICE)
+
+    with pytest.raises(RelayUnavailable):
+        await transaction.rcpt(BOB)
+    await hop.played()
+
+
+async def test_what_comes_with_the_last_reply_takes_nothing_back(play: Play, relay_to: Relay) -> None:
+    hop = await play(MESSAGE + "S: 421 4.3.2 Shutting down\n" + GONE, MESSAGE)
+    relay = relay_to(hop)
+
+    assert [await send(relay) for _ in range(2)] == [QUEUED] * 2
+    await hop.played()
+
+
 async def test_connections_are_bounded_and_the_wait_for_one_too(play: Play, relay_to: Relay) -> None:
     hop = await play(ENVELOPE + RSET + MESSAGE)
     relay = relay_to(hop, max_connections=1, connect_timeout_seconds=0.5)
