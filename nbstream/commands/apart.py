@@ -89,9 +89,7 @@ def beside(made: Iterator[Chunk]) -> Iterator[AsyncGenerator[Chunk, None]]:
 
 def _fork() -> int | None:
     """The number of the child, in which it is 0; None where there may be none."""
-    signal.signal(
-        signal.SIGCHLD, signal.SIG_DFL
-    )  # some start us with it ignored: then nobody can wait for a child
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored nobody can wait for a child
     heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # before there are two of us
     try:
         child = os.fork()

@@ -105,7 +105,8 @@ class Pool:
         except BaseException as error:
             client.close()
             if isinstance(error, aiosmtplib.SMTPException | OSError):
-                raise RelayUnavailable(f"no way to {self._host} port {self._port}: {error}") from error
+                why = "no answer in time" if isinstance(error, TimeoutError) else error
+                raise RelayUnavailable(f"no way to {self._host} port {self._port}: {why}") from error
             raise
         self.features = frozenset(keyword.upper() for keyword in client.esmtp_extensions)
         return Connection(client, self.params.reply_timeout_seconds)
