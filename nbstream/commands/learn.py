@@ -38,16 +38,18 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGenerator[Chunk, None]) -> int:
     errors: list[InputError] = []
-    lessons = Lessons()
+    lessons, untold = Lessons(), ""
     try:
         async with (
             assembly.one_shot(settings, sign=True) as (spam_filter, _),
             aclosing(chunks),
             aclosing(_subjects(options, spam_filter, chunks, errors)) as subjects,
         ):
+            untold = "; a few more may be, the same command goes on"  # of those that Redis has not answered for
             await spam_filter.teach_many(subjects, options.label, (_SOURCE, user()), lessons.add)
+            untold = ""
     finally:
-        print(lessons.told())
+        print(lessons.told() + untold)
         for error in errors:
             complain(error)
         if errors and lessons.last:

@@ -185,6 +185,10 @@ async def test_a_reader_that_is_killed_ends_the_command_and_leaves_whole_lessons
 
         assert code == 75
         assert "has ended before the last of them" in said
+        assert found.process.stdout
+        told = (await found.process.stdout.read()).decode()
+        assert "learned; " in told
+        assert told.endswith("; a few more may be, the same command goes on\n")
         assert await whole(found, client)
 
 
