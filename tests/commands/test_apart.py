@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from redis.asyncio import Redis
 
 from nbstream.cli import EX_INTERRUPTED
 from nbstream.commands import apart
-from nbstream.errors import InputError, ReadingFailed
+from nbstream.errors import InputError
 from nbstream.filter.bulk import BATCH
 from nbstream.mail.message import Message
 from nbstream.mail.mime import Limits
@@ -164,15 +165,33 @@ async def test_where_no_process_more_is_allowed_it_reads_itself(
     assert descriptors() == opened
 
 
-async def test_what_a_reader_fails_of_is_told_whole(capfd: pytest.CaptureFixture[str]) -> None:
-    def failing() -> Iterator[apart.Chunk]:
-        yield apart.Chunk((), (), last=False)
-        raise ZeroDivisionError("so it is")
+FAILING = """
+import asyncio
+from nbstream.commands import apart
+from nbstream.errors import ReadingFailed
 
-    with apart.beside(failing()) as chunks, pytest.raises(ReadingFailed):
-        [_ async for _ in chunks]
+def failing():
+    yield apart.Chunk((), (), last=False)
+    raise ZeroDivisionError("so it is")
 
-    assert capfd.readouterr().err.endswith("ZeroDivisionError: so it is\n")
+async def read(chunks):
+    [_ async for _ in chunks]
+
+with apart.beside(failing()) as chunks:
+    try:
+        asyncio.run(read(chunks))
+    except ReadingFailed:
+        print("failed")
+"""
+
+
+def test_what_a_reader_fails_of_is_told_whole() -> None:
+    # In a process of its own: beside threads, as tests may have, nothing is forked.
+    words = [sys.executable, "-c", FAILING]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=True)
+
+    assert done.stdout == "failed\n"
+    assert done.stderr.endswith("ZeroDivisionError: so it is\n")
 
 
 async def test_a_reader_that_is_killed_ends_the_command_and_leaves_whole_lessons(
