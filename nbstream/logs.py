@@ -11,7 +11,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 _QUOTED = frozenset(' ="\\')
@@ -23,7 +23,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line of one record."""
         entry: dict[str, Any] = {
-            "time": f"{_second(int(record.created))}.{int(record.created % 1 * 1000):03}+00:00",
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "event": record.getMessage(),
             **getattr(record, "fields", {}),
@@ -44,12 +44,6 @@ class TextFormatter(logging.Formatter):
         if record.exc_info:
             line += "\n" + "\n".join(map(_escaped, self.formatException(record.exc_info).split("\n")))
         return line
-
-
-@lru_cache(maxsize=1)
-def _second(since_epoch: int) -> str:
-    """The second of many lines."""
-    return datetime.fromtimestamp(since_epoch, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _value(value: Any) -> str:

@@ -15,7 +15,7 @@ from nbstream.policy.header import VERDICT_FIELDS
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from nbstream.filter import Check, Filter, Lesson
     from nbstream.mail.mime import Limits
@@ -117,7 +117,15 @@ class Desk:
         log_lesson(lesson, self._name, actor)
         return lesson
 
-    def refused(self, label: str = "none", why: str = "its sender is not allowed to teach") -> None:
-        """Feedback was not taken, from a peer that is not believed or for what cannot be learned."""
+    def refused(
+        self,
+        label: str = "none",
+        why: str = "its sender is not allowed to teach",
+        told: Mapping[str, object] | None = None,
+    ) -> None:
+        """Feedback was not taken, from a peer that is not believed or for what cannot be learned.
+
+        ``told`` are fields of the line in the log.
+        """
         self._observer.feedback_refused(label, self._name)
-        _log.warning("%s: feedback refused: %s", self._name, why)
+        _log.warning("%s: feedback refused: %s", self._name, why, extra={"fields": told or {}})

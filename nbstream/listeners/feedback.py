@@ -11,7 +11,7 @@ import ipaddress
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import FeedbackRefused, NbstreamError, Reply, StoreRefuses
@@ -60,8 +60,6 @@ class FeedbackDoor:
         self._filter = spam_filter
         self._observer = observer
         self._params = params
-        # Asked for each message.
-        self._allows = lru_cache(maxsize=256)(partial(within, networks=params.allow_from))
         self._labels = {params.spam_address.lower(): "spam", params.ham_address.lower(): "ham"}
 
     def label_of(self, address: str) -> str | None:
@@ -70,7 +68,7 @@ class FeedbackDoor:
 
     def allows(self, host: str) -> bool:
         """True when feedback from this peer (an IP address) is believed."""
-        return self._allows(host)
+        return within(host, self._params.allow_from)
 
     def believes(self, host: str) -> bool:
         """True when this peer may also say for whom it teaches: it runs on this machine, as a mail server does."""

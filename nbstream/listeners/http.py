@@ -161,9 +161,10 @@ class HttpListener:
         # The address is what programs such as fail2ban read; the path is that of the route.
         password = "wrong" if offers_secret(fields) else "none"
         told = {"peer": "local" if peer is None else peer, "path": route.path, "password": password}
-        _log.warning("http: a request was refused", extra={"fields": told})
         if route.level is Level.TEACH and self._desk is not None:
-            self._desk.refused()
+            self._desk.refused(told=told)
+        else:
+            _log.warning("http: a request was refused", extra={"fields": told})
         raise Refused(401, f"the password{' for teaching' if route.level is Level.TEACH else ''} is needed")
 
     @web.middleware

@@ -179,7 +179,9 @@ async def test_a_message_over_the_limit_is_refused_whether_it_says_so_or_not(
         assert (await door.ask("/v1/check", pieces())).status == 413  # type: ignore[arg-type]  # chunked
 
 
-async def test_teaching_needs_feedback_allow_from_or_the_password_for_it(client: Redis, tmp_path: Path) -> None:
+async def test_teaching_needs_feedback_allow_from_or_the_password_for_it(
+    client: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for name in ("read", "write"):
         (tmp_path / name).write_text(name)
 
@@ -197,6 +199,12 @@ async def test_teaching_needs_feedback_allow_from_or_the_password_for_it(client:
             answer = await door.ask("/v1/learn?label=spam", PRIZE, **fields)
             assert answer.status == status
         assert door.metric("nbstream_feedback_total", source="http", label="none", outcome="refused") == 2
+    refused = [vars(record)["fields"] for record in caplog.records if record.levelname == "WARNING"]
+    assert [(each["path"], each["password"]) for each in refused] == [
+        ("/v1/check", "none"),
+        ("/v1/learn", "none"),
+        ("/v1/learn", "wrong"),
+    ]
 
 
 async def test_a_unix_socket_is_a_door_too(client: Redis, tmp_path: Path) -> None:
