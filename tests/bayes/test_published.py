@@ -124,7 +124,7 @@ def predictions(counts: Counts, held_out: Sequence[Document]) -> list[int]:
 
 @pytest.fixture(scope="module")
 def newsgroups(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpack("20news-4.tar.xz", tmp_path_factory.mktemp("20news"))
+    return unpack(archive("20news-4.tar.xz"), tmp_path_factory.mktemp("20news"))
 
 
 def test_multinomial_tells_graphics_from_religion_as_published(newsgroups: Path) -> None:

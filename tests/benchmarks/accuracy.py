@@ -8,7 +8,6 @@ DIR holds trec07p-20k.tar.xz, spamassassin.tar.xz and sms/spam_train.tsv.
 from __future__ import annotations
 
 import sys
-import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from tests.benchmarks.page import page
 from tests.benchmarks.plan import IN_TIME, RUNS, SHUFFLED, SMS, TREC
 from tests.benchmarks.runs import make_all
+from tests.corpora import unpack
 
 PAGE = Path(__file__).with_name("ACCURACY.md")
 
@@ -38,8 +38,7 @@ def main() -> None:
 def unpacked(corpora: Path, folder: Path) -> dict[str, Path]:
     """The index of each stream, in ``folder``."""
     for name in ARCHIVES:
-        with tarfile.open(corpora / name) as tar:
-            tar.extractall(folder, filter="data")
+        unpack(corpora / name, folder)
     return {
         TREC: folder / "trec07p-20k" / "index.tsv",
         IN_TIME: folder / "spamassassin" / "index_2002h2.tsv",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from nbstream.cli import main as nbstream
 from nbstream.evaluation import choices, choices_report
 from nbstream.evaluation.tuning_plot import draw
 from nbstream.policy.policy import Budget, Policy
+from tests.corpora import unpack
 from tests.evaluation.scored import first_scores
 
 PICTURE = Path(__file__).parents[2] / "docs" / "tune.svg"
@@ -35,9 +35,7 @@ def main() -> None:
     if not archive.is_file():
         sys.exit(f"picture: {archive.parent} has no {ARCHIVE}")
     with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
-        make(Path(folder) / INDEX, PICTURE)
+        make(unpack(archive, Path(folder)) / INDEX, PICTURE)
 
 
 def make(index: Path, to: Path) -> None:

@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.benchmarks.speed.machine import facts
 from tests.benchmarks.speed.page import page
 from tests.benchmarks.speed.plan import PARTS, SECONDS_TO_TEACH, TEACHING, UNTAUGHT
 from tests.benchmarks.speed.processes import ROOT
+from tests.corpora import unpack
 
 PAGE = Path(__file__).parents[1] / "SPEED.md"
 
@@ -42,8 +42,7 @@ def main() -> None:
         kept = (options.keep or Path(name)).absolute()
         Path(name).chmod(0o755)  # some peers do not stay root
         if not (kept / INDEX).exists():
-            with tarfile.open(archive) as tar:
-                tar.extractall(kept, filter="data")
+            unpack(archive, kept)
         report = Report(facts(options.tree))
         load = os.getloadavg()[0]
         wanted = options.parts or list(PARTS)
