@@ -33,6 +33,7 @@ LAYERS = [
     {"reloading", "beside", "doors", "http_door"},
     {"serving"},
     {"commands", "arguments"},
+    {"usage"},
     {"cli"},
 ]
 RANK = {name: number for number, layer in enumerate(LAYERS) for name in layer}

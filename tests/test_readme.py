@@ -12,8 +12,8 @@ from typing import get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
-from nbstream.cli import build_parser
 from nbstream.config import Settings
+from nbstream.usage import build_parser
 from tests.integration.daemon import DaemonProcess
 
 README = (Path(__file__).parents[1] / "README.md").read_text()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nbstream import config
-from nbstream.cli import EX_USAGE
 from nbstream.errors import ConfigError
 from nbstream.store import embedded
+from nbstream.usage import EX_USAGE
 from tests.deploy.postfix import DEPLOY
 
 UNIT = DEPLOY / "systemd" / "nbstream.service"

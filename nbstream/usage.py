@@ -1,0 +1,303 @@
+"""The words of the command line: every command with its arguments, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NoReturn, TypeAlias
+
+from nbstream import __version__, arguments
+
+EX_USAGE = 64
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with the exit code of sysexits.h for wrong usage; 2 stays free of meaning."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and how it is used, and exit."""
+        self.print_usage(sys.stderr)
+        self.exit(EX_USAGE, f"{self.prog}: {message}\n")
+
+
+def build_parser() -> _Parser:
+    """The parser of the whole command line."""
+    parser = _Parser(prog="nbstream", description="A spam filter daemon with an online naive Bayes.")
+    parser.add_argument("--version", action="version", version=f"nbstream {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    common = _Parser(add_help=False)
+    common.add_argument(
+        "-c",
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="configuration (default: ./nbstream.yaml, ~/.config, /etc)",
+    )
+    _add_serve(commands, common)
+    _add_check(commands, common)
+    _add_explain(commands, common)
+    _add_learn(commands, common)
+    _add_status(commands, common)
+    _add_top_tokens(commands, common)
+    _add_transfer(commands, common)
+    _add_history(commands, common)
+    _add_undo(commands, common)
+    _add_forget_auto(commands, common)
+    _add_quarantine(commands, common)
+    _add_config(commands)
+    _add_reload(commands, common)
+    _add_replay(commands, common)
+    _add_evaluate(commands, common)
+    _add_tune(commands, common)
+    return parser
+
+
+_Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # argparse has no public name for it
+
+
+def _add_serve(commands: _Commands, common: _Parser) -> None:
+    serve = commands.add_parser("serve", parents=[common], help="run the daemon")
+    serve.add_argument("--hints", action="store_true", help="print three commands to try, once mail is accepted")
+    serve.set_defaults(module="serve")
+
+
+def _add_reload(commands: _Commands, common: _Parser) -> None:
+    reload = commands.add_parser(
+        "reload", parents=[common], help="have the daemon apply its changed configuration, without a restart"
+    )
+    reload.add_argument("--json", action="store_true", help="the daemon's answer as one JSON object")
+    reload.set_defaults(module="reload")
+
+
+def _add_check(commands: _Commands, common: _Parser) -> None:
+    check = commands.add_parser("check", parents=[common], help="score messages; exit 1 when one is spam")
+    check.add_argument(
+        "paths", nargs="+", metavar="PATH", help="message, mbox, folder, Maildir, or - for standard input"
+    )
+    check.add_argument("--json", action="store_true", help="one JSON object a line, with the clues")
+    check.set_defaults(module="check")
+
+
+def _add_explain(commands: _Commands, common: _Parser) -> None:
+    explain = commands.add_parser(
+        "explain", parents=[common], help="why a message was, or would be, called what it is called"
+    )
+    explain.add_argument(
+        "subjects",
+        nargs="+",
+        metavar="ID|PATH",
+        help="the id in an X-Nbstream field, or a message, mbox, folder, Maildir, or - for standard input",
+    )
+    shown = explain.add_mutually_exclusive_group()
+    shown.add_argument(
+        "-n", dest="clues", type=arguments.whole, default=20, metavar="N", help="how many clues (default: 20)"
+    )
+    shown.add_argument("--all", action="store_const", dest="clues", const=None, help="all clues")
+    explain.add_argument("--now", action="store_true", help="of an ID, what would be thought of it now")
+    explain.add_argument("--json", action="store_true", help="one JSON object a line, with all clues")
+    explain.set_defaults(module="explain")
+
+
+def _add_learn(commands: _Commands, common: _Parser) -> None:
+    learn = commands.add_parser("learn", parents=[common], help="learn messages as spam or as ham")
+    learn.add_argument("label", choices=("spam", "ham"))
+    learn.set_defaults(module="learn", wrong_usage=learn.error)
+    unlearn = commands.add_parser("unlearn", parents=[common], help="take back what messages were learned as")
+    unlearn.set_defaults(module="learn", label=None, wrong_usage=unlearn.error)
+    for each in (learn, unlearn):
+        paths = each.add_argument(
+            "paths",
+            nargs="+",
+            default=[],
+            metavar="PATH",
+            help="message, mbox, folder, Maildir, or - for standard input",
+        )
+        paths.required = False  # an --id will do; with nargs="*" argparse takes none where an option comes first
+        each.add_argument(
+            "--id",
+            dest="ids",
+            nargs="+",
+            type=arguments.message_id,
+            default=[],
+            metavar="ID",
+            help="messages checked not long ago, by the id in their X-Nbstream field",
+        )
+
+
+def _add_status(commands: _Commands, common: _Parser) -> None:
+    status = commands.add_parser("status", parents=[common], help="what the model knows, and what it still needs")
+    status.add_argument("--json", action="store_true", help="one JSON object")
+    status.set_defaults(module="status")
+
+
+def _add_top_tokens(commands: _Commands, common: _Parser) -> None:
+    top = commands.add_parser("top-tokens", parents=[common], help="the tokens that speak loudest for a class")
+    top.add_argument(
+        "--class", dest="label", choices=("spam", "ham"), default="spam", help="for which (default: spam)"
+    )
+    top.add_argument("-k", type=arguments.whole, default=20, metavar="N", help="how many (default: 20)")
+    top.add_argument("--json", action="store_true", help="one JSON object a line")
+    top.set_defaults(module="top_tokens")
+
+
+def _add_transfer(commands: _Commands, common: _Parser) -> None:
+    export = commands.add_parser("export", parents=[common], help="write the whole model to a file")
+    export.add_argument("file", metavar="FILE", help="replaced once the export is whole; - is standard output")
+    export.set_defaults(module="export")
+    import_ = commands.add_parser("import", parents=[common], help="read a model that was exported")
+    import_.add_argument("file", metavar="FILE", help="what export wrote; - is standard input")
+    import_.add_argument(
+        "--merge", action="store_true", help="add to a model that is not empty; it keeps its own word on a message"
+    )
+    import_.set_defaults(module="import_")
+
+
+def _add_history(commands: _Commands, common: _Parser) -> None:
+    history = commands.add_parser("history", parents=[common], help="who taught what, when, and what it did")
+    _add_selection(history)
+    history.add_argument("--limit", type=arguments.whole, metavar="N", help="only the last N changes")
+    history.add_argument("--json", action="store_true", help="one JSON object a line")
+    history.set_defaults(module="history")
+
+
+def _add_undo(commands: _Commands, common: _Parser) -> None:
+    undo = commands.add_parser(
+        "undo", parents=[common], help="take back what was taught; without --yes say what that would be"
+    )
+    _add_selection(undo)
+    undo.add_argument("--until", type=arguments.moment, metavar="TIME", help="only what was before then")
+    undo.add_argument(
+        "--id", type=arguments.message_id, metavar="ID", help="only this message; --since is not needed then"
+    )
+    undo.add_argument("--yes", action="store_true", help="do it")
+    undo.add_argument("--json", action="store_true", help="one JSON object a line, the last one the summary")
+    undo.set_defaults(module="undo", wrong_usage=undo.error)
+
+
+def _add_forget_auto(commands: _Commands, common: _Parser) -> None:
+    forget = commands.add_parser(
+        "forget-auto",
+        parents=[common],
+        help="drop all that was learned without people; without --yes say what that is",
+    )
+    forget.add_argument("--yes", action="store_true", help="do it")
+    forget.add_argument("--json", action="store_true", help="one JSON object")
+    forget.set_defaults(module="forget_auto")
+
+
+def _add_selection(parser: _Parser) -> None:
+    """Which changes of the history are meant."""
+    parser.add_argument(
+        "--since", type=arguments.moment, metavar="TIME", help="from then on: 30m, 2h, 3d ago, or 2026-01-31T12:00"
+    )
+    parser.add_argument("--actor", metavar="A", help="only what this one taught: a peer's address, a user")
+    parser.add_argument("--label", choices=("spam", "ham"), help="only what was learned, or unlearned, as this")
+
+
+def _add_quarantine(commands: _Commands, common: _Parser) -> None:
+    held = commands.add_parser("quarantine", help="see what waits in the quarantine, and release it")
+    actions = held.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
+    listing = actions.add_parser("list", parents=[common], help="what is there, oldest first")
+    listing.add_argument("--json", action="store_true", help="one JSON object a line")
+    show = actions.add_parser("show", parents=[common], help="one message, its envelope and its text")
+    show.add_argument(
+        "id", type=arguments.beginning, metavar="ID", help="the id of its verdict, or how that begins"
+    )
+    release = actions.add_parser("release", parents=[common], help="deliver messages, and learn them as ham")
+    release.add_argument("ids", nargs="+", type=arguments.beginning, metavar="ID", help="an id, or how it begins")
+    release.add_argument(
+        "--again", action="store_true", help="also what an interrupted release may have delivered already"
+    )
+    held.set_defaults(module="quarantine")
+
+
+def _add_config(commands: _Commands) -> None:
+    config = commands.add_parser("config", help="look at a configuration")
+    actions = config.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
+    check = actions.add_parser("check", help="say what is wrong with a file, without starting anything")
+    check.add_argument("file", nargs="?", type=Path, metavar="FILE", help="default: the one that would be read")
+    check.add_argument("-c", "--config", type=Path, metavar="FILE", help="the same")
+    check.set_defaults(module="config_check")
+
+
+def _add_replay(commands: _Commands, common: _Parser) -> None:
+    replay = commands.add_parser(
+        "replay",
+        parents=[common],
+        help="send a labelled corpus through a running daemon: its next hop gets the mail, its model learns",
+    )
+    replay.add_argument("index", type=Path, metavar="INDEX", help="lines of label<TAB>path, in stream order")
+    replay.add_argument("--smtp", metavar="HOST:PORT", help="the daemon's SMTP door (default: as configured)")
+    replay.add_argument(
+        "--feedback",
+        choices=("immediate", "errors", "unsure", "none"),
+        default="immediate",
+        help="which messages get their label told",
+    )
+    replay.add_argument("--limit", type=arguments.whole, metavar="N", help="only the first N messages")
+    replay.add_argument(
+        "--skip", type=arguments.whole, default=0, metavar="N", help="leave the first N out of the measures"
+    )
+    replay.add_argument("--json", action="store_true", help="the result as one JSON object")
+    replay.set_defaults(module="replay")
+
+
+def _add_evaluate(commands: _Commands, common: _Parser) -> None:
+    evaluate = commands.add_parser(
+        "evaluate",
+        parents=[common],
+        help="score a labelled stream, learning as it goes, and measure how good that was",
+    )
+    evaluate.add_argument(
+        "index",
+        nargs="?",
+        type=Path,
+        metavar="INDEX",
+        help="lines of label<TAB>path, in stream order, or a .csv or .tsv of label and text",
+    )
+    for label in ("spam", "ham"):
+        evaluate.add_argument(
+            f"--{label}", nargs="+", metavar="PATH", help=f"instead of INDEX: messages, mboxes, folders of {label}"
+        )
+    evaluate.add_argument(
+        "--regime",
+        type=arguments.regime,
+        default="immediate",
+        metavar="immediate|delayed:N|errors|unsure|none",
+        help="which labels are learned, and when (default: each at once)",
+    )
+    evaluate.add_argument("--limit", type=arguments.whole, metavar="N", help="only the first N messages")
+    evaluate.add_argument(
+        "--skip", type=arguments.whole, default=0, metavar="N", help="leave the first N out of the measures"
+    )
+    evaluate.add_argument(
+        "--label-noise",
+        type=arguments.share,
+        default=0.0,
+        metavar="P",
+        help="flip this share of the labels that are learned",
+    )
+    evaluate.add_argument("--seed", type=arguments.whole, default=0, metavar="S", help="which labels are flipped")
+    evaluate.add_argument("--json", metavar="FILE|-", help="the measures as one JSON object")
+    evaluate.add_argument("--scores", type=Path, metavar="FILE", help="what each message got, as TSV")
+    evaluate.add_argument("--plot", type=Path, metavar="FILE.png", help="ROC, learning curve and histograms")
+    evaluate.add_argument("--redis", metavar="URL", help="count in a temporary model there instead of in memory")
+    evaluate.set_defaults(module="evaluate", wrong_usage=evaluate.error)
+
+
+def _add_tune(commands: _Commands, common: _Parser) -> None:
+    tune = commands.add_parser(
+        "tune", parents=[common], help="what other thresholds would have done to the mail labelled last"
+    )
+    tune.add_argument(
+        "--with", dest="other", type=Path, metavar="FILE", help="compare the verdict section of this configuration"
+    )
+    tune.add_argument(
+        "--plot",
+        type=arguments.picture,
+        metavar="FILE.svg|png|pdf",
+        help="DET curve, costs, and errors by threshold",
+    )
+    tune.add_argument("--json", action="store_true", help="one JSON object")
+    tune.set_defaults(module="tune")
