@@ -5,11 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from nbstream import __version__, arguments
+from nbstream.commands.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 EX_USAGE = 64
+
+_TAUGHT = "[PATH ...] [--id ID ...]"  # with nargs="+" argparse would show that a path must be there
 
 
 class _Parser(argparse.ArgumentParser):
@@ -18,21 +24,37 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and how it is used, and exit."""
         self.print_usage(sys.stderr)
-        self.exit(EX_USAGE, f"{self.prog}: {message}\n")
+        self.exit(EX_USAGE, f"{self.prog}: {printable(message)}\n")
+
+    def parse_known_args(  # type: ignore[override]  # what the two overloads of the stub come to
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Refuse what is not known here: argparse leaves it to the outermost parser, with the usage of that."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
 
 def build_parser() -> _Parser:
     """The parser of the whole command line."""
-    parser = _Parser(prog="nbstream", description="A spam filter daemon with an online naive Bayes.")
+    parser = _Parser(
+        prog="nbstream",
+        usage="%(prog)s [-h] [--version] COMMAND [-c FILE] ...",
+        description="A spam filter daemon with an online naive Bayes.",
+    )
     parser.add_argument("--version", action="version", version=f"nbstream {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=_Parser, prog="nbstream"
+    )
     common = _Parser(add_help=False)
     common.add_argument(
         "-c",
         "--config",
         type=Path,
         metavar="FILE",
-        help="configuration (default: ./nbstream.yaml, ~/.config, /etc)",
+        help="configuration (default: the first of ./nbstream.yaml, ~/.config/nbstream/nbstream.yaml and "
+        "/etc/nbstream/nbstream.yaml)",
     )
     _add_serve(commands, common)
     _add_check(commands, common)
@@ -56,22 +78,29 @@ def build_parser() -> _Parser:
 _Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # argparse has no public name for it
 
 
+def _command(commands: _Commands, name: str, purpose: str, *common: _Parser, usage: str | None = None) -> _Parser:
+    """A command whose purpose is told in the list of all and in its own help."""
+    if usage:
+        usage = f"%(prog)s [-h] [-c FILE] {usage}"
+    return commands.add_parser(name, parents=common, help=purpose, description=purpose, usage=usage)
+
+
 def _add_serve(commands: _Commands, common: _Parser) -> None:
-    serve = commands.add_parser("serve", parents=[common], help="run the daemon")
+    serve = _command(commands, "serve", "run the daemon", common)
     serve.add_argument("--hints", action="store_true", help="print three commands to try, once mail is accepted")
     serve.set_defaults(module="serve")
 
 
 def _add_reload(commands: _Commands, common: _Parser) -> None:
-    reload = commands.add_parser(
-        "reload", parents=[common], help="have the daemon apply its changed configuration, without a restart"
+    reload = _command(
+        commands, "reload", "have the daemon apply its changed configuration, without a restart", common
     )
     reload.add_argument("--json", action="store_true", help="the daemon's answer as one JSON object")
     reload.set_defaults(module="reload")
 
 
 def _add_check(commands: _Commands, common: _Parser) -> None:
-    check = commands.add_parser("check", parents=[common], help="score messages; exit 1 when one is spam")
+    check = _command(commands, "check", "score messages; exit 1 when one is spam", common)
     check.add_argument(
         "paths", nargs="+", metavar="PATH", help="message, mbox, folder, Maildir, or - for standard input"
     )
@@ -80,9 +109,7 @@ def _add_check(commands: _Commands, common: _Parser) -> None:
 
 
 def _add_explain(commands: _Commands, common: _Parser) -> None:
-    explain = commands.add_parser(
-        "explain", parents=[common], help="why a message was, or would be, called what it is called"
-    )
+    explain = _command(commands, "explain", "why a message was, or would be, called what it is called", common)
     explain.add_argument(
         "subjects",
         nargs="+",
@@ -100,10 +127,10 @@ def _add_explain(commands: _Commands, common: _Parser) -> None:
 
 
 def _add_learn(commands: _Commands, common: _Parser) -> None:
-    learn = commands.add_parser("learn", parents=[common], help="learn messages as spam or as ham")
+    learn = _command(commands, "learn", "learn messages as spam or as ham", common, usage=f"spam|ham {_TAUGHT}")
     learn.add_argument("label", choices=("spam", "ham"))
     learn.set_defaults(module="learn", wrong_usage=learn.error)
-    unlearn = commands.add_parser("unlearn", parents=[common], help="take back what messages were learned as")
+    unlearn = _command(commands, "unlearn", "take back what messages were learned as", common, usage=_TAUGHT)
     unlearn.set_defaults(module="learn", label=None, wrong_usage=unlearn.error)
     for each in (learn, unlearn):
         paths = each.add_argument(
@@ -111,7 +138,7 @@ def _add_learn(commands: _Commands, common: _Parser) -> None:
             nargs="+",
             default=[],
             metavar="PATH",
-            help="message, mbox, folder, Maildir, or - for standard input",
+            help="message, mbox, folder, Maildir, or - for standard input; none is needed with --id",
         )
         paths.required = False  # an --id will do; with nargs="*" argparse takes none where an option comes first
         each.add_argument(
@@ -126,13 +153,13 @@ def _add_learn(commands: _Commands, common: _Parser) -> None:
 
 
 def _add_status(commands: _Commands, common: _Parser) -> None:
-    status = commands.add_parser("status", parents=[common], help="what the model knows, and what it still needs")
+    status = _command(commands, "status", "what the model knows, and what it still needs", common)
     status.add_argument("--json", action="store_true", help="one JSON object")
     status.set_defaults(module="status")
 
 
 def _add_top_tokens(commands: _Commands, common: _Parser) -> None:
-    top = commands.add_parser("top-tokens", parents=[common], help="the tokens that speak loudest for a class")
+    top = _command(commands, "top-tokens", "the tokens that speak loudest for a class", common)
     top.add_argument(
         "--class", dest="label", choices=("spam", "ham"), default="spam", help="for which (default: spam)"
     )
@@ -142,10 +169,10 @@ def _add_top_tokens(commands: _Commands, common: _Parser) -> None:
 
 
 def _add_transfer(commands: _Commands, common: _Parser) -> None:
-    export = commands.add_parser("export", parents=[common], help="write the whole model to a file")
+    export = _command(commands, "export", "write the whole model to a file", common)
     export.add_argument("file", metavar="FILE", help="replaced once the export is whole; - is standard output")
     export.set_defaults(module="export")
-    import_ = commands.add_parser("import", parents=[common], help="read a model that was exported")
+    import_ = _command(commands, "import", "read a model that was exported", common)
     import_.add_argument("file", metavar="FILE", help="what export wrote; - is standard input")
     import_.add_argument(
         "--merge", action="store_true", help="add to a model that is not empty; it keeps its own word on a message"
@@ -154,7 +181,7 @@ def _add_transfer(commands: _Commands, common: _Parser) -> None:
 
 
 def _add_history(commands: _Commands, common: _Parser) -> None:
-    history = commands.add_parser("history", parents=[common], help="who taught what, when, and what it did")
+    history = _command(commands, "history", "who taught what, when, and what it did", common)
     _add_selection(history)
     history.add_argument("--limit", type=arguments.whole, metavar="N", help="only the last N changes")
     history.add_argument("--json", action="store_true", help="one JSON object a line")
@@ -162,9 +189,7 @@ def _add_history(commands: _Commands, common: _Parser) -> None:
 
 
 def _add_undo(commands: _Commands, common: _Parser) -> None:
-    undo = commands.add_parser(
-        "undo", parents=[common], help="take back what was taught; without --yes say what that would be"
-    )
+    undo = _command(commands, "undo", "take back what was taught; without --yes say what that would be", common)
     _add_selection(undo)
     undo.add_argument("--until", type=arguments.moment, metavar="TIME", help="only what was before then")
     undo.add_argument(
@@ -176,10 +201,8 @@ def _add_undo(commands: _Commands, common: _Parser) -> None:
 
 
 def _add_forget_auto(commands: _Commands, common: _Parser) -> None:
-    forget = commands.add_parser(
-        "forget-auto",
-        parents=[common],
-        help="drop all that was learned without people; without --yes say what that is",
+    forget = _command(
+        commands, "forget-auto", "drop all that was learned without people; without --yes say what that is", common
     )
     forget.add_argument("--yes", action="store_true", help="do it")
     forget.add_argument("--json", action="store_true", help="one JSON object")
@@ -196,15 +219,15 @@ def _add_selection(parser: _Parser) -> None:
 
 
 def _add_quarantine(commands: _Commands, common: _Parser) -> None:
-    held = commands.add_parser("quarantine", help="see what waits in the quarantine, and release it")
+    held = _command(commands, "quarantine", "see what waits in the quarantine, and release it")
     actions = held.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
-    listing = actions.add_parser("list", parents=[common], help="what is there, oldest first")
+    listing = _command(actions, "list", "what is there, oldest first", common)
     listing.add_argument("--json", action="store_true", help="one JSON object a line")
-    show = actions.add_parser("show", parents=[common], help="one message, its envelope and its text")
+    show = _command(actions, "show", "one message, its envelope and its text", common)
     show.add_argument(
         "id", type=arguments.beginning, metavar="ID", help="the id of its verdict, or how that begins"
     )
-    release = actions.add_parser("release", parents=[common], help="deliver messages, and learn them as ham")
+    release = _command(actions, "release", "deliver messages, and learn them as ham", common)
     release.add_argument("ids", nargs="+", type=arguments.beginning, metavar="ID", help="an id, or how it begins")
     release.add_argument(
         "--again", action="store_true", help="also what an interrupted release may have delivered already"
@@ -213,19 +236,21 @@ def _add_quarantine(commands: _Commands, common: _Parser) -> None:
 
 
 def _add_config(commands: _Commands) -> None:
-    config = commands.add_parser("config", help="look at a configuration")
+    config = _command(commands, "config", "look at a configuration")
     actions = config.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
-    check = actions.add_parser("check", help="say what is wrong with a file, without starting anything")
-    check.add_argument("file", nargs="?", type=Path, metavar="FILE", help="default: the one that would be read")
-    check.add_argument("-c", "--config", type=Path, metavar="FILE", help="the same")
+    check = _command(actions, "check", "say what is wrong with a file, without starting anything")
+    one = check.add_mutually_exclusive_group()
+    one.add_argument("file", nargs="?", type=Path, metavar="FILE", help="default: the one that would be read")
+    one.add_argument("-c", "--config", type=Path, metavar="FILE", help="the same")
     check.set_defaults(module="config_check")
 
 
 def _add_replay(commands: _Commands, common: _Parser) -> None:
-    replay = commands.add_parser(
+    replay = _command(
+        commands,
         "replay",
-        parents=[common],
-        help="send a labelled corpus through a running daemon: its next hop gets the mail, its model learns",
+        "send a labelled corpus through a running daemon: its next hop gets the mail, its model learns",
+        common,
     )
     replay.add_argument("index", type=Path, metavar="INDEX", help="lines of label<TAB>path, in stream order")
     replay.add_argument("--smtp", metavar="HOST:PORT", help="the daemon's SMTP door (default: as configured)")
@@ -233,7 +258,7 @@ def _add_replay(commands: _Commands, common: _Parser) -> None:
         "--feedback",
         choices=("immediate", "errors", "unsure", "none"),
         default="immediate",
-        help="which messages get their label told",
+        help="which messages get their label told (default: immediate, which is each at once)",
     )
     replay.add_argument("--limit", type=arguments.whole, metavar="N", help="only the first N messages")
     replay.add_argument(
@@ -244,10 +269,8 @@ def _add_replay(commands: _Commands, common: _Parser) -> None:
 
 
 def _add_evaluate(commands: _Commands, common: _Parser) -> None:
-    evaluate = commands.add_parser(
-        "evaluate",
-        parents=[common],
-        help="score a labelled stream, learning as it goes, and measure how good that was",
+    evaluate = _command(
+        commands, "evaluate", "score a labelled stream, learning as it goes, and measure how good that was", common
     )
     evaluate.add_argument(
         "index",
@@ -287,9 +310,7 @@ def _add_evaluate(commands: _Commands, common: _Parser) -> None:
 
 
 def _add_tune(commands: _Commands, common: _Parser) -> None:
-    tune = commands.add_parser(
-        "tune", parents=[common], help="what other thresholds would have done to the mail labelled last"
-    )
+    tune = _command(commands, "tune", "what other thresholds would have done to the mail labelled last", common)
     tune.add_argument(
         "--with", dest="other", type=Path, metavar="FILE", help="compare the verdict section of this configuration"
     )
