@@ -1,41 +1,49 @@
 """The command line: which command runs, and the exit codes.
 
 Rules: a command's module is imported only when it runs, so that ``--help`` is quick; exit codes are those of
-sysexits.h (66 unreadable input, 75 try again, 78 configuration), 64 wrong usage, and 1 from ``check`` for spam.
+sysexits.h (66 unreadable input, 75 try again, 78 configuration), 64 wrong usage, and 1 from ``check`` for spam
+and for nothing else: a fault in a command is 70.
 """
 
 from __future__ import annotations
 
 import sys
+import traceback
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from nbstream.commands import imported
+from nbstream.commands import imported, streams
 from nbstream.commands.terminal import complain
-from nbstream.errors import NbstreamError
+from nbstream.errors import NbstreamError, OutputFailed
 from nbstream.usage import build_parser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-EX_IOERR = 74
+EX_SOFTWARE = 70
 EX_INTERRUPTED = 130
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    options = build_parser().parse_args(words)
-    command = imported(options.module)
+    streams.stand_in()
     try:
-        return int(command.run(options))
+        with streams.printing():
+            options = build_parser().parse_args(words)
+            return int(imported(options.module).run(options))
+    except KeyboardInterrupt:
+        return EX_INTERRUPTED
+    except OutputFailed as error:
+        if not isinstance(error.__cause__, BrokenPipeError):  # the reader went away (head, less): as it likes
+            complain(error)
+        return error.exit_code
     except NbstreamError as error:
         complain(error)
         return error.exit_code
-    except KeyboardInterrupt:
-        return EX_INTERRUPTED
-    except BrokenPipeError:
-        # The reader went away (head, less): nothing to complain of, as Python would at exit.
-        sys.stderr.close()
-        return EX_IOERR
+    except Exception:  # noqa: BLE001 - told whole, as Python would, but for the exit code: 1 is spam
+        with suppress(OSError):
+            traceback.print_exc()
+        return EX_SOFTWARE
 
 
 if __name__ == "__main__":

@@ -76,6 +76,18 @@ class ReadingFailed(NbstreamError):
     """The process that reads what is given on the command line has ended before all of it was read."""
 
 
+class ReadingFault(ReadingFailed):
+    """It has ended of a fault in nbstream, which it has told itself: trying again does not help."""
+
+    exit_code = 70  # EX_SOFTWARE
+
+
+class OutputFailed(NbstreamError):
+    """What a command prints cannot be written: nobody reads it any more, or there is no room for it."""
+
+    exit_code = 74  # EX_IOERR
+
+
 class WorkerFailed(NbstreamError):
     """A worker process cannot serve, and no other one could; text and exit code are of its own error."""
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from nbstream import __version__, arguments
-from nbstream.commands.terminal import printable
+from nbstream.commands.terminal import note, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +22,8 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and how it is used, and exit."""
-        self.print_usage(sys.stderr)
-        self.exit(EX_USAGE, f"{self.prog}: {printable(message)}\n")
+        note(f"{self.format_usage()}{self.prog}: {printable(message)}")
+        self.exit(EX_USAGE)
 
     def parse_known_args(  # type: ignore[override]  # what the two overloads of the stub come to
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from nbstream.commands import inputs
-from nbstream.errors import InputError, ReadingFailed
+from nbstream.errors import InputError, ReadingFailed, ReadingFault
 from nbstream.filter import Taught
 from nbstream.mail import headers
 from nbstream.mail.message import Message
@@ -64,7 +64,7 @@ def chunks(paths: Sequence[str], tokenizer: Tokenizer, limits: Limits) -> Iterat
 def beside(made: Iterator[Chunk]) -> Iterator[AsyncGenerator[Chunk, None]]:
     """The same chunks, made by a process of their own, which is gone at the end.
 
-    Raises ``ReadingFailed``, while they are asked for, where it ends before the last.
+    Raises, while they are asked for, ``ReadingFault`` where it fails, ``ReadingFailed`` where others end it.
     """
     if threading.active_count() > 1:
         yield _here(made)
@@ -81,7 +81,7 @@ def beside(made: Iterator[Chunk]) -> Iterator[AsyncGenerator[Chunk, None]]:
         return
     try:
         with open(reading, "rb", buffering=0) as pipe:  # noqa: PTH123 - a descriptor has no path
-            yield _received(pipe)
+            yield _received(pipe, child)
     finally:
         os.kill(child, signal.SIGKILL)  # if it has ended, it still has its number
         os.waitpid(child, 0)
@@ -107,6 +107,7 @@ async def _here(made: Iterator[Chunk]) -> AsyncGenerator[Chunk, None]:
 
 def _write(made: Iterator[Chunk], descriptor: int) -> NoReturn:
     """Write all to the pipe, and end this process, with which the pipe is closed: not before all is said."""
+    code = 0
     try:
         threading.Thread(target=_end_with_reader, args=(descriptor,), daemon=True).start()
         for chunk in made:
@@ -117,9 +118,10 @@ def _write(made: Iterator[Chunk], descriptor: int) -> NoReturn:
     except BrokenPipeError:
         pass  # nobody wants the rest
     except BaseException:  # noqa: BLE001 - whatever it is, what follows in the parent is not for this process
+        code = ReadingFault.exit_code
         traceback.print_exc()
     finally:
-        os._exit(0)
+        os._exit(code)
 
 
 def _end_with_reader(descriptor: int) -> None:
@@ -130,7 +132,13 @@ def _end_with_reader(descriptor: int) -> None:
     os._exit(0)
 
 
-async def _received(pipe: BinaryIO) -> AsyncGenerator[Chunk, None]:
+def _failed(child: int) -> bool:
+    """Whether it has ended of itself, not by a signal; it can still be waited for then."""
+    ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # its end has closed the pipe
+    return ended is not None and ended.si_code == os.CLD_EXITED
+
+
+async def _received(pipe: BinaryIO, child: int) -> AsyncGenerator[Chunk, None]:
     stream = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(stream)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
@@ -144,6 +152,7 @@ async def _received(pipe: BinaryIO) -> AsyncGenerator[Chunk, None]:
             yield chunk
             last = chunk.last
     except asyncio.IncompleteReadError as error:
-        raise ReadingFailed("the process that reads the messages has ended before the last of them") from error
+        kind = ReadingFault if _failed(child) else ReadingFailed
+        raise kind("the process that reads the messages has ended before the last of them") from error
     finally:
         transport.close()

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from nbstream import assembly, config
 from nbstream.commands import inputs, outputs
-from nbstream.commands.terminal import complain
+from nbstream.commands.terminal import complain, note
 from nbstream.config.values import EMBEDDED, has_password, read_redis_url
 from nbstream.errors import ConfigError, InputError
 from nbstream.evaluation import report, streams
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     draw = _draw() if options.plot else None
     errors: list[InputError] = []
     if options.config is None:
-        print(f"configuration: {file or 'the defaults'}", file=sys.stderr)
+        note(f"configuration: {file or 'the defaults'}")
     stream = _stream(options, errors).first(options.limit)
     params = Params(options.regime, options.label_noise, options.seed)
     try:
@@ -84,7 +84,7 @@ def _check_usage(options: argparse.Namespace) -> None:
 def _stream(options: argparse.Namespace, errors: list[InputError]) -> Stream:
     if options.index:
         stream = streams.read(options.index)
-        print(f"{options.index}: read as {stream.what}", file=sys.stderr)
+        note(f"{options.index}: read as {stream.what}")
         return stream
     heaps = {"spam": options.spam, "ham": options.ham}
     return streams.merged([(label, _count(paths), _raw(paths, errors)) for label, paths in heaps.items()])

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,8 +55,6 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load(config.find_config(options.config))
     errors: list[InputError] = []
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a token may be in any script
     look = _look(options.clues)
     told = 0
     async with assembly.one_shot(settings) as (spam_filter, model):
@@ -66,7 +63,6 @@ async def _run(options: argparse.Namespace) -> int:
                 print()
             print(_json(subject) if options.json else _text(subject, look, now=options.now))
             told += 1
-    sys.stdout.flush()  # here, where a reader that went away is no error
     for error in errors:
         complain(error)
     return errors[0].exit_code if errors else 0

@@ -19,7 +19,9 @@ from typing import IO
 from tqdm import tqdm
 
 from nbstream import assembly, config
+from nbstream.commands import streams
 from nbstream.commands.inputs import STANDARD_INPUT
+from nbstream.commands.terminal import note
 from nbstream.errors import InputError
 from nbstream.store import archive
 from nbstream.store.snapshot import Snapshot
@@ -47,7 +49,7 @@ async def _run(options: argparse.Namespace) -> int:
             totals = await model.totals()
     meanwhile = f", {snapshot.learned_meanwhile} changes while it was read" if snapshot.learned_meanwhile else ""
     told = f"model {settings.model.name!r}: {sum(totals.messages)} messages, {totals.vocabulary} tokens{meanwhile}"
-    print(f"exported {told}", file=sys.stderr if options.file == STANDARD_OUTPUT else sys.stdout)
+    (note if options.file == STANDARD_OUTPUT else print)(f"exported {told}")
     return 0
 
 
@@ -57,14 +59,13 @@ def _output(file: str) -> Iterator[IO[bytes]]:
     if file == STANDARD_OUTPUT:
         if sys.stdout.isatty():
             raise InputError("an export is no text for a terminal: name a file, or redirect")
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        with streams.writing():
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
         return
     try:
         with _replacing(Path(file)) as stream:
             yield stream
-    except BrokenPipeError:
-        raise
     except OSError as error:
         raise InputError(f"{file} cannot be written: {error.strerror}") from error
 

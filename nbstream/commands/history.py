@@ -8,12 +8,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nbstream import assembly, config
-from nbstream.commands.terminal import printable
+from nbstream.commands.terminal import complain, printable
 from nbstream.store.history import Selection
 from nbstream.wire.explanations import iso_time
 
@@ -39,7 +38,7 @@ async def _run(options: argparse.Namespace) -> int:
     for line in reversed(lines):
         print(line)
     if not lines:
-        print(f"nbstream: no such change in the history of model {settings.model.name!r}", file=sys.stderr)
+        complain(f"no such change in the history of model {settings.model.name!r}")
     return 0
 
 

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
 from nbstream.commands.inputs import STANDARD_INPUT
+from nbstream.commands.terminal import note
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.store import archive
 from nbstream.store.model import Model
@@ -35,7 +36,7 @@ async def _run(options: argparse.Namespace) -> int:
     settings = config.load(config.find_config(options.config))
     async with assembly.one_shot(settings) as (_, model):
         if await finish(model) is not None:
-            print(f"finished the import that was interrupted; {options.file} was not read", file=sys.stderr)
+            note(f"finished the import that was interrupted; {options.file} was not read")
         elif kept := await _import(model, options.file, merge=options.merge):
             print(f"{kept} messages were known already and stay as they are")
         totals = await model.totals()

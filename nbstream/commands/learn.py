@@ -53,7 +53,7 @@ async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGen
         for error in errors:
             complain(error)
         if errors and lessons.last:
-            print(f"nbstream: {len(errors)} could not be read, the rest was", file=sys.stderr)
+            complain(f"{len(errors)} could not be read, the rest was")
     return errors[0].exit_code if errors else 0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from nbstream.commands.streams import forget
+
 
 def printable(text: str) -> str:
     """``text`` without what could move a terminal's cursor."""
@@ -12,5 +14,12 @@ def printable(text: str) -> str:
 
 def complain(problem: object) -> None:
     """Say on standard error what is wrong, in one line or, as a configuration's problems are, in several."""
-    text = "\n".join(printable(line) for line in str(problem).split("\n"))
-    print(f"nbstream: {text}", file=sys.stderr)
+    note(f"nbstream: {problem}")
+
+
+def note(text: str) -> None:
+    """Say on standard error what is no result; where it cannot be written it is lost, and changes no exit code."""
+    try:
+        print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
+    except OSError:
+        forget(sys.stderr)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 import time
 from dataclasses import asdict, dataclass
 from heapq import nsmallest
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 from nbstream import assembly, config
 from nbstream.bayes import multinomial
 from nbstream.bayes.counts import CLASSES
-from nbstream.commands.terminal import printable
+from nbstream.commands.terminal import complain, printable
 
 if TYPE_CHECKING:
     from nbstream.bayes.counts import Counts
@@ -49,7 +48,7 @@ async def _run(options: argparse.Namespace) -> int:
         counts, unit = await model.counts(), model.half_life.unit(time.time())
     lines = _top(counts, CLASSES.index(options.label), options.k, chosen or multinomial.Params(), unit)
     if not counts.totals.vocabulary:
-        print(f"nbstream: model {settings.model.name!r} knows no tokens yet", file=sys.stderr)
+        complain(f"model {settings.model.name!r} knows no tokens yet")
     elif not options.json:
         print(f"{'log-ratio':>9} {'ham':>12} {'spam':>12}  token")
     for line in lines:

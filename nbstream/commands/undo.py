@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
 from nbstream.commands.actor import user
 from nbstream.commands.history import local_time
-from nbstream.commands.terminal import printable
+from nbstream.commands.terminal import complain, printable
 from nbstream.filter.preview import Preview, Supposed, preview
 from nbstream.store.history import Selection
 from nbstream.store.layers import Layered
@@ -64,7 +63,7 @@ async def _run(options: argparse.Namespace) -> int:
     async with assembly.one_shot(settings) as (_, model):
         found = await chosen(model, selection)
         if not found:
-            print(f"nbstream: no such change in the history of model {settings.model.name!r}", file=sys.stderr)
+            complain(f"no such change in the history of model {settings.model.name!r}")
             return 0
         if options.yes:
             result = await _take_back(model, found, as_json=options.json)

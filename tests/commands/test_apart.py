@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.cli import EX_INTERRUPTED
+from nbstream.cli import EX_INTERRUPTED, EX_SOFTWARE
 from nbstream.commands import apart
 from nbstream.errors import InputError
 from nbstream.filter.bulk import BATCH
@@ -180,17 +180,17 @@ async def read(chunks):
 with apart.beside(failing()) as chunks:
     try:
         asyncio.run(read(chunks))
-    except ReadingFailed:
-        print("failed")
+    except ReadingFailed as error:
+        print(error.exit_code)
 """
 
 
-def test_what_a_reader_fails_of_is_told_whole() -> None:
+def test_what_a_reader_fails_of_is_told_whole_and_not_to_be_tried_again() -> None:
     # In a process of its own: beside threads, as tests may have, nothing is forked.
     words = [sys.executable, "-c", FAILING]
     done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=True)
 
-    assert done.stdout == "failed\n"
+    assert done.stdout == f"{EX_SOFTWARE}\n"
     assert done.stderr.endswith("ZeroDivisionError: so it is\n")
 
 

@@ -1,0 +1,75 @@
+"""Standard input, output and error as a command finds them: whole, closed, full, or with nobody at the other end.
+
+Rules: what cannot be printed ends a command with ``OutputFailed``, once; what cannot be said on standard error is
+lost. Where one of the three is closed something stands in for it, or the next file opened would.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from io import TextIOWrapper
+from typing import Any, TextIO
+
+from nbstream.errors import OutputFailed
+
+
+def stand_in() -> None:
+    """Open what is closed: input and output so that using them fails, error so that what is said is lost."""
+    for name, flags in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode))  # the lowest number that is free
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Inside, all that is printed is on its way at the end, in whatever letters the terminal has.
+
+    Raises ``OutputFailed`` where it cannot be.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a token may be in any script
+    with redirect_stdout(_Output(sys.stdout)):
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Turn an ``OSError`` inside into ``OutputFailed``; what is left to write then goes nowhere."""
+    try:
+        yield
+    except OSError as error:
+        forget(sys.stdout)
+        raise OutputFailed(f"standard output: {error.strerror}") from error
+
+
+def forget(stream: TextIO) -> None:
+    """Let what is left in the buffer of a stream go nowhere: Python would try again at its exit, and complain."""
+    with suppress(OSError):  # of a stream in memory
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+class _Output:
+    """A stream that fails with ``OutputFailed``."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with writing():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        with writing():
+            self._stream.flush()
