@@ -12,7 +12,7 @@ import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from nbstream.commands import imported, streams
+from nbstream.commands import imported, interrupts, streams
 from nbstream.commands.terminal import complain
 from nbstream.errors import NbstreamError, OutputFailed
 from nbstream.usage import build_parser
@@ -26,6 +26,8 @@ EX_INTERRUPTED = 130
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    if words is None:  # the process is there for this command alone
+        interrupts.silently()
     streams.stand_in()
     try:
         with streams.printing():

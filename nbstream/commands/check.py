@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from typing import TYPE_CHECKING
 
 from nbstream import assembly, config
-from nbstream.commands import inputs
+from nbstream.commands import inputs, interrupts
 from nbstream.commands.terminal import complain, printable
 from nbstream.mail import headers
 from nbstream.mail.message import Message
@@ -24,7 +23,7 @@ _SHOWN_CLUES = 5
 
 def run(options: argparse.Namespace) -> int:
     """Print one line a message; 0 when none is spam, 1 when one is, 66 when a path cannot be read."""
-    return asyncio.run(_run(options))
+    return interrupts.run(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from nbstream import assembly, config
-from nbstream.commands import inputs, outputs
+from nbstream.commands import inputs, interrupts, outputs
 from nbstream.commands.terminal import complain, note
 from nbstream.config.values import EMBEDDED, has_password, read_redis_url
 from nbstream.errors import ConfigError, InputError
@@ -55,10 +55,7 @@ def run(options: argparse.Namespace) -> int:
         note(f"configuration: {file or 'the defaults'}")
     stream = _stream(options, errors).first(options.limit)
     params = Params(options.regime, options.label_noise, options.seed)
-    try:
-        result, tally = asyncio.run(_run(settings, options.redis, stream, params))
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
+    result, tally = interrupts.run(_run(settings, options.redis, stream, params))
     measured = report.report(
         result, tally, params, options.skip, options.limit, settings.verdict.max_false_positive_rate
     )

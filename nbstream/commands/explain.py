@@ -7,7 +7,6 @@ is thought now, and whether it was checked before. Nothing is written.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import re
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream import assembly, config
-from nbstream.commands import inputs
+from nbstream.commands import inputs, interrupts
 from nbstream.commands.clue_table import Look, summary, table
 from nbstream.commands.history import local_time
 from nbstream.commands.terminal import complain, printable
@@ -49,7 +48,7 @@ class _Subject:
 
 def run(options: argparse.Namespace) -> int:
     """Print what there is to say; 66 for unreadable paths and unknown ids, 75 when Redis is away."""
-    return asyncio.run(_run(options))
+    return interrupts.run(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:

@@ -7,7 +7,6 @@ and on disk, so an export that fails leaves what was there before.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from typing import IO
 from tqdm import tqdm
 
 from nbstream import assembly, config
-from nbstream.commands import streams
+from nbstream.commands import interrupts, streams
 from nbstream.commands.inputs import STANDARD_INPUT
 from nbstream.commands.terminal import note
 from nbstream.errors import InputError
@@ -31,7 +30,7 @@ STANDARD_OUTPUT = STANDARD_INPUT  # both are "-"
 
 def run(options: argparse.Namespace) -> int:
     """Say what was exported; 66 for a file that cannot be written, 75 when Redis is away."""
-    return asyncio.run(_run(options))
+    return interrupts.run(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:

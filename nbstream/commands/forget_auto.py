@@ -7,12 +7,12 @@ run may be repeated.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from typing import TYPE_CHECKING
 
 from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
+from nbstream.commands import interrupts
 
 if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Say what is or would be dropped; ``StoreUnavailable`` (75) when Redis is away."""
-    return asyncio.run(_run(options))
+    return interrupts.run(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:

@@ -6,12 +6,12 @@ Rules: one line a change, newest last. Lines are kept, not records, until all ar
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nbstream import assembly, config
+from nbstream.commands import interrupts
 from nbstream.commands.terminal import complain, printable
 from nbstream.store.history import Selection
 from nbstream.wire.explanations import iso_time
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Print the changes; ``StoreUnavailable`` (75) when Redis is away."""
-    return asyncio.run(_run(options))
+    return interrupts.run(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:

@@ -7,7 +7,6 @@ part of the model is finished by the next call, which reads no file then.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from tqdm import tqdm
 
 from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
+from nbstream.commands import interrupts
 from nbstream.commands.inputs import STANDARD_INPUT
 from nbstream.commands.terminal import note
 from nbstream.errors import InputError, StoreUnavailable
@@ -29,7 +29,7 @@ from nbstream.store.signature import signature
 
 def run(options: argparse.Namespace) -> int:
     """Say what the model knows now; 66 for a damaged file, 75 when Redis is away, 78 for one of another kind."""
-    return asyncio.run(_run(options))
+    return interrupts.run(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from nbstream.commands import interrupts
 from nbstream.errors import InputError
 
 STANDARD_INPUT = "-"
@@ -32,6 +33,16 @@ class Source:
 
 def read(paths: Iterable[str], errors: list[InputError]) -> Iterator[Source]:
     """The messages of all paths, in order; what cannot be read is added to ``errors`` and left out."""
+    sources = _read(paths, errors)
+    while True:
+        with interrupts.at_once():
+            source = next(sources, None)
+        if source is None:
+            return
+        yield source
+
+
+def _read(paths: Iterable[str], errors: list[InputError]) -> Iterator[Source]:
     for path in paths:
         for file in _files(path, errors):
             try:

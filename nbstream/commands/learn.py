@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -11,7 +10,7 @@ from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
 from nbstream import assembly, config
-from nbstream.commands import apart, inputs
+from nbstream.commands import apart, inputs, interrupts
 from nbstream.commands.actor import user
 from nbstream.commands.terminal import complain
 from nbstream.errors import InputError
@@ -33,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     settings = config.load(config.find_config(options.config))
     tokenizer = Tokenizer(assembly.tokenizer_params(settings))
     with apart.beside(apart.chunks(options.paths, tokenizer, assembly.limits(settings))) as chunks:
-        return asyncio.run(_run(options, settings, chunks))
+        return interrupts.run(_run(options, settings, chunks))
 
 
 async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGenerator[Chunk, None]) -> int:

@@ -7,12 +7,12 @@ be repeated, and delivers last, which may not: what interrupts it before that is
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nbstream import assembly, config
+from nbstream.commands import interrupts
 from nbstream.commands.actor import user
 from nbstream.commands.history import local_time
 from nbstream.commands.terminal import complain, printable
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         return _list(held, as_json=options.json)
     if options.action == "show":
         return _show(settings, held, options.id)
-    return asyncio.run(_release(settings, held, options))
+    return interrupts.run(_release(settings, held, options))
 
 
 def _list(waiting: Quarantine, *, as_json: bool) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import math
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.event_models import Gaussian
+from nbstream.commands import interrupts
 from nbstream.listeners import control
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import ModelState, Thresholds, shown
@@ -28,7 +28,7 @@ _ASK_SECONDS = 2.0
 
 def run(options: argparse.Namespace) -> int:
     """Print the state of the model; ``StoreUnavailable`` (75) when Redis is away."""
-    return asyncio.run(_run(options))
+    return interrupts.run(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:

@@ -7,7 +7,6 @@ the configuration says; all counts are read, which takes some seconds for a mill
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import time
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from nbstream import assembly, config
 from nbstream.bayes import multinomial
 from nbstream.bayes.counts import CLASSES
+from nbstream.commands import interrupts
 from nbstream.commands.terminal import complain, printable
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _Line:
 
 def run(options: argparse.Namespace) -> int:
     """Print one line a token, the loudest first; ``StoreUnavailable`` (75) when Redis is away."""
-    return asyncio.run(_run(options))
+    return interrupts.run(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:

@@ -7,14 +7,13 @@ policy is that of the configuration, the other one that of ``--with``, of which 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import shutil
 import sys
 from typing import TYPE_CHECKING
 
 from nbstream import assembly, config
-from nbstream.commands import outputs
+from nbstream.commands import interrupts, outputs
 from nbstream.commands.terminal import complain, printable
 from nbstream.errors import ConfigError
 from nbstream.evaluation import choices, choices_report
@@ -39,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         other = f"with {name}", assembly.policy(config.load(options.other))
     outputs.check_writable([options.plot] if options.plot else [])
     draw = _draw() if options.plot else None
-    first_scores = asyncio.run(_first_scores(settings))
+    first_scores = interrupts.run(_first_scores(settings))
     found = choices.tuning(first_scores, assembly.policy(settings), other)
     for warning in _warnings(found, settings.model.name):
         complain(warning)

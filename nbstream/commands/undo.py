@@ -8,7 +8,6 @@ the newest change first. An interrupted run may be repeated.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
+from nbstream.commands import interrupts
 from nbstream.commands.actor import user
 from nbstream.commands.history import local_time
 from nbstream.commands.terminal import complain, printable
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     """Say what is or would be taken back; ``StoreUnavailable`` (75) when Redis is away."""
     if options.since is None and options.id is None:
         options.wrong_usage("one of --since and --id is needed")
-    return asyncio.run(_run(options))
+    return interrupts.run(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
