@@ -106,6 +106,12 @@ class StoreRefuses(StoreUnavailable):
     """Redis answers and can be read, but refuses to write: its memory is full, or it cannot write to its disk."""
 
 
+class StoreForbids(StoreUnavailable):
+    """Redis refuses the password, or wants one. A daemon waits all the same: it may be Redis that is set right."""
+
+    exit_code = 78
+
+
 class StoreIncompatible(NbstreamError):
     """What is stored was written by another schema, tokenizer or a newer server; the text says the way forward."""
 

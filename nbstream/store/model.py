@@ -19,7 +19,7 @@ from redis.exceptions import AuthenticationError, NoScriptError, OutOfMemoryErro
 
 from nbstream.bayes.counts import CLASSES, Counts, Totals
 from nbstream.bayes.decay import FOR_EVER, HalfLife
-from nbstream.errors import StoreRefuses, StoreUnavailable
+from nbstream.errors import StoreForbids, StoreRefuses, StoreUnavailable
 from nbstream.store import history, ledger
 from nbstream.store.following import Following
 from nbstream.store.keys import Keys
@@ -55,7 +55,7 @@ _ATTEMPTS = 3  # at changes of which the server says that it does not know their
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Turn what redis-py raises into ``StoreUnavailable`` or ``StoreRefuses``, with the cause for the log."""
+    """Turn what redis-py raises into ``StoreUnavailable`` or a kind of it, with the cause for the log."""
     try:
         yield
     except (RedisError, OSError) as error:
@@ -63,8 +63,8 @@ def store_errors() -> Iterator[None]:
 
 
 def _store_error(error: RedisError | OSError) -> StoreUnavailable:
-    if isinstance(error, AuthenticationError):
-        return StoreUnavailable("Redis refuses the password, or wants one: see redis.password_file")
+    if any(isinstance(each, AuthenticationError) for each in (error, error.__cause__)):  # redis-py wraps it
+        return StoreForbids("Redis refuses the password, or wants one: see redis.url and redis.password_file")
     refused = isinstance(error, ResponseError) and any(each in str(error) for each in _REFUSALS)
     kind = StoreRefuses if refused or isinstance(error, OutOfMemoryError) else StoreUnavailable
     return kind(f"Redis: {type(error).__name__}: {error}")

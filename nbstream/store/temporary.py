@@ -47,4 +47,4 @@ async def _remove(client: Redis, pattern: str) -> None:
                 if found:
                     await client.unlink(*found)
     except StoreUnavailable as error:
-        raise StoreUnavailable(f"{error}; the keys {pattern} may be left there") from error
+        raise type(error)(f"{error}; the keys {pattern} may be left there") from error

@@ -227,7 +227,7 @@ def test_redis_is_told_the_password_of_the_configuration(
     server.start("--requirepass", "open sesame")
     try:
         assert evaluate(index, "--redis", server.url)[0] == 0
-        assert evaluate(index, "--redis", f"unix://:wrong@{server.socket}")[0] == 75
+        assert evaluate(index, "--redis", f"unix://:wrong@{server.socket}")[0] == 78
     finally:
         server.stop()
 

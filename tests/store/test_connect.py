@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.errors import StoreUnavailable
+from nbstream.errors import ConfigError, StoreForbids, StoreUnavailable
 from nbstream.store.connect import Params, durability_warnings, open_client
 from nbstream.store.ledger import Entry
 from nbstream.store.model import Model
@@ -83,3 +83,17 @@ async def test_what_a_server_would_lose_is_found_whatever_its_version(server: Pa
     assert "a restart loses everything learned" in nothing_kept
     assert "Redis may evict keys (maxmemory-policy allkeys-lru)" in may_evict
     assert "everysec" in synced_too_seldom
+
+
+@pytest.mark.parametrize("password", [None, "wrong"])
+async def test_a_refused_password_is_told_as_what_it_is(own_redis: RedisServer, password: str | None) -> None:
+    own_redis.stop()
+    own_redis.start("--requirepass", "right")
+
+    async with open_client(Params(own_redis.url, password)) as client:
+        # A kind of what a daemon waits out; a command ends with the exit code for a configuration.
+        with pytest.raises(StoreForbids, match="refuses the password, or wants one") as refused:
+            await Model(client, "test", 3600).open()
+
+    assert isinstance(refused.value, StoreUnavailable)
+    assert refused.value.exit_code == ConfigError.exit_code
