@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nbstream.commands import interrupts
+from nbstream.commands.terminal import complain
 from nbstream.errors import InputError
 
 STANDARD_INPUT = "-"
@@ -20,6 +21,7 @@ _MAILDIR_FOLDERS = ("new", "cur")
 _MBOX_START = b"From "
 _MAX_BYTES = 256 << 20
 _LOOKED_AT = 512
+_COMPRESSED = (b"\x1f\x8b", b"BZh91AY&SY", b"\xfd7zXZ\0", b"(\xb5/\xfd", b"PK\3\4")  # gzip, bzip2, xz, zstd, zip
 _SEPARATOR = re.compile(rb"From .*\d\d:\d\d")  # with its date; "From the top" is text
 
 
@@ -32,7 +34,10 @@ class Source:
 
 
 def read(paths: Iterable[str], errors: list[InputError]) -> Iterator[Source]:
-    """The messages of all paths, in order; what cannot be read is added to ``errors`` and left out."""
+    """The messages of all paths, in order; what cannot be read is added to ``errors`` and left out.
+
+    A folder without any is told on standard error, and no error: an empty Junk folder is nothing wrong.
+    """
     sources = _read(paths, errors)
     while True:
         with interrupts.at_once():
@@ -44,6 +49,7 @@ def read(paths: Iterable[str], errors: list[InputError]) -> Iterator[Source]:
 
 def _read(paths: Iterable[str], errors: list[InputError]) -> Iterator[Source]:
     for path in paths:
+        file = None
         for file in _files(path, errors):
             try:
                 if file == STANDARD_INPUT:
@@ -55,6 +61,9 @@ def _read(paths: Iterable[str], errors: list[InputError]) -> Iterator[Source]:
                 errors.append(InputError(f"{file}: {error.strerror}"))
             except InputError as error:
                 errors.append(error)
+        if file is None:
+            place = "Maildir's own cur and new" if _is_maildir(path) else "folder"
+            complain(f"{path}: no message in this {place}")
 
 
 def count(paths: Iterable[str]) -> int | None:
@@ -88,8 +97,7 @@ def _files(path: str, errors: list[InputError]) -> Iterator[str]:
     def note(error: OSError) -> None:
         errors.append(InputError(f"{error.filename}: {error.strerror}"))
 
-    maildir = all((Path(path) / name).is_dir() for name in _MAILDIR_FOLDERS)
-    for root in [Path(path) / name for name in _MAILDIR_FOLDERS] if maildir else [Path(path)]:
+    for root in [Path(path) / name for name in _MAILDIR_FOLDERS] if _is_maildir(path) else [Path(path)]:
         for folder, folders, names in os.walk(root, onerror=note):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in sorted(names):
@@ -102,6 +110,10 @@ def _is_folder(path: str) -> bool:
         return Path(path).is_dir()
     except OSError:
         return False  # whoever opens it is told why not
+
+
+def _is_maildir(folder: str) -> bool:
+    return all((Path(folder) / name).is_dir() for name in _MAILDIR_FOLDERS)
 
 
 def _is_special(file: Path) -> bool:
@@ -118,6 +130,8 @@ def _messages(name: str, stream: BinaryIO) -> Iterator[Source]:
         raw = first + stream.read(_MAX_BYTES)
         if len(raw) > _MAX_BYTES:
             raise InputError(f"{name}: larger than {_MAX_BYTES >> 20} MiB, that is no message")
+        if raw.startswith(_COMPRESSED):
+            raise InputError(f"{name}: compressed, unpack it first")
         if not raw.strip() or b"\0" in raw[:_LOOKED_AT]:
             raise InputError(f"{name}: {'empty' if not raw.strip() else 'a binary file'}, that is no message")
         yield Source(name, raw)

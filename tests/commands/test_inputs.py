@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import os
 import sys
 from pathlib import Path
@@ -99,13 +102,37 @@ def test_a_path_that_cannot_even_be_looked_at_is_named_and_the_rest_is_read(tmp_
     assert [str(error) for error in errors] == [f"{tmp_path / ('x' * 300)}: File name too long"]
 
 
-@pytest.mark.parametrize(("content", "what"), [(b"\n", "empty"), (b"\x7fELF\0\0", "a binary file")])
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"\n", "empty, that is no message"),
+        (b"\x7fELF\0\0", "a binary file, that is no message"),
+        (gzip.compress(b"Subject: x\n\nhello\n"), "compressed, unpack it first"),
+        (bz2.compress(b"Subject: x\n\nhello\n"), "compressed, unpack it first"),
+        (lzma.compress(b"Subject: x\n\nhello\n"), "compressed, unpack it first"),
+    ],
+    ids=["empty", "binary", "gzip", "bzip2", "xz"],
+)
 def test_what_is_no_message_is_not_taken_for_one(tmp_path: Path, content: bytes, what: str) -> None:
     (tmp_path / "x").write_bytes(content)
     errors: list[InputError] = []
 
     assert list(read([str(tmp_path)], errors)) == []
-    assert [str(error) for error in errors] == [f"{tmp_path / 'x'}: {what}, that is no message"]
+    assert [str(error) for error in errors] == [f"{tmp_path / 'x'}: {what}"]
+
+
+def test_a_folder_without_messages_is_told_and_no_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("plain", "maildir/cur", "maildir/new", "maildir/.Junk/cur"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "maildir/.Junk/cur/1").write_bytes(b"hello")
+
+    assert found(tmp_path / "plain", tmp_path / "maildir") == []
+    assert capsys.readouterr().err == (
+        f"nbstream: {tmp_path / 'plain'}: no message in this folder\n"
+        f"nbstream: {tmp_path / 'maildir'}: no message in this Maildir's own cur and new\n"
+    )
 
 
 def test_an_mbox_has_no_count_beforehand(tmp_path: Path) -> None:
