@@ -77,7 +77,7 @@ async def _subjects(
             if found:
                 yield _Subject(None, found)
             else:
-                errors.append(InputError(f"{name}: unknown id, not remembered any more; give the message itself"))
+                errors.append(inputs.unknown(name))
             continue
         for source in inputs.read([name], errors):
             raw = headers.strip(headers.canonical(source.raw), VERDICT_FIELDS)

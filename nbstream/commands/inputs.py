@@ -66,6 +66,11 @@ def _read(paths: Iterable[str], errors: list[InputError]) -> Iterator[Source]:
             complain(f"{path}: no message in this {place}")
 
 
+def unknown(message_id: str) -> InputError:
+    """What is said of an id by which nothing is found: it may be that of a command, which nothing remembers."""
+    return InputError(f"{message_id}: unknown id, no daemon remembers it; give the message itself")
+
+
 def count(paths: Iterable[str]) -> int | None:
     """How many messages there are to read; None where that is not known (standard input, a pipe, an mbox)."""
     total = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,13 @@ async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGen
             aclosing(_subjects(options, spam_filter, chunks, errors)) as subjects,
         ):
             untold = "; a few more may be, the same command goes on"  # of those that Redis has not answered for
-            await spam_filter.teach_many(subjects, options.label, (_SOURCE, user()), lessons.add)
+            with _progress(options) as moved:
+
+                def told(lesson: Lesson) -> None:
+                    lessons.add(lesson)
+                    moved(1)
+
+                await spam_filter.teach_many(subjects, options.label, (_SOURCE, user()), told)
             untold = ""
     finally:
         print(lessons.told() + untold)
@@ -68,26 +74,23 @@ async def _subjects(
         if checked:
             yield checked
         else:
-            errors.append(
-                InputError(f"{message_key}: unknown id, not remembered any more; give the message itself")
-            )
-    with _progress(options.paths) as moved:
-        async for chunk in chunks:
-            errors += chunk.errors
-            moved(len(chunk.taught))
-            for taught in chunk.taught:
-                yield taught
+            errors.append(inputs.unknown(message_key))
+    async for chunk in chunks:
+        errors += chunk.errors
+        for taught in chunk.taught:
+            yield taught
 
 
 @contextmanager
-def _progress(paths: Sequence[str]) -> Iterator[Callable[[int], object]]:
-    """What is told of messages that were read, and shows them where somebody looks."""
+def _progress(options: argparse.Namespace) -> Iterator[Callable[[int], object]]:
+    """What is told how many lessons there are more, and shows them where somebody looks."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
     from tqdm import tqdm  # noqa: PLC0415 - a twentieth of the time to start
 
-    with tqdm(total=inputs.count(paths), unit=" messages") as shown:
+    found = inputs.count(options.paths)
+    with tqdm(total=None if found is None else found + len(options.ids), unit=" messages") as shown:
         yield shown.update
 
 

@@ -80,7 +80,7 @@ def test_an_id_teaches_relearns_and_takes_back_what_was_learned(run: Run) -> Non
     forgotten = run("unlearn", "--id", message_id)
     assert (forgotten.returncode, forgotten.stdout) == (66, "nothing learned\n")
     assert forgotten.stderr == (
-        f"nbstream: {message_id}: unknown id, not remembered any more; give the message itself\n"
+        f"nbstream: {message_id}: unknown id, no daemon remembers it; give the message itself\n"
     )
 
 

@@ -234,7 +234,7 @@ def test_an_unknown_id_is_66_and_the_others_are_explained(model: Taught, tmp_pat
 
     assert f"id       {then.id}" in out
     assert err == (
-        f"nbstream: {NOBODY}: unknown id, not remembered any more; give the message itself\n"
+        f"nbstream: {NOBODY}: unknown id, no daemon remembers it; give the message itself\n"
         f"nbstream: {tmp_path / 'missing.eml'}: No such file or directory\n"
     )
 
