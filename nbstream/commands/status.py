@@ -12,6 +12,7 @@ from nbstream import assembly, config
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.event_models import Gaussian
 from nbstream.commands import interrupts
+from nbstream.errors import ConfigError
 from nbstream.listeners import control
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import ModelState, Thresholds, shown
@@ -19,6 +20,8 @@ from nbstream.store.locks import daemon_pid
 from nbstream.store.time_base import moment
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from nbstream.config import Settings
     from nbstream.store.model import Model
 
@@ -32,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    settings = config.load(config.find_config(options.config))
+    settings = _settings(options.config)
     pid = daemon_pid(settings.state_dir)
     digest, told = config.policy_hash(settings), _told_by_daemon(settings) if pid else {}
     in_force, workers = told.get("policy"), told.get("workers") or []
@@ -98,6 +101,14 @@ async def _run(options: argparse.Namespace) -> int:
     stale = f", but {in_force} is in force: nbstream reload" if in_force not in {None, digest} else ""
     print(f"policy   {digest}{stale}")
     return 0
+
+
+def _settings(file: Path | None) -> Settings:
+    try:
+        return config.load(config.find_config(file))
+    except ConfigError as error:
+        kept = "a daemon that runs keeps the settings that it has read before"
+        raise ConfigError(f"{error}\n{kept}; nothing else is known without the file") from error
 
 
 async def _thresholds(settings: Settings, model: Model) -> tuple[Thresholds, dict[str, Thresholds]]:

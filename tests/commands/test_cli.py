@@ -213,6 +213,23 @@ def test_config_check_says_what_is_wrong_without_starting(tmp_path: Path, text: 
     assert said in result.stdout + result.stderr
 
 
+def test_status_says_of_a_broken_file_that_a_daemon_does_not_go_by_it(tmp_path: Path) -> None:
+    config = tmp_path / "nb.yaml"
+    config.write_text("verdict: {spam: 0.3}")
+
+    result = subprocess.run(
+        [sys.executable, "-m", "nbstream.cli", "status", "-c", config], capture_output=True, text=True, check=False
+    )
+
+    assert result.returncode == 78
+    found, told = result.stderr.splitlines()
+    assert "verdict.spam: found 0.3" in found
+    assert (
+        told
+        == "a daemon that runs keeps the settings that it has read before; nothing else is known without the file"
+    )
+
+
 def test_wrong_usage_is_64_and_help_is_0() -> None:
     wrong = subprocess.run(
         [sys.executable, "-m", "nbstream.cli", "learn", "eggs", "-"], capture_output=True, text=True, check=False
