@@ -25,6 +25,13 @@ def beginning(text: str) -> str:
     return text
 
 
+def path(text: str) -> str:
+    """A path to read: an empty one, such as a shell's variable that is not set, would be the folder one is in."""
+    if not text:
+        raise argparse.ArgumentTypeError("a path is empty")
+    return text
+
+
 def regime(text: str) -> str:
     """The name of a regime."""
     if not re.fullmatch(r"immediate|errors|unsure|none|delayed:[0-9]{1,9}", text):

@@ -101,7 +101,11 @@ def _add_reload(commands: _Commands, common: _Parser) -> None:
 def _add_check(commands: _Commands, common: _Parser) -> None:
     check = _command(commands, "check", "score messages; exit 1 when one is spam", common)
     check.add_argument(
-        "paths", nargs="+", metavar="PATH", help="message, mbox, folder, Maildir, or - for standard input"
+        "paths",
+        nargs="+",
+        type=arguments.path,
+        metavar="PATH",
+        help="message, mbox, folder, Maildir, or - for standard input",
     )
     check.add_argument("--json", action="store_true", help="one JSON object a line, with the clues")
     check.set_defaults(module="check")
@@ -112,6 +116,7 @@ def _add_explain(commands: _Commands, common: _Parser) -> None:
     explain.add_argument(
         "subjects",
         nargs="+",
+        type=arguments.path,
         metavar="ID|PATH",
         help="the id in an X-Nbstream field, or a message, mbox, folder, Maildir, or - for standard input",
     )
@@ -135,6 +140,7 @@ def _add_learn(commands: _Commands, common: _Parser) -> None:
         paths = each.add_argument(
             "paths",
             nargs="+",
+            type=arguments.path,
             default=[],
             metavar="PATH",
             help="message, mbox, folder, Maildir, or - for standard input; none is needed with --id",
@@ -280,7 +286,11 @@ def _add_evaluate(commands: _Commands, common: _Parser) -> None:
     )
     for label in ("spam", "ham"):
         evaluate.add_argument(
-            f"--{label}", nargs="+", metavar="PATH", help=f"instead of INDEX: messages, mboxes, folders of {label}"
+            f"--{label}",
+            nargs="+",
+            type=arguments.path,
+            metavar="PATH",
+            help=f"instead of INDEX: messages, mboxes, folders of {label}",
         )
     evaluate.add_argument(
         "--regime",

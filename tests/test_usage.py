@@ -51,6 +51,15 @@ def test_a_path_that_may_be_left_out_is_shown_so(
     assert build_parser().parse_args([command, *label, "--id", "a" * 24]).paths == []
 
 
+@pytest.mark.parametrize("words", ["check", "explain", "learn spam", "unlearn", "evaluate --ham x --spam"])
+def test_an_empty_path_is_not_the_folder_that_one_is_in(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        build_parser().parse_args([*words.split(), ""])
+
+    assert ended.value.code == EX_USAGE
+    assert "empty" in capsys.readouterr().err
+
+
 def test_one_file_of_a_configuration_is_checked_not_another(capsys: pytest.CaptureFixture[str]) -> None:
     assert "not allowed with" in refused("config check a.yaml -c b.yaml", capsys)
 
