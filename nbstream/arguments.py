@@ -26,7 +26,7 @@ def beginning(text: str) -> str:
 
 
 def path(text: str) -> str:
-    """A path to read: an empty one, such as a shell's variable that is not set, would be the folder one is in."""
+    """A path: an empty one, such as a shell's variable that is not set, would be the folder one is in."""
     if not text:
         raise argparse.ArgumentTypeError("a path is empty")
     return text

@@ -175,10 +175,14 @@ def _add_top_tokens(commands: _Commands, common: _Parser) -> None:
 
 def _add_transfer(commands: _Commands, common: _Parser) -> None:
     export = _command(commands, "export", "write the whole model to a file", common)
-    export.add_argument("file", metavar="FILE", help="replaced once the export is whole; - is standard output")
+    export.add_argument(
+        "file", type=arguments.path, metavar="FILE", help="replaced once the export is whole; - is standard output"
+    )
     export.set_defaults(module="export")
     import_ = _command(commands, "import", "read a model that was exported", common)
-    import_.add_argument("file", metavar="FILE", help="what export wrote; - is standard input")
+    import_.add_argument(
+        "file", type=arguments.path, metavar="FILE", help="what export wrote; - is standard input"
+    )
     import_.add_argument(
         "--merge", action="store_true", help="add to a model that is not empty; it keeps its own word on a message"
     )

@@ -51,7 +51,9 @@ def test_a_path_that_may_be_left_out_is_shown_so(
     assert build_parser().parse_args([command, *label, "--id", "a" * 24]).paths == []
 
 
-@pytest.mark.parametrize("words", ["check", "explain", "learn spam", "unlearn", "evaluate --ham x --spam"])
+@pytest.mark.parametrize(
+    "words", ["check", "explain", "learn spam", "unlearn", "evaluate --ham x --spam", "export"]
+)
 def test_an_empty_path_is_not_the_folder_that_one_is_in(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         build_parser().parse_args([*words.split(), ""])
