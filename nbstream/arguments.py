@@ -32,6 +32,14 @@ def path(text: str) -> str:
     return text
 
 
+def address(text: str) -> tuple[str, int]:
+    """Host and port of a TCP server."""
+    host, _, port = text.rpartition(":")
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text} is no HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
 def regime(text: str) -> str:
     """The name of a regime."""
     if not re.fullmatch(r"immediate|errors|unsure|none|delayed:[0-9]{1,9}", text):

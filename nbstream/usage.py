@@ -262,7 +262,12 @@ def _add_replay(commands: _Commands, common: _Parser) -> None:
         common,
     )
     replay.add_argument("index", type=Path, metavar="INDEX", help="lines of label<TAB>path, in stream order")
-    replay.add_argument("--smtp", metavar="HOST:PORT", help="the daemon's SMTP door (default: as configured)")
+    replay.add_argument(
+        "--smtp",
+        type=arguments.address,
+        metavar="HOST:PORT",
+        help="the daemon's SMTP door (default: as configured)",
+    )
     replay.add_argument(
         "--feedback",
         choices=("immediate", "errors", "unsure", "none"),

@@ -62,6 +62,14 @@ def test_an_empty_path_is_not_the_folder_that_one_is_in(words: str, capsys: pyte
     assert "empty" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("address", ["host", "host:smtp", "host:0", "host:65536", ":25"])
+def test_a_door_that_is_no_address_is_wrong_usage(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(f"replay index --smtp {address}", capsys)
+
+    assert said.endswith(f"nbstream replay: argument --smtp: {address} is no HOST:PORT\n")
+    assert build_parser().parse_args(["replay", "index", "--smtp", "[::1]:25"]).smtp == ("::1", 25)
+
+
 def test_one_file_of_a_configuration_is_checked_not_another(capsys: pytest.CaptureFixture[str]) -> None:
     assert "not allowed with" in refused("config check a.yaml -c b.yaml", capsys)
 

@@ -233,12 +233,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _address(smtp: str | None, settings: Settings) -> tuple[str, int]:
+def _address(smtp: tuple[str, int] | None, settings: Settings) -> tuple[str, int]:
     if smtp:
-        host, colon, port = smtp.rpartition(":")
-        if not colon or not port.isdecimal():
-            raise ConfigError(f"--smtp: found {smtp}, must be HOST:PORT")
-        return host.strip("[]"), int(port)
+        return smtp
     if settings.listeners.smtp is None:
         raise ConfigError("listeners.smtp is null: say where the daemon is with --smtp HOST:PORT")
     return settings.listeners.smtp.listen.host, settings.listeners.smtp.listen.port
