@@ -555,7 +555,7 @@ async def test_a_large_message_of_all_line_ends_arrives_whole(door: Door) -> Non
 async def test_commands_that_come_together_are_answered_together(
     door: Door, recipients: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nbstream.listeners.session._TOGETHER_SECONDS", math.inf)
+    monkeypatch.setattr("nbstream.listeners.smtp_connection._TOGETHER_SECONDS", math.inf)
     dialogue = await door.talk()
     await dialogue.hello()
     (session,) = door.listener.sessions
@@ -580,7 +580,7 @@ async def test_commands_that_come_together_are_answered_together(
 async def test_a_reply_that_took_its_time_does_not_wait_for_the_next(
     client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nbstream.listeners.session._TOGETHER_SECONDS", 0.0)
+    monkeypatch.setattr("nbstream.listeners.smtp_connection._TOGETHER_SECONDS", 0.0)
     transcript = (
         "C: NOOP\nS: 250 ok\nC: MAIL FROM:<a@b>\nS: 250 fine\nC: RCPT TO:<c@d>\nS: nothing\nS: 250 fine too"
     )
