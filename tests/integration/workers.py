@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import smtplib
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,3 +88,20 @@ def told(daemon: DaemonProcess, event: str) -> list[dict[str, object]]:
 def replaced(daemon: DaemonProcess, times: int) -> None:
     """Wait until so many workers have taken the place of dead ones."""
     wait_until(lambda: len(told(daemon, "worker ready")) >= 2 + times)
+
+
+def scraped(daemon: DaemonProcess, door: str = "metrics") -> list[str]:
+    """The lines of /metrics."""
+    url = f"http://{daemon.address(door)}/metrics"
+    with urllib.request.urlopen(url, timeout=DEADLINE_SECONDS) as response:
+        return str(response.read().decode()).splitlines()
+
+
+def total(daemon: DaemonProcess, name: str, door: str = "metrics") -> float:
+    """The sum of a metric over its labels."""
+    return sum(float(line.rpartition(" ")[2]) for line in scraped(daemon, door) if re.match(rf"{name}[{{ ]", line))
+
+
+def model(daemon: DaemonProcess) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = json.loads(daemon.get("/v1/model")[1])
+    return found

@@ -1,0 +1,189 @@
+"""Workers that die, are told to end, or lose their parent: mail goes on, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import smtplib
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, free_port, gone, wait_until
+from tests.integration.workers import MANY, Site, connect, model, replaced, send, told, total
+
+MESSAGES = "nbstream_messages_total"
+RESTARTS = "nbstream_worker_restarts_total"
+
+
+@pytest.fixture
+def site(tmp_path: Path, redis_binary: Path) -> Site:  # the daemon starts the server itself
+    return Site(tmp_path)
+
+
+def test_a_killed_worker_is_replaced_and_what_it_counted_stays(site: Site) -> None:
+    with site.running() as daemon:
+        for number in range(MANY):
+            send(daemon, f"before {number}")
+        files = {path.name for path in (site.state / "metrics").iterdir()}
+        for times, victim in enumerate(site.pids(), 1):
+            os.kill(victim, signal.SIGKILL)
+            replaced(daemon, times)
+        assert {path.name for path in (site.state / "metrics").iterdir()} == files
+        assert total(daemon, MESSAGES) == MANY
+        for number in range(MANY):
+            send(daemon, f"after {number}")
+
+        assert total(daemon, MESSAGES) == 2 * MANY
+        assert total(daemon, RESTARTS) == 2
+        assert total(daemon, "nbstream_build_info") == 1
+        (first, _) = [event for event in daemon.events if "another one is started" in str(event["event"])]
+        assert first["event"] == "worker was ended by SIGKILL; another one is started"
+
+
+def test_mail_goes_on_while_workers_are_killed(site: Site) -> None:
+    accepted: list[str] = []
+    with site.running() as daemon:
+        done = threading.Event()
+
+        def deliver(name: int) -> None:
+            number = 0
+            while not done.is_set():
+                number += 1
+                subject = f"{name}-{number}"
+                try:
+                    if send(daemon, subject).startswith("250 "):
+                        accepted.append(subject)
+                except (OSError, smtplib.SMTPException):
+                    continue  # a mail server tries again; here the next message does
+
+        clients = [threading.Thread(target=deliver, args=(name,)) for name in range(3)]
+        for client in clients:
+            client.start()
+        try:
+            for times in range(1, 4):
+                seen = len(accepted)
+                wait_until(lambda: len(accepted) > seen + 20)  # noqa: B023 - called before the next
+                os.kill(site.pids()[0], signal.SIGKILL)
+                replaced(daemon, times)
+        finally:
+            done.set()
+            for client in clients:
+                client.join()
+        assert set(accepted) <= set(site.delivered()), "acknowledged mail was lost"
+        assert total(daemon, RESTARTS) == 3
+        assert daemon.stop() == 0
+
+
+def under_way(daemon: DaemonProcess, recipient: str = "to@example.org") -> smtplib.SMTP:
+    """A connection on which a message has begun."""
+    client = connect(daemon)
+    client.mail("from@example.org")
+    client.rcpt(recipient)
+    assert client.docmd("DATA")[0] == 354
+    return client
+
+
+def finish(client: smtplib.SMTP) -> str:
+    """The rest of the message, and its answer; a daemon that drains closes the connection after it."""
+    client.send(b"Subject: under way\r\n\r\nHow are you?\r\n.\r\n")
+    code, text = client.getreply()
+    client.close()
+    return f"{code} {text.decode()}"
+
+
+def test_one_that_is_told_to_end_drains_and_is_replaced(site: Site) -> None:
+    with site.running() as daemon:
+        clients = [under_way(daemon) for _ in range(10)]
+        victims = site.pids()
+        for victim in victims:
+            os.kill(victim, signal.SIGTERM)
+        wait_until(lambda: len(told(daemon, "draining")) == 2)
+        assert all(finish(client).startswith("250 ") for client in clients)
+        replaced(daemon, 2)
+        assert not set(victims) & set(site.pids())
+
+
+def test_who_dies_again_and_again_is_replaced_later_each_time(site: Site) -> None:
+    with site.running() as daemon:
+        for times in range(1, 4):
+            os.kill(site.pids()[0], signal.SIGKILL)
+            replaced(daemon, times)
+        waits = [event["seconds"] for event in daemon.events if "another one is started" in str(event["event"])]
+        assert waits == [0.5, 1.0, 2.0]
+
+
+def test_sigterm_drains_all(site: Site) -> None:
+    site.write("drain_seconds: 3600")
+    with site.running() as daemon:
+        server = int((site.state / "redis.server").read_text())
+        clients = [under_way(daemon) for _ in range(20)]
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not accepts(daemon.address("smtp")))
+        assert all(finish(client).startswith("250 ") for client in clients)
+        assert daemon.wait() == 0
+        assert gone(server)
+        assert len(site.delivered()) == len(clients)
+        assert daemon.events[-1]["event"] == "stopped"
+
+
+def test_what_does_not_end_in_time_is_ended(site: Site) -> None:
+    site.write("drain_seconds: 0")
+    with site.running() as daemon:
+        os.kill(site.pids()[0], signal.SIGSTOP)
+        assert daemon.stop() == 0
+        (event,) = [event for event in daemon.events if "workers are killed" in str(event["event"])]
+        assert event["workers"] == "1"
+
+
+def accepts(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), DEADLINE_SECONDS).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_without_their_parent_workers_drain_and_the_next_daemon_takes_over(site: Site) -> None:
+    ports = f"smtp: {{listen: '127.0.0.1:{free_port()}'}}, http: {{listen: '127.0.0.1:{free_port()}'}}"
+    site.write(doors=ports)
+    with site.running() as daemon:
+        pids, server = site.pids(), int((site.state / "redis.server").read_text())
+        client = under_way(daemon, "spam@nbstream.invalid")
+        daemon.process.kill()
+        wait_until(lambda: not accepts(daemon.address("smtp")))
+        assert finish(client).startswith("250 2.0.0 learned ")
+    wait_until(lambda: all(map(gone, [*pids, server])))
+
+    with site.running() as daemon:
+        assert send(daemon, "afterwards").startswith("250 ")
+        assert model(daemon)["learned"]["spam"] == 1
+
+
+def test_on_unix_sockets_which_outlive_a_worker_and_not_the_daemon(site: Site, tmp_path: Path) -> None:
+    path = tmp_path / "http.sock"
+    site.write(doors=f"smtp: null, http: {{listen: 'unix:{path}'}}")
+    with site.running() as daemon:
+        assert ask(path) == {"ready": True, "degraded": {}}
+        for times, victim in enumerate(site.pids(), 1):
+            os.kill(victim, signal.SIGKILL)
+            assert ask(path)["ready"]
+            replaced(daemon, times)
+        assert ask(path)["ready"]
+        assert daemon.stop() == 0
+        assert not path.exists()
+
+
+def ask(path: Path) -> dict[str, object]:
+    """/readyz over a unix socket."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(DEADLINE_SECONDS)
+        connection.connect(str(path))
+        connection.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
+        with connection.makefile("rb") as answer:
+            found: dict[str, object] = json.loads(answer.read().partition(b"\r\n\r\n")[2])
+    return found
