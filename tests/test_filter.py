@@ -23,6 +23,7 @@ from nbstream.filter import (
     Check,
     Filter,
     Lesson,
+    Line,
     Observer,
     Outcome,
     Params,
@@ -72,6 +73,7 @@ def make_filter(
     counts: Mirror | None = None,
     choice: str = "multinomial",
     memory: Recalling | None = None,
+    line: Line | None = None,
 ) -> Filter:
     event_models = CHOICES[choice]
     model = Model(client, "test", 3600)
@@ -88,6 +90,7 @@ def make_filter(
         params=Params(Policy(), {"spam": 1, "ham": 1}),
         observer=observer,
         memory=memory,
+        line=line,
     )
 
 
@@ -292,8 +295,20 @@ async def test_every_check_and_lesson_is_observed_once(client: Redis) -> None:
 
     ((check, stages),) = recorder.checks
     assert check.id == PRIZE.key
-    assert set(stages) == {"parse", "tokenize", "score"}
+    assert set(stages) == {"wait", "parse", "tokenize", "score"}
     assert [(lesson.outcome, source) for lesson, source in recorder.lessons] == [(Outcome.LEARNED, "door")]
+
+
+async def test_who_stands_in_line_waits_while_those_before_are_taken_apart(client: Redis) -> None:
+    recorder = Recorder()
+    spam_filter = make_filter(client, observer=recorder, line=Line())
+    messages = [Message.parse(PRIZE.raw + b" now" * 100 * number) for number in range(3)]
+
+    await asyncio.gather(*map(spam_filter.check, messages))  # the first finds nobody, the others are in line then
+
+    stages = {check.id: stages for check, stages in recorder.checks}
+    _, second, third = (stages[message.key] for message in messages)
+    assert third["wait"] > second["parse"] + second["tokenize"]
 
 
 async def test_a_large_message_is_scored_like_a_small_one(client: Redis) -> None:

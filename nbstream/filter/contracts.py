@@ -81,7 +81,7 @@ class Observer(Protocol):
     """What the filter reports while it works; metrics are one of its readers."""
 
     def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
-        """One message of these tokens was checked; seconds by stage (parse, tokenize, score)."""
+        """One message of these tokens was checked; seconds by stage (wait, parse, tokenize, score)."""
 
     def taught(self, lesson: Lesson, source: str, actor: str) -> None:
         """One message's feedback was taken, or changed nothing."""

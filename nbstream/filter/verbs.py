@@ -78,9 +78,10 @@ class Filter:
 
     async def check(self, message: Message) -> Check:
         """Score ``message`` and decide. Raises ``StoreUnavailable`` while no counts are loaded."""
+        asked = time.perf_counter()
         if self._line and len(message.raw) <= _THREAD_BYTES:
             await self._line.turn()
-        tokens, stages = await self._take_apart(message)
+        tokens, stages = await self._take_apart(message, asked)
         started = time.perf_counter()
         check = self._scorer.check(message.key, tokens, await self._scorer.read(tokens))
         self._observer.checked(check, tokens, {**stages, "score": time.perf_counter() - started})
@@ -221,17 +222,22 @@ class Filter:
         return Lesson(Outcome.ALREADY, label, before, before)
 
     async def _taught(self, subject: Subject) -> Taught:
-        tokens = subject.tokens if isinstance(subject, Checked) else (await self._take_apart(subject))[0]
+        if isinstance(subject, Checked):
+            tokens = subject.tokens
+        else:
+            tokens, _ = await self._take_apart(subject, time.perf_counter())
         return Taught(subject.key, tokens)  # only now: whoever asks for the key first takes the message apart
 
-    async def _take_apart(self, message: Message) -> tuple[Tokens, dict[str, float]]:
+    async def _take_apart(self, message: Message, asked: float) -> tuple[Tokens, dict[str, float]]:
+        """Its tokens, and the seconds of each stage; ``asked`` was the moment from which it waited."""
         if len(message.raw) > _THREAD_BYTES:
-            return await asyncio.to_thread(self._take_apart_now, message)
-        return self._take_apart_now(message)
+            return await asyncio.to_thread(self._take_apart_now, message, asked)
+        return self._take_apart_now(message, asked)
 
-    def _take_apart_now(self, message: Message) -> tuple[Tokens, dict[str, float]]:
+    def _take_apart_now(self, message: Message, asked: float) -> tuple[Tokens, dict[str, float]]:
         started = time.perf_counter()
         message.key  # noqa: B018 - parses the parts and computes the key, both kept by the message
         parsed = time.perf_counter()
         tokens = self._tokenizer.tokenize(message)
-        return tokens, {"parse": parsed - started, "tokenize": time.perf_counter() - parsed}
+        ended = time.perf_counter()
+        return tokens, {"wait": started - asked, "parse": parsed - started, "tokenize": ended - parsed}
