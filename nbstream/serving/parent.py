@@ -3,7 +3,7 @@
 Rules: the parent holds what there is one of: the lock of the state folder, the signals, the control door, the
 addresses, the door for metrics, and a use of the embedded Redis. Settings are read and checked by it, once, and
 all workers have the same or none has them. A worker that dies is replaced; one that says that the configuration or
-the stored model cannot be used ends the daemon, as it would alone.
+the stored model cannot be used, or dies before any was ready, ends the daemon, as it would alone.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ class Parent:
         self._numbers = range(1, workers + 1)
         self._reloader = Reloader(settings, self._adopt, self)
         self._posts: list[Post] = []
-        self._started = False
         self._stop = asyncio.Event()
         self._metrics: Metrics | None = None
 
@@ -133,7 +132,7 @@ class Parent:
                 share=shares.share,
                 metrics=self._folder,
                 died=metrics.worker_died,
-                started=lambda: self._started,
+                served=lambda: any(post.ready.is_set() for post in self._posts),
             )
             self._posts = [Post(number, crew) for number in self._numbers]
             tasks = [asyncio.create_task(post.run(), name=f"worker {post.number}") for post in self._posts]
@@ -185,7 +184,6 @@ class Parent:
             await self._unless_stopped(begun, *tasks)
             if not begun.done():
                 return
-            self._started = True
             say_ready(told, loaded=all(post.loaded for post in self._posts))
             if on_ready:
                 on_ready(told)

@@ -53,7 +53,8 @@ class Crew:
     share: Callable[[], Sockets]
     metrics: Path
     died: Callable[[], object]
-    started: Callable[[], bool]
+    served: Callable[[], bool]
+    """Whether any worker was ever ready: then another one may well be."""
 
 
 class Post:
@@ -79,7 +80,7 @@ class Post:
     async def run(self) -> None:
         """Keep a worker at work until ``stop``, and return when it has ended.
 
-        Raises ``WorkerFailed`` where a worker says that no other one could do better.
+        Raises ``WorkerFailed`` where no other worker could do better: one says so, or none was ever ready.
         """
         backoff, loop = Backoff(), asyncio.get_running_loop()
         while not self._stopping.is_set():
@@ -90,11 +91,18 @@ class Post:
                 how = f"cannot be started: {error}"
             if self._stopping.is_set():
                 return
+            if how and not self._crew.served():
+                raise WorkerFailed(f"no worker gets ready: the first to end {how}", WorkerFailed.exit_code)
             seconds = backoff.after(loop.time() - begin)
-            self._crew.died()
             shared_metrics.gone(self._crew.metrics, str(self.number))
             fields = {"worker": self.number, "seconds": seconds}
-            _log.error("worker %s; another one is started", how, extra={"fields": fields})
+            if how:
+                self._crew.died()
+                _log.error("worker %s; another one is started", how, extra={"fields": fields})
+            else:
+                _log.info(
+                    "worker was told to end, and has drained; another one is started", extra={"fields": fields}
+                )
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._stopping.wait()
@@ -135,7 +143,7 @@ class Post:
         return found
 
     async def _once(self) -> str:
-        """One worker's life; how it ended."""
+        """One worker's life; how it ended, "" where it was told to by SIGTERM."""
         shared_metrics.make(self._crew.metrics, str(self.number))
         ours, theirs = socket.socketpair()
         try:
@@ -165,7 +173,7 @@ class Post:
         self._process = None
         if failed is None:
             return _told(code)
-        if failed["code"] == ConfigError.exit_code or not self._crew.started():
+        if failed["code"] == ConfigError.exit_code or not self._crew.served():
             raise WorkerFailed(str(failed["failed"]), int(failed["code"]))
         return f"failed: {failed['failed']}"
 
@@ -229,7 +237,7 @@ class Post:
 
 
 def _told(code: int) -> str:
-    """How a process ended, by its exit code."""
+    """How a process ended, by its exit code; "" for 0."""
     if code < 0:
         return f"was ended by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
+    return f"ended with exit code {code}" if code else ""

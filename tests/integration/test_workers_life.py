@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, free_port, gone, wait_until
+from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, free_port, gone, wait_until
 from tests.integration.workers import MANY, Site, connect, model, replaced, send, told, total
 
 MESSAGES = "nbstream_messages_total"
@@ -105,6 +105,32 @@ def test_one_that_is_told_to_end_drains_and_is_replaced(site: Site) -> None:
         assert all(finish(client).startswith("250 ") for client in clients)
         replaced(daemon, 2)
         assert not set(victims) & set(site.pids())
+        assert len(told(daemon, "worker was told to end, and has drained; another one is started")) == 2
+        assert total(daemon, RESTARTS) == 0
+        assert not [event for event in daemon.events if event["level"] == "error"]
+
+
+CRASHING = """
+import os, signal, sys
+if any("nbstream.serving.worker" in word for word in sys.orig_argv):
+    {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [("os._exit(7)", "ended with exit code 7"), ("os.kill(os.getpid(), signal.SIGSEGV)", "was ended by SIGSEGV")],
+)
+def test_a_daemon_none_of_whose_workers_gets_ready_ends(site: Site, tmp_path: Path, end: str, why: str) -> None:
+    """As the only process would: whoever started it is told, and may start it again."""
+    (tmp_path / "sitecustomize.py").write_text(CRASHING.format(end))
+    found = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+
+    result = command("serve", "-c", site.file, env={**os.environ, "PYTHONPATH": found})
+
+    assert result.returncode == 75
+    assert f"nbstream: no worker gets ready: the first to end {why}\n" in result.stderr
+    assert "another one is started" not in result.stderr
 
 
 def test_who_dies_again_and_again_is_replaced_later_each_time(site: Site) -> None:
