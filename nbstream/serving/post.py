@@ -239,5 +239,6 @@ class Post:
 def _told(code: int) -> str:
     """How a process ended, by its exit code; "" for 0."""
     if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
+        names = {each.value: each.name for each in signal.Signals}  # not of all: most real-time ones have none
+        return f"was ended by {names.get(-code, f'signal {-code}')}"
     return f"ended with exit code {code}" if code else ""

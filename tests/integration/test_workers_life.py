@@ -133,6 +133,12 @@ def test_a_daemon_none_of_whose_workers_gets_ready_ends(site: Site, tmp_path: Pa
     assert "another one is started" not in result.stderr
 
 
+def test_one_that_any_signal_ended_is_replaced(site: Site) -> None:
+    with site.running() as daemon:
+        os.kill(site.pids()[0], signal.SIGRTMIN + 2)  # Python has no name for it
+        replaced(daemon, 1)
+
+
 def test_who_dies_again_and_again_is_replaced_later_each_time(site: Site) -> None:
     with site.running() as daemon:
         for times in range(1, 4):
