@@ -140,7 +140,7 @@ class Parent:
                 await self._until_stopped(tasks, told, on_ready)
             finally:
                 _log.info("draining")
-                shares.close()  # before: who connects to a unix socket now would wait for nobody
+                shares.leave()  # else who connects to a unix socket that they have closed would wait for nobody
                 await self._drain(tasks)
                 if door:
                     await door.drain(0)

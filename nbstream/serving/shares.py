@@ -44,9 +44,13 @@ class Shares:
             raise
         return found
 
+    def leave(self) -> None:
+        """Leave the addresses to the workers: where none of them listens any more, nobody is let in."""
+        places.close(self._held)
+
     def close(self) -> None:
         """Let go of the addresses; a unix socket that is still ours has no name any more."""
-        places.close(self._held)
+        self.leave()
         for path, inode in self._files.items():
             with suppress(OSError):
                 if path.stat().st_ino == inode:

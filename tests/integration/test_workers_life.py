@@ -210,6 +210,21 @@ def test_on_unix_sockets_which_outlive_a_worker_and_not_the_daemon(site: Site, t
         assert not path.exists()
 
 
+def test_a_unix_socket_tells_that_they_drain(site: Site, tmp_path: Path) -> None:
+    path = tmp_path / "http.sock"
+    site.write("drain_seconds: 3600", doors=f"smtp: {{listen: '127.0.0.1:0'}}, http: {{listen: 'unix:{path}'}}")
+    with site.running() as daemon:
+        clients = [under_way(daemon) for _ in range(20)]
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: len(told(daemon, "draining")) == 3)
+        try:
+            assert ask(path) == {"ready": False, "degraded": {"smtp": "draining"}}
+        finally:  # else they would drain for an hour
+            assert all(finish(client).startswith("250 ") for client in clients)
+        assert daemon.wait() == 0
+        assert not path.exists()
+
+
 def ask(path: Path) -> dict[str, object]:
     """/readyz over a unix socket."""
     with socket.socket(socket.AF_UNIX) as connection:
