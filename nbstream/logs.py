@@ -1,7 +1,8 @@
 """Structured logs: one line per event, text on a terminal and JSON otherwise.
 
 Rules: whatever comes from outside is escaped, so that no message, reply or address can forge a line or move a
-terminal's cursor. ``extra={"fields": {...}}`` gives an event its fields.
+terminal's cursor. ``extra={"fields": {...}}`` gives an event its fields. An event with the field ``peer`` tells of
+somebody who was refused: of these there are only so many a minute.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 _QUOTED = frozenset(' ="\\')
+_LINES_OF_ONE = 10  # a minute of one peer: fail2ban, as it comes, acts on the fifth within ten minutes
+_LINES_OF_ALL = 200  # and of all, which may be many
 
 
 class JsonFormatter(logging.Formatter):
@@ -58,6 +62,35 @@ def _escaped(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+class Strangers:
+    """Bounds the lines that tell of a ``peer``: whoever is refused again and again must not fill the disk.
+
+    The next line that is let through says how many were ``left_out`` before it.
+    """
+
+    def __init__(self) -> None:
+        self._begin = 0.0
+        self._lines: Counter[str] = Counter()
+        self._left_out = 0
+
+    def __call__(self, record: logging.LogRecord) -> bool:
+        """Whether this line is written; a filter of a handler."""
+        fields = getattr(record, "fields", {})
+        if "peer" not in fields:
+            return True
+        if not 0 <= record.created - self._begin < 60:
+            self._begin, self._lines = record.created, Counter()
+        peer = fields["peer"]
+        if self._lines[peer] >= _LINES_OF_ONE or self._lines.total() >= _LINES_OF_ALL:
+            self._left_out += 1
+            return False
+        self._lines[peer] += 1
+        if self._left_out:
+            record.fields = {**fields, "left_out": self._left_out}
+            self._left_out = 0
+        return True
+
+
 def _with_fields(fields: Mapping[str, object], record: logging.LogRecord) -> bool:
     record.fields = {**fields, **getattr(record, "fields", {})}
     return True
@@ -71,6 +104,7 @@ def set_up(style: str, level: str, fields: Mapping[str, object] | None = None) -
     text = style == "text" or (style == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
+    handler.addFilter(Strangers())
     if fields:
         handler.addFilter(partial(_with_fields, fields))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

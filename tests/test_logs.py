@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from nbstream.logs import JsonFormatter, TextFormatter
+from nbstream.logs import JsonFormatter, Strangers, TextFormatter
 
 
 def record(message: str, **fields: object) -> logging.LogRecord:
@@ -52,3 +52,39 @@ def test_text_is_name_and_value() -> None:
     line = TextFormatter().format(record("message", id="x", reply="250 ok", verdict=None))
 
     assert line.endswith('info    message id=x reply="250 ok" verdict=-')
+
+
+def refusals(strangers: Strangers, peers: list[str], second: float) -> list[tuple[str, object]]:
+    """Who is told of where each of these peers is refused in that second, and how many lines were left out."""
+    told = []
+    for peer in peers:
+        line = record("refused", peer=peer)
+        line.created = second
+        if strangers(line):
+            fields = vars(line)["fields"]
+            told.append((fields["peer"], fields.get("left_out")))
+    return told
+
+
+def test_a_flood_of_one_peer_is_ten_lines_a_minute_and_leaves_room_for_others() -> None:
+    strangers = Strangers()
+
+    assert refusals(strangers, ["a"] * 500, 100.0) == [("a", None)] * 10
+    assert refusals(strangers, ["b", "a"], 159.0) == [("b", 490)]
+    assert refusals(strangers, ["a", "a"], 160.0) == [("a", 1), ("a", None)]
+    assert refusals(strangers, ["a"], 90.0) == [("a", None)], "a clock that was set back"
+
+
+def test_a_flood_of_many_peers_is_bounded_too() -> None:
+    strangers = Strangers()
+
+    assert len(refusals(strangers, [str(number) for number in range(5000)], 100.0)) == 200
+    assert refusals(strangers, ["late"], 160.0) == [("late", 4800)]
+
+
+def test_what_tells_of_no_peer_is_told_always() -> None:
+    strangers = Strangers()
+    refusals(strangers, [str(number) for number in range(5000)], 100.0)
+
+    assert strangers(record("message", id="x"))
+    assert strangers(logging.LogRecord("nbstream", logging.INFO, "file", 1, "ready", None, None))

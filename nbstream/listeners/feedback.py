@@ -74,10 +74,12 @@ class FeedbackDoor:
         """True when this peer may also say for whom it teaches: it runs on this machine, as a mail server does."""
         return is_here(host) and self.allows(host)
 
-    def refuse(self, label: str, source: str) -> Reply:
-        """The answer to feedback from a peer that is not allowed."""
+    def refuse(self, label: str, source: str, peer: str) -> Reply:
+        """The answer to feedback from a peer (an IP address) that is not allowed."""
         self._observer.feedback_refused(label, source)
-        _log.warning("feedback refused: its sender is not in feedback.allow_from")
+        _log.warning(
+            "feedback refused: its sender is not in feedback.allow_from", extra={"fields": {"peer": peer}}
+        )
         return _STRANGER
 
     async def learn(self, content: bytes, label: str, source: str, actor: str = "") -> Reply:

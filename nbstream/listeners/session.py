@@ -205,7 +205,7 @@ class Session(SmtpConnection):
 
     async def _feedback_rcpt(self, label: str, recipient: Path) -> Reply:
         if not self._handlers.feedback.allows(self._peer_host):
-            return self._handlers.feedback.refuse(label, self._listener.name)
+            return self._handlers.feedback.refuse(label, self._listener.name, self._peer_host)
         if self._recipients and self._label != label:
             return replies.MIXED
         self._label = label

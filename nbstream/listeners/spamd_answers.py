@@ -143,7 +143,7 @@ class Answers:
             return wire.render_told()
         problem = _STRANGER if not peer.may_teach(self._params.allow_from) else None if body.strip() else _EMPTY
         if problem:
-            self._desk.refused(str(request.tell), problem.text)
+            self._desk.refused(str(request.tell), problem.text, {"peer": peer.host or "local"})
             return problem.render()
         label = None if request.tell is Tell.FORGET else str(request.tell)
         try:

@@ -66,6 +66,16 @@ def test_a_reload_holds_for_the_next_request(file: Path, program: Callable[[str]
         assert [event["listener"] for event in daemon.events if event["event"] == "message"] == ["http", "http"]
 
 
+def test_a_flood_of_refusals_does_not_fill_the_log(file: Path, program: Callable[[str], str]) -> None:
+    with DaemonProcess(file) as daemon:
+        url = f"http://{daemon.address('http')}/v1/model"
+        for _ in range(30):
+            assert curl(program("curl"), "-H", "X-Real-IP: 192.0.2.1", url)[0] == 401
+        assert daemon.stop() == 0
+        refused = [event["peer"] for event in daemon.events if event["event"] == "http: a request was refused"]
+        assert refused == ["127.0.0.1"] * 10
+
+
 def test_what_is_taught_over_http_is_in_the_history_and_explained(
     file: Path, program: Callable[[str], str]
 ) -> None:

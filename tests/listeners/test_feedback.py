@@ -68,11 +68,15 @@ async def test_several_messages_are_learned_one_by_one(door: Door) -> None:
     assert (await door.model.totals()).messages == (0, 2)
 
 
-async def test_a_stranger_teaches_nothing(client: Redis, tmp_path: Path) -> None:
+async def test_a_stranger_teaches_nothing_and_the_log_says_who(
+    client: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with open_door(client, tmp_path / "m", allow_from=(ipaddress.ip_network("10.0.0.0/8"),)) as door:
         assert (await door.send(forward(PRIZE), SPAM)).startswith("550 5.7.1")
         assert (await door.model.totals()).messages == (0, 0)
         assert door.metric("nbstream_feedback_total", source="smtp", label="spam", outcome="refused") == 1
+    (refused,) = [line for line in caplog.records if "feedback refused" in line.message]
+    assert vars(refused)["fields"] == {"peer": "127.0.0.1"}
 
 
 @pytest.mark.parametrize(

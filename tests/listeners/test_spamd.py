@@ -193,13 +193,17 @@ async def test_what_is_to_be_reported_to_others_only_changes_nothing(door: Spamd
     assert (await door.ask(request("SYMBOLS"))).endswith(b"NBSTREAM_SPAM")
 
 
-async def test_a_peer_that_is_not_believed_teaches_nothing(client: Redis, tmp_path: Path) -> None:
+async def test_a_peer_that_is_not_believed_teaches_nothing_and_the_log_says_who(
+    client: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with open_spamd(client, allow_from=()) as door:
         refused = await door.ask(tell("spam"))
 
         assert refused == b"SPAMD/1.0 69 Service Unavailable: feedback is not accepted from here\r\n"
         assert door.metric("nbstream_feedback_total", source="spamd", label="spam", outcome="refused") == 1
         assert (await door.ask(request("CHECK"))).startswith(OK.encode())
+        (line,) = [line for line in caplog.records if "feedback refused" in line.message]
+        assert vars(line)["fields"] == {"peer": "127.0.0.1"}
     async with open_spamd(client, tmp_path / "s.sock", allow_from=()) as unix:
         await unix.teach(("spam", SPAM))  # whom the socket lets in
 
