@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 _REDIS_SECONDS = 10.0  # the start goes on after this without Redis
 _TRY_SECONDS = 10.0  # for a worker to say that settings would do, and to take them over
-_STATE_SECONDS = 4.0  # for a worker, or after it another one, to tell the state of the model
+_STATE_SECONDS = 2.0  # for a worker to tell its state to a scraper
 _LATE_SECONDS = 5.0  # beyond drain_seconds: then a worker that has not ended is killed
 
 
@@ -160,17 +160,18 @@ class Parent:
         return door, places.addresses(where, sockets)
 
     async def _rendered(self) -> bytes:
-        """What all count, and the state of the model as one of the workers tells it."""
+        """What all count, and the state of the model as the workers tell it."""
         assert self._metrics is not None
         counts = self._metrics.counts_text()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_STATE_SECONDS):
-                for post in filter(lambda post: post.at_work, self._posts):
-                    with suppress(TimeoutError):
-                        answer = await post.ask("state", seconds=_STATE_SECONDS / 2)
-                        if answer and "told" in answer:
-                            return counts + str(answer["told"]).encode()
-        return counts
+
+        async def state(post: Post) -> str | None:
+            with suppress(TimeoutError):
+                answer = await post.ask("state", seconds=_STATE_SECONDS)
+                return str(answer["told"]) if answer and "told" in answer else None
+            return None
+
+        found = await asyncio.gather(*(state(post) for post in self._posts if post.at_work))
+        return counts + shared_metrics.of_all([each for each in found if each]).encode()
 
     async def _until_stopped(
         self,

@@ -1,4 +1,4 @@
-"""Metrics that several processes count in together, in files that each maps into its memory.
+"""Metrics of several processes: counted together, in files that each maps into its memory, and the state of all.
 
 Rules: every process has files of its own, named after its place among the workers and not after its process id. So
 one that takes the place of a dead one goes on counting where that one was, however it died; there are never more
@@ -8,17 +8,19 @@ files than places, and what was counted is always the sum of all. The folder hol
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from prometheus_client import values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 PARENT = "parent"
 
+_WORST = {"nbstream_mirror_lag_seconds": max, "nbstream_redis_up": min}
 _KINDS = ("counter", "histogram", "gauge_mostrecent", "gauge_livemostrecent", "gauge_livemax")
 _FILE_BYTES = 1 << 18  # several times what all series take: a file that has to grow could meet a full disk
 
@@ -59,3 +61,15 @@ def gone(folder: Path, member: str) -> None:
     with suppress(OSError):  # a figure too many is no reason to end
         for file in folder.glob(f"gauge_live*_{member}.db"):
             file.unlink()
+
+
+def of_all(states: Sequence[str]) -> str:
+    """The state as the first tells it, in Prometheus's text format, with the worst lag and Redis of all."""
+    if not states:
+        return ""
+    found = states[0]
+    for name, worst in _WORST.items():
+        line = re.compile(rf"^{name} (.+)$", re.MULTILINE)
+        values = [value for state in states for value in line.findall(state)]
+        found = line.sub(f"{name} {worst(values, key=float, default='')}", found)
+    return found

@@ -89,3 +89,19 @@ def test_the_files_have_all_their_blocks(folder: Path) -> None:
         assert status.st_blocks * 512 >= status.st_size > 0
         assert status.st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def state(lag: float, up: float, tokens: int) -> str:
+    """What a worker tells of its state, in part."""
+    return (
+        "# HELP nbstream_mirror_lag_seconds Seconds.\n# TYPE nbstream_mirror_lag_seconds gauge\n"
+        f"nbstream_mirror_lag_seconds {lag}\nnbstream_redis_up {up}\nnbstream_model_tokens {tokens}\n"
+    )
+
+
+def test_the_state_of_all_is_that_of_the_worst() -> None:
+    found = shared_metrics.of_all([state(2.0, 1.0, 7), state(31.5, 0.0, 5), state(0.0, 1.0, 6)])
+
+    assert found == state(31.5, 0.0, 7)
+    assert shared_metrics.of_all([state(0.5, 1.0, 7)]) == state(0.5, 1.0, 7)
+    assert shared_metrics.of_all([]) == ""
