@@ -34,7 +34,9 @@ class ModelCollector(Collector):
             "Seconds since the counts in memory were last known to equal Redis.",
             value=self._mirror.lag_seconds,
         )
-        yield GaugeMetricFamily("nbstream_redis_up", "1 while Redis answers.", value=float(self._mirror.following))
+        yield GaugeMetricFamily(
+            "nbstream_redis_up", "1 while the change stream is followed.", value=float(self._mirror.following)
+        )
         yield from self._of_the_policy()
 
     def _of_the_policy(self) -> Iterator[Metric]:
