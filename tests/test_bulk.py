@@ -6,17 +6,18 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.errors import CountsFull, StoreRefuses, StoreUnavailable
+from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.filter import Filter, Lesson, Outcome
 from nbstream.filter.bulk import BATCH
 from nbstream.mail.message import Message
 from nbstream.store.connect import Params as StoreParams
 from nbstream.store.connect import open_client
-from nbstream.store.ledger import Held
+from nbstream.store.ledger import Entry, Held
 from nbstream.store.model import Model
 from nbstream.store.replacing import Replacement
 from tests.bayes.taught import CHOICES
@@ -24,12 +25,15 @@ from tests.conftest import RedisServer
 from tests.letters import letters
 from tests.store.algebra import first_scores, first_scores_of_entries, live_entries, stored, summed
 from tests.store.proxy import Fate, Proxy
-from tests.test_autolearning import EMPTY, only
+from tests.test_autolearning import EMPTY, Site, only
 from tests.test_autolearning import taught as site
 from tests.test_filter import budgeted, every_choice, make_filter
 from tests.waiting import DEADLINE_SECONDS
 
 BY = ("test", "nobody")
+
+Told: TypeAlias = "Lesson | StoreIncompatible"
+Answer: TypeAlias = "bytes | Held | StoreUnavailable | StoreIncompatible"
 
 PRIZE_BY_TWO_WAYS = [
     b"%sMessage-ID: <p@x.example>\nFrom: a@x.example\nSubject: prize\nDate: Sat, 21 Nov 2026 10:00:00 +0000\n\na"
@@ -44,13 +48,15 @@ async def each(messages: Iterable[Message]) -> AsyncIterator[Message]:
 
 
 async def teach(spam_filter: Filter, messages: Iterable[Message], label: str | None) -> list[Lesson]:
-    lessons: list[Lesson] = []
-    await spam_filter.teach_many(each(messages), label, BY, lessons.append)
+    told: list[Told] = []
+    await spam_filter.teach_many(each(messages), label, BY, told.append)
+    lessons = [lesson for lesson in told if isinstance(lesson, Lesson)]
+    assert len(lessons) == len(told)
     return lessons
 
 
-def outcomes(lessons: Iterable[Lesson]) -> Counter[Outcome]:
-    return Counter(lesson.outcome for lesson in lessons)
+def outcomes(told: Iterable[Told]) -> Counter[Outcome]:
+    return Counter(lesson.outcome for lesson in told if isinstance(lesson, Lesson))
 
 
 def heaps(count: int) -> dict[str, list[Message]]:
@@ -140,7 +146,7 @@ class LateModel(Model):
 
     message: Message
 
-    async def replace_many(self, changes: Sequence[Replacement]) -> list[bytes | Held | StoreUnavailable]:
+    async def replace_many(self, changes: Sequence[Replacement]) -> list[Answer]:
         await make_filter(self.client).learn(self.message, "ham", "another")
         return await super().replace_many(changes)
 
@@ -160,6 +166,56 @@ async def test_what_another_changed_meanwhile_is_taught_again(client: Redis) -> 
     ]
     assert (await model.totals()).messages == (0, len(messages))
     assert await stored(model) == await summed(model)
+
+
+async def spoil(model: Model, message: Message) -> None:
+    """Make what the ledger holds of the message unreadable."""
+    await model.client.hset(model.keys.ledger(message.key), mapping={"version": "x", "weight": "much"})
+
+
+@pytest.mark.parametrize("label", ["ham", None])
+@pytest.mark.parametrize("where", ["people", "layer"])
+async def test_what_cannot_be_read_of_one_is_told_and_the_others_are_taught(
+    client: Redis, label: str | None, where: str
+) -> None:
+    here = await site(client)
+    messages = heaps(3 * BATCH)["spam"]
+    await teach(here.filter, messages, "spam")
+    await spoil(here.people if where == "people" else here.model, messages[3])
+
+    told: list[Told] = []
+    await here.filter.teach_many(each(messages), label, BY, told.append)
+    alone: list[Told] = []
+    await here.filter.teach_many(each(messages[3:4]), label, BY, alone.append)
+
+    assert (
+        str(told.pop(3))
+        == str(alone[0])
+        == f"{messages[3].key}: a ledger entry cannot be read: another program wrote it"
+    )
+    done = Outcome.RELEARNED if label else Outcome.UNLEARNED
+    assert [lesson.outcome for lesson in told if isinstance(lesson, Lesson)] == [done] * (len(messages) - 1)
+
+
+class SpoiledModel(LateModel):
+    """A model in which what it holds of ``message`` becomes unreadable right before many are written."""
+
+    async def replace_many(self, changes: Sequence[Replacement]) -> list[Answer]:
+        await spoil(self, self.message)
+        return await Model.replace_many(self, changes)
+
+
+async def test_lessons_are_told_that_were_made_beside_one_that_became_unreadable(client: Redis) -> None:
+    spam_filter, model = make_filter(client), SpoiledModel(client, "test", 3600)
+    messages = heaps(40)["spam"]
+    model.message = messages[3]
+    spam_filter._model = model
+
+    told: list[Told] = []
+    await spam_filter.teach_many(each(messages), "spam", BY, told.append)
+
+    assert isinstance(told.pop(3), StoreIncompatible)
+    assert len(told) == len(messages) - 1 == (await model.totals()).messages[1]
 
 
 class NotedModel(Model):
@@ -230,7 +286,7 @@ async def test_a_server_out_of_memory_refuses_and_the_same_is_learned_later(own_
     before = await stored(model)
     await client.config_set("maxmemory", "1")
 
-    lessons: list[Lesson] = []
+    lessons: list[Told] = []
     with pytest.raises(StoreRefuses, match=r"OutOfMemory|OOM"):  # as Redis 7 and 6.2 say it
         await spam_filter.teach_many(each(messages), "spam", BY, lessons.append)
     assert outcomes(lessons) == {Outcome.ALREADY: 5}
@@ -244,7 +300,7 @@ async def test_a_server_out_of_memory_refuses_and_the_same_is_learned_later(own_
 
 async def test_an_end_in_the_middle_leaves_whole_lessons_and_tells_of_all(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    messages, lessons = heaps(8 * BATCH)["spam"], list[Lesson]()
+    messages, lessons = heaps(8 * BATCH)["spam"], list[Told]()
 
     async def interrupted() -> AsyncIterator[Message]:
         for number, message in enumerate(messages):
@@ -256,7 +312,7 @@ async def test_an_end_in_the_middle_leaves_whole_lessons_and_tells_of_all(client
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    assert set(await live_entries(model)) == {lesson.after.id for lesson in lessons}
+    assert set(await live_entries(model)) == {lesson.after.id for lesson in lessons if isinstance(lesson, Lesson)}
     assert len(lessons) == 2 * BATCH
     assert await stored(model) == await summed(model)
     assert outcomes(await teach(spam_filter, messages, "spam")) == {
@@ -277,7 +333,7 @@ async def test_first_scores_are_kept_of_many_as_of_one(client: Redis) -> None:
 async def test_where_counts_are_full_what_fits_is_learned_and_the_rest_is_told(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spam_filter, messages, lessons = make_filter(client), heaps(60)["spam"], list[Lesson]()
+    spam_filter, messages, lessons = make_filter(client), heaps(60)["spam"], list[Told]()
     monkeypatch.setattr("nbstream.filter.growing.LARGEST", 300_000)
 
     with pytest.raises(CountsFull):
@@ -301,3 +357,35 @@ async def test_what_was_learned_of_many_without_people_is_taken_back(client: Red
     assert await stored(here.model) == EMPTY
     assert {lesson.outcome for lesson in lessons[:5]} == {Outcome.LEARNED if label else Outcome.UNLEARNED}
     assert await stored(here.people) == await summed(here.people)
+
+
+class CheckedMeanwhile(Model):
+    """People's model, where a message is learned without people while what it is taught as is looked up."""
+
+    here: Site
+    raw: bytes
+
+    async def entry(self, message_key: str) -> Entry | None:
+        """As a model does, a moment too late."""
+        await self.here.check(self.raw)
+        return await super().entry(message_key)
+
+    async def entries(self, message_keys: Sequence[str]) -> list[Entry | StoreIncompatible | None]:
+        """As a model does, a moment too late."""
+        await self.here.check(self.raw)
+        return await super().entries(message_keys)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+async def test_what_is_learned_without_people_meanwhile_is_told_as_taken_back(client: Redis, count: int) -> None:
+    here = await site(client)
+    raws = only("spam", count)
+    late = CheckedMeanwhile(client, "test", 3600)
+    late.here, late.raw = await site(client), raws[0]
+    here.filter._model = late
+
+    first, *others = await teach(here.filter, map(Message.parse, raws), None)
+
+    assert (first.outcome, first.label) == (Outcome.UNLEARNED, "spam")
+    assert {lesson.outcome for lesson in others} <= {Outcome.UNKNOWN}
+    assert await stored(here.model) == EMPTY

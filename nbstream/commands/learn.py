@@ -13,7 +13,7 @@ from nbstream import assembly, config
 from nbstream.commands import apart, inputs, interrupts
 from nbstream.commands.actor import user
 from nbstream.commands.terminal import complain
-from nbstream.errors import InputError
+from nbstream.errors import NbstreamError, StoreIncompatible
 from nbstream.filter import tell, tell_counted
 from nbstream.tokens.tokenizer import Tokenizer
 
@@ -26,7 +26,10 @@ _SOURCE = "cli"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Say what changed; 0 also for what was so, 66 for unreadable paths and unknown ids, 75 when Redis is away."""
+    """Say what changed; 0 also for what was so, 66 for unreadable paths and unknown ids, 75 when Redis is away.
+
+    78 for what the ledger holds of a message and this program cannot read; the others are learned.
+    """
     if not options.paths and not options.ids:
         options.wrong_usage("a PATH or --id ID is needed")
     settings = config.load(config.find_config(options.config))
@@ -36,8 +39,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGenerator[Chunk, None]) -> int:
-    errors: list[InputError] = []
-    lessons, untold = Lessons(), ""
+    errors: list[NbstreamError] = []
+    lessons, untold = Lessons(errors), ""
     try:
         async with (
             assembly.one_shot(settings, sign=True) as (spam_filter, _),
@@ -47,7 +50,7 @@ async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGen
             untold = "; a few more may be, the same command goes on"  # of those that Redis has not answered for
             with _progress(options) as moved:
 
-                def told(lesson: Lesson) -> None:
+                def told(lesson: Lesson | StoreIncompatible) -> None:
                     lessons.add(lesson)
                     moved(1)
 
@@ -66,7 +69,7 @@ async def _subjects(
     options: argparse.Namespace,
     spam_filter: Filter,
     chunks: AsyncGenerator[Chunk, None],
-    errors: list[InputError],
+    errors: list[NbstreamError],
 ) -> AsyncGenerator[Subject | Taught, None]:
     """What the ids and the paths stand for, in order; what cannot be found or read is added to ``errors``."""
     for message_key in options.ids:
@@ -95,14 +98,18 @@ def _progress(options: argparse.Namespace) -> Iterator[Callable[[int], object]]:
 
 
 class Lessons:
-    """What is told of lessons: of each how it came out, and the last one whole."""
+    """What is told of lessons: of each how it came out, and the last one whole; ``errors`` get why one is none."""
 
-    def __init__(self) -> None:
+    def __init__(self, errors: list[NbstreamError]) -> None:
+        self._errors = errors
         self._outcomes = Counter[str]()
         self.last: Lesson | None = None
 
-    def add(self, lesson: Lesson) -> None:
+    def add(self, lesson: Lesson | StoreIncompatible) -> None:
         """One more."""
+        if isinstance(lesson, StoreIncompatible):
+            self._errors.append(lesson)
+            return
         self._outcomes[str(lesson.outcome)] += 1
         self.last = lesson
 

@@ -22,6 +22,7 @@ from nbstream.policy.verdict import Thresholds
 from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from nbstream.errors import StoreIncompatible
     from nbstream.evaluation.streams import Labelled
     from nbstream.filter import Autolearner, Filter, Teachable
     from nbstream.mail.mime import Limits
@@ -102,8 +103,8 @@ class Tally:
         """What the message was learned as, or None."""
         return await self._model.entry(message_key)
 
-    async def entries(self, message_keys: Sequence[str]) -> Sequence[Entry | None]:
-        """What each of these messages was learned as, or None."""
+    async def entries(self, message_keys: Sequence[str]) -> Sequence[Entry | StoreIncompatible | None]:
+        """What each of these messages was learned as, None, or why that cannot be read."""
         return await self._model.entries(message_keys)
 
     async def replace_many(self, changes: Sequence[Replacement]) -> list[bytes | Held]:

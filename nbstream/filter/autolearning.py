@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nbstream.errors import NbstreamError, StoreUnavailable
+from nbstream.errors import NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.filter.contracts import Silent
 from nbstream.policy import autolearn
 from nbstream.store.cancelling import stop_if_cancelled
@@ -61,11 +61,18 @@ class AutoLayer:
                 return label
         raise StoreUnavailable(f"message {message_key} is being changed by others all the time")
 
-    async def withdraw_many(self, message_keys: Sequence[str]) -> dict[str, str]:
-        """The same for several messages: the labels of those of which something was learned here."""
-        entries = await self.model.entries(message_keys)
-        found = [key for key, entry in zip(message_keys, entries, strict=True) if entry]
-        return {key: label for key in found if (label := await self.withdraw(key))}
+    async def withdraw_many(self, message_keys: Sequence[str]) -> dict[str, str | StoreIncompatible]:
+        """The same for several messages: the labels of those of which something was learned here.
+
+        Where that cannot be read, the error.
+        """
+        withdrawn: dict[str, str | StoreIncompatible] = {}
+        for key, entry in zip(message_keys, await self.model.entries(message_keys), strict=True):
+            if isinstance(entry, StoreIncompatible):
+                withdrawn[key] = entry
+            elif entry and (label := await self.withdraw(key)):
+                withdrawn[key] = label
+        return withdrawn
 
 
 class Settler:

@@ -3,7 +3,8 @@
 Rules: each lesson is an atomic step of its own, so an interruption leaves whole lessons, and the same may be
 taught again. Its weight comes from counts that were read with its batch, with what the batch itself teaches before
 it on top: what others teach meanwhile is missing, for ``BATCH`` messages at most. A message that comes twice is
-taught twice, one after the other. Memory holds two batches of tokens.
+taught twice, one after the other. One whose ledger entry cannot be read is told, and hinders no other. Memory
+holds two batches of tokens.
 """
 
 from __future__ import annotations
@@ -11,25 +12,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from nbstream.errors import CountsFull, NbstreamError
+from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible
 from nbstream.filter.results import Lesson, Outcome
 from nbstream.filter.scoring import Reading
 from nbstream.filter.steps import Step, Taught
 from nbstream.store.cancelling import stop_if_cancelled
-from nbstream.store.ledger import Held
+from nbstream.store.ledger import Entry, Held
 from nbstream.store.replacing import Replacement
 
 if TYPE_CHECKING:
     from nbstream.filter.contracts import CountSource, GivingWay, Teachable
     from nbstream.filter.scoring import Scorer
     from nbstream.filter.steps import Steps
-    from nbstream.store.ledger import Entry
     from nbstream.tokens.tokenizer import Tokens
 
 BATCH = 64
@@ -38,26 +38,30 @@ By: TypeAlias = "tuple[str, str]"
 """The door that lessons come through, and who comes."""
 
 Batch: TypeAlias = "Mapping[str, Tokens]"
+Withdrawn: TypeAlias = "Mapping[str, str | StoreIncompatible]"
 
 
 @dataclass(frozen=True, slots=True)
 class Curriculum:
-    """What all lessons have in common: ``label`` None takes back; ``told`` is given each lesson, in order."""
+    """What all lessons have in common: ``label`` None takes back.
+
+    ``told`` is given each lesson, in order, or why there is none of a message.
+    """
 
     label: str | None
     by: By
-    told: Callable[[Lesson], object]
+    told: Callable[[Lesson | StoreIncompatible], object]
 
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """What is to be done to each message of a batch, or what is so already; ``full`` ends it early.
+    """What is to be done to each message of a batch, what is so already, or why not; ``full`` ends it early.
 
     ``withdrawn`` are the labels, by message, that were learned without people and are taken back.
     """
 
-    lessons: tuple[tuple[Taught, Step | Lesson], ...]
-    withdrawn: Mapping[str, str]
+    lessons: tuple[tuple[Taught, Step | Lesson | StoreIncompatible], ...]
+    withdrawn: Withdrawn
     full: CountsFull | None = None
 
     @property
@@ -113,14 +117,26 @@ class Bulk:
         return self._write(await self._plan(taught, course), course)
 
     async def _teach_alone(self, taught: Taught, course: Curriculum) -> None:
-        course.told(await self._alone(taught, course.label, course.by))
+        try:
+            lesson = await self._alone(taught, course.label, course.by)
+        except StoreIncompatible as error:
+            course.told(_of(taught, error))
+        else:
+            course.told(lesson)
 
     async def _plan(self, taught: Sequence[Taught], course: Curriculum) -> _Planned:
         withdrawn = await self._withdraw(taught)
         entries = await self._model.entries([each.key for each in taught])
         near = await self._read(taught, entries)
-        lessons: list[tuple[Taught, Step | Lesson]] = []
+        lessons: list[tuple[Taught, Step | Lesson | StoreIncompatible]] = []
         for i, (each, entry) in enumerate(zip(taught, entries, strict=True)):
+            gone = withdrawn.get(each.key)
+            if isinstance(gone, StoreIncompatible):
+                lessons.append((each, gone))
+                continue
+            if isinstance(entry, StoreIncompatible):
+                lessons.append((each, entry))
+                continue
             reading = near.reading(i)
             before = self._scorer.check(each.key, each.tokens, reading)
             if (entry.label if entry else None) == course.label:
@@ -135,8 +151,9 @@ class Bulk:
             lessons.append((each, step))
         return _Planned(tuple(lessons), withdrawn)
 
-    async def _read(self, taught: Sequence[Taught], entries: Sequence[Entry | None]) -> _Near:
-        names = [self._scorer.names(each.tokens, entry) for each, entry in zip(taught, entries, strict=True)]
+    async def _read(self, taught: Sequence[Taught], entries: Sequence[Entry | StoreIncompatible | None]) -> _Near:
+        known = [entry if isinstance(entry, Entry) else None for entry in entries]
+        names = [self._scorer.names(each.tokens, entry) for each, entry in zip(taught, known, strict=True)]
         return _Near(names, await self._scorer.read_names(tuple(dict.fromkeys(chain.from_iterable(names)))))
 
     async def _write(self, planned: _Planned, course: Curriculum) -> None:
@@ -148,16 +165,23 @@ class Bulk:
             await self._counts.applied(changes[-1])
         failed: NbstreamError | None = planned.full
         following = iter(answers)
-        for taught, step in planned.lessons:
-            lesson = step if isinstance(step, Lesson) else await self._made(taught, step, next(following), course)
-            if isinstance(lesson, NbstreamError):
+        lessons = [
+            (taught, await self._made(taught, step, next(following), course) if isinstance(step, Step) else step)
+            for taught, step in planned.lessons
+        ]
+        withdrawn = planned.withdrawn
+        try:  # again, as of one that is taught alone
+            withdrawn = {**withdrawn, **await self._withdraw([taught for taught, _ in lessons])}
+        except NbstreamError as error:
+            failed = failed or error
+        for taught, lesson in lessons:
+            if isinstance(lesson, Lesson):
+                label = withdrawn.get(taught.key)
+                course.told(lesson.withdrawing(label) if isinstance(label, str) else lesson)
+            elif isinstance(lesson, StoreIncompatible):
+                course.told(_of(taught, lesson))
+            else:
                 failed = failed or lesson
-                continue
-            label = planned.withdrawn.get(taught.key)
-            if label and lesson.outcome is Outcome.UNKNOWN:
-                lesson = replace(lesson, outcome=Outcome.UNLEARNED, label=label)
-            course.told(lesson)
-        await self._withdraw([taught for taught, _ in planned.lessons])  # again, as of one that is taught alone
         if failed:
             raise failed
 
@@ -173,7 +197,7 @@ class Bulk:
                 return error
         return Lesson(step.outcome, step.label, step.before, step.after)
 
-    async def _withdraw(self, taught: Sequence[Taught]) -> Mapping[str, str]:
+    async def _withdraw(self, taught: Sequence[Taught]) -> Withdrawn:
         """What a person says of a message replaces what was learned of it without people."""
         return await self._auto.withdraw_many([each.key for each in taught]) if self._auto else {}
 
@@ -217,6 +241,13 @@ async def _ended(writing: asyncio.Task[None] | None) -> None:
     if writing:
         await asyncio.wait([writing])
         writing.result()
+
+
+def _of(taught: Taught, error: StoreIncompatible) -> StoreIncompatible:
+    """The error with the message that it is about."""
+    named = StoreIncompatible(f"{taught.key}: {error}")
+    named.__cause__ = error
+    return named
 
 
 def _is_ours(entry: Entry | None, step: Step) -> bool:

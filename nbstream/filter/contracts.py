@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.counts import Totals
     from nbstream.bayes.decay import HalfLife
-    from nbstream.errors import StoreUnavailable
+    from nbstream.errors import StoreIncompatible, StoreUnavailable
     from nbstream.filter.results import Check, Lesson
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.checked import Checked
@@ -47,13 +47,15 @@ class Teachable(Protocol):
     async def entry(self, message_key: str) -> Entry | None:
         """What the message was learned as, or None."""
 
-    async def entries(self, message_keys: Sequence[str]) -> Sequence[Entry | None]:
-        """What each of these messages was learned as, or None."""
+    async def entries(self, message_keys: Sequence[str]) -> Sequence[Entry | StoreIncompatible | None]:
+        """What each of these messages was learned as, None, or why that cannot be read."""
 
     async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | Held:
         """Take back ``old`` and add ``new``; the change's stream id, or what is kept where that is not ``old``."""
 
-    async def replace_many(self, changes: Sequence[Replacement]) -> Sequence[bytes | Held | StoreUnavailable]:
+    async def replace_many(
+        self, changes: Sequence[Replacement]
+    ) -> Sequence[bytes | Held | StoreUnavailable | StoreIncompatible]:
         """The same for several messages, each by itself; in the place of one that failed its error."""
 
     async def last_change(self) -> bytes:
@@ -73,8 +75,8 @@ class GivingWay(Protocol):
     async def withdraw(self, message_key: str) -> str | None:
         """Take back what was learned of the message; its label, None for nothing. Raises ``StoreUnavailable``."""
 
-    async def withdraw_many(self, message_keys: Sequence[str]) -> Mapping[str, str]:
-        """The same for several messages: the labels of those of which something was learned."""
+    async def withdraw_many(self, message_keys: Sequence[str]) -> Mapping[str, str | StoreIncompatible]:
+        """The same for several messages: of those of which something was learned the labels, or why not."""
 
 
 class Observer(Protocol):

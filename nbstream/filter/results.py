@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -72,6 +72,11 @@ class Lesson:
     label: str | None
     before: Check
     after: Check
+
+    def withdrawing(self, label: str) -> Lesson:
+        """The same, where the message was learned as that without people, and this was taken back too."""
+        unknown = self.outcome is Outcome.UNKNOWN
+        return replace(self, outcome=Outcome.UNLEARNED, label=label) if unknown else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,10 @@ import asyncio
 import copy
 import time
 from contextlib import aclosing
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.errors import CountsFull, StoreRefuses, StoreUnavailable
+from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.filter.bulk import Bulk, Curriculum
 from nbstream.filter.contracts import Silent
 from nbstream.filter.results import Lesson, Outcome
@@ -106,13 +105,14 @@ class Filter:
         subjects: AsyncIterable[Subject | Taught],
         label: str | None,
         by: tuple[str, str],
-        told: Callable[[Lesson], object],
+        told: Callable[[Lesson | StoreIncompatible], object],
     ) -> None:
         """Teach many messages, as if one after another: each is ``label`` now, or with None no longer learned.
 
-        ``by`` are source and actor, ``told`` is given each lesson in order; ``Taught`` are messages that have been
-        taken apart already. See ``bulk``; the filter's observer hears of none of it. Raises ``StoreUnavailable``;
-        of what was not told of some may have been learned then, whole, and all of it may be taught again.
+        ``by`` are source and actor. ``told`` is given each lesson in order, or the error for a message of which it
+        cannot be read what it was learned as. ``Taught`` are messages that have been taken apart already. See
+        ``bulk``; the filter's observer hears of none of it. Raises ``StoreUnavailable``; of what was not told of
+        some may have been learned then, whole, and all of it may be taught again.
         """
         bulk = Bulk(self._model, self._counts, (self._scorer, self._steps), self._auto, self._teach_alone)
         async with aclosing(self._taken_apart(subjects)) as taught:
@@ -131,9 +131,7 @@ class Filter:
         lesson = await self._change(taught.key, taught.tokens, label, by)
         # Again, since the same message may have been learned without people in between.
         withdrawn = await self._withdraw(taught.key) or withdrawn
-        if withdrawn and lesson.outcome is Outcome.UNKNOWN:
-            return replace(lesson, outcome=Outcome.UNLEARNED, label=withdrawn)
-        return lesson
+        return lesson.withdrawing(withdrawn) if withdrawn else lesson
 
     async def decide(self, check: Check, policy: Policy) -> Check:
         """The same check as another policy decides, one of ``Params.others``.

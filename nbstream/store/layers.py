@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nbstream.bayes.counts import Totals
-from nbstream.errors import StoreUnavailable
+from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store import time_base
 from nbstream.store.keys import Keys, LayerKeys
 from nbstream.store.model import Model, script, store_errors
@@ -52,8 +52,8 @@ class Layer(Model):
         await self._find_epoch()
         return await super().entry(message_key)
 
-    async def entries(self, message_keys: Sequence[str]) -> list[Entry | None]:
-        """What each of these messages was learned as in the epoch that holds now, or None."""
+    async def entries(self, message_keys: Sequence[str]) -> list[Entry | StoreIncompatible | None]:
+        """As a model's, of the epoch that holds now."""
         await self._find_epoch()
         return await super().entries(message_keys)
 

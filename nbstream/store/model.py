@@ -12,14 +12,14 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from redis.exceptions import AuthenticationError, NoScriptError, OutOfMemoryError, RedisError, ResponseError
 
 from nbstream.bayes.counts import CLASSES, Counts, Totals
 from nbstream.bayes.decay import FOR_EVER, HalfLife
-from nbstream.errors import StoreForbids, StoreRefuses, StoreUnavailable
+from nbstream.errors import StoreForbids, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.store import history, ledger
 from nbstream.store.following import Following
 from nbstream.store.keys import Keys
@@ -50,6 +50,9 @@ _HISTORY_STEP = 500
 _REFUSALS = ("MISCONF", "OOM command not allowed")
 
 _LEDGER_STEP = 200  # entries: some 240 kB
+_Stored = TypeVar("_Stored")
+_Read = TypeVar("_Read")
+
 _ATTEMPTS = 3  # at changes of which the server says that it does not know their script
 
 
@@ -189,14 +192,14 @@ class Model:
             fields: Any = await self.client.hgetall(self.keys.ledger(message_key))
             return ledger.Entry.unpack(fields)
 
-    async def entries(self, message_keys: Sequence[str]) -> list[ledger.Entry | None]:
-        """What each of these messages was learned as, or None, in one round trip."""
+    async def entries(self, message_keys: Sequence[str]) -> list[ledger.Entry | StoreIncompatible | None]:
+        """What each of these messages was learned as, None, or why that cannot be read, in one round trip."""
         with store_errors():
             async with self.client.pipeline(transaction=False) as pipe:
                 for message_key in message_keys:
                     pipe.hgetall(self.keys.ledger(message_key))
                 found = await pipe.execute()
-        return [ledger.Entry.unpack(fields) for fields in found]
+        return [_by_itself(ledger.Entry.unpack, fields) for fields in found]
 
     async def replace(
         self, message_key: str, old: ledger.Entry | None, new: ledger.Entry | None, note: Note
@@ -220,13 +223,15 @@ class Model:
         self._tell(None)
         return found
 
-    async def replace_many(self, changes: Sequence[Replacement]) -> list[bytes | ledger.Held | StoreUnavailable]:
+    async def replace_many(
+        self, changes: Sequence[Replacement]
+    ) -> list[bytes | ledger.Held | StoreUnavailable | StoreIncompatible]:
         """As ``replace`` for each of these, of as many messages, and in one round trip.
 
         Each is a step of its own: where one fails its place holds the error, and the others are done or not by
         themselves. Raises ``StoreUnavailable`` where it is not known what was done; the same may be tried again.
         """
-        found: dict[int, bytes | ledger.Held | StoreUnavailable] = {}
+        found: dict[int, bytes | ledger.Held | StoreUnavailable | StoreIncompatible] = {}
         waiting = list(range(len(changes)))
         for _ in range(_ATTEMPTS):
             if not waiting:
@@ -239,7 +244,8 @@ class Model:
                 if unknown:
                     await self.client.script_load(self._learn.script)
             for i, reply in zip(waiting, replies, strict=True):
-                found[i] = _store_error(reply) if isinstance(reply, RedisError) else answered(reply)
+                failed = isinstance(reply, RedisError)
+                found[i] = _store_error(reply) if failed else _by_itself(answered, reply)
             waiting = unknown
         answers = [found[i] for i in range(len(changes))]
         refused = next((str(each) for each in answers if isinstance(each, StoreRefuses)), None)
@@ -313,6 +319,14 @@ class Model:
         with store_errors():
             fields: Any = await self.client.hgetall(self.keys.totals)
         return totals_from_hash(fields)
+
+
+def _by_itself(read: Callable[[_Stored], _Read], stored: _Stored) -> _Read | StoreIncompatible:
+    """What is read of one of many, or the error: it is no reason to miss the others."""
+    try:
+        return read(stored)
+    except StoreIncompatible as error:
+        return error
 
 
 def totals_from_hash(fields: Mapping[bytes, bytes]) -> Totals:

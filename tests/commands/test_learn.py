@@ -99,3 +99,28 @@ def test_the_bar_on_a_terminal_counts_what_is_learned_by_id_too(shared_redis: Re
         assert process.wait(60) == 0
 
     assert b"2/2 [" in shown
+
+
+async def test_one_whose_entry_cannot_be_read_is_named_and_the_others_are_learned(
+    own_redis: RedisServer, tmp_path: Path
+) -> None:
+    config, mbox = tmp_path / "nb.yaml", mailbox(tmp_path / "spam.mbox")
+    config.write_text(f"redis: {{url: '{own_redis.url}'}}\nmodel: {{name: test}}\nstate_dir: {tmp_path}\n")
+    run(config, "learn", "spam", mbox)
+    client = open_client(Params(own_redis.url))
+    model = Model(client, "test", 3600)
+    spoilt = min(await live_entries(model))
+    await client.hset(model.keys.ledger(spoilt), "weight", "much")
+
+    learning = await asyncio.create_subprocess_exec(
+        *command(config, "learn", "ham", mbox), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    out, err = await learning.communicate()
+
+    assert learning.returncode == 78
+    assert out.decode().startswith(f"1 already, {COUNT - 1} relearned; ")
+    assert err.decode().splitlines() == [
+        f"nbstream: {spoilt}: a ledger entry cannot be read: another program wrote it",
+        "nbstream: 1 could not be read, the rest was",
+    ]
+    await client.aclose()
