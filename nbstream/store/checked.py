@@ -2,9 +2,9 @@
 
 Rules: no check waits for this. What is fed to it waits in a bounded queue, and one task writes what has gathered,
 a batch in one round trip; who asks here for what is not written yet is answered, others see it some milliseconds
-later. Where the queue is full or Redis is away it is dropped, and that is counted: nothing is missed but feedback
-that has only the id. At most ``messages`` are kept, each for ``seconds``; a batch removes the oldest, at most
-twice as many as it brings.
+later. Where the queue is full, Redis is away or the task ends it is dropped, and that is counted: nothing is
+missed but feedback that has only the id. At most ``messages`` are kept, each for ``seconds``; a batch removes the
+oldest, at most twice as many as it brings.
 
 An explanation is kept behind its message, under the same key: both are there, or neither, and who asks for the
 message alone reads past its end. What was kept before there was a dictionary is read; a program of that time
@@ -159,26 +159,34 @@ class Memory:
             self._unwritten[checked.key] = fed
 
     async def run(self) -> None:
-        """Write what is fed, until cancelled."""
-        while True:
-            batch = [await self._queue.get()]
-            try:
-                if self._queue.qsize() < _BATCH:
-                    await asyncio.sleep(_GATHERED_SECONDS)
-                while len(batch) < _BATCH and not self._queue.empty():
-                    batch.append(self._queue.get_nowait())
-                await self._write(batch)
-                self._writing = True
-            except StoreUnavailable as error:
+        """Write what is fed, until cancelled; what waits then is dropped, and counted."""
+        try:
+            while True:
+                await self._write_some()
+        finally:
+            self._dropped(self._queue.qsize())
+
+    async def _write_some(self) -> None:
+        batch = [await self._queue.get()]
+        lost = True
+        try:
+            if self._queue.qsize() < _BATCH:
+                await asyncio.sleep(_GATHERED_SECONDS)
+            while len(batch) < _BATCH and not self._queue.empty():
+                batch.append(self._queue.get_nowait())
+            await self._write(batch)
+            lost, self._writing = False, True
+        except StoreUnavailable as error:
+            if self._writing:  # once, not for each batch of an outage
+                _log.warning("checked messages are not remembered now: %s", error)
+            self._writing = False
+        finally:
+            if lost:  # or cancelled: then it may have been written all the same
                 self._dropped(len(batch))
-                if self._writing:  # once, not for each batch of an outage
-                    _log.warning("checked messages are not remembered now: %s", error)
-                self._writing = False
-            finally:
-                for fed in batch:
-                    if self._unwritten.get(fed[1].key) is fed:  # else it was checked again meanwhile
-                        del self._unwritten[fed[1].key]
-                    self._queue.task_done()
+            for fed in batch:
+                if self._unwritten.get(fed[1].key) is fed:  # else it was checked again meanwhile
+                    del self._unwritten[fed[1].key]
+                self._queue.task_done()
 
     async def settled(self) -> None:
         """Return when nothing waits to be written."""

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,7 @@ from nbstream.tokens.tokenizer import Params as TokenizerParams
 from nbstream.tokens.tokenizer import Tokenizer, Tokens
 from tests.conftest import RedisServer
 from tests.letters import letters
+from tests.store.proxy import Fate, Proxy
 
 KEYS = Keys("test")
 
@@ -286,6 +288,31 @@ async def test_while_redis_is_away_messages_are_dropped_and_counted_and_later_on
     assert await memory.recall("m41") == checked(41)
     assert dropped.count == 40
     await client.aclose()
+
+
+@pytest.mark.parametrize(("moment", "count"), [("gathering", 3), ("writing", 40)])
+async def test_what_is_not_written_at_the_end_is_counted(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path, moment: str, count: int
+) -> None:
+    asked = asyncio.Event()
+
+    async def ask(request: bytes) -> Fate:
+        if b"EVALSHA" in request:
+            asked.set()
+            return Fate.KEEP_REPLY
+        return Fate.PASS
+
+    dropped = Dropped()
+    async with Proxy(shared_redis.socket, tmp_path / "s", ask) as way:
+        stalled = open_client(StoreParams(way.url))
+        memory = Memory(stalled, KEYS, Params(), dropped)
+        async with running(memory):
+            for number in range(count):
+                memory.remember(checked(number))
+            await (asyncio.sleep(0) if moment == "gathering" else asked.wait())
+        await stalled.aclose()
+
+    assert dropped.count == count
 
 
 async def test_what_an_older_version_deflated_without_a_dictionary_is_read(client: Redis) -> None:
