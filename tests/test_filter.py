@@ -33,8 +33,10 @@ from nbstream.filter import (
     Silent,
 )
 from nbstream.mail.message import Message
+from nbstream.policy.actions import Actions
 from nbstream.policy.first_scores import First
 from nbstream.policy.policy import Budget, Policy
+from nbstream.policy.rules import Treatment
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.checked import Checked, Memory
 from nbstream.store.checked import Params as MemoryParams
@@ -557,7 +559,8 @@ async def test_a_check_can_be_decided_by_another_policy(client: Redis) -> None:
     check = await spam_filter.check(PRIZE)
     taught = replace(check, state=ModelState({"ham": 1, "spam": 1}, {}), probability=0.7)
 
-    decided = await spam_filter.decide(taught, Policy(0.4, 0.6))
+    decided = await spam_filter.decide(taught, Treatment("*@x", 0, Policy(0.4, 0.6), Actions()))
 
     assert (decided.verdict, decided.thresholds) == (Verdict.SPAM, Thresholds(0.4, 0.6))
+    assert (taught.policy, decided.policy) == ("default", "*@x")
     assert decided.probability == 0.7

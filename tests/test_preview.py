@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -154,6 +154,7 @@ async def test_verdicts_that_would_be_others_are_counted_by_what_they_were_and_w
             checked("3", "unsure", *good),
             checked("4", "ham", *good),
             checked("5", "spam", *bad),
+            replace(checked("6", "spam", *good), policy="*@x.example"),  # not by the policy that is asked
         ),
         scorer(supposed),
     )

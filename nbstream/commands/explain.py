@@ -28,6 +28,7 @@ from nbstream.filter.known import Known, known
 from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.policy.header import VERDICT_FIELDS
+from nbstream.policy.rules import DEFAULT
 from nbstream.wire import explanations
 
 if TYPE_CHECKING:
@@ -117,12 +118,14 @@ def _text(subject: _Subject, look: Look, *, now: bool) -> str:
 
 
 def _checked(found: Known) -> str:
-    """What was thought of it before."""
+    """What was thought of it before, and by which rule for recipients, if by one."""
+    remembered = found.remembered
+    if not remembered:
+        return "never, or so long ago that it is forgotten"
+    by = "" if remembered.policy == DEFAULT else f"  by {printable(remembered.policy)}"
     if found.then:
-        return f"{local_time(found.then.at)}  {summary(found.then)}"
-    if found.remembered:
-        return f"{found.remembered.verdict} {found.remembered.probability:.6f}  (why is not remembered)"
-    return "never, or so long ago that it is forgotten"
+        return f"{local_time(found.then.at)}  {summary(found.then)}{by}"
+    return f"{remembered.verdict} {remembered.probability:.6f}  (why is not remembered){by}"
 
 
 def _json(subject: _Subject) -> str:

@@ -11,13 +11,14 @@ from nbstream.filter.observers import Remembering, Several
 from nbstream.filter.results import Check, Lesson, Outcome, Params
 from nbstream.filter.steps import Taught
 from nbstream.filter.telling import tell, tell_counted, tell_many
-from nbstream.filter.verbs import Filter, Subject
+from nbstream.filter.verbs import Decide, Filter, Subject
 
 __all__ = [
     "AutoLayer",
     "Autolearner",
     "Check",
     "CountSource",
+    "Decide",
     "Filter",
     "Lesson",
     "Line",

@@ -50,4 +50,5 @@ class Remembering(Silent):
 
     def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
         """One message was checked."""
-        self._remember(Checked(check.id, tokens, check.probability, str(check.verdict)), check.explain)
+        checked = Checked(check.id, tokens, check.probability, str(check.verdict), check.policy)
+        self._remember(checked, check.explain)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from nbstream.bayes.counts import CLASSES, Counts, Totals
+from nbstream.policy.rules import DEFAULT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -113,9 +114,14 @@ class Preview:
 
 
 async def preview(remembered: AsyncIterable[Checked], scorer: Scorer) -> Preview:
-    """What ``scorer`` would say of messages that were checked, against what was said of them then."""
+    """What ``scorer`` would say of messages that were checked, against what was said of them then.
+
+    Those that a rule for recipients decided are left out.
+    """
     messages, changes = 0, Counter[tuple[str, str]]()
     async for checked in remembered:
+        if checked.policy != DEFAULT:
+            continue  # a rule for its recipients decided it, whose thresholds are others
         check = scorer.check(checked.key, checked.tokens, await scorer.read(checked.tokens))
         messages += 1
         if str(check.verdict) != checked.verdict:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from nbstream.policy.explanation import Evidence, Explanation
+from nbstream.policy.rules import DEFAULT
 from nbstream.policy.verdict import Thresholds
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ class Outcome(StrEnum):
 class Check:
     """The result of one check: ``score`` is in nats before calibration, ``probability`` is P(spam).
 
-    ``thresholds`` are those that decided; ``prior`` and the clues sum to the score, and ``evidence`` is what they
-    were counted from.
+    ``thresholds`` are those that decided, ``policy`` the name of the treatment that they are of. ``prior`` and the
+    clues sum to the score, and ``evidence`` is what they were counted from.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Check:
     thresholds: Thresholds = field(default_factory=Thresholds)
     prior: float = 0.0
     evidence: Evidence = field(default=Evidence(), repr=False, compare=False)  # an array has no truth value
+    policy: str = DEFAULT
 
     def explain(self, at: float) -> Explanation:
         """The check with all that it was made of; ``at`` is when, in seconds since the epoch."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.counts import CLASSES
@@ -19,7 +21,7 @@ from nbstream.store.checked import Checked
 from nbstream.tokens.tokenizer import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterable
 
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from nbstream.filter.results import Check, Params
     from nbstream.filter.steps import Step
     from nbstream.mail.message import Message
-    from nbstream.policy.policy import Policy
+    from nbstream.policy.rules import Treatment
     from nbstream.store.ledger import Entry
     from nbstream.tokens.tokenizer import Tokenizer
 
@@ -38,6 +40,10 @@ _THREAD_BYTES = 64 * 1024
 
 Subject: TypeAlias = "Message | Checked"
 """What a label is given to: a message, or what is remembered of one that was checked."""
+
+
+Decide: TypeAlias = "Callable[[Check], Awaitable[Check]]"
+"""Gives a check as it holds for those whom the message is for."""
 
 
 class Filter:
@@ -75,15 +81,21 @@ class Filter:
         other._steps = self._steps.scored_by(other._scorer)
         return other
 
-    async def check(self, message: Message) -> Check:
-        """Score ``message`` and decide. Raises ``StoreUnavailable`` while no counts are loaded."""
+    async def check(self, message: Message, decide: Decide | None = None) -> Check:
+        """Score ``message`` and decide, by the policy of ``Params`` or as ``decide`` then does (see ``decide``).
+
+        Raises ``StoreUnavailable`` while no counts are loaded.
+        """
         asked = time.perf_counter()
         if self._line and len(message.raw) <= _THREAD_BYTES:
             await self._line.turn()
         tokens, stages = await self._take_apart(message, asked)
         started = time.perf_counter()
         check = self._scorer.check(message.key, tokens, await self._scorer.read(tokens))
-        self._observer.checked(check, tokens, {**stages, "score": time.perf_counter() - started})
+        stages["score"] = time.perf_counter() - started
+        if decide:
+            check = await decide(check)
+        self._observer.checked(check, tokens, stages)
         return check
 
     async def learn(self, subject: Subject, label: str, source: str, actor: str = "") -> Lesson:
@@ -133,12 +145,13 @@ class Filter:
         withdrawn = await self._withdraw(taught.key) or withdrawn
         return lesson.withdrawing(withdrawn) if withdrawn else lesson
 
-    async def decide(self, check: Check, policy: Policy) -> Check:
-        """The same check as another policy decides, one of ``Params.others``.
+    async def decide(self, check: Check, treatment: Treatment) -> Check:
+        """The same check as another treatment's policy decides, one of ``Params.others``.
 
         Raises ``StoreUnavailable`` while no counts are loaded.
         """
-        return decided(check, self._scorer.thresholds(policy, await self._scorer.first_scores()))
+        thresholds = self._scorer.thresholds(treatment.policy, await self._scorer.first_scores())
+        return replace(decided(check, thresholds), policy=treatment.name)
 
     async def recall(self, message_key: str) -> Checked | None:
         """What is known of a message by its key alone: as it was checked, else as it was learned, else None.

@@ -125,13 +125,11 @@ class Delivery:
         try:
             large = headers.body_offset(content) > _THREAD_BYTES
             raw = await asyncio.to_thread(_own, content) if large else _own(content)
-            check = await self._check(raw)
+            check, found = await self._check(raw, envelope.recipients)
             parts = [Part(Action(Kind.PASS), (), envelope)]
             if check is not None:
-                found = await self._groups(check, envelope.recipients)
                 decided = [group.decision for group in found]
                 parts = [self._part(check, group, envelope.sender) for group in found]
-                check = _by(check, decided[0].opinion)
             reply = await self._act(raw, parts, transaction)
         except NbstreamError as error:
             await transaction.abort()
@@ -144,16 +142,25 @@ class Delivery:
         _log_message(listener, check, decided, reply, time.perf_counter() - started)
         return Delivered(reply, check)
 
-    async def _check(self, raw: bytes) -> Check | None:
-        """The check, or None where it failed and the message passes unmarked."""
+    async def _check(self, raw: bytes, recipients: Sequence[Path]) -> tuple[Check | None, Sequence[Group[Path]]]:
+        """The check, by the mildest decision, and what becomes of the message for whom.
+
+        None and nobody where it failed and the message passes unmarked.
+        """
+        found: list[Group[Path]] = []
+
+        async def decide(check: Check) -> Check:
+            found.extend(await self._groups(check, recipients))
+            return _by(check, found[0].decision)
+
         try:
-            return await self._filter.check(Message(raw, self._params.limits))
+            return await self._filter.check(Message(raw, self._params.limits), decide), found
         except Exception as error:
             known = isinstance(error, NbstreamError)
             self._observer.filter_failed("store" if known else "error")
             _log.error("check failed: %s", error, exc_info=not known)
             if self._params.pass_on_failure:
-                return None
+                return None, ()
             raise CheckFailed("check failed") from error
 
     async def _groups(self, check: Check, recipients: Sequence[Path]) -> list[Group[Path]]:
@@ -161,12 +168,13 @@ class Delivery:
         rules = self._params.rules
         pairs = [(each, rules.of(each.address)) for each in recipients]
         opinions = {rules.top.policy: _opinion(check)}
-        for policy in {treatment.policy for _, treatment in pairs} - opinions.keys():
-            opinions[policy] = _opinion(await self._filter.decide(check, policy))
+        for treatment in {treatment.policy: treatment for _, treatment in pairs}.values():
+            if treatment.policy not in opinions:
+                opinions[treatment.policy] = _opinion(await self._filter.decide(check, treatment))
         return groups(pairs, opinions.__getitem__, apart=self._outlet.apart)
 
     def _part(self, check: Check, group: Group[Path], sender: Path) -> Part:
-        own = _by(check, group.decision.opinion)
+        own = _by(check, group.decision)
         policy = group.decision.treatment.name if group.differs else ""
         fields = header.render(
             own.id,
@@ -221,11 +229,13 @@ def _opinion(check: Check) -> Opinion:
     return Opinion(check.verdict, check.reason, check.thresholds)
 
 
-def _by(check: Check, opinion: Opinion) -> Check:
+def _by(check: Check, decision: Decision) -> Check:
     """The check with what a policy makes of it; it is the same where that is what it was decided by."""
-    if opinion == _opinion(check):
+    opinion, name = decision.opinion, decision.treatment.name
+    if opinion == _opinion(check) and name == check.policy:
         return check
-    return replace(check, verdict=opinion.verdict, reason=opinion.reason, thresholds=opinion.thresholds)
+    verdict, reason, thresholds = opinion.verdict, opinion.reason, opinion.thresholds
+    return replace(check, verdict=verdict, reason=reason, thresholds=thresholds, policy=name)
 
 
 def _log_message(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from nbstream.filter import Check, Filter, Lesson
     from nbstream.mail.mime import Limits
-    from nbstream.policy.policy import Policy
+    from nbstream.policy.rules import Treatment
 
 _log = logging.getLogger(__name__)
 
@@ -69,17 +69,22 @@ class Desk:
     def _message(self, raw: bytes) -> Message:
         return Message(headers.strip(headers.canonical(raw), VERDICT_FIELDS), self._limits)
 
-    async def check(self, message: Message, policies: Collection[Policy] = ()) -> tuple[Check, float]:
+    async def check(self, message: Message, treatments: Collection[Treatment] = ()) -> tuple[Check, float]:
         """The check, and the seconds that it took.
 
-        Of several ``policies`` the mildest verdict holds; where there are none, that of the filter's own policy.
-        Raises ``StoreUnavailable`` while no counts are loaded.
+        Of several ``treatments`` the mildest verdict holds, of equal ones that of the rule further up in the file;
+        where there are none, that of the filter's own policy. Raises ``StoreUnavailable`` while no counts are
+        loaded.
         """
+
+        async def mildest(check: Check) -> Check:
+            ordered = sorted(treatments, key=lambda each: each.place)
+            decided = [await self.spam_filter.decide(check, each) for each in ordered]
+            return min(decided, key=lambda each: _SEVERITY.index(each.verdict))
+
         started = time.perf_counter()
         try:
-            check = await self.spam_filter.check(message)
-            decided = [await self.spam_filter.decide(check, each) for each in policies]
-            check = min(decided or [check], key=lambda each: _SEVERITY.index(each.verdict))
+            check = await self.spam_filter.check(message, mildest if treatments else None)
         except Exception as error:
             known = isinstance(error, NbstreamError)
             self._observer.filter_failed("store" if known else "error")

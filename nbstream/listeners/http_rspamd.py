@@ -17,8 +17,7 @@ from nbstream.wire import rspamd
 if TYPE_CHECKING:
     from nbstream.listeners.desk import Desk
     from nbstream.listeners.http_body import Bodies
-    from nbstream.policy.policy import Policy
-    from nbstream.policy.rules import Rules
+    from nbstream.policy.rules import Rules, Treatment
     from nbstream.store.checked import Checked
 
 _HISTORY = 200
@@ -71,16 +70,16 @@ class RspamdApi:
     async def _check(self, request: web.Request) -> web.Response:
         async with self._bodies.of(request) as content:
             message = await self._desk.message(content)
-            check, seconds = await self._desk.check(message, self._policies(request))
+            check, seconds = await self._desk.check(message, self._treatments(request))
             return json(rspamd.check(check, rspamd.message_id(message), seconds, self._facts.name))
 
-    def _policies(self, request: web.Request) -> Collection[Policy]:
+    def _treatments(self, request: web.Request) -> Collection[Treatment]:
         """Those of the recipients that the client names."""
         named = request.headers.getall(rspamd.RECIPIENT_FIELD, ())
         if not named:
             return ()
         rules = self._rules()
-        return {rules.of(each.strip().strip("<>")).policy for each in named}
+        return {rules.of(each.strip().strip("<>")) for each in named}
 
     async def _learn_spam(self, request: web.Request) -> web.Response:
         return await self._learn(request, "spam")

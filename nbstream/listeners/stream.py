@@ -235,13 +235,16 @@ class StreamDoor:
     async def _judge(self, request: wire.Request, message: Message) -> dict[str, str | bytes]:
         """Check the message, or learn it; the answer goes by the recipient's rules."""
         spam_filter, rules = self.spam_filter, self.rules
+        treatment = rules.of(request.recipient) if request.recipient else rules.top
+
+        async def decide(check: Check) -> Check:
+            return check if treatment is rules.top else await spam_filter.decide(check, treatment)
+
         if request.label is None:
-            check, outcome = await spam_filter.check(message), None
-        else:
-            lesson = await spam_filter.learn(message, request.label, NAME, request.sender)
-            log_lesson(lesson, NAME, request.sender)
-            check, outcome = lesson.after, lesson.outcome
-        return wire.verdict(await _decided(spam_filter, rules, check, request.recipient), outcome)
+            return wire.verdict(await spam_filter.check(message, decide), None)
+        lesson = await spam_filter.learn(message, request.label, NAME, request.sender)
+        log_lesson(lesson, NAME, request.sender)
+        return wire.verdict(await decide(lesson.after), lesson.outcome)
 
     async def _stored(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """The result of what needs Redis or its counts, when they are there; nothing more is read meanwhile."""
@@ -291,11 +294,6 @@ def _message(request: wire.Request, limits: Limits) -> Message:
     if request.raw is None:
         return Message.of_text(request.text or "", limits)
     return Message(headers.strip(headers.canonical(request.raw), header.VERDICT_FIELDS), limits)
-
-
-async def _decided(spam_filter: Filter, rules: Rules, check: Check, recipient: str) -> Check:
-    policy = rules.of(recipient).policy if recipient else rules.top.policy
-    return check if policy == rules.top.policy else await spam_filter.decide(check, policy)
 
 
 def _shown(place: bytes) -> str:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.policy.rules import DEFAULT
 from nbstream.store import explained
 from nbstream.store.history import Opinion
 from nbstream.store.ledger import inflate_first, join, split
@@ -67,22 +68,28 @@ _DICTIONARY = b"\n".join(
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A message by its key (the ``id`` in its verdict header), with its tokens and what was thought of it."""
+    """A message by its key (the ``id`` in its verdict header), with its tokens and what was thought of it.
+
+    ``policy`` is the name of the treatment that decided.
+    """
 
     key: str
     tokens: Tokens
     probability: float
     verdict: str
+    policy: str = DEFAULT
 
     def pack(self) -> bytes:
         """As it is stored, without its key: no token holds a line feed or a NUL."""
-        sections = (
+        sections = [
             Opinion(self.probability, self.verdict).pack().encode(),
             join(self.tokens.head),
             join(self.tokens.body),
             join([f"{name} {value}".encode() for name, value in self.tokens.attributes]),
             join([b"%s %d" % (name.encode(), number) for name, number in self.tokens.numbers]),
-        )
+        ]
+        if self.policy != DEFAULT:
+            sections.append(self.policy.encode())
         packing = zlib.compressobj(_LEVEL, wbits=_WINDOW_BITS, memLevel=_MEMORY_LEVEL, zdict=_DICTIONARY)
         return packing.compress(b"\0".join(sections)) + packing.flush()
 
@@ -96,7 +103,7 @@ class Checked:
         """The same, and what stands behind it."""
         try:
             joined, behind = inflate_first(packed, _DICTIONARY)
-            opinion, head, body, attributes, numbers = joined.split(b"\0")
+            opinion, head, body, attributes, numbers, *policy = joined.split(b"\0")
             thought = Opinion.unpack(opinion)
             tokens = Tokens(
                 split(head),
@@ -106,7 +113,8 @@ class Checked:
             )
         except (ValueError, zlib.error) as error:
             raise StoreIncompatible("a checked message cannot be read: another program wrote it") from error
-        return cls(key, tokens, thought.probability, thought.verdict), behind
+        name = policy[0].decode() if policy else DEFAULT
+        return cls(key, tokens, thought.probability, thought.verdict, name), behind
 
 
 def _pair(stored: bytes) -> tuple[str, str]:

@@ -55,7 +55,11 @@ def known(found: Known) -> dict[str, Any]:
     remembered, entry = found.remembered, found.entry
     told: dict[str, Any] = {"id": found.id, "remembered": None, "learned": None}
     if remembered:
-        told["remembered"] = {"verdict": remembered.verdict, "probability": remembered.probability}
+        told["remembered"] = {
+            "verdict": remembered.verdict,
+            "probability": remembered.probability,
+            "policy": remembered.policy,
+        }
     if entry:
         told["learned"] = {
             "label": entry.label,

@@ -233,7 +233,7 @@ def _schemas() -> JsonObject:
         ),
         "Known": _object(
             id=_ID,
-            remembered=_maybe(_ref("Opinion")),
+            remembered=_maybe(_object(verdict=_VERDICT, probability=_PROBABILITY, policy=_STRING)),
             learned=_maybe(_object(label=_LABEL, time=_STRING, source=_STRING, actor=_STRING)),
             then=_maybe(_ref("Explanation")),
             now=_ref("Explanation"),

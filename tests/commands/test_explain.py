@@ -123,7 +123,11 @@ def test_as_json_all_is_told_and_sums_to_the_score(model: Taught) -> None:
 
     assert list(line) == ["path", "id", "remembered", "learned", "then", "now"]
     assert (line["path"], line["id"], line["learned"]) == (None, then.id, None)
-    assert line["remembered"] == {"verdict": str(then.verdict), "probability": then.probability}
+    assert line["remembered"] == {
+        "verdict": str(then.verdict),
+        "probability": then.probability,
+        "policy": "default",
+    }
     assert set(line["then"]) == set(line["now"]) == EXPLANATION
     told = line["then"]
     assert (told["score"], told["probability"], told["prior"]) == (then.score, then.probability, then.prior)
@@ -210,7 +214,11 @@ def test_what_was_remembered_without_a_reason_says_so_and_is_explained_as_it_is_
     assert f"checked  {then.verdict} {then.probability:.6f}  (why is not remembered)" in out
     assert "as it is now:" in out
     assert line["then"] is None
-    assert line["remembered"] == {"verdict": str(then.verdict), "probability": then.probability}
+    assert line["remembered"] == {
+        "verdict": str(then.verdict),
+        "probability": then.probability,
+        "policy": "default",
+    }
     assert line["now"]["score"] == then.score
 
 

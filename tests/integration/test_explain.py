@@ -86,6 +86,33 @@ def test_the_header_and_the_command_tell_the_same_of_a_message_after_the_model_h
     assert (text.returncode, text.stderr) == (0, "")
 
 
+def test_what_a_rule_for_recipients_decided_is_told_as_it_decided(
+    tmp_path: Path, own_redis: RedisServer, redis: Any
+) -> None:
+    letter = next(raw for label, raw in letters(9, seed=9) if label == "spam")
+    lax = "[{match: '*@example.org', verdict: {spam: 0.9999999}}]"
+    with DaemonProcess(config(tmp_path, own_redis, recipients=lax)) as daemon:
+        taught(daemon)
+        message, message_id = delivered(daemon, letter)
+        wait_until(lambda: redis.exists(f"nbstream:{{default}}:checked:{message_id}"))
+        words = ("explain", "-c", daemon.config, message_id)
+        told, text = json.loads(command(*words, "--json").stdout), command(*words).stdout
+
+    then = told["then"]
+    head = re.match(r'(\w+); probability=([\d.]+); reason="(.*)";', message["X-Nbstream"])
+    assert head is not None
+    assert head.groups() == (then["verdict"], f"{then['probability']:.6f}", then["reason"])
+    assert (then["verdict"], then["thresholds"]["spam"]) == ("unsure", 0.9999999)
+    assert told["remembered"] == {
+        "verdict": "unsure",
+        "probability": then["probability"],
+        "policy": "*@example.org",
+    }
+    assert told["now"]["verdict"] == "spam"
+    assert re.search(r"^checked  \S+  unsure .*\)  by \*@example.org$", text, re.M)
+    assert re.search(r"^now      spam .*\)$", text, re.M)
+
+
 def test_both_are_off_by_settings_and_the_id_teaches_all_the_same(
     tmp_path: Path, own_redis: RedisServer, redis: Any
 ) -> None:

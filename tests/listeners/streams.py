@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.errors import CountsFull
-from nbstream.filter import Check, Filter, Lesson, Params, Subject
+from nbstream.filter import Check, Decide, Filter, Lesson, Params, Subject
 from nbstream.listeners import stream
 from nbstream.mail.message import Message
 from nbstream.mail.mime import Limits
@@ -47,7 +47,7 @@ class Faulty(Filter):
         self.go, self.late = asyncio.Event(), asyncio.Event()
         self.die: Callable[[], object] = lambda: None
 
-    async def check(self, message: Message) -> Check:
+    async def check(self, message: Message, decide: Decide | None = None) -> Check:
         text = message.raw.decode()
         self.begun.append(text)
         if "slow" in text:
@@ -62,7 +62,7 @@ class Faulty(Filter):
         if "poison" in text and self.times:
             self.times -= 1
             raise self.error
-        return await super().check(message)
+        return await super().check(message, decide)
 
     async def learn(self, subject: Subject, label: str, source: str, actor: str = "") -> Lesson:
         if isinstance(self.error, CountsFull):

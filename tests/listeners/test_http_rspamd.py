@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.clues import Clue
 from nbstream.filter import Check
+from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.wire import rspamd
 from tests.listeners.http_door import LUNCH, PRIZE, HttpDoor, open_http, unix_place
@@ -123,6 +124,10 @@ async def test_the_mildest_policy_of_the_recipients_decides(client: Redis, tmp_p
             head = b"POST /checkv2 HTTP/1.0\r\nContent-Length: %d\r\n%s\r\n" % (len(PRIZE), recipients)
             answer = await door.raw(head + PRIZE)
             assert json.loads(answer.partition(b"\r\n\r\n")[2])["action"] == action
+            known = (await door.ask(f"/v1/messages/{Message.parse(PRIZE).key}")).json
+            assert known["remembered"]["policy"] == ("*@strict.example" if recipients == strict else "default")
+            assert known["then"]["thresholds"]["spam"] == (0.2 if recipients == strict else 0.95)
+            assert known["then"]["verdict"] == known["remembered"]["verdict"]
         assert door.metric("nbstream_messages_total", listener="http", verdict="spam") == 1
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.filter import Decide
 from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.store.connect import Params, open_client
@@ -82,7 +83,11 @@ async def test_a_message_is_told_of_by_its_id(door: HttpDoor) -> None:
     await door.ask("/v1/learn?label=spam", PRIZE)
     learned = (await door.ask(f"/v1/messages/{name}")).json
 
-    assert remembered["remembered"] == {"verdict": "unsure", "probability": checked["probability"]}
+    assert remembered["remembered"] == {
+        "verdict": "unsure",
+        "probability": checked["probability"],
+        "policy": "default",
+    }
     assert remembered["learned"] is None
     assert remembered["then"]["reason"] == checked["reason"]
     assert learned["learned"]["label"] == "spam"
@@ -241,7 +246,7 @@ async def test_without_counts_or_redis_it_says_not_now(own_redis: RedisServer, t
 class Broken:
     """A filter with a fault."""
 
-    async def check(self, message: Message) -> None:
+    async def check(self, message: Message, decide: Decide | None = None) -> None:
         raise ValueError("inner detail")
 
 

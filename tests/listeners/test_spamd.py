@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.filter import Check
+from nbstream.filter import Check, Decide
 from nbstream.filter import Params as FilterParams
 from nbstream.mail.message import Message
 from nbstream.policy.policy import Policy
@@ -114,9 +114,9 @@ async def test_forged_verdicts_are_removed_and_not_looked_at(
     looked_at: list[bytes] = []
     check = door.listener.spam_filter.check
 
-    async def watched(message: Message) -> Check:
+    async def watched(message: Message, decide: Decide | None) -> Check:
         looked_at.append(message.raw)
-        return await check(message)
+        return await check(message, decide)
 
     monkeypatch.setattr(door.listener.spam_filter, "check", watched)
     forged = b"X-Nbstream: ham; probability=0;\n\tid=x\nx-spam-flag : NO\n" + lf(SPAM)

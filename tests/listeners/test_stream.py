@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from redis.asyncio import Redis
 
-from nbstream.filter import Params
+from nbstream.filter import Check, Params, Silent
 from nbstream.mail.message import Message
 from nbstream.policy.actions import Actions
 from nbstream.policy.patterns import Pattern
 from nbstream.policy.policy import Policy
 from nbstream.policy.rules import Rule, Rules
 from nbstream.store import queue
+from nbstream.tokens.tokenizer import Tokens
 from tests.conftest import RedisServer
 from tests.listeners.streams import HAM, RULES, SPAM, Worker, working
 from tests.waiting import until
@@ -71,6 +73,16 @@ async def test_a_large_message_is_checked_and_a_larger_one_refused(
         assert (await worker.answer(raw=b"x" * 400_001))["error"] == "the message is larger than 400000 bytes"
 
 
+class Checks(Silent):
+    """Keeps what is reported of checks."""
+
+    def __init__(self) -> None:
+        self.found: list[Check] = []
+
+    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
+        self.found.append(check)
+
+
 async def test_the_recipients_rules_decide(client: Redis, shared_redis: RedisServer) -> None:
     strict = Rule.numbered(0, Pattern("*@strict.example"), Policy(1e-9, 1e-8), Actions())
     rules = Rules.build(Policy(), Actions(), [strict])
@@ -79,7 +91,10 @@ async def test_the_recipients_rules_decide(client: Redis, shared_redis: RedisSer
         await worker.answer(text=HAM, label="ham")
 
         assert (await worker.answer(text=HAM))["verdict"] == "ham"
+        checked = Checks()
+        worker.filter._observer = checked
         assert (await worker.answer(text=HAM, to="ann@strict.example"))["verdict"] == "spam"
+        assert [(str(each.verdict), each.policy) for each in checked.found] == [("spam", "*@strict.example")]
         worker.door.rules = RULES
         assert (await worker.answer(text=HAM, to="ann@strict.example"))["verdict"] == "ham"
 

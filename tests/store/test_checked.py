@@ -99,6 +99,13 @@ def test_the_tokens_attributes_and_numbers_of_messages_come_back() -> None:
         assert Checked.unpack(message.key, Checked(message.key, tokens, 0.5, "ham").pack()).tokens == tokens
 
 
+async def test_the_rule_that_decided_comes_back(client: Redis) -> None:
+    message = replace(checked(1), policy="*@x.example")
+
+    assert Checked.unpack("m1", message.pack()) == message
+    assert Checked.unpack("m1", checked(1).pack()).policy == "default"
+
+
 async def test_a_message_is_recalled_as_it_was_until_it_expires(client: Redis) -> None:
     memory = await written(client, range(3), Params(seconds=3600))
 
