@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left, insort
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -63,15 +64,19 @@ class First:
         return first
 
 
+_Place: TypeAlias = tuple[float, bytes, float]
+"""Time, packed bytes and P(spam), by which they are in order."""
+
+
 class Window:
     """The first scores of one class."""
 
     def __init__(self) -> None:
-        self._order: list[tuple[float, bytes, float]] = []  # by time, with the packed bytes and P(spam)
+        self._order: list[_Place] = []
         self._first: dict[bytes, First] = {}
         self._probabilities: list[float] = []  # the same, smallest first
-        self._seen: Counter[float] = Counter()
-        self._called: Counter[float] = Counter()
+        self._seen: dict[float, list[_Place]] = defaultdict(list)  # by rate, in the order of time
+        self._called: dict[float, list[_Place]] = defaultdict(list)
         self.changes = 0
         """Grows with every change: what was computed before it is out of date."""
 
@@ -83,18 +88,22 @@ class Window:
         if packed in self._first:
             return
         first = self._first[packed] = First.unpack(packed)
-        insort(self._order, (first.at, packed, first.probability))
+        place = first.at, packed, first.probability
+        for places in self._places(first):
+            insort(places, place)
         insort(self._probabilities, first.probability)
-        self._count(first, 1)
+        self.changes += 1
 
     def remove(self, packed: bytes) -> None:
         """Take one out, if it is there."""
         first = self._first.pop(packed, None)
         if first is None:
             return
-        del self._order[bisect_left(self._order, (first.at, packed, first.probability))]
+        place = first.at, packed, first.probability
+        for places in self._places(first):
+            del places[bisect_left(places, place)]
         del self._probabilities[bisect_left(self._probabilities, first.probability)]
-        self._count(first, -1)
+        self.changes += 1
 
     def drop_before(self, packed: bytes) -> None:
         """Take out all that are older than this one."""
@@ -124,13 +133,27 @@ class Window:
 
     def spent(self, rate: float) -> tuple[int, int]:
         """Of those that came while ``rate`` was to be kept: how many, and how many were called spam."""
-        return self._seen[rate], self._called[rate]
+        return len(self._seen[rate]), len(self._called[rate])
 
-    def _count(self, first: First, sign: int) -> None:
-        self.changes += 1
+    def credit(self, rate: float, most: float) -> float:
+        """How many more may be called spam by what ``rate`` allows of those that came while it was to be kept.
+
+        Each of them, in the order of time, adds the rate, and takes one away where it was called spam; what is
+        above ``most`` at any moment is forfeit.
+        """
+        seen, called = self._seen[rate], self._called[rate]
+        now = rate * len(seen) - len(called)
+        # The highest that it would ever have been: it only falls where one was called spam.
+        before = (rate * bisect_left(seen, place) - count for count, place in enumerate(called))
+        return now - max(0.0, max([now, *before]) - most)
+
+    def _places(self, first: First) -> Iterator[list[_Place]]:
+        """The lists in the order of time that it is in."""
+        yield self._order
         for rate, spam in first.budgets:
-            self._seen[rate] += sign
-            self._called[rate] += sign * spam
+            yield self._seen[rate]
+            if spam:
+                yield self._called[rate]
 
 
 class FirstScores:

@@ -91,6 +91,17 @@ def test_what_is_left_of_the_budget_lowers_the_threshold_and_what_is_overdrawn_r
     assert overdrawn == math.nextafter(probabilities[-1], 1)
 
 
+def test_what_a_large_archive_saves_up_is_soon_spent() -> None:
+    probabilities = [index / 20_000 for index in range(10_000)]
+
+    def threshold(called: int, seen: int = 10_000) -> float:
+        found = promise(window(probabilities, rate=0.01, called=called, seen=seen), 0.01).threshold
+        assert found is not None
+        return found
+
+    assert threshold(0) == threshold(4) < threshold(6) < threshold(0, seen=0) < threshold(12)
+
+
 def test_the_credit_of_one_rate_is_not_that_of_another() -> None:
     probabilities = [index / 2000 for index in range(1000)]
 

@@ -63,7 +63,32 @@ def test_what_is_taken_out_was_never_there(firsts: list[First], count: int) -> N
         list(same.ascending),
         same.recent(),
     )
-    assert all(found.spent(rate) == same.spent(rate) for each in firsts for rate, _ in each.budgets)
+    rates = [rate for each in firsts for rate, _ in each.budgets]
+    assert all(found.spent(rate) == same.spent(rate) for rate in rates)
+    assert all(found.credit(rate, 1.0) == same.credit(rate, 1.0) for rate in rates)
+
+
+CALLED = st.builds(
+    First,
+    st.integers(0, 40).map(float),
+    st.text("abc", min_size=1, max_size=3),
+    st.just(0.5),
+    st.sampled_from([(), ((0.3, False),), ((0.3, True),), ((0.1, True), (0.3, False))]),
+)
+
+
+@given(st.lists(CALLED, max_size=60, unique_by=lambda first: first.pack()), st.floats(0, 5))
+def test_the_credit_is_that_of_each_ham_in_the_order_of_time_and_never_above_the_most(
+    firsts: list[First], most: float
+) -> None:
+    credit = 0.0
+    for first in sorted(firsts, key=lambda first: (first.at, first.pack())):
+        for rate, spam in first.budgets:
+            if rate == 0.3:
+                credit = min(most, credit + 0.3 - spam)
+
+    assert window(*firsts).credit(0.3, most) == pytest.approx(credit, abs=1e-9)
+    assert window(*firsts).credit(0.2, most) == 0
 
 
 @given(st.lists(FIRSTS, max_size=30, unique_by=lambda first: first.pack()), st.integers(1, 40))
