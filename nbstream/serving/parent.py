@@ -144,8 +144,10 @@ class Parent:
                 await self._drain(tasks)
                 if door:
                     await door.drain(0)
-            for task in tasks:
-                task.result()
+            # Of all: asyncio would tell of one that nobody asked for.
+            for failure in [task.exception() for task in tasks if not task.cancelled()]:
+                if failure:
+                    raise failure
         finally:
             shares.close()
 
