@@ -168,20 +168,21 @@ async def test_what_another_changed_meanwhile_is_taught_again(client: Redis) -> 
     assert await stored(model) == await summed(model)
 
 
-async def spoil(model: Model, message: Message) -> None:
+async def spoil(model: Model, message: Message, field: str = "weight") -> None:
     """Make what the ledger holds of the message unreadable."""
-    await model.client.hset(model.keys.ledger(message.key), mapping={"version": "x", "weight": "much"})
+    await model.client.hset(model.keys.ledger(message.key), mapping={"version": "x", field: "much"})
 
 
 @pytest.mark.parametrize("label", ["ham", None])
 @pytest.mark.parametrize("where", ["people", "layer"])
+@pytest.mark.parametrize("field", ["weight", "label"])
 async def test_what_cannot_be_read_of_one_is_told_and_the_others_are_taught(
-    client: Redis, label: str | None, where: str
+    client: Redis, label: str | None, where: str, field: str
 ) -> None:
     here = await site(client)
     messages = heaps(3 * BATCH)["spam"]
     await teach(here.filter, messages, "spam")
-    await spoil(here.people if where == "people" else here.model, messages[3])
+    await spoil(here.people if where == "people" else here.model, messages[3], field)
 
     told: list[Told] = []
     await here.filter.teach_many(each(messages), label, BY, told.append)

@@ -10,6 +10,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.first_scores import First
 
@@ -75,9 +76,12 @@ class Entry:
 
     @classmethod
     def _read(cls, fields: Mapping[bytes, bytes]) -> Entry:
+        label = fields[b"label"].decode()
+        if label not in CLASSES:
+            raise ValueError(label)
         return cls(
             version=fields[b"version"].decode(),
-            label=fields[b"label"].decode(),
+            label=label,
             weight=int(fields[b"weight"]),
             tokens=split(inflate(fields[b"tokens"])),
             sums=split_sums(fields[b"sums"]),
