@@ -103,8 +103,10 @@ class Checked:
         """The same, and what stands behind it."""
         try:
             joined, behind = inflate_first(packed, _DICTIONARY)
-            opinion, head, body, attributes, numbers, *policy = joined.split(b"\0")
+            opinion, head, body, attributes, numbers, *decided = joined.split(b"\0")
+            (policy,) = decided or [DEFAULT.encode()]
             thought = Opinion.unpack(opinion)
+            name = policy.decode()
             tokens = Tokens(
                 split(head),
                 split(body),
@@ -113,7 +115,6 @@ class Checked:
             )
         except (ValueError, zlib.error) as error:
             raise StoreIncompatible("a checked message cannot be read: another program wrote it") from error
-        name = policy[0].decode() if policy else DEFAULT
         return cls(key, tokens, thought.probability, thought.verdict, name), behind
 
 

@@ -336,8 +336,12 @@ async def test_what_was_deflated_with_the_dictionary_is_read_for_ever(client: Re
     assert await Memory(client, KEYS, Params(), Dropped()).recall("m") == expected
 
 
-async def test_what_another_program_wrote_is_refused(client: Redis) -> None:
-    await client.set(KEYS.checked("m1"), b"something else")
+@pytest.mark.parametrize(
+    "stored",
+    [b"something else", zlib.compress(b"0.5 ham\0\0\0\0\0\xff"), zlib.compress(b"0.5 ham\0\0\0\0\0*@x\0more")],
+)
+async def test_what_another_program_wrote_is_refused(client: Redis, stored: bytes) -> None:
+    await client.set(KEYS.checked("m1"), stored)
 
     with pytest.raises(StoreIncompatible):
         await Memory(client, KEYS, Params(), Dropped()).recall("m1")
