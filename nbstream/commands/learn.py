@@ -73,7 +73,11 @@ async def _subjects(
 ) -> AsyncGenerator[Subject | Taught, None]:
     """What the ids and the paths stand for, in order; what cannot be found or read is added to ``errors``."""
     for message_key in options.ids:
-        checked = await spam_filter.recall(message_key)
+        try:
+            checked = await spam_filter.recall(message_key)
+        except StoreIncompatible as error:
+            errors.append(StoreIncompatible(f"{message_key}: {error}"))
+            continue
         if checked:
             yield checked
         else:

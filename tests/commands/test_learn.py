@@ -124,3 +124,28 @@ async def test_one_whose_entry_cannot_be_read_is_named_and_the_others_are_learne
         "nbstream: 1 could not be read, the rest was",
     ]
     await client.aclose()
+
+
+async def test_an_id_whose_entry_cannot_be_read_is_named_too(own_redis: RedisServer, tmp_path: Path) -> None:
+    config, mbox = tmp_path / "nb.yaml", tmp_path / "mbox"
+    config.write_text(f"redis: {{url: '{own_redis.url}'}}\nmodel: {{name: test}}\nstate_dir: {tmp_path}\n")
+    mbox.write_bytes(b"".join(b"From ann Sat Nov 21 10:00:00 2026\n" + raw + b"\n" for _, raw in letters(3)))
+    run(config, "learn", "spam", mbox)
+    client = open_client(Params(own_redis.url))
+    model = Model(client, "test", 3600)
+    spoilt, *others = await live_entries(model)
+    await client.hset(model.keys.ledger(spoilt), "weight", "much")
+    await client.aclose()
+
+    learning = await asyncio.create_subprocess_exec(
+        *command(config, "learn", "ham", "--id", spoilt, *others),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out, err = await learning.communicate()
+
+    assert learning.returncode == 78
+    assert out.decode().startswith("2 relearned; ")
+    assert err.decode().startswith(
+        f"nbstream: {spoilt}: a ledger entry cannot be read: another program wrote it\n"
+    )
