@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -88,3 +90,19 @@ def test_what_tells_of_no_peer_is_told_always() -> None:
 
     assert strangers(record("message", id="x"))
     assert strangers(logging.LogRecord("nbstream", logging.INFO, "file", 1, "ready", None, None))
+
+
+FLOOD = """
+import logging, nbstream.logs
+nbstream.logs.set_up("json", "info", {"worker": 1})
+for number in range(500):
+    logging.getLogger("nbstream").warning("refused", extra={"fields": {"peer": "203.0.113.9"}})
+"""
+
+
+def test_a_flood_ends_before_standard_error() -> None:
+    done = subprocess.run([sys.executable, "-c", FLOOD], capture_output=True, text=True, timeout=60, check=True)
+
+    told = [json.loads(line) for line in done.stderr.splitlines()]
+    assert 10 <= len(told) <= 20, "more than ten if the minute ended meanwhile"
+    assert all((line["worker"], line["peer"]) == (1, "203.0.113.9") for line in told)

@@ -116,19 +116,28 @@ async def test_what_clients_look_at_is_there(door: HttpDoor) -> None:
 async def test_the_mildest_policy_of_the_recipients_decides(client: Redis, tmp_path: Path) -> None:
     def change(values: dict[str, Any]) -> None:
         values["model"]["min_learned"] = {"ham": 0, "spam": 0}
-        values["recipients"] = [{"match": "*@strict.example", "verdict": {"unsure": 0.1, "spam": 0.2}}]
+        alike = {"unsure": 0.1, "spam": 0.2}
+        domains = ["strict.example", *(f"{place}.example" for place in range(9))]
+        values["recipients"] = [{"match": f"*@{domain}", "verdict": alike} for domain in domains]
 
     async with open_http(client, tmp_path, change=change) as door:
         strict, other = b"Rcpt: <a@strict.example>\r\n", b"Rcpt: b@example.org\r\n"
-        for recipients, action in ((b"", "no action"), (strict, "add header"), (strict + other, "no action")):
+        equals = b"".join(b"Rcpt: a@%d.example\r\n" % place for place in range(9)) + strict
+        for recipients, action in (
+            (b"", "no action"),
+            (strict, "add header"),
+            (equals, "add header"),
+            (strict + other, "no action"),
+        ):
             head = b"POST /checkv2 HTTP/1.0\r\nContent-Length: %d\r\n%s\r\n" % (len(PRIZE), recipients)
             answer = await door.raw(head + PRIZE)
             assert json.loads(answer.partition(b"\r\n\r\n")[2])["action"] == action
             known = (await door.ask(f"/v1/messages/{Message.parse(PRIZE).key}")).json
-            assert known["remembered"]["policy"] == ("*@strict.example" if recipients == strict else "default")
-            assert known["then"]["thresholds"]["spam"] == (0.2 if recipients == strict else 0.95)
+            own = action == "add header"
+            assert known["remembered"]["policy"] == ("*@strict.example" if own else "default")
+            assert known["then"]["thresholds"]["spam"] == (0.2 if own else 0.95)
             assert known["then"]["verdict"] == known["remembered"]["verdict"]
-        assert door.metric("nbstream_messages_total", listener="http", verdict="spam") == 1
+        assert door.metric("nbstream_messages_total", listener="http", verdict="spam") == 2
 
 
 async def test_the_messages_own_id_has_no_brackets(door: HttpDoor) -> None:
