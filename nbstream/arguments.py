@@ -32,6 +32,11 @@ def path(text: str) -> str:
     return text
 
 
+def file(text: str) -> Path:
+    """The path of one file, which may not be empty either."""
+    return Path(path(text))
+
+
 def address(text: str) -> tuple[str, int]:
     """Host and port of a TCP server."""
     host, _, port = text.rpartition(":")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from nbstream import __version__, arguments
@@ -50,7 +49,7 @@ def build_parser() -> _Parser:
     common.add_argument(
         "-c",
         "--config",
-        type=Path,
+        type=arguments.file,
         metavar="FILE",
         help="configuration (default: the first of ./nbstream.yaml, ~/.config/nbstream/nbstream.yaml and "
         "/etc/nbstream/nbstream.yaml)",
@@ -249,8 +248,8 @@ def _add_config(commands: _Commands) -> None:
     actions = config.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
     check = _command(actions, "check", "say what is wrong with a file, without starting anything")
     one = check.add_mutually_exclusive_group()
-    one.add_argument("file", nargs="?", type=Path, metavar="FILE", help="default: the one that would be read")
-    one.add_argument("-c", "--config", type=Path, metavar="FILE", help="the same")
+    one.add_argument("file", nargs="?", type=arguments.file, metavar="FILE", help="default: the one that is read")
+    one.add_argument("-c", "--config", type=arguments.file, metavar="FILE", help="the same")
     check.set_defaults(module="config_check")
 
 
@@ -261,7 +260,9 @@ def _add_replay(commands: _Commands, common: _Parser) -> None:
         "send a labelled corpus through a running daemon: its next hop gets the mail, its model learns",
         common,
     )
-    replay.add_argument("index", type=Path, metavar="INDEX", help="lines of label<TAB>path, in stream order")
+    replay.add_argument(
+        "index", type=arguments.file, metavar="INDEX", help="lines of label<TAB>path, in stream order"
+    )
     replay.add_argument(
         "--smtp",
         type=arguments.address,
@@ -289,7 +290,7 @@ def _add_evaluate(commands: _Commands, common: _Parser) -> None:
     evaluate.add_argument(
         "index",
         nargs="?",
-        type=Path,
+        type=arguments.file,
         metavar="INDEX",
         help="lines of label<TAB>path, in stream order, or a .csv or .tsv of label and text",
     )
@@ -320,9 +321,11 @@ def _add_evaluate(commands: _Commands, common: _Parser) -> None:
         help="flip this share of the labels that are learned",
     )
     evaluate.add_argument("--seed", type=arguments.whole, default=0, metavar="S", help="which labels are flipped")
-    evaluate.add_argument("--json", metavar="FILE|-", help="the measures as one JSON object")
-    evaluate.add_argument("--scores", type=Path, metavar="FILE", help="what each message got, as TSV")
-    evaluate.add_argument("--plot", type=Path, metavar="FILE.png", help="ROC, learning curve and histograms")
+    evaluate.add_argument("--json", type=arguments.path, metavar="FILE|-", help="the measures as one JSON object")
+    evaluate.add_argument("--scores", type=arguments.file, metavar="FILE", help="what each message got, as TSV")
+    evaluate.add_argument(
+        "--plot", type=arguments.file, metavar="FILE.png", help="ROC, learning curve and histograms"
+    )
     evaluate.add_argument("--redis", metavar="URL", help="count in a temporary model there instead of in memory")
     evaluate.set_defaults(module="evaluate", wrong_usage=evaluate.error)
 
@@ -330,7 +333,11 @@ def _add_evaluate(commands: _Commands, common: _Parser) -> None:
 def _add_tune(commands: _Commands, common: _Parser) -> None:
     tune = _command(commands, "tune", "what other thresholds would have done to the mail labelled last", common)
     tune.add_argument(
-        "--with", dest="other", type=Path, metavar="FILE", help="compare the verdict section of this configuration"
+        "--with",
+        dest="other",
+        type=arguments.file,
+        metavar="FILE",
+        help="compare the verdict section of this configuration",
     )
     tune.add_argument(
         "--plot",

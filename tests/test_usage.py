@@ -52,7 +52,24 @@ def test_a_path_that_may_be_left_out_is_shown_so(
 
 
 @pytest.mark.parametrize(
-    "words", ["check", "explain", "learn spam", "unlearn", "evaluate --ham x --spam", "export"]
+    "words",
+    [
+        "check",
+        "explain",
+        "learn spam",
+        "unlearn",
+        "evaluate --ham x --spam",
+        "evaluate",
+        "evaluate index --json",
+        "evaluate index --scores",
+        "evaluate index --plot",
+        "replay",
+        "tune --with",
+        "status -c",
+        "config check",
+        "config check -c",
+        "export",
+    ],
 )
 def test_an_empty_path_is_not_the_folder_that_one_is_in(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
