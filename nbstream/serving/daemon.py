@@ -16,7 +16,7 @@ from nbstream.store.locks import lock_daemon
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.serving.places import Addresses, Sockets
+    from nbstream.serving.places import Addresses, Names, Sockets
 
 _log = logging.getLogger(__name__)
 
@@ -50,10 +50,12 @@ class Daemon:
         signals.handle(self.stop, self.reload)
         where = places.places(self._settings)
         sockets: Sockets = {}
+        names: Names = {}
 
         def opened() -> Sockets:
-            nonlocal sockets
+            nonlocal sockets, names
             sockets = places.opened(where)
+            names = places.names(where)
             return sockets
 
         def ready(loaded: bool) -> None:
@@ -67,7 +69,10 @@ class Daemon:
                 reloading(self._reloader, self._settings.state_dir),
                 assembly.store(self._settings) as store,
             ):
-                await self._house.run(store, opened, ready)
+                try:
+                    await self._house.run(store, opened, ready)
+                finally:
+                    places.remove(names)
                 _log.info("stopped")
 
     async def _adopt(self, settings: Settings) -> None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.doors import place
 from nbstream.errors import CannotStart
-from nbstream.listeners.sockets import Place, TcpPlace, listening, resolved, told
+from nbstream.listeners.sockets import Place, TcpPlace, UnixPlace, listening, resolved, told
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
 
 Sockets: TypeAlias = Mapping[str, list[socket.socket]]
 """By the names of doors under ``listeners``; only that for mail may have several."""
+
+Names: TypeAlias = Mapping[Path, int]
+"""The inodes of unix sockets, by their paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,20 @@ def close(sockets: Sockets) -> None:
     for each in sockets.values():
         for one in each:
             one.close()
+
+
+def names(places: Mapping[str, Place]) -> Names:
+    """The names that the sockets made for ``places`` have in the file system; a closed one keeps its own."""
+    paths = [where.path for where in places.values() if isinstance(where, UnixPlace)]
+    return {path: path.stat().st_ino for path in paths}
+
+
+def remove(names: Names) -> None:
+    """Remove those that are still ours: another program may have put a socket of its own there."""
+    for path, inode in names.items():
+        with suppress(OSError):
+            if path.stat().st_ino == inode:
+                path.unlink()
 
 
 def addresses(places: Mapping[str, Place], sockets: Sockets) -> Addresses:

@@ -7,10 +7,9 @@ socket is one that all take connections from.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from nbstream.listeners.sockets import UnixPlace, reserved, shared
+from nbstream.listeners.sockets import reserved, shared
 from nbstream.serving import places
 
 if TYPE_CHECKING:
@@ -24,8 +23,7 @@ class Shares:
     def __init__(self, settings: Settings) -> None:
         self._places = {name: where for name, where in places.places(settings).items() if name != "metrics"}
         self._held = places.opened(self._places, reserved)
-        paths = [where.path for where in self._places.values() if isinstance(where, UnixPlace)]
-        self._files = {path: path.stat().st_ino for path in paths}
+        self._names = places.names(self._places)
 
     @property
     def addresses(self) -> Addresses:
@@ -51,8 +49,5 @@ class Shares:
     def close(self) -> None:
         """Let go of the addresses; a unix socket that is still ours has no name any more."""
         self.leave()
-        for path, inode in self._files.items():
-            with suppress(OSError):
-                if path.stat().st_ino == inode:
-                    path.unlink()
-        self._files.clear()
+        places.remove(self._names)
+        self._names = {}

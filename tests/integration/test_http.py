@@ -105,6 +105,17 @@ def test_on_a_unix_socket_with_its_permissions(file: Path, tmp_path: Path, progr
     with DaemonProcess(file) as daemon:  # what is left of a killed one is replaced
         assert curl(program("curl"), *ask)[0] == 200
         assert daemon.stop() == 0
+    assert not path.exists()
+
+
+def test_a_unix_socket_that_another_has_put_in_its_place_stays(file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "h.sock"
+    write(file, doors=f"smtp: null, http: {{listen: 'unix:{path}'}}")
+    with DaemonProcess(file) as daemon:
+        path.rename(tmp_path / "old")  # so that its inode is not used again
+        path.touch()
+        assert daemon.stop() == 0
+    assert path.exists()
 
 
 EVERY_DOOR = (
