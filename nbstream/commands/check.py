@@ -12,6 +12,7 @@ from nbstream.commands.terminal import complain, printable
 from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.policy.header import VERDICT_FIELDS
+from nbstream.store.cancelling import stop_if_cancelled
 
 if TYPE_CHECKING:
     from nbstream.errors import InputError
@@ -32,6 +33,7 @@ async def _run(options: argparse.Namespace) -> int:
     spam = 0
     async with assembly.one_shot(settings) as (spam_filter, _):
         for source in inputs.read(options.paths, errors):
+            stop_if_cancelled()
             raw = headers.strip(headers.canonical(source.raw), VERDICT_FIELDS)
             check = await spam_filter.check(Message(raw, assembly.limits(settings)))
             spam += check.verdict.is_spam

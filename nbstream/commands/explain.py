@@ -29,6 +29,7 @@ from nbstream.mail import headers
 from nbstream.mail.message import Message
 from nbstream.policy.header import VERDICT_FIELDS
 from nbstream.policy.rules import DEFAULT
+from nbstream.store.cancelling import stop_if_cancelled
 from nbstream.wire import explanations
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ async def _subjects(
                 errors.append(inputs.unknown(name))
             continue
         for source in inputs.read([name], errors):
+            stop_if_cancelled()
             raw = headers.strip(headers.canonical(source.raw), VERDICT_FIELDS)
             check = await spam_filter.check(Message(raw, assembly.limits(settings)))
             remembered, then = await assembly.memory(settings, model).explained(check.id) or (None, None)

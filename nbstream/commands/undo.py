@@ -21,6 +21,7 @@ from nbstream.commands.actor import user
 from nbstream.commands.history import local_time
 from nbstream.commands.terminal import complain, printable
 from nbstream.filter.preview import Preview, Supposed, preview
+from nbstream.store.cancelling import stop_if_cancelled
 from nbstream.store.history import Selection
 from nbstream.store.layers import Layered
 from nbstream.store.undoing import chosen, prepare, restore
@@ -78,6 +79,7 @@ async def _take_back(model: Model, found: Mapping[str, Sequence[Change]], *, as_
     outcomes: Counter[str] = Counter()
     before = await model.totals()
     for key, changes in found.items():
+        stop_if_cancelled()
         restoration = await prepare(model, key, changes)
         done = "taken back" if await restore(model, restoration, user()) else _MEANWHILE
         outcomes.update(_tell(restoration, done, as_json=as_json))
@@ -91,6 +93,7 @@ async def _suppose(
     outcomes: Counter[str] = Counter()
     supposed = Supposed(model)
     for key, changes in found.items():
+        stop_if_cancelled()
         restoration = await prepare(model, key, changes)
         supposed.replace(restoration.live, restoration.former)
         outcomes.update(_tell(restoration, "would be taken back", as_json=as_json))

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from nbstream.cli import EX_INTERRUPTED
 from tests.conftest import RedisServer
 from tests.waiting import DEADLINE_SECONDS
@@ -41,6 +43,28 @@ except KeyboardInterrupt:
     print("ended", flush=True)
 """
 
+LOST = """
+import asyncio, os, signal, sys
+from redis.asyncio.connection import AbstractConnection
+from nbstream import cli
+
+send, sent = AbstractConnection.send_packed_command, 0
+
+async def losing(self, *words, **options):  # as redis-py does in Python 3.11, where it hits the moment
+    global sent
+    sent += 1
+    if sent == 12:
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+    return await send(self, *words, **options)
+
+AbstractConnection.send_packed_command = losing
+sys.exit(cli.main())
+"""
+
 
 def done(script: str, *, ignored: bool = False) -> tuple[int, str, str]:
     """A script with Ctrl-C as on a terminal, or ``ignored`` as in the background: exit code, output, errors."""
@@ -65,6 +89,25 @@ def test_the_second_ends_it_at_once_without_a_word() -> None:
 
 def test_where_it_is_ignored_it_stays_so() -> None:
     assert done(RUNNING.format(ending="pass"), ignored=True) == (0, "not heard\nending\n", "")
+
+
+@pytest.mark.parametrize("command", ["check", "explain", "undo", "undo --yes"])
+def test_it_ends_a_command_that_redis_hides_it_from(command: str, own_redis: RedisServer, tmp_path: Path) -> None:
+    config, box = tmp_path / "nb.yaml", tmp_path / "box"
+    config.write_text(f"state_dir: {tmp_path}\nredis: {{url: '{own_redis.url}'}}\n")
+    box.mkdir()
+    for number in range(50):
+        (box / f"{number}.eml").write_text(f"Subject: number {number}\n\nHello\n")
+    name, *options = command.split()
+    program = ["env", "--default-signal=INT", sys.executable]
+    subprocess.run([*program, "-m", "nbstream.cli", "learn", "-c", config, "ham", box], check=True, timeout=60)
+    words = [*program, "-c", LOST, name, "-c", config, *options, *(["--since", "1h"] if name == "undo" else [box])]
+
+    found = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+
+    assert (found.returncode, found.stderr) == (EX_INTERRUPTED, "")
+    assert found.stdout.count(".eml") < 50
+    assert "changes:" not in found.stdout
 
 
 def test_it_ends_a_command_that_waits_for_something_to_read(shared_redis: RedisServer, tmp_path: Path) -> None:
