@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGenerator[Chunk, None]) -> int:
     errors: list[NbstreamError] = []
-    lessons, untold = Lessons(errors), ""
+    lessons, untold = Lessons(errors, options.label), ""
     try:
         async with (
             assembly.one_shot(settings, sign=True) as (spam_filter, _),
@@ -102,10 +102,14 @@ def _progress(options: argparse.Namespace) -> Iterator[Callable[[int], object]]:
 
 
 class Lessons:
-    """What is told of lessons: of each how it came out, and the last one whole; ``errors`` get why one is none."""
+    """What is told of lessons: of each how it came out, and the last one whole; ``errors`` get why one is none.
 
-    def __init__(self, errors: list[NbstreamError]) -> None:
+    They give ``label``, None takes back.
+    """
+
+    def __init__(self, errors: list[NbstreamError], label: str | None) -> None:
         self._errors = errors
+        self._done = "learned" if label else "unlearned"
         self._outcomes = Counter[str]()
         self.last: Lesson | None = None
 
@@ -120,7 +124,7 @@ class Lessons:
     def told(self) -> str:
         """In words, one line."""
         if self.last is None:
-            return "nothing learned"
+            return f"nothing {self._done}"
         if self._outcomes.total() == 1:
             return f"1 {tell(self.last)}"
         return tell_counted(self._outcomes, self.last.after.state)

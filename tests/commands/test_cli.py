@@ -42,6 +42,15 @@ def folder(path: Path, template: str, count: int) -> str:
     return str(path)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"), [("learn spam", "nothing learned\n"), ("unlearn", "nothing unlearned\n")]
+)
+def test_what_cannot_be_read_changes_nothing_and_says_so(words: str, told: str, run: Run, tmp_path: Path) -> None:
+    found = run(*words.split(), str(tmp_path / "away"))
+
+    assert (found.returncode, found.stdout) == (66, told)
+
+
 def test_teach_check_take_back(run: Run, tmp_path: Path) -> None:
     spam, ham = folder(tmp_path / "spam", PRIZE, 4), folder(tmp_path / "ham", LUNCH, 4)
 
@@ -78,7 +87,7 @@ def test_an_id_teaches_relearns_and_takes_back_what_was_learned(run: Run) -> Non
     assert json.loads(run("status", "--json").stdout)["learned"] == {"ham": 0, "spam": 0}
 
     forgotten = run("unlearn", "--id", message_id)
-    assert (forgotten.returncode, forgotten.stdout) == (66, "nothing learned\n")
+    assert (forgotten.returncode, forgotten.stdout) == (66, "nothing unlearned\n")
     assert forgotten.stderr == (
         f"nbstream: {message_id}: unknown id, no daemon remembers it; give the message itself\n"
     )
