@@ -208,12 +208,15 @@ class Memory:
         packed = await self._read(message_key)
         return Checked.unpack(message_key, packed) if packed else None
 
-    async def explained(self, message_key: str) -> tuple[Checked, Explanation | None] | None:
-        """The message, if it is remembered, and its explanation, if that is. Raises ``StoreUnavailable``."""
+    async def explained(self, message_key: str, *, wait: bool = True) -> tuple[Checked, Explanation | None] | None:
+        """The message, if it is remembered, and its explanation, if that is. Raises ``StoreUnavailable``.
+
+        Without ``wait`` what another process has checked just now may be missed; a folder is explained sooner.
+        """
         if message_key in self._unwritten:
             at, checked, explain = self._unwritten[message_key]
             return checked, explain(at) if explain else None
-        packed = await self._read(message_key)
+        packed = await (self._read(message_key) if wait else self._get(message_key))
         if not packed:
             return None
         checked, why = Checked.unpack_first(message_key, packed)

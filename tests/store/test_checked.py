@@ -28,6 +28,7 @@ from nbstream.tokens.tokenizer import Tokenizer, Tokens
 from tests.conftest import RedisServer
 from tests.letters import letters
 from tests.store.proxy import Fate, Proxy
+from tests.waiting import DEADLINE_SECONDS
 
 KEYS = Keys("test")
 
@@ -345,3 +346,9 @@ async def test_what_another_program_wrote_is_refused(client: Redis, stored: byte
 
     with pytest.raises(StoreIncompatible):
         await Memory(client, KEYS, Params(), Dropped()).recall("m1")
+
+
+async def test_who_has_the_message_does_not_wait(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nbstream.store.checked._WRITTEN_SECONDS", 3600.0)
+    memory = await written(client, range(1, 2), Params())
+    assert await asyncio.wait_for(memory.explained("m2", wait=False), DEADLINE_SECONDS) is None
