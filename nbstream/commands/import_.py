@@ -21,6 +21,7 @@ from nbstream.commands.inputs import STANDARD_INPUT
 from nbstream.commands.terminal import note
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.store import archive
+from nbstream.store.cancelling import stop_if_cancelled
 from nbstream.store.model import Model
 from nbstream.store.rebase import in_time_base
 from nbstream.store.restore import Restore, finish
@@ -54,6 +55,7 @@ async def _import(model: Model, file: str, *, merge: bool) -> int | None:
             await restore.begin()
             with _bar(reader.header.records, "reading") as bar:
                 for record in records:
+                    stop_if_cancelled()
                     await restore.stage(record)
                     bar.update(len(record.counts) if isinstance(record, archive.Column) else 1)
             await restore.ready()

@@ -110,6 +110,24 @@ def test_it_ends_a_command_that_redis_hides_it_from(command: str, own_redis: Red
     assert "changes:" not in found.stdout
 
 
+def test_it_ends_an_import_that_redis_hides_it_from(own_redis: RedisServer, tmp_path: Path) -> None:
+    former, config, file = tmp_path / "former.yaml", tmp_path / "nb.yaml", tmp_path / "model"
+    former.write_text(f"state_dir: {tmp_path}\nredis: {{url: '{own_redis.url}'}}\n")
+    config.write_text(f"{former.read_text()}model: {{name: other}}\n")
+    box = tmp_path / "box"
+    box.mkdir()
+    for number in range(50):
+        (box / f"{number}.eml").write_text(f"Subject: number {number}\n\nHello\n")
+    program = ["env", "--default-signal=INT", sys.executable]
+    for words in (["learn", "-c", former, "ham", box], ["export", "-c", former, file]):
+        subprocess.run([*program, "-m", "nbstream.cli", *words], check=True, timeout=60)
+    words = [*program, "-c", LOST, "import", "-c", config, file]
+
+    found = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+
+    assert (found.returncode, found.stdout, found.stderr) == (EX_INTERRUPTED, "", "")
+
+
 def test_it_ends_a_command_that_waits_for_something_to_read(shared_redis: RedisServer, tmp_path: Path) -> None:
     config, pipe = tmp_path / "nb.yaml", tmp_path / "pipe"
     config.write_text(f"state_dir: {tmp_path}\nredis: {{url: '{shared_redis.url}'}}\nmodel: {{name: waiting}}\n")
