@@ -119,11 +119,12 @@ def test_it_ends_an_import_that_redis_hides_it_from(own_redis: RedisServer, tmp_
     for number in range(50):
         (box / f"{number}.eml").write_text(f"Subject: number {number}\n\nHello\n")
     program = ["env", "--default-signal=INT", sys.executable]
-    for words in (["learn", "-c", former, "ham", box], ["export", "-c", former, file]):
-        subprocess.run([*program, "-m", "nbstream.cli", *words], check=True, timeout=60)
-    words = [*program, "-c", LOST, "import", "-c", config, file]
+    command = [*program, "-m", "nbstream.cli"]
+    subprocess.run([*command, "learn", "-c", former, "ham", box], check=True, timeout=60)
+    subprocess.run([*command, "export", "-c", former, file], check=True, timeout=60)
+    losing = [*program, "-c", LOST, "import", "-c", str(config), str(file)]
 
-    found = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+    found = subprocess.run(losing, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
 
     assert (found.returncode, found.stdout, found.stderr) == (EX_INTERRUPTED, "", "")
 
