@@ -50,10 +50,10 @@ _HISTORY_STEP = 500
 _REFUSALS = ("MISCONF", "OOM command not allowed")
 
 _LEDGER_STEP = 200  # entries: some 240 kB
+_ATTEMPTS = 3  # at changes of which the server says that it does not know their script
+
 _Stored = TypeVar("_Stored")
 _Read = TypeVar("_Read")
-
-_ATTEMPTS = 3  # at changes of which the server says that it does not know their script
 
 
 @contextmanager
