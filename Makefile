@@ -14,7 +14,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run test soak bench accuracy picture format clean python redis corpora
+.PHONY: run test soak bench accuracy picture reference format clean python redis corpora
 
 run: python redis .venv/run.stamp
 	@exec .venv/bin/nbstream serve --hints
@@ -44,6 +44,10 @@ accuracy: corpora .venv/test.stamp
 # The picture of `nbstream tune` in the README, of the scores of the same mail: make picture CORPORA=DIR
 picture: corpora .venv/test.stamp
 	.venv/bin/python -m tests.benchmarks.picture '$(CORPORA)'
+
+# What is made from the code: the reference pages of the handbook (docs/reference/). A test compares them.
+reference: .venv/test.stamp
+	.venv/bin/python -m tools.reference
 
 format: .venv/test.stamp
 	.venv/bin/ruff check --fix .

@@ -1,8 +1,9 @@
 """The configuration: a YAML file becomes one frozen ``Settings``, or one ``ConfigError`` with every problem.
 
 Rules: every key is optional and its default is safe; an unknown key is refused, never ignored; neither
-an error nor ``repr`` shows a secret. ``config/nbstream.yaml`` describes each key. Of nbstream only ``errors`` and
-what is pure of ``policy`` are imported here: the top turns settings into the parameters that each module owns.
+an error nor ``repr`` shows a secret. The text below each key says what the key is for. Of nbstream only
+``errors`` and what is pure of ``policy`` are imported here: the top turns settings into the parameters that each
+module owns.
 """
 
 from nbstream.config.actions import Actions, Quarantine

@@ -18,16 +18,28 @@ class Actions(Section):
     """What happens to a message by its verdict."""
 
     ham: MessageAction = Action(Kind.PASS)
+    """The action for a message whose verdict is ham."""
+
     unsure: MessageAction = Action(Kind.PASS)
+    """The action for a message whose verdict is unsure."""
+
     spam: MessageAction = Action(Kind.PASS)
+    """The action for a message whose verdict is spam."""
+
     reject: MessageAction = Action(Kind.REJECT)
+    """The action for a message whose verdict is reject, which only ``verdict.reject`` can give."""
 
 
 class Quarantine(Section):
     """Where messages wait, and how long; no path means the folder in the state folder, no days for ever."""
 
     path: FilePath | None = None
+    """The Maildir of the quarantine, readable for the daemon's user alone. ``null`` is the folder ``Quarantine``
+    in ``state_dir``.
+    """
+
     days: Annotated[int, Field(ge=1, le=36500)] | None = 30
+    """A message is removed from the quarantine after this many days. ``null`` keeps it for ever."""
 
     def folder(self, state_dir: Path) -> Path:
         """The Maildir, where the state folder is that."""

@@ -56,7 +56,7 @@ class UnixAddress:
 
 
 def read_address(value: object) -> Address:
-    """``HOST:PORT`` or ``[IPV6]:PORT``."""
+    """``HOST:PORT`` or ``[IPV6]:PORT``, the port from 0 to 65535."""
     if isinstance(value, Address):
         return value
     parts = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
@@ -83,7 +83,7 @@ def _is_ip(text: str, kind: type[IPv4Address | IPv6Address]) -> bool:
 
 
 def read_place(value: object) -> Address | UnixAddress:
-    """``HOST:PORT``, ``[IPV6]:PORT`` or ``unix:/PATH``."""
+    """``HOST:PORT`` or ``[IPV6]:PORT``, the port from 0 to 65535, or ``unix:/PATH``."""
     if isinstance(value, UnixAddress):
         return value
     if not isinstance(value, str) or not value.startswith("unix:"):
@@ -96,7 +96,7 @@ def read_place(value: object) -> Address | UnixAddress:
 
 
 def read_mode(value: object) -> int:
-    """Permissions as text of three or four octal digits; YAML would read a bare number as decimal, or not."""
+    """Permissions in quotes, such as ``"0660"``; YAML would read a bare number as decimal, or not."""
     if isinstance(value, int) and not isinstance(value, bool) and value == DEFAULT_MODE:
         return value
     if not isinstance(value, str) or not re.fullmatch(r"0?[0-7]{3}", value):
@@ -105,7 +105,7 @@ def read_mode(value: object) -> int:
 
 
 def read_host_name(value: object) -> str:
-    """A fully qualified or short host name."""
+    """A host name such as ``mx.example.org``, fully qualified or short."""
     if not isinstance(value, str) or _HOST.fullmatch(value) is None:
         raise ValueError("must be a host name such as mx.example.org")
     return value

@@ -43,20 +43,43 @@ class Door(Section):
     """
 
     listen: ListenPlace
+    """Where the listener accepts connections."""
+
     socket_mode: SocketMode = DEFAULT_MODE
+    """The permissions of the unix socket, in quotes."""
+
     socket_group: SocketGroup | None = None
+    """The name of the group that the unix socket is given to. ``null`` leaves the group of the process."""
 
 
 class SmtpListener(Section):
     """The SMTP door and its bounds."""
 
     listen: ListenAddress = Address("127.0.0.1", 10025)
+    """Where the listener accepts connections. Port 0 lets the system choose a port."""
+
     max_message_bytes: ByteCount = 50 << 20
+    """A larger message is refused for good (552). It should be no less than what the mail server itself accepts.
+    """
+
     hostname: Annotated[str, BeforeValidator(read_host_name)] | None = None
+    """The name in the greeting and in EHLO. ``null`` is the name of this machine."""
+
     idle_timeout_seconds: Seconds = 300
+    """A client that sends nothing for this long is disconnected. RFC 5321 asks for at least 300."""
+
     max_connections: Count = 200
+    """A further connection is put off (421)."""
+
     max_bytes_in_flight: ByteCount = 256 << 20
+    """The bytes of mail in memory over all connections. Mail beyond that is put off (452). It must be at least
+    ``max_message_bytes``. While messages are checked and relayed the process may need four times as much memory.
+    """
+
     max_recipients: Count = 1000
+    """The recipients of one message. Recipients beyond that are put off (452), and the client sends to them in a
+    second transaction. RFC 5321 asks for at least 100.
+    """
 
     @field_validator("max_bytes_in_flight")
     @classmethod
@@ -72,15 +95,45 @@ class HttpListener(Section):
     """
 
     password_file: PasswordFile | None = None
+    """A file that holds the password of this listener, which a client sends as ``Authorization: Bearer`` or as
+    ``Password:``. It must be set if the listener can be reached from other machines (any address but 127.0.0.0/8,
+    ::1 and localhost).
+    """
+
     listen: ListenPlace = Address("127.0.0.1", 11334)
+    """Where the listener accepts connections."""
+
     socket_mode: SocketMode = DEFAULT_MODE
+    """The permissions of the unix socket, in quotes."""
+
     socket_group: SocketGroup | None = None
+    """The name of the group that the unix socket is given to. ``null`` leaves the group of the process."""
+
     write_password_file: PasswordFile | None = None
+    """A file that holds another password, which is needed to teach and may also read. Without it ``password_file``
+    is for both.
+    """
+
     allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
+    """The networks whose peers need no password, unless a proxy asks for somebody else. A peer on a unix socket
+    needs none either. To teach over TCP without a password a peer must be in ``feedback.allow_from`` too.
+    """
+
     max_message_bytes: ByteCount = 50 << 20
+    """A larger message is refused (413)."""
+
     max_connections: Count = 200
+    """A further connection is answered 503."""
+
     max_bytes_in_flight: ByteCount = 256 << 20
+    """The bytes of messages in memory over all connections. A request beyond that is answered 503. It must be at
+    least ``max_message_bytes``.
+    """
+
     request_timeout_seconds: Seconds = 60
+    """The time that the header of a request may take to arrive, the time that its body may take (408), and the
+    time that a connection may stay without a request.
+    """
 
     @field_validator("listen")
     @classmethod
@@ -120,10 +173,23 @@ class SpamdListener(Door):
     """The door for clients of SpamAssassin's server, and its bounds."""
 
     listen: ListenPlace = Address("127.0.0.1", 1783)
+    """Where the listener accepts connections."""
+
     max_message_bytes: ByteCount = 50 << 20
+    """A larger message is refused (65). The limit also holds for a compressed message once it is unpacked."""
+
     idle_timeout_seconds: Seconds = 300
+    """The time within which the next bytes of a request must arrive, and the time within which the client must
+    take the answer.
+    """
+
     max_connections: Count = 200
+    """A further connection is answered that the service is unavailable (69)."""
+
     max_bytes_in_flight: ByteCount = 256 << 20
+    """The bytes of mail in memory over all connections. Mail beyond that is put off (75). It must be at least
+    ``max_message_bytes``.
+    """
 
     @field_validator("max_bytes_in_flight")
     @classmethod
@@ -135,6 +201,7 @@ class MetricsListener(Section):
     """``/metrics`` alone, for a scraper on another host."""
 
     listen: ListenAddress
+    """Where the listener accepts connections."""
 
 
 class StreamListener(Section):
@@ -144,19 +211,50 @@ class StreamListener(Section):
     """
 
     max_message_bytes: ByteCount = 10 << 20
+    """A larger message is answered with an error."""
+
     max_in_flight: Annotated[int, Field(ge=1, le=1000)] = 16
+    """The number of entries that one worker handles at once. Each entry that is learned needs one of the 32
+    connections to Redis.
+    """
+
     max_bytes_in_flight: ByteCount = 64 << 20
+    """No further entries are read while the entries in hand are larger than this together."""
+
     claim_seconds: Annotated[float, Field(ge=1, le=86400, allow_inf_nan=False)] = 60
+    """Another worker takes over the entries of a worker that gave no sign of life for this long."""
+
     tries: Annotated[int, Field(ge=1, le=100)] = 3
+    """An entry that ended its worker, or ran into a fault, so many times is moved to ``nbstream:{MODEL}:dead``."""
+
     answers: Annotated[int, Field(ge=1, le=1_000_000_000)] = 100_000
+    """About so many answers are kept, the newest ones."""
+
     dead: Count = 1000
+    """About so many dead entries are kept, the newest ones."""
 
 
 class Listeners(Section):
     """The doors; None is a closed one."""
 
     smtp: SmtpListener | None = SmtpListener()
+    """Mail comes in here. The mail server passes each message on to this listener and gets the answer of the next
+    hop back.
+    """
+
     http: HttpListener | None = HttpListener()
+    """Checks and lessons over HTTP, by the API of nbstream (``/v1/``) and by the API of rspamd (``/checkv2``,
+    ``/learnspam`` and others); metrics for Prometheus (``/metrics``) and health for a supervisor (``/healthz``,
+    ``/readyz``).
+    """
+
     metrics: MetricsListener | None = None
+    """``/metrics`` alone, without a password, for a scraper on another machine."""
+
     spamd: SpamdListener | None = None
+    """The protocol of SpamAssassin's server, for spamc, Exim's ``spam =`` and others."""
+
     stream: StreamListener | None = None
+    """Programs add entries to the stream ``nbstream:{MODEL}:in`` in Redis and read the answers in
+    ``nbstream:{MODEL}:out``.
+    """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def read_path(value: object) -> Path:
-    """A path, relative to the working folder unless absolute; a leading ``~`` is the home folder."""
+    """A path; it counts from the working folder unless it is absolute, and a leading ``~`` is the home folder."""
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise ValueError("must be a path")
     try:

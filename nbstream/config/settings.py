@@ -2,7 +2,8 @@
 
 Rules: the models are frozen, refuse unknown keys and convert nothing silently (``"5"`` is no number); defaults
 pass the same checks as values from the file. A check over two keys belongs to the later one, so that the error
-names the key to change. ``config/nbstream.yaml`` says what each key is for.
+names the key to change. The text below each key says what the key is for: the reference of the settings and the
+manual page nbstream.yaml(5) are made of it.
 """
 
 from __future__ import annotations
@@ -52,8 +53,16 @@ class Redis(Section):
     """Where the counts live; ``url`` is hidden as a whole, since it may carry a password."""
 
     url: Annotated[SecretStr, BeforeValidator(read_redis_url)] = SecretStr(EMBEDDED)
+    """Which Redis holds the counts. ``embedded`` is a private server that nbstream starts and stops. ``rediss://``
+    is TLS, and ``?ssl_ca_certs=FILE`` names a certificate authority of your own. A Redis of your own needs
+    persistence and ``maxmemory-policy noeviction``.
+    """
+
     password_file: PasswordFile | None = None
+    """A file that holds the password of that Redis, which then need not stand in the URL."""
+
     timeout_seconds: Seconds = 5
+    """The deadline of each command to Redis. A check never waits for Redis; learning does."""
 
     @field_validator("password_file")
     @classmethod
@@ -85,29 +94,74 @@ class Relay(Section):
     """Where mail goes next, and how long its answers may take."""
 
     next_hop: Annotated[MaildirHop | SmtpHop, BeforeValidator(read_next_hop)] = MaildirHop()
+    """Where mail goes next. ``maildir`` is the folder ``Maildir`` in ``state_dir``, ``maildir:PATH`` is another
+    Maildir, and ``smtp://HOST:PORT`` is an SMTP server.
+    """
+
     connect_timeout_seconds: Seconds = 10
+    """A next hop that cannot be reached in this time is away: the client gets 451 and tries again later. It is
+    also the longest wait for a free connection.
+    """
+
     reply_timeout_seconds: Seconds = 300
+    """The longest wait for each reply of the next hop. A mail server may take its time after the final dot, and a
+    filter that gives up early doubles mail.
+    """
+
     max_connections: Count = 200
+    """The connections to the next hop at once; further messages wait for one of them. A client that has begun a
+    message holds one, and therefore it should be no less than ``listeners.smtp.max_connections``.
+    """
 
 
 class MinLearned(Section):
     """Messages each class must have before a verdict other than unsure."""
 
     spam: Annotated[int, Field(ge=0, le=1_000_000)] = 50
+    """Until so many spam messages are learned every verdict is unsure, with the reason ``learning N/M``."""
+
     ham: Annotated[int, Field(ge=0, le=1_000_000)] = 50
+    """Until so many ham messages are learned every verdict is unsure, with the reason ``learning N/M``."""
 
 
 class Model(Section):
     """The counts in use and the arithmetic on them."""
 
     name: Annotated[str, BeforeValidator(read_model_name)] = "default"
+    """The name of the model, which is part of its Redis keys. Another name is another model, which starts from
+    nothing; the old one stays in Redis.
+    """
+
     min_learned: MinLearned = MinLearned()
+    """The messages of each class that a model must have learned before a verdict other than unsure."""
+
     ledger_days: Annotated[int, Field(ge=1, le=36500)] = 365
+    """How long the model remembers what a message was learned as. After that the message can no longer be
+    unlearned or corrected, and learning it again counts it twice.
+    """
+
     max_tokens: Annotated[int, Field(ge=10_000, le=1_000_000_000)] | None = None
+    """The number of distinct tokens that are kept; ``null`` is no limit. At 95 % of the limit a running daemon
+    forgets tokens until 85 % are left: first the tokens that no message learned within ``ledger_days`` holds, then
+    those that were learned least. A million tokens take 80 to 170 MB of Redis and 150 MB of each worker.
+    """
+
     half_life_days: Annotated[float, Field(ge=1, le=36500, allow_inf_nan=False)] | None = None
+    """After so many days what was learned counts half; ``null`` lets it count for ever. Choose it before teaching,
+    because a model keeps the half-life that it was begun with. To change it, run ``nbstream export``, set another
+    ``model.name`` and run ``nbstream import``.
+    """
+
     event_models: EventModels = EventModels()
+    """The event models whose log-ratios are added up to the score. ``null`` leaves one out."""
+
     prior_messages: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = 1
+    """The number of messages that each class is given for the prior (Dirichlet's); 0 is maximum likelihood."""
+
     learning_weights: Literal["error", "full"] = "error"
+    """``error``: the more wrong the model was about a message, the more the message teaches. ``full``: all
+    messages teach the same.
+    """
 
 
 class Memory(Section):
@@ -117,40 +171,78 @@ class Memory(Section):
     """
 
     hours: Annotated[int, Field(ge=1, le=8760)] = 72
+    """How long a checked message is remembered."""
+
     messages: Annotated[int, Field(ge=0, le=10_000_000)] = 20_000
+    """How many checked messages are remembered; the oldest are dropped first. 0 remembers none. Each takes about 2
+    kB of Redis.
+    """
+
     first_scores: Annotated[int, Field(ge=1000, le=10_000_000)] = 50_000
+    """How many labelled messages of each class are kept with the P(spam) that they had before their label. A
+    budget is promised by these. ``memory.hours`` does not limit them. Each takes about 150 bytes of Redis and 600
+    bytes of each worker.
+    """
+
     explanations: bool = True
+    """Remember also why each checked message got its verdict, for ``nbstream explain ID``. Each explanation takes
+    about 1 kB of Redis.
+    """
 
 
 class Limits(Section):
     """How much work one message may cause."""
 
     look_bytes: ByteCount = 1 << 20
+    """The bytes of a message that are looked at, from its start."""
+
     max_tokens: Count = 2000
+    """The distinct tokens of a message that are scored and learned."""
+
     max_parts: Count = 200
+    """The MIME parts of a message that are looked at, over all levels."""
+
     max_depth: Annotated[int, Field(ge=1, le=100)] = 20
+    """The levels of MIME parts inside each other that are looked at."""
 
 
 class Autolearn(Section):
     """Learning without people what checks are sure of, in a layer of its own."""
 
     ham: Probability = 0.001
+    """A message with at most this P(spam) is learned as ham. It must be below ``verdict.unsure``."""
+
     spam: Probability = 0.999
+    """A message with at least this P(spam) is learned as spam. It must be at least ``verdict.spam``."""
+
     lead: Annotated[int, Field(ge=1, le=1_000_000)] = 20
+    """So many more messages of one class than of the other may be learned this way."""
 
 
 class Headers(Section):
     """What the header of a delivered message says beside the verdict."""
 
     clues: bool = True
+    """Write ``X-Nbstream-Clues``: the eight strongest clues with their weights, in at most 500 bytes. Set it to
+    ``false`` where marked mail goes on to strangers (mailing lists, forwarding, bounces by the next hop), because
+    they would learn which words pass here. ``nbstream explain ID`` shows all clues in any case.
+    """
 
 
 class Feedback(Section):
     """The two addresses that take corrections by mail, and the networks they are taken from."""
 
     spam_address: MailAddress = "spam@nbstream.invalid"
+    """Mail to this address is learned as spam and never delivered."""
+
     ham_address: MailAddress = "ham@nbstream.invalid"
+    """Mail to this address is learned as ham and never delivered. It must differ from ``spam_address``."""
+
     allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
+    """The networks whose peers may teach and see the verdict in the answer; all other peers are refused (550).
+    Behind a mail server every client is that server, and the mail server must then see to it that only your own
+    users write to these addresses.
+    """
 
     @field_validator("ham_address")
     @classmethod
@@ -164,38 +256,117 @@ class Recipients(Section):
     """What holds for the recipients that a pattern matches; what is not given is inherited from the top."""
 
     match: Annotated[Pattern, BeforeValidator(read_pattern)]
+    """The pattern of the addresses for which the rule holds. ``*`` is any characters, ``?`` is one character,
+    every other character is itself, and upper and lower case are the same.
+    """
+
     verdict: Verdict = Verdict()
+    """The thresholds for these recipients, with the keys of the section ``verdict``. A key that is not given is
+    inherited from there.
+    """
+
     actions: Actions = Actions()
+    """The actions for these recipients, with the keys of the section ``actions``. A key that is not given is
+    inherited from there.
+    """
 
 
 class Log(Section):
     """Format and level of the log; ``auto`` is text on a terminal, JSON otherwise."""
 
     format: Literal["auto", "text", "json"] = "auto"
+    """``auto`` is text on a terminal and JSON otherwise."""
+
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """The lowest level that is logged."""
 
 
 class Settings(Section):
     """The whole configuration; ``Settings()`` is the defaults."""
 
     state_dir: FilePath = Path("~/.local/state/nbstream")
+    """The folder of everything that the daemon writes: the data of the embedded Redis, and Maildir and quarantine
+    unless they are elsewhere. One daemon at a time uses it.
+    """
+
     workers: Annotated[int | Literal["auto"], BeforeValidator(read_workers)] = 1
+    """How many processes serve mail; ``auto`` starts one for each CPU that nbstream may use. With more than 1 a
+    supervisor starts them and replaces those that die. All limits of connections, bytes and entries hold for each
+    worker, and each worker has its own replica of the counts in memory.
+    """
+
     redis: Redis = Redis()
+    """The Redis that holds the counts, which all daemons with the same model share."""
+
     listeners: Listeners = Listeners()
+    """The listeners. ``null`` closes one."""
+
     relay: Relay = Relay()
+    """Where a checked message goes. A message is accepted only after the next hop has accepted it, and the reply
+    of the next hop is the reply to the client.
+    """
+
     on_filter_failure: Literal["pass", "defer"] = "pass"
+    """What happens to a message whose check fails. ``pass`` delivers it without a verdict in its header; forged
+    verdicts are removed all the same. ``defer`` answers 451. A next hop that fails is another case: the client
+    always gets 451, or the reply of the next hop.
+    """
+
     model: Model = Model()
+    """One named set of counts, and the arithmetic on them."""
+
     memory: Memory = Memory()
+    """What is remembered of checked messages, which can then be taught by the id in their verdict header alone
+    (inline forwards, abuse reports with the header only, ``nbstream learn spam --id ID``).
+    """
+
     limits: Limits = Limits()
+    """The work that one message may cause. What lies beyond a limit is delivered, but neither looked at nor
+    learned.
+    """
+
     verdict: Verdict = Verdict()
+    """The probabilities of spam from which a message gets each verdict; below ``unsure`` it is ham. 0 < unsure <=
+    spam < 1, and spam <= reject <= 1. The threshold for spam has one of three forms: ``spam``,
+    ``false_positive_cost`` or ``max_false_positive_rate``. A form that is given replaces the default.
+    """
+
     autolearn: Autolearn | None = None
+    """Learning without people: a message that a check is this sure of is learned too, with half the weight, in a
+    layer of its own. A person's label takes that back, and ``nbstream forget-auto`` drops the whole layer. Use it
+    only for a model whose mistakes people correct.
+    """
+
     headers: Headers = Headers()
+    """What the header of a delivered message says beside the verdict."""
+
     feedback: Feedback = Feedback()
+    """Corrections by mail: a message that is forwarded to one of two addresses is learned. Both addresses must
+    reach the SMTP listener.
+    """
+
     actions: Actions = Actions()
+    """What happens to a message by its verdict. ``pass`` delivers it with the verdict in its header.
+    ``quarantine`` keeps it for ``nbstream quarantine``. ``redirect:ADDRESS`` sends it to that address instead,
+    through the next hop. ``reject`` refuses it for good (550). ``defer`` puts it off (451), and its sender tries
+    again. Nothing is ever dropped silently.
+    """
+
     recipients: Annotated[tuple[Recipients, ...], Strict(False)] = ()
+    """Other thresholds and actions for some recipients: a list of rules. The first rule whose pattern matches the
+    whole address holds. A file has at most 200 rules and at most 20 different budgets.
+    """
+
     quarantine: Quarantine = Quarantine()
+    """Where messages with the action ``quarantine`` wait."""
+
     log: Log = Log()
+    """The log of the daemon, which has one line for each message."""
+
     drain_seconds: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] = 30
+    """How long a daemon that is stopped (SIGTERM) lets the work in hand finish, at all listeners together. 0 stops
+    at once, and clients try again later.
+    """
 
     @field_validator("relay")
     @classmethod

@@ -79,7 +79,7 @@ class SecretFile:
 
 
 def read_reject(value: object) -> float | FalsePositiveCost | FalsePositiveRate:
-    """A P(spam), or a mapping of one of ``false_positive_cost`` and ``max_false_positive_rate`` to its number."""
+    """A P(spam) up to 1, ``{false_positive_cost: C}``, or ``{max_false_positive_rate: R}`` with R up to 0.5."""
     if isinstance(value, FalsePositiveCost | FalsePositiveRate):
         return value
     if isinstance(value, dict) and len(value) == 1:
@@ -94,7 +94,7 @@ def read_reject(value: object) -> float | FalsePositiveCost | FalsePositiveRate:
 
 
 def read_until_promised(value: object) -> float | str:
-    """``unsure``, or a P(spam)."""
+    """``unsure``, or a P(spam) between 0 and 1."""
     if value == "unsure":
         return "unsure"
     if _is_number(value) and 0 < value < 1:  # type: ignore[operator]  # a number
@@ -132,7 +132,7 @@ def _server_address(text: str) -> Address:
 
 
 def read_secret_file(value: object) -> SecretFile:
-    """A path to a file with one secret in it; the line end after the secret is no part of it."""
+    """The path of a file that holds one secret; the line end after the secret is no part of it."""
     if isinstance(value, SecretFile):
         return value
     path = read_path(value)
@@ -143,7 +143,10 @@ def read_secret_file(value: object) -> SecretFile:
 
 
 def read_redis_url(value: object) -> SecretStr:
-    """``embedded`` or a URL with the scheme redis, rediss or unix; secret, since it may carry a password."""
+    """``embedded``, ``redis://HOST:PORT/DB``, ``rediss://HOST:PORT/DB`` or ``unix:///PATH``.
+
+    It is a secret, since it may carry a password.
+    """
     text = value.get_secret_value() if isinstance(value, SecretStr) else value
     if not isinstance(text, str) or _CONTROL.search(text) or not (text == EMBEDDED or _is_redis_url(text)):
         raise ValueError(_ALLOWED_URL)
@@ -186,7 +189,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def read_network(value: object) -> Network:
-    """An address or a CIDR network, IPv4 or IPv6."""
+    """An address or a network such as ``10.0.0.0/8`` or ``::1/128``."""
     if isinstance(value, IPv4Network | IPv6Network):
         return value
     # ip_network also reads whole numbers, as addresses: nobody means that in a file.
@@ -202,7 +205,7 @@ def read_network(value: object) -> Network:
 
 
 def read_mail_address(value: object) -> str:
-    """A mail address without display name or angle brackets."""
+    """A mail address such as ``spam@example.org``, without display name and angle brackets."""
     if not isinstance(value, str) or _MAIL_ADDRESS.fullmatch(value) is None:
         raise ValueError("must be a mail address such as spam@example.org")
     return value
@@ -214,7 +217,7 @@ def read_action(value: object) -> Action:
 
 
 def read_pattern(value: object) -> Pattern:
-    """A pattern over addresses that at least one address matches."""
+    """A pattern of up to 320 characters that an address can match, such as ``*@example.org``."""
     pattern = value if isinstance(value, Pattern) else Pattern(value if isinstance(value, str) else "")
     if not pattern.matchable:
         raise ValueError("must be a pattern that an address can match, such as *@example.org")
@@ -222,14 +225,14 @@ def read_pattern(value: object) -> Pattern:
 
 
 def read_workers(value: object) -> int | str:
-    """``auto``, or how many."""
+    """``auto``, or a whole number from 1 to 128."""
     if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_WORKERS):
         return value
     raise ValueError(f"must be auto, or a whole number from 1 to {MAX_WORKERS}")
 
 
 def read_model_name(value: object) -> str:
-    """A model name; it becomes part of the Redis keys."""
+    """Text of the characters ``a-z0-9._-``; it becomes part of the Redis keys."""
     if not isinstance(value, str) or _MODEL_NAME.fullmatch(value) is None:
         raise ValueError("must be text of the characters a-z 0-9 . _ - (a number needs quotes)")
     return value

@@ -1,0 +1,1 @@
+"""Programs of the development of nbstream; no part of the package."""

@@ -1,0 +1,20 @@
+"""All files that are made from the code, by their path in the repository."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tools.reference import settings
+
+ROOT = Path(__file__).parents[2]
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "docs/reference/settings.md": settings.page,
+}
+
+
+def outdated() -> dict[Path, str]:
+    """The files that are not what the code would have them be, with the text that each should have."""
+    texts = {ROOT / name: make() for name, make in PAGES.items()}
+    return {file: text for file, text in texts.items() if not file.exists() or file.read_text() != text}

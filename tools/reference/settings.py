@@ -1,0 +1,253 @@
+"""The reference of the settings: every key with its values, default and meaning, from ``nbstream.config``.
+
+The meaning of a key is the string below its field. Pydantic could read those strings itself
+(``use_attribute_docstrings``), but only while it makes the classes, by parsing their source at the start of every
+command. What a key may be is the first sentence of the function that reads it, else it follows from its type.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
+from pydantic import BaseModel, BeforeValidator, SecretStr
+from pydantic.fields import FieldInfo
+
+from nbstream.config import LIVE, MaildirHop, Settings
+from nbstream.config.addresses import read_mode
+from tools.reference.markup import NOTICE, Undocumented, first_sentence, paragraph, table
+
+_MEBIBYTE = 1 << 20
+_BOUNDS = (Ge, Gt, Le, Lt, MinLen, MaxLen)
+_NUMBERS = {int: "a whole number", float: "a number"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key: its dotted path, what it may be, its default as YAML writes it, and its meaning as Markdown."""
+
+    key: str
+    values: str
+    default: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsSection:
+    """One mapping of the file; ``optional`` may be null and ``off`` is null by default. The top has no key."""
+
+    key: str
+    meaning: str
+    settings: tuple[Setting, ...]
+    optional: bool = False
+    off: bool = False
+    repeated: bool = False
+
+    @property
+    def live(self) -> bool:
+        """Whether a reload applies it; at the top that differs from key to key."""
+        return self.key.partition(".")[0].removesuffix("[]") in LIVE
+
+
+def sections(model: type[BaseModel] = Settings) -> list[SettingsSection]:
+    """All mappings of the file in their order, the top first. Raises ``Undocumented``."""
+    return list(_sections(model, "", "The keys at the top of the file."))
+
+
+def _sections(
+    model: type[BaseModel],
+    key: str,
+    meaning: str,
+    *,
+    optional: bool = False,
+    off: bool = False,
+    repeated: bool = False,
+) -> Iterator[SettingsSection]:
+    prefix = f"{key}." if key else ""
+    settings: list[Setting] = []
+    below: list[SettingsSection] = []
+    for name, hint in get_type_hints(model, include_extras=True).items():
+        if name not in model.model_fields:
+            continue
+        field, path = model.model_fields[name], prefix + name
+        inner, listed = _model_in(hint)
+        if inner is None or key == "recipients[]":  # whose sections are those of the top
+            settings.append(Setting(path, *_values_and_default(path, hint, field), _meaning(model, name, path)))
+            continue
+        below.extend(
+            _sections(
+                inner,
+                f"{path}[]" if listed else path,
+                _meaning(model, name, path),
+                optional=NoneType in get_args(hint),
+                off=field.default is None,
+                repeated=listed,
+            )
+        )
+    yield SettingsSection(key, meaning, tuple(settings), optional, off, repeated)
+    yield from below
+
+
+def _model_in(hint: Any) -> tuple[type[BaseModel] | None, bool]:
+    """The section that a field holds, and whether it holds a list of them."""
+    if get_origin(hint) is Annotated:
+        return _model_in(get_args(hint)[0])
+    if get_origin(hint) is tuple:
+        return _model_in(get_args(hint)[0])[0], True
+    kinds = (hint, *get_args(hint)) if _is_union(hint) else (hint,)
+    models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return (models[0], False) if models else (None, False)
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in {Union, UnionType}
+
+
+def _meaning(model: type[BaseModel], name: str, key: str) -> str:
+    for owner in model.__mro__:
+        if issubclass(owner, BaseModel) and name in _texts(owner):
+            return _texts(owner)[name]
+    raise Undocumented(f"the setting {key} has no text below it: {model.__module__}, class {model.__name__}")
+
+
+@cache
+def _texts(owner: type) -> dict[str, str]:
+    """The string below each field of a class, as Markdown."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    assert isinstance(body, ast.ClassDef)
+    texts = {}
+    for field, below in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+            text = ast.literal_eval(below.value)
+            texts[field.target.id] = paragraph(text)
+    return texts
+
+
+def _values_and_default(key: str, hint: Any, field: FieldInfo) -> tuple[str, str]:
+    if field.is_required():
+        return _values(hint), "must be given"
+    if _model_in(hint)[0]:
+        return _values(hint), "inherited"
+    text = f"`{_yaml(hint, field.default)}`"
+    if "bytes" in key and not field.default % _MEBIBYTE:
+        text += f" ({field.default // _MEBIBYTE} MiB)"
+    return _values(hint), text
+
+
+def _yaml(hint: Any, value: Any) -> str:
+    """A default as the file would have it."""
+    if read_mode in [item.func for item in get_args(hint) if isinstance(item, BeforeValidator)]:
+        return f'"{value:04o}"'
+    if isinstance(value, MaildirHop):
+        return "maildir"
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    if value is None or isinstance(value, bool):
+        return str(value).lower().replace("none", "null")
+    return str(value)
+
+
+def _values(hint: Any, limits: tuple[Any, ...] = ()) -> str:
+    """What a key may be, in words."""
+    if get_origin(hint) is Annotated:
+        inner, *metadata = get_args(hint)
+        for item in metadata:
+            if isinstance(item, BeforeValidator):
+                text = first_sentence(item.func.__doc__ or "")
+                return text[0].lower() + text[1:]
+        found = [
+            limit for item in metadata for limit in (item.metadata if isinstance(item, FieldInfo) else [item])
+        ]
+        return _values(inner, (*limits, *found))
+    if _is_union(hint):
+        kinds = sorted(get_args(hint), key=lambda kind: kind is not NoneType)
+        return " or ".join(_values(kind) for kind in kinds)
+    if get_origin(hint) is tuple:
+        return f"a list; each is {_values(get_args(hint)[0])}"
+    if get_origin(hint) is Literal:
+        return ", ".join(f"`{word}`" for word in get_args(hint))
+    return _plain(hint, limits)
+
+
+def _plain(kind: Any, limits: tuple[Any, ...]) -> str:
+    if kind is NoneType:
+        return "`null`"
+    if kind is bool:
+        return "`true`, `false`"
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return "a mapping"
+    words = "text of" if kind is str else _NUMBERS[kind]
+    return f"{words} {_bounds(limits)}{' characters' * (kind is str)}"
+
+
+def _bounds(limits: tuple[Any, ...]) -> str:
+    match tuple(limit for limit in limits if isinstance(limit, _BOUNDS)):  # whether infinite or not goes unsaid
+        case (Ge(ge=least), Le(le=most)) | (MinLen(min_length=least), MaxLen(max_length=most)):
+            return f"from {_number(least)} to {_number(most)}"
+        case (Gt(gt=least), Le(le=most)):
+            return f"above {_number(least)} and up to {_number(most)}"
+        case (Gt(gt=least), Lt(lt=most)):
+            return f"above {_number(least)} and below {_number(most)}"
+    raise Undocumented(f"the limits {limits} of a setting cannot be written in words yet")
+
+
+def _number(value: Any) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def page() -> str:
+    """The page as Markdown."""
+    return NOTICE + _INTRODUCTION + "".join(map(_section_text, sections()))
+
+
+_INTRODUCTION = """
+# Settings
+
+The configuration is one YAML file. Every key may be left out, and every default is safe; a key that nbstream does
+not know stops the start. The file `config/nbstream.yaml` of the source has every key at its default, to copy
+from. Without `-c FILE` the first of `./nbstream.yaml`, `~/.config/nbstream/nbstream.yaml` (the folder is
+`$XDG_CONFIG_HOME` where that is set) and `/etc/nbstream/nbstream.yaml` is read; without any of them the defaults
+hold. A relative path counts from the folder in which the command was started, and `~` is the home folder.
+
+`nbstream config check FILE` says what is wrong with a file. A section that is marked *applied by a reload* takes
+effect with `nbstream reload` or SIGHUP; all else takes effect at the next start.
+"""
+
+
+def _section_text(section: SettingsSection) -> str:
+    title = f"`{section.key}`" if section.key else "Top of the file"
+    notes = _notes(section)
+    rows = [(f"`{each.key}`", each.values, each.default, _with_note(each)) for each in section.settings]
+    text = f"\n## {title}\n\n{section.meaning}\n"
+    if notes:
+        text += f"\n{' '.join(notes)}\n"
+    return text + ("\n" + table(("key", "values", "default", "meaning"), rows) if rows else "")
+
+
+def _notes(section: SettingsSection) -> list[str]:
+    notes = []
+    if section.repeated:
+        notes.append("The list is empty by default.")
+    elif section.off:
+        required = [each.key.rpartition(".")[2] for each in section.settings if each.default == "must be given"]
+        name = section.key.rpartition(".")[2]
+        example = ", ".join(f"{key}: ..." for key in required)
+        notes.append(f"Off by default (`null`); `{name}: {{{example}}}` turns it on.")
+    elif section.optional:
+        notes.append("`null` turns it off.")
+    if section.key and section.live:
+        notes.append("*Applied by a reload.*")
+    return notes
+
+
+def _with_note(setting: Setting) -> str:
+    return f"{setting.meaning} *Applied by a reload.*" if setting.key in LIVE else setting.meaning
