@@ -1,4 +1,7 @@
-"""The words of the command line: every command with its arguments, and what is said of wrong ones."""
+"""The words of the command line: every command with its arguments and exit codes, and what is said of wrong ones.
+
+The reference of the commands, the manual page nbstream(1) and the shell completions are made of what stands here.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,51 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EX_USAGE = 64
+
+EXIT_CODES = {
+    0: "The command did what it was asked to do.",
+    64: "The command line is wrong.",
+    65: "Nothing can be learned from a message.",
+    66: "An input cannot be read, is damaged, or an id is unknown. The other inputs are handled all the same.",
+    69: "The daemon does not run, or the next hop refuses.",
+    70: "There is a fault in nbstream. Please report the traceback.",
+    74: "The output cannot be written, or nobody reads it.",
+    75: "Try again later: Redis is away, or an address or the state folder is in use.",
+    78: "The configuration, a password or a stored model cannot be used.",
+    130: "The command was interrupted by Ctrl-C. A second Ctrl-C does not wait for what is under way.",
+}
+"""The exit codes of every command and their meaning, most of them those of sysexits.h."""
+
+COMMAND_EXIT_CODES = {
+    "serve": {0: "The daemon was stopped by SIGTERM or SIGINT."},
+    "check": {0: "No message is spam.", 1: "At least one message is spam."},
+    "learn": {0: "All messages are learned, or were learned before."},
+    "unlearn": {0: "None of the messages is learned any more, or ever was."},
+    "undo": {0: "The changes are taken back, as far as they can be."},
+    "import": {66: "The file is damaged.", 78: "The file is of another kind, or the model is not empty."},
+    "quarantine release": {
+        69: "The next hop refuses a message.",
+        75: "A message stays in the quarantine for now.",
+    },
+    "config check": {
+        0: "The configuration can be used.",
+        78: "The configuration has the problems that are printed.",
+    },
+    "reload": {
+        0: "The daemon applied the configuration.",
+        69: "No daemon runs.",
+        75: "The daemon did not answer.",
+        78: "The configuration was refused, and nothing has changed.",
+    },
+    "evaluate": {78: "A picture needs matplotlib, which is not installed."},
+    "tune": {78: "A picture needs matplotlib, which is not installed."},
+}
+"""What the exit codes mean for one command where it says more than ``EXIT_CODES``."""
+
+CONFIG_HELP = (
+    "configuration (default: the first of ./nbstream.yaml, ~/.config/nbstream/nbstream.yaml and "
+    "/etc/nbstream/nbstream.yaml)"
+)
 
 _TAUGHT = "[PATH ...] [--id ID ...]"  # with nargs="+" argparse would show that a path must be there
 
@@ -51,8 +99,7 @@ def build_parser() -> _Parser:
         "--config",
         type=arguments.file,
         metavar="FILE",
-        help="configuration (default: the first of ./nbstream.yaml, ~/.config/nbstream/nbstream.yaml and "
-        "/etc/nbstream/nbstream.yaml)",
+        help=CONFIG_HELP,
     )
     _add_serve(commands, common)
     _add_check(commands, common)
@@ -76,29 +123,48 @@ def build_parser() -> _Parser:
 _Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # argparse has no public name for it
 
 
-def _command(commands: _Commands, name: str, purpose: str, *common: _Parser, usage: str | None = None) -> _Parser:
-    """A command whose purpose is told in the list of all and in its own help."""
+def _command(
+    commands: _Commands, name: str, purpose: str, *common: _Parser, usage: str | None = None, details: str = ""
+) -> _Parser:
+    """A command: its purpose stands in the list of all commands and in its own help, the details only there."""
     if usage:
         usage = f"%(prog)s [-h] [-c FILE] {usage}"
-    return commands.add_parser(name, parents=common, help=purpose, description=purpose, usage=usage)
+    description = f"{purpose}. {details}" if details else purpose
+    return commands.add_parser(name, parents=common, help=purpose, description=description, usage=usage)
 
 
 def _add_serve(commands: _Commands, common: _Parser) -> None:
-    serve = _command(commands, "serve", "run the daemon", common)
+    serve = _command(
+        commands,
+        "serve",
+        "run the daemon",
+        common,
+        details="It runs until SIGTERM, and then lets the work in hand finish.",
+    )
     serve.add_argument("--hints", action="store_true", help="print three commands to try, once mail is accepted")
     serve.set_defaults(module="serve")
 
 
 def _add_reload(commands: _Commands, common: _Parser) -> None:
     reload = _command(
-        commands, "reload", "have the daemon apply its changed configuration, without a restart", common
+        commands,
+        "reload",
+        "have the daemon apply its changed configuration, without a restart",
+        common,
+        details="The command waits for the daemon and prints its answer.",
     )
     reload.add_argument("--json", action="store_true", help="the daemon's answer as one JSON object")
     reload.set_defaults(module="reload")
 
 
 def _add_check(commands: _Commands, common: _Parser) -> None:
-    check = _command(commands, "check", "score messages; exit 1 when one is spam", common)
+    check = _command(
+        commands,
+        "check",
+        "score messages; exit 1 when one is spam",
+        common,
+        details="The messages are not remembered, and therefore cannot be taught by their ids alone.",
+    )
     check.add_argument(
         "paths",
         nargs="+",
@@ -111,7 +177,13 @@ def _add_check(commands: _Commands, common: _Parser) -> None:
 
 
 def _add_explain(commands: _Commands, common: _Parser) -> None:
-    explain = _command(commands, "explain", "why a message was, or would be, called what it is called", common)
+    explain = _command(
+        commands,
+        "explain",
+        "why a message was, or would be, called what it is called",
+        common,
+        details="For an id it prints the reasons of the last check; for a message the reasons that hold now.",
+    )
     explain.add_argument(
         "subjects",
         nargs="+",
@@ -130,10 +202,25 @@ def _add_explain(commands: _Commands, common: _Parser) -> None:
 
 
 def _add_learn(commands: _Commands, common: _Parser) -> None:
-    learn = _command(commands, "learn", "learn messages as spam or as ham", common, usage=f"spam|ham {_TAUGHT}")
-    learn.add_argument("label", choices=("spam", "ham"))
+    learn = _command(
+        commands,
+        "learn",
+        "learn messages as spam or as ham",
+        common,
+        usage=f"spam|ham {_TAUGHT}",
+        details="A message that was learned with the other label is relearned; one that was learned with the same "
+        "label changes nothing.",
+    )
+    learn.add_argument("label", choices=("spam", "ham"), help="what the messages are: spam or ham")
     learn.set_defaults(module="learn", wrong_usage=learn.error)
-    unlearn = _command(commands, "unlearn", "take back what messages were learned as", common, usage=_TAUGHT)
+    unlearn = _command(
+        commands,
+        "unlearn",
+        "take back what messages were learned as",
+        common,
+        usage=_TAUGHT,
+        details="Exactly what was added is subtracted.",
+    )
     unlearn.set_defaults(module="learn", label=None, wrong_usage=unlearn.error)
     for each in (learn, unlearn):
         paths = each.add_argument(
@@ -157,13 +244,27 @@ def _add_learn(commands: _Commands, common: _Parser) -> None:
 
 
 def _add_status(commands: _Commands, common: _Parser) -> None:
-    status = _command(commands, "status", "what the model knows, and what it still needs", common)
+    status = _command(
+        commands,
+        "status",
+        "what the model knows, and what it still needs",
+        common,
+        details="It prints the thresholds too, what is promised of budgets, and whether the policy in the file "
+        "is the one in force.",
+    )
     status.add_argument("--json", action="store_true", help="one JSON object")
     status.set_defaults(module="status")
 
 
 def _add_top_tokens(commands: _Commands, common: _Parser) -> None:
-    top = _command(commands, "top-tokens", "the tokens that speak loudest for a class", common)
+    top = _command(
+        commands,
+        "top-tokens",
+        "the tokens that speak loudest for a class",
+        common,
+        details="For each token it prints the log-ratio and the counts in ham and in spam, by the weight of the "
+        "messages; with a half-life, what is left of them now.",
+    )
     top.add_argument(
         "--class", dest="label", choices=("spam", "ham"), default="spam", help="for which (default: spam)"
     )
@@ -173,12 +274,24 @@ def _add_top_tokens(commands: _Commands, common: _Parser) -> None:
 
 
 def _add_transfer(commands: _Commands, common: _Parser) -> None:
-    export = _command(commands, "export", "write the whole model to a file", common)
+    export = _command(
+        commands,
+        "export",
+        "write the whole model to a file",
+        common,
+        details="The file holds the counts and the ledger, and only its owner can read it.",
+    )
     export.add_argument(
         "file", type=arguments.path, metavar="FILE", help="replaced once the export is whole; - is standard output"
     )
     export.set_defaults(module="export")
-    import_ = _command(commands, "import", "read a model that was exported", common)
+    import_ = _command(
+        commands,
+        "import",
+        "read a model that was exported",
+        common,
+        details="The model must be empty, unless --merge is given.",
+    )
     import_.add_argument(
         "file", type=arguments.path, metavar="FILE", help="what export wrote; - is standard input"
     )
@@ -259,6 +372,7 @@ def _add_replay(commands: _Commands, common: _Parser) -> None:
         "replay",
         "send a labelled corpus through a running daemon: its next hop gets the mail, its model learns",
         common,
+        details="It prints how good the verdicts were. Give it a daemon of its own.",
     )
     replay.add_argument(
         "index", type=arguments.file, metavar="INDEX", help="lines of label<TAB>path, in stream order"
@@ -285,7 +399,11 @@ def _add_replay(commands: _Commands, common: _Parser) -> None:
 
 def _add_evaluate(commands: _Commands, common: _Parser) -> None:
     evaluate = _command(
-        commands, "evaluate", "score a labelled stream, learning as it goes, and measure how good that was", common
+        commands,
+        "evaluate",
+        "score a labelled stream, learning as it goes, and measure how good that was",
+        common,
+        details="The daemon and its model are left alone.",
     )
     evaluate.add_argument(
         "index",
@@ -331,7 +449,13 @@ def _add_evaluate(commands: _Commands, common: _Parser) -> None:
 
 
 def _add_tune(commands: _Commands, common: _Parser) -> None:
-    tune = _command(commands, "tune", "what other thresholds would have done to the mail labelled last", common)
+    tune = _command(
+        commands,
+        "tune",
+        "what other thresholds would have done to the mail labelled last",
+        common,
+        details="With --with it says which verdicts another configuration would change.",
+    )
     tune.add_argument(
         "--with",
         dest="other",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import re
 import typing
@@ -12,7 +13,9 @@ from pydantic import BaseModel
 
 from nbstream.config import Settings, addresses, values
 from nbstream.config.section import Section
-from tools.reference import settings
+from nbstream.errors import NbstreamError
+from nbstream.usage import EXIT_CODES, build_parser
+from tools.reference import commands, settings
 from tools.reference.markup import Undocumented, first_sentence
 from tools.reference.pages import PAGES, ROOT, outdated
 
@@ -77,3 +80,48 @@ def test_the_words_for_a_value_have_every_number_of_the_refusal(reader: Callable
     words = first_sentence(reader.__doc__ or "")
     numbers = set(re.findall(r"[0-9][0-9.]*[0-9]", str(refused.value)))
     assert [number for number in numbers if number not in words] == []
+
+
+def test_every_command_is_on_its_page() -> None:
+    shown = re.findall(r"^    ([a-z-]+)  ", build_parser().format_help(), re.MULTILINE)
+    page = commands.page()
+
+    assert len(shown) > 10
+    assert [name for name in shown if f"\n## nbstream {name}" not in page] == []
+
+
+def test_a_command_or_an_argument_without_help_is_named() -> None:
+    parser = argparse.ArgumentParser(prog="nbstream")
+    below = parser.add_subparsers()
+    below.add_parser("one")
+
+    with pytest.raises(Undocumented, match=r"the command nbstream one has no help"):
+        commands.commands(parser)
+
+    below.choices.clear()
+    two = below.add_parser("two", help="do one thing")
+    two.add_argument("--bare")
+    with pytest.raises(Undocumented, match=r"the argument --bare of nbstream two has no help"):
+        commands.commands(parser)
+
+
+def test_the_usage_shows_what_is_needed_and_what_excludes_what() -> None:
+    parser = argparse.ArgumentParser(prog="nbstream x")
+    parser.add_argument("paths", nargs="+", metavar="PATH")
+    parser.add_argument("file", nargs="?", metavar="FILE")
+    parser.add_argument("-l", "--label", choices=("spam", "ham"))
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("-n", metavar="N")
+    either.add_argument("--all", action="store_true")
+
+    assert commands.usage(parser) == "nbstream x [-l spam|ham] [-n N | --all] PATH ... [FILE]"
+
+
+def errors(kind: type[NbstreamError]) -> Iterator[type[NbstreamError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from errors(below)
+
+
+def test_every_exit_code_of_an_error_is_explained() -> None:
+    assert {kind.exit_code for kind in errors(NbstreamError)} <= EXIT_CODES.keys()

@@ -26,3 +26,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table; a ``|`` in a cell is escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def plain(text: str) -> str:
+    """A help text, which is no markup, as Markdown."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace("*", "\\*")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tools.reference import settings
+from tools.reference import commands, settings
 
 ROOT = Path(__file__).parents[2]
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/settings.md": settings.page,
+    "docs/reference/commands.md": commands.page,
 }
 
 

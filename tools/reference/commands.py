@@ -1,0 +1,173 @@
+"""The reference of the commands: usage, purpose, arguments and exit codes, from the parser of the command line.
+
+argparse writes usage lines that differ from one version of Python to the next; here they are made anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nbstream.usage import COMMAND_EXIT_CODES, CONFIG_HELP, EXIT_CODES, build_parser
+from tools.reference.markup import NOTICE, Undocumented, plain, table
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument: how it is written, and its meaning."""
+
+    words: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: its name without the program's, its usage line, purpose, details, arguments and exit codes.
+
+    ``closing`` is what its help ends with, such as examples; ``exit_codes`` are those that mean something special.
+    """
+
+    name: str
+    usage: str
+    purpose: str
+    details: str
+    arguments: tuple[Argument, ...]
+    exit_codes: dict[int, str]
+    closing: str
+
+
+def commands(parser: argparse.ArgumentParser | None = None) -> list[Command]:
+    """All commands, by default of nbstream, in the order of the help. Raises ``Undocumented``."""
+    found = [_command(below, purpose) for below, purpose in _leaves(parser or build_parser())]
+    unknown = COMMAND_EXIT_CODES.keys() - {command.name for command in found}
+    if unknown:
+        raise Undocumented(f"there are exit codes for {', '.join(unknown)}, which is no command")
+    return found
+
+
+def _leaves(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str]]:
+    """The parsers of the commands that have no commands below them, each with its line in the list of all."""
+    for action in parser._actions:  # argparse has no public way to walk a parser
+        if isinstance(action, argparse._SubParsersAction):
+            purposes = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            for name, below in action.choices.items():
+                nested = list(_leaves(below))
+                yield from nested or [(below, purposes.get(name, ""))]
+
+
+def _command(parser: argparse.ArgumentParser, purpose: str) -> Command:
+    name = parser.prog.partition(" ")[2]
+    if not purpose:
+        raise Undocumented(f"the command {parser.prog} has no help")
+    description = parser.description or purpose
+    return Command(
+        name,
+        usage(parser),
+        purpose,
+        description.removeprefix(purpose).lstrip(". "),
+        tuple(_arguments(parser)),
+        COMMAND_EXIT_CODES.get(name, {}),
+        (parser.epilog or "").strip(),
+    )
+
+
+def _arguments(parser: argparse.ArgumentParser) -> Iterator[Argument]:
+    for action in _shown(parser):
+        if action.dest == "config" and action.help == CONFIG_HELP:
+            continue  # the same for every command: the page says it once
+        names = ", ".join(action.option_strings)
+        if not action.help:
+            raise Undocumented(f"the argument {names or _words(action)} of {parser.prog} has no help")
+        words = _words(action)
+        yield Argument(f"{names} {words}".strip() if action.nargs != 0 else names, action.help)
+
+
+def _shown(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """All arguments but ``--help``, which every command has; positional arguments first."""
+    actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    return sorted(actions, key=lambda action: bool(action.option_strings))
+
+
+def usage(parser: argparse.ArgumentParser) -> str:
+    """The usage on one line, without ``--help``."""
+    if parser.usage:
+        return (parser.usage % {"prog": parser.prog}).replace("[-h] ", "")
+    groups = {
+        action: group._group_actions
+        for group in parser._mutually_exclusive_groups
+        for action in group._group_actions
+    }
+    pieces = [parser.prog]
+    for action in sorted(_shown(parser), key=lambda action: not action.option_strings):
+        together = groups.get(action, [action])
+        if action is together[0]:
+            pieces.append(" | ".join(map(_piece, together)) if len(together) == 1 else _either(together))
+    return " ".join(pieces)
+
+
+def _either(actions: list[argparse.Action]) -> str:
+    return "[" + " | ".join(_piece(action).strip("[]") for action in actions) + "]"
+
+
+def _piece(action: argparse.Action) -> str:
+    name = action.option_strings[0] if action.option_strings else ""
+    piece = f"{name} {_words(action)}".strip() if action.nargs != 0 else name
+    return piece if action.required and not name else f"[{piece}]"
+
+
+def _words(action: argparse.Action) -> str:
+    """The value of an argument as usage and tables show it."""
+    if action.nargs == 0:
+        return ", ".join(action.option_strings)
+    if action.metavar is None and action.choices is not None:
+        word = "|".join(map(str, action.choices))
+    else:
+        word = str(action.metavar or action.dest.upper())
+    return f"{word} ..." if action.nargs in {"+", "*"} else word
+
+
+def page() -> str:
+    """The page as Markdown."""
+    return NOTICE + _INTRODUCTION + _exit_codes() + "".join(map(_section, commands()))
+
+
+_INTRODUCTION = """
+# Commands
+
+`nbstream COMMAND --help` prints what stands here of a command. Run the commands as the daemon's user: they find a
+running daemon's private Redis, or start it for as long as they need it. `-c FILE` names the
+[configuration](settings.md); without it the first of `./nbstream.yaml`, `~/.config/nbstream/nbstream.yaml` and
+`/etc/nbstream/nbstream.yaml` is read, and without any of them the defaults hold.
+
+PATH is a message, an mbox, a Maildir (its own `cur` and `new`, not the folders inside it such as `.Junk`), any
+other folder (all files in it, at any depth, except hidden files, pipes and devices), or `-` for standard input. An
+ID is the `id` in the `X-Nbstream` field of a message. A TIME is an age (`30m`, `2h`, `3d`) or a moment
+(`2026-01-31T12:00`, local unless it has an offset). Many paths in one call are quicker than many calls.
+"""
+
+
+def _exit_codes() -> str:
+    rows = [(str(code), meaning) for code, meaning in EXIT_CODES.items()]
+    return "\n## Exit codes\n\nThese hold for every command.\n\n" + table(("code", "meaning"), rows)
+
+
+def _section(command: Command) -> str:
+    text = f"\n## nbstream {command.name}\n\n{sentence(command.purpose)}"
+    text += f" {command.details}" * bool(command.details)
+    text += f"\n\n```text\n{command.usage}\n```\n"
+    rows = [(f"`{argument.words}`", plain(argument.meaning)) for argument in command.arguments]
+    if rows:
+        text += "\n" + table(("argument", "meaning"), rows)
+    if command.exit_codes:
+        text += "\n" + table(
+            ("exit code", "meaning"), [(str(code), why) for code, why in command.exit_codes.items()]
+        )
+    if command.closing:
+        text += f"\n```text\n{command.closing}\n```\n"
+    return text
+
+
+def sentence(text: str) -> str:
+    """A help text, which begins in lower case and has no full stop, as a sentence."""
+    return f"{text[0].upper()}{text[1:].rstrip('.')}."
