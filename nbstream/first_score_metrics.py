@@ -44,12 +44,12 @@ def calibration(first_scores: FirstScores) -> Iterator[Metric]:
     """How many of each label had a P(spam) in each bin, and how many of the bin were to be spam."""
     messages = GaugeMetricFamily(
         "nbstream_calibration_messages",
-        "Labelled messages, by label and by the P(spam) that they had before.",
+        "Labelled messages, by class and by the P(spam) that they had before; bin 0.9-0.95 is 0.9 <= P < 0.95.",
         labels=["class", "bin"],
     )
     expected = GaugeMetricFamily(
         "nbstream_calibration_expected_spam",
-        "How many of them were to be spam: the sum of their P(spam).",
+        "How many of the labelled messages of a bin should be spam: the sum of their P(spam).",
         labels=["bin"],
     )
     for low, high in pairwise(_EDGES):
@@ -68,11 +68,14 @@ def budgets(first_scores: FirstScores, rates: Iterable[float]) -> Iterator[Metri
     """What each rate has allowed so far, and what was really called spam by it."""
     allowed = GaugeMetricFamily(
         "nbstream_budget_ham_allowed",
-        "Ham that the false-positive rate allowed to be called spam, of what was labelled since it is to be kept.",
+        "Ham messages that the budget of this rate allowed to be called spam, of those labelled since it is in "
+        "force.",
         labels=["rate"],
     )
     lost = GaugeMetricFamily(
-        "nbstream_budget_ham_lost", "Ham of the same that was called spam by this budget.", labels=["rate"]
+        "nbstream_budget_ham_lost",
+        "Ham messages that were called spam by the budget of this rate, of those labelled since it is in force.",
+        labels=["rate"],
     )
     for rate in sorted(rates):
         seen, called = first_scores["ham"].spent(rate)

@@ -53,19 +53,21 @@ class Metrics:
         self.state.register(self._policy)
         self._messages = Counter(
             "nbstream_messages",
-            "Messages checked and answered, by verdict.",
+            "Messages checked and answered, by listener and verdict; the verdict is none where the check failed.",
             ["listener", "verdict"],
             registry=registry,
         )
         self._connections = Counter(
             "nbstream_connections",
-            "Connections to a door, by whether there was room for them.",
+            "Connections by listener and outcome: accepted, or refused (the listener is full, or closes). The "
+            "metrics listener is left out.",
             ["listener", "outcome"],
             registry=registry,
         )
         self._actions = Counter(
             "nbstream_actions",
-            "What was decided for messages, by action; one to recipients with several policies counts for each.",
+            "Decisions about messages by action; a message to recipients with different actions counts for each "
+            "of them.",
             ["action"],
             registry=registry,
         )
@@ -82,35 +84,40 @@ class Metrics:
         )
         self._check_seconds = Histogram(
             "nbstream_check_seconds",
-            "Seconds of each stage of a check.",
+            "Seconds of each stage of a check: wait (behind other checks, or for a thread), parse, tokenize, "
+            "score.",
             ["stage"],
             buckets=_STAGE_BUCKETS,
             registry=registry,
         )
         self._relay_seconds = Histogram(
             "nbstream_relay_seconds",
-            "Seconds from the start of DATA to the next hop's answer.",
+            "Seconds from the start of DATA to the reply of the next hop.",
             buckets=_RELAY_BUCKETS,
             registry=registry,
         )
         self._relay_replies = Counter(
-            "nbstream_relay_replies", "The next hop's answers to messages, by code.", ["code"], registry=registry
+            "nbstream_relay_replies",
+            "Replies of the next hop to messages, by code; none where it went away.",
+            ["code"],
+            registry=registry,
         )
         self._feedback = Counter(
             "nbstream_feedback",
-            "Messages sent as feedback, by door, label and what it did.",
+            "Messages sent as feedback, by source, label and outcome: learned, relearned, already, unlearned, "
+            "unknown, refused, failed.",
             ["source", "label", "outcome"],
             registry=registry,
         )
         self._disagreement = Counter(
             "nbstream_feedback_disagreement",
-            "Feedback whose label was not the model's verdict before it was learned.",
+            "Feedback whose label was not the verdict before it was learned.",
             ["verdict", "label"],
             registry=registry,
         )
         self._bursts_told = Counter(
             "nbstream_feedback_bursts",
-            "Bursts of contradicting or one-sided feedback from one actor.",
+            "Bursts of feedback from one actor, by kind: contradicting, one_sided.",
             ["kind"],
             registry=registry,
         )
@@ -121,11 +128,14 @@ class Metrics:
             registry=registry,
         )
         self._failures = Counter(
-            "nbstream_filter_failures", "Checks that failed, by reason.", ["reason"], registry=registry
+            "nbstream_filter_failures",
+            "Checks that failed, by reason: store (no counts are loaded), error (a fault).",
+            ["reason"],
+            registry=registry,
         )
         self._memory_dropped = Counter(
             "nbstream_memory_dropped",
-            "Checked messages that were not remembered: Redis was away or too slow.",
+            "Checked messages that are not remembered: Redis was away or too slow.",
             registry=registry,
         )
         self._refused = Counter(
@@ -138,19 +148,21 @@ class Metrics:
         )
         self._autolearned = Counter(
             "nbstream_autolearn",
-            "Messages that a check was sure of, by label and what became of them.",
+            "Messages that a check was sure of, by label and outcome: learned, already, unbalanced, human (a "
+            "person labelled it), unsure (the model that people taught is less sure), dropped, failed. Only with "
+            "autolearn.",
             ["label", "outcome"],
             registry=registry,
         )
         self._reloads = Counter(
             "nbstream_config_reloads",
-            "Times that the configuration was read anew, by what became of it.",
+            "Reloads of the configuration, by outcome: applied, refused.",
             ["outcome"],
             registry=registry,
         )
         self._restarts = Counter(
             "nbstream_worker_restarts",
-            "Worker processes that ended without being told to, and were replaced.",
+            "Workers that ended without a SIGTERM, and were replaced.",
             registry=registry,
         )
         for outcome in ("applied", "refused"):

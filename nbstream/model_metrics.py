@@ -43,16 +43,23 @@ class ModelCollector(Collector):
         params, first_scores = self._params(), self._mirror.known_first_scores
         found = params.policy.thresholds(first_scores)
         thresholds = GaugeMetricFamily(
-            "nbstream_threshold", "P(spam) from which a verdict holds; infinite for never.", labels=["name"]
+            "nbstream_threshold",
+            "P(spam) from which a verdict holds, by the name of the threshold: unsure, spam, reject; infinite for "
+            "never.",
+            labels=["name"],
         )
         for name, value in (("unsure", found.unsure), ("spam", found.spam), ("reject", found.reject)):
             if value is not None:
                 thresholds.add_metric([name], value)
         promised = GaugeMetricFamily(
-            "nbstream_budget_promised", "1 while the false-positive rate is promised.", labels=["rate"]
+            "nbstream_budget_promised",
+            "1 while the budget of this false-positive rate is promised.",
+            labels=["rate"],
         )
         needed = GaugeMetricFamily(
-            "nbstream_budget_ham_needed", "Ham still to be learned before it can be.", labels=["rate"]
+            "nbstream_budget_ham_needed",
+            "Ham messages still to be labelled before the budget of this false-positive rate can be promised.",
+            labels=["rate"],
         )
         for rate in sorted(params.budgets):
             now = promise(first_scores["ham"], rate)
@@ -65,10 +72,10 @@ class ModelCollector(Collector):
         messages = GaugeMetricFamily(
             "nbstream_model_messages", "Messages learned and not taken back, by class.", labels=["class"]
         )
-        tokens = GaugeMetricFamily("nbstream_model_tokens", "Distinct tokens known.")
+        tokens = GaugeMetricFamily("nbstream_model_tokens", "Distinct tokens in the vocabulary.")
         needed = GaugeMetricFamily(
             "nbstream_model_messages_needed",
-            "Messages that the model must know before it decides.",
+            "Messages that the model must have learned before it decides, by class.",
             labels=["class"],
         )
         totals = self._mirror.totals
@@ -82,7 +89,9 @@ class ModelCollector(Collector):
         left = None if totals is None else self._mirror.half_life.left(time.time(), self._mirror.largest)
         if left is not None:
             yield GaugeMetricFamily(
-                "nbstream_model_half_lives_left", "Half-lives until nothing more can be learned.", value=left
+                "nbstream_model_half_lives_left",
+                "Half-lives until nothing more can be learned. Only with model.half_life_days.",
+                value=left,
             )
 
 
@@ -96,9 +105,14 @@ class LayerCollector(Collector):
         """The gauges as they are now."""
         totals = self._mirror.totals
         messages = GaugeMetricFamily(
-            "nbstream_autolearn_messages", "Messages learned without people, by class.", labels=["class"]
+            "nbstream_autolearn_messages",
+            "Messages learned without people, by class. Only with autolearn.",
+            labels=["class"],
         )
-        tokens = GaugeMetricFamily("nbstream_autolearn_tokens", "Distinct tokens of those messages.")
+        tokens = GaugeMetricFamily(
+            "nbstream_autolearn_tokens",
+            "Distinct tokens of the messages learned without people. Only with autolearn.",
+        )
         if totals is not None:
             for column, label in enumerate(CLASSES):
                 messages.add_metric([label], totals.messages[column])
@@ -123,7 +137,7 @@ class PolicyCollector(Collector):
             value=since,
         )
         policy = GaugeMetricFamily(
-            "nbstream_policy_info", "The hash of the policy in force; always 1.", labels=["hash"]
+            "nbstream_policy_info", "The hash of the policy in force, as a label; always 1.", labels=["hash"]
         )
         policy.add_metric([policy_hash], 1)
         yield policy

@@ -21,19 +21,21 @@ class StreamMetrics:
         registry = metrics.registry
         self._entries = Counter(
             "nbstream_stream_entries",
-            "Entries of the stream, by what became of them.",
+            "Entries of the stream, by outcome: answered, refused (with an error), repeated (another worker had "
+            "answered), claimed (taken over), dead (set aside), lost (removed by others). Only with "
+            "listeners.stream.",
             ["outcome"],
             registry=registry,
         )
         self._lag = Gauge(
             "nbstream_stream_lag",
-            "Entries that no worker was given yet.",
+            "Entries that no worker was given yet. Only with listeners.stream.",
             registry=registry,
             multiprocess_mode="livemostrecent",
         )
         self._pending = Gauge(
             "nbstream_stream_pending",
-            "Entries that a worker was given and that have no answer.",
+            "Entries that a worker was given and that have no answer yet. Only with listeners.stream.",
             registry=registry,
             multiprocess_mode="livemostrecent",  # each process looks at the same stream
         )

@@ -9,13 +9,14 @@ import typing
 from collections.abc import Callable, Iterator
 
 import pytest
+from prometheus_client import CollectorRegistry, Counter
 from pydantic import BaseModel
 
 from nbstream.config import Settings, addresses, values
 from nbstream.config.section import Section
 from nbstream.errors import NbstreamError
 from nbstream.usage import EXIT_CODES, build_parser
-from tools.reference import commands, settings
+from tools.reference import commands, metrics, settings
 from tools.reference.markup import Undocumented, first_sentence
 from tools.reference.pages import PAGES, ROOT, outdated
 
@@ -125,3 +126,11 @@ def errors(kind: type[NbstreamError]) -> Iterator[type[NbstreamError]]:
 
 def test_every_exit_code_of_an_error_is_explained() -> None:
     assert {kind.exit_code for kind in errors(NbstreamError)} <= EXIT_CODES.keys()
+
+
+def test_a_metric_without_help_is_named() -> None:
+    registry = CollectorRegistry()
+    Counter("nbstream_bare", "", ["label"], registry=registry)
+
+    with pytest.raises(Undocumented, match=r"the metric nbstream_bare_total has no help that is a sentence"):
+        list(metrics.exported([registry]))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tools.reference import commands, settings
+from tools.reference import commands, metrics, settings
 
 ROOT = Path(__file__).parents[2]
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/settings.md": settings.page,
+    "docs/reference/metrics.md": metrics.page,
     "docs/reference/commands.md": commands.page,
 }
 

@@ -1,0 +1,100 @@
+"""The reference of the metrics: name, type, labels and meaning of each, from the collectors of a daemon.
+
+The gauges of the model are made at each scrape: here a model stands in that has everything that can be exported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+
+from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.bayes.decay import HalfLife
+from nbstream.filter import Params
+from nbstream.metrics import Metrics
+from nbstream.policy.first_scores import FirstScores
+from nbstream.policy.policy import Budget, Policy
+from nbstream.store.mirror import Mirror
+from nbstream.stream_metrics import StreamMetrics
+from tools.reference.markup import NOTICE, Undocumented, plain, table
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedMetric:
+    """One metric, by the name of its series (of a histogram without ``_bucket``, ``_sum`` and ``_count``)."""
+
+    name: str
+    type: str
+    labels: tuple[str, ...]
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class _LoadedModel:
+    """What the gauges read of a mirror once counts are loaded."""
+
+    totals: Totals = field(default_factory=Totals)
+    half_life: HalfLife = field(default_factory=lambda: HalfLife(days=180.0))
+    largest: int = 0
+    lag_seconds: float = 0.0
+    following: bool = True
+    known_first_scores: FirstScores = field(default_factory=FirstScores)
+
+
+def metrics() -> list[ExportedMetric]:
+    """All metrics that a daemon can export, by name. Raises ``Undocumented``."""
+    mirror, params = cast("Mirror", _LoadedModel()), Params(Policy(spam=Budget(0.01)), dict.fromkeys(CLASSES, 50))
+    collected = Metrics()
+    StreamMetrics(collected)
+    collected.watch(mirror, lambda: params)
+    collected.watch_layer(mirror)
+    collected.policy("")
+    return sorted(exported((collected.registry, collected.state)), key=lambda metric: metric.name)
+
+
+def exported(registries: Iterable[CollectorRegistry]) -> Iterator[ExportedMetric]:
+    """The metrics of these registries. Raises ``Undocumented``."""
+    for registry in registries:
+        for (
+            collector
+        ) in registry._collector_to_names:  # the library tells the labels of a series only once there is one
+            for family in collector.collect():
+                labelled: Any = collector if isinstance(collector, MetricWrapperBase) else family
+                name = f"{family.name}_total" if family.type == "counter" else family.name
+                if not family.documentation.endswith("."):
+                    raise Undocumented(f"the metric {name} has no help that is a sentence")
+                yield ExportedMetric(name, family.type, tuple(labelled._labelnames), family.documentation)
+
+
+def page() -> str:
+    """The page as Markdown."""
+    rows = [
+        (
+            f"`{metric.name}`",
+            metric.type,
+            ", ".join(f"`{label}`" for label in metric.labels),
+            plain(metric.meaning),
+        )
+        for metric in metrics()
+    ]
+    return NOTICE + _INTRODUCTION + "\n" + table(("name", "type", "labels", "meaning"), rows) + _CLOSING
+
+
+_INTRODUCTION = """
+# Metrics
+
+`/metrics` exports these in Prometheus's text format, at the HTTP listener and, where it is open, at the
+[metrics listener](settings.md#listenersmetrics). A histogram `NAME` is exported as the series `NAME_bucket`,
+`NAME_sum` and `NAME_count`. Prometheus's library adds the moment when a counter or a histogram began to count as
+`NAME_created`; with several workers it does not.
+"""
+
+_CLOSING = """ With several [workers](settings.md#top-of-the-file) the counters and histograms are the sums of all
+workers, those that have died included; they begin anew with each start of the daemon. The gauges of the model are
+as one worker sees them. `nbstream_mirror_lag_seconds` and `nbstream_redis_up` are those of the worst worker at the
+metrics listener, and at the HTTP listener those of the worker that answers.
+"""
