@@ -19,7 +19,34 @@ if TYPE_CHECKING:
 
 MAX_ID_BYTES = 256
 _MAX_ADDRESS_BYTES = 1000
-_FIELDS = (b"raw", b"text", b"id", b"label", b"from", b"to")
+
+ENTRY_FIELDS = {
+    "raw": "A message, header and body, as it came. Verdict fields of nbstream in it are ignored.",
+    "text": "Instead of `raw`: a text that is no mail. Nothing in it is read as a header field.",
+    "id": f"Any text of at most {MAX_ID_BYTES} bytes, which comes back with the answer. "
+    "Without it the stream id of the entry does.",
+    "label": "`spam` or `ham`: the entry is learned, as feedback is. "
+    "The same text or message with the other label is relearned.",
+    "from": f"Who adds the entry, for `nbstream history --actor`; at most {_MAX_ADDRESS_BYTES} bytes.",
+    "to": f"The recipient whose thresholds hold where `recipients` has rules; at most {_MAX_ADDRESS_BYTES} bytes. "
+    "No action is taken.",
+}
+"""The fields that an entry may have, with their meaning as Markdown."""
+
+ANSWER_FIELDS = {
+    "entry": "The stream id of the entry, which XADD returned.",
+    "id": "The `id` of the entry, or its stream id where it has none.",
+    "verdict": "`ham`, `unsure`, `spam` or `reject`. Of what was learned it is the verdict afterwards.",
+    "probability": "P(spam), with six digits.",
+    "reason": "Why the verdict was given.",
+    "key": "The id of the message for `nbstream explain` and `nbstream learn spam --id`.",
+    "outcome": "Only of an entry with a `label`: `learned`, `relearned` or `already`.",
+    "error": "Why there is no verdict; then `entry` and `id` are the only other fields. "
+    "A label that can never be learned is an error too.",
+}
+"""The fields that an answer may have, with their meaning as Markdown."""
+
+_FIELDS = frozenset(name.encode() for name in ENTRY_FIELDS)
 
 
 class Unreadable(ValueError):
@@ -43,9 +70,8 @@ class Request:
 
 def read(fields: Mapping[bytes, bytes], max_bytes: int) -> Request:
     """What an entry asks for; ``max_bytes`` is how large its message may be. Raises ``Unreadable``."""
-    if not fields.keys() <= set(_FIELDS):
-        known = ", ".join(name.decode() for name in _FIELDS)
-        raise Unreadable(f"an entry has no other fields than {known}")
+    if not fields.keys() <= _FIELDS:
+        raise Unreadable(f"an entry has no other fields than {', '.join(ENTRY_FIELDS)}")
     raw, text = fields.get(b"raw"), fields.get(b"text")
     if (raw is None) == (text is None):
         raise Unreadable("an entry has either raw or text")

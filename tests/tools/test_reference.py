@@ -16,7 +16,8 @@ from nbstream.config import Settings, addresses, values
 from nbstream.config.section import Section
 from nbstream.errors import NbstreamError
 from nbstream.usage import EXIT_CODES, build_parser
-from tools.reference import commands, metrics, settings
+from nbstream.wire import openapi
+from tools.reference import commands, http_api, metrics, settings
 from tools.reference.markup import Undocumented, first_sentence
 from tools.reference.pages import PAGES, ROOT, outdated
 
@@ -134,3 +135,15 @@ def test_a_metric_without_help_is_named() -> None:
 
     with pytest.raises(Undocumented, match=r"the metric nbstream_bare_total has no help that is a sentence"):
         list(metrics.exported([registry]))
+
+
+def test_a_part_of_the_http_api_without_a_text_is_named() -> None:
+    document = openapi.document("")
+    document["paths"]["/v1/check"]["post"]["summary"] = ""
+    with pytest.raises(Undocumented, match=r"POST /v1/check has no summary"):
+        http_api.text_of(document)
+
+    document = openapi.document("")
+    document["paths"]["/v1/learn"]["post"]["parameters"][0] = {"name": "label"}
+    with pytest.raises(Undocumented, match=r"the parameter label of POST /v1/learn has no description"):
+        http_api.text_of(document)

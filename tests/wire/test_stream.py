@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.wire.stream import MAX_ID_BYTES, Request, Unreadable, addressed, read, refusal
+from nbstream.filter.results import Check, Outcome
+from nbstream.policy.verdict import ModelState, Thresholds, Verdict
+from nbstream.wire.stream import (
+    ANSWER_FIELDS,
+    MAX_ID_BYTES,
+    Request,
+    Unreadable,
+    addressed,
+    read,
+    refusal,
+    verdict,
+)
 
 NAMES = st.sampled_from([b"raw", b"text", b"id", b"label", b"from", b"to"]) | st.binary(max_size=8)
 VALUES = st.sampled_from([b"spam", b"ham", b""]) | st.binary(max_size=40)
@@ -66,3 +77,12 @@ def test_an_answer_names_its_entry_by_both_ids(own: bytes) -> None:
     told = addressed(refusal("why"), b"1-0", {b"id": own})
 
     assert told == {"entry": b"1-0", "id": own[:MAX_ID_BYTES] or b"1-0", "error": "why"}
+
+
+def test_every_field_of_an_answer_is_described() -> None:
+    state = ModelState({"ham": 1, "spam": 1})
+    check = Check("key", Verdict.SPAM, 0.97, 3.5, "", state, (), Thresholds())
+
+    made = addressed({**verdict(check, Outcome.LEARNED), **refusal("why")}, b"1-0", {})
+
+    assert made.keys() == ANSWER_FIELDS.keys()

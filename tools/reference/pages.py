@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tools.reference import commands, metrics, settings
+from tools.reference import commands, http_api, metrics, settings, streams
 
 ROOT = Path(__file__).parents[2]
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/settings.md": settings.page,
     "docs/reference/metrics.md": metrics.page,
+    "docs/reference/http-api.md": http_api.page,
+    "docs/reference/streams.md": streams.page,
     "docs/reference/commands.md": commands.page,
 }
 

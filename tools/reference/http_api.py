@@ -1,0 +1,123 @@
+"""The reference of the HTTP API: every path with its parameters and answers, and every schema, from OpenAPI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nbstream.wire import openapi
+from tools.reference.markup import NOTICE, Undocumented, table
+
+JsonObject = dict[str, Any]
+
+
+def page() -> str:
+    """The page as Markdown. Raises ``Undocumented``."""
+    return text_of(openapi.document(""))
+
+
+def text_of(document: JsonObject) -> str:
+    """The page of this document. Raises ``Undocumented``."""
+    paths = [
+        _operation(path, method, operation)
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+    ]
+    schemas = [_schema(name, schema) for name, schema in document["components"]["schemas"].items()]
+    about = f"\n{document['info']['description']}\n"
+    return NOTICE + _INTRODUCTION + about + _ACCESS + "".join(paths) + "\n## Schemas\n" + "".join(schemas)
+
+
+_INTRODUCTION = """
+# HTTP API
+
+The HTTP listener describes this API itself, as OpenAPI 3.1, at `/v1/openapi.json`; this page is made from the same
+document. Errors are `application/problem+json` (RFC 9457), with the members of [Problem](#problem). Every number
+in an answer is finite.
+"""
+
+_ACCESS = """ A password is sent as `Authorization: Bearer PASSWORD` or as `Password: PASSWORD`. Who needs one is
+set by [`listeners.http`](settings.md#listenershttp), and who may teach by [`feedback`](settings.md#feedback). A
+request that a web page makes (it has the field `Origin`) is refused.
+"""
+
+
+def _operation(path: str, method: str, operation: JsonObject) -> str:
+    name = f"{method.upper()} {path}"
+    if not operation.get("summary"):
+        raise Undocumented(f"{name} has no summary")
+    text = f"\n## {name}\n\n{operation['summary']}\n"
+    if "requestBody" in operation:
+        types = " or ".join(f"`{kind}`" for kind in operation["requestBody"]["content"])
+        text += f"\nThe body is {types}.\n"
+    parameters = operation.get("parameters", [])
+    if parameters:
+        rows = [_parameter(name, parameter) for parameter in parameters]
+        text += "\n" + table(("parameter", "where", "type", "meaning"), rows)
+    responses = [_response(status, response) for status, response in operation["responses"].items()]
+    return text + "\n" + table(("status", "answer", "meaning"), responses)
+
+
+def _parameter(operation: str, parameter: JsonObject) -> tuple[str, ...]:
+    if not parameter.get("description"):
+        raise Undocumented(f"the parameter {parameter['name']} of {operation} has no description")
+    return f"`{parameter['name']}`", _location(parameter), _type(parameter["schema"]), parameter["description"]
+
+
+def _response(status: str, response: JsonObject) -> tuple[str, ...]:
+    content = [f"`{kind}`: {_type(media['schema'])}" for kind, media in response["content"].items()]
+    return status, ", ".join(content), response["description"]
+
+
+def _location(parameter: JsonObject) -> str:
+    words = {"query": "in the query", "path": "in the path", "header": "a header field"}
+    return words[parameter["in"]] + ("" if parameter["required"] else ", may be left out")
+
+
+def _schema(name: str, schema: JsonObject) -> str:
+    return f"\n### {name}\n\n" + table(("member", "type"), _members(schema, ""))
+
+
+def _members(schema: JsonObject, prefix: str) -> Iterator[tuple[str, str]]:
+    """The members of an object, and those of objects inside it that have no name of their own."""
+    for name, member in schema["properties"].items():
+        yield f"`{prefix}{name}`", _type(member)
+        inner, below = _inner(member)
+        if inner:
+            yield from _members(inner, f"{prefix}{name}{below}.")
+
+
+def _inner(schema: JsonObject) -> tuple[JsonObject | None, str]:
+    if "properties" in schema:
+        return schema, ""
+    if schema.get("type") == "array":
+        return _inner(schema["items"])[0], "[]"
+    options = [option for option in schema.get("anyOf", []) if "properties" in option]
+    return (options[0], "") if options else (None, "")
+
+
+def _type(schema: JsonObject) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(map(_type, schema["anyOf"]))
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if isinstance(schema["type"], list):
+        return " or ".join(schema["type"])
+    if schema["type"] == "array":
+        return f"array of {_type(schema['items'])}"
+    if schema.get("additionalProperties"):
+        return f"object with members of {_type(schema['additionalProperties'])}"
+    return f"{schema['type']}{_limits(schema)}"
+
+
+def _limits(schema: JsonObject) -> str:
+    if "minimum" in schema and "maximum" in schema:
+        return f" from {schema['minimum']} to {schema['maximum']}"
+    if "minimum" in schema:
+        return f", at least {schema['minimum']}"
+    if "pattern" in schema:
+        return f" that matches `{schema['pattern']}`"
+    return f" ({schema['format']})" if "format" in schema else ""
