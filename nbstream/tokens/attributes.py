@@ -19,6 +19,7 @@ from nbstream.mail.headers import decode_words
 from nbstream.tokens.headers import LONGEST, MOST
 from nbstream.tokens.markup import is_html
 from nbstream.tokens.scripts import SCRIPTS, script
+from nbstream.tokens.unicode import only_known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,7 +139,11 @@ def attributes(message: Message) -> tuple[tuple[str, str], ...]:
     if not message.is_mail:
         return (("script", script(decode(message.raw[: min(SAMPLE_BYTES, message.limits.look_bytes)], None))),)
     looked_at = message.fields[:MOST]
-    first = {each.name: decode_words(each.value[:LONGEST]) for each in reversed(looked_at) if each.name in _READ}
+    first = {
+        each.name: only_known(decode_words(each.value[:LONGEST]))
+        for each in reversed(looked_at)
+        if each.name in _READ
+    }
     parts = message.parts[:PARTS]
     text = next((part for part in parts if _is_text(part) and part.payload), None)
     sample = decode(text.payload[:SAMPLE_BYTES], text.charset) if text else ""

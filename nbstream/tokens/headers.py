@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nbstream.tokens.encoding import encoded
+from nbstream.tokens.unicode import only_known
 from nbstream.tokens.urls import parents
 from nbstream.tokens.words import fold, shape, words
 
@@ -95,7 +96,7 @@ def _text(field: Field) -> str:
     """The field's text, by a short way where nothing in it is encoded."""
     value = field.value[:LONGEST]
     if b"=?" in value or not value.isascii():
-        return field.text[:LONGEST]
+        return only_known(field.text[:LONGEST])
     return value.decode("ascii").replace("\r\n", "")
 
 

@@ -9,6 +9,8 @@ from bisect import bisect
 from collections import Counter
 from itertools import islice
 
+from nbstream.tokens.unicode import only_known
+
 LETTERS = 300
 
 # Where each script's letters begin; a row holds up to the next one.
@@ -41,7 +43,7 @@ def script(text: str) -> str:
     more characters beyond ASCII than plain letters: another script, in bytes whose charset is not told.
     """
     encoded = text.encode("utf-8", "ignore")
-    foreign = encoded.translate(None, _ASCII).decode("utf-8")
+    foreign = only_known(encoded.translate(None, _ASCII).decode("utf-8"))
     plain = len(encoded.translate(None, _NO_LETTER))
     letters = islice(filter(str.isalpha, foreign), LETTERS)
     scripts = Counter(_ROWS[bisect(_STARTS, ord(letter)) - 1][1] for letter in letters)

@@ -6,7 +6,7 @@ has it; whoever wrote the message may have chosen a name that others are told by
 
 from __future__ import annotations
 
-_WORDS = {
+ORIGINS = {
     "body": "text",
     "url": "link: host",
     "url.path": "link: path",
@@ -42,6 +42,8 @@ _WORDS = {
     "attribute": "attribute",
     "number": "number",
 }
+"""What each prefix of a token that is no header field's name says of where the token came from."""
+
 _ASPECTS = {
     "name": "name",
     "local": "local part's form",
@@ -57,8 +59,8 @@ _ASPECTS = {
 def source(token: str) -> str:
     """Where ``token`` came from: ``text``, ``link: host``, ``Subject``, ``From: name``, ``X-Mailer`` ..."""
     prefix = token.partition(":")[0]
-    if prefix in _WORDS:
-        return _WORDS[prefix]
+    if prefix in ORIGINS:
+        return ORIGINS[prefix]
     field, dot, aspect = prefix.rpartition(".")
     if prefix.startswith("text."):
         return f"text: {aspect}"

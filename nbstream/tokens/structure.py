@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from nbstream.tokens.unicode import only_known
 from nbstream.tokens.words import shape
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def text_tokens(text: str) -> list[str]:
     They are all that such a text has beside its words: on 5,572 short messages (the SMS Spam Collection) they took
     (1-AUC)% from 2.2 to 0.5. In mail, beside the header, they made no difference on any stream.
     """
-    text = text[:_TEXT_LENGTH]
+    text = only_known(text[:_TEXT_LENGTH])
     tokens = [f"text.length:{len(text).bit_length()}", f"text.twenties:{len(text) // 20}"]
     tokens.append(f"text.digits:{_eighths(sum(map(str.isdigit, text)), len(text))}")
     tokens.append(f"text.capitals:{_eighths(sum(map(str.isupper, text)), len(text))}")
@@ -66,7 +67,7 @@ def _part_tokens(part: Part) -> list[str]:
     if part.disposition:
         tokens.append(f"disposition:{part.disposition[:20]}")
     if part.filename:
-        name = part.filename.lower()
+        name = only_known(part.filename).lower()
         tokens += [f"file:{name[-40:]}", f"file.shape:{shape(name)}", f"file.type:{name.rpartition('.')[2][:10]}"]
     for each in part.fields:
         if each.name == "content-type":

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from nbstream.mail.message import Message
 
-TOKENIZER_VERSION = 2
+TOKENIZER_VERSION = 3
 """Stored with a model; another version means other tokens, so counts learned with it say little."""
 
 _OF_BODY = (b"body:", b"url:", b"url.")

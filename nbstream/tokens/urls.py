@@ -12,6 +12,7 @@ from itertools import islice
 from urllib.parse import unquote
 
 from nbstream.tokens.markup import unescape
+from nbstream.tokens.unicode import only_known
 
 MOST = 100
 LONGEST = 300
@@ -41,7 +42,7 @@ def links(source: str) -> list[str]:
 @lru_cache(maxsize=1024)
 def link_tokens(link: str) -> tuple[str, ...]:
     """The tokens of one of ``links``. Two in five links came before: those of lists, of campaigns, of schemas."""
-    scheme, _, rest = unescape(link).partition("://")
+    scheme, _, rest = only_known(unescape(link)).partition("://")
     authority, _, path = rest.lstrip("/").partition("/")
     authority, question, query = authority.partition("?")
     user, at, host = authority.rpartition("@")

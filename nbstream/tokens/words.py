@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.tokens import encoding
 from nbstream.tokens.encoding import cut
+from nbstream.tokens.unicode import only_known
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -46,6 +47,7 @@ def fold(text: str) -> str:
     """``text`` in lower case, with compatibility forms (full-width, ligatures, styled letters) unified."""
     if text.isascii():
         return text.lower()
+    text = only_known(text)
     if _MARKS.search(text):  # seldom, and a replacement by a template costs more than to look
         text = _MARKS.sub(r"\1", text)
     return unicodedata.normalize("NFKC", text).casefold()

@@ -1,0 +1,32 @@
+"""Digests of what generated messages become: their tokens, attributes and numbers, and their key.
+
+``python -m tests.tokens.digests`` writes the file anew; only a new ``TOKENIZER_VERSION`` may change a line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from nbstream.mail.message import Message
+from nbstream.tokens.tokenizer import TOKENIZER_VERSION, Params, Tokenizer
+from tests.tokens.generated_mail import generated_mail
+
+FILE = Path(__file__).with_name("digests.tsv")
+
+
+def digests() -> list[str]:
+    """A line for each message: name, digest of the tokens, key."""
+    tokenizer = Tokenizer(Params(attributes=True, numbers=True))
+    lines = [f"tokenizer\t{TOKENIZER_VERSION}\t"]
+    for name, raw in generated_mail():
+        message = Message.parse(raw)
+        tokens = tokenizer.tokenize(message)
+        content = b"\n".join(tokens.head) + b"\0" + b"\n".join(tokens.body)
+        content += repr((tokens.attributes, tokens.numbers)).encode()
+        lines.append(f"{name}\t{hashlib.blake2b(content, digest_size=12).hexdigest()}\t{message.key}")
+    return lines
+
+
+if __name__ == "__main__":
+    FILE.write_text("\n".join(digests()) + "\n")

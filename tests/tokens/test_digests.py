@@ -1,0 +1,48 @@
+"""Tokens and keys are the same on every supported interpreter: the file was written by one of them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import unicodedata
+
+from nbstream.mail.message import Message
+from nbstream.tokens.sources import ORIGINS
+from nbstream.tokens.tokenizer import Params, Tokenizer
+from nbstream.tokens.unicode import REPLACEMENT, only_known
+from tests.tokens.digests import FILE, digests
+from tests.tokens.generated_mail import charsets, generated_mail
+
+# Of all characters that are left as they are, over what tokens ask of a character.
+_PROPERTIES = "f42ab6ed620b7c88dddb6abd"
+
+
+def test_tokens_and_keys_are_those_that_every_interpreter_makes() -> None:
+    assert digests() == FILE.read_text().splitlines()
+
+
+def test_the_generated_mail_has_every_kind_of_token() -> None:
+    tokenizer = Tokenizer(Params(attributes=True, numbers=True))
+    tokens = [tokenizer.tokenize(Message.parse(raw)) for _, raw in generated_mail()]
+    prefixes = {token.partition(b":")[0].decode() for each in tokens for token in each.all}
+    of_no_token = {"bernoulli", "attribute", "number"}  # what event models call their own clues
+    assert set(ORIGINS) - of_no_token <= prefixes
+    assert any(each.attributes for each in tokens)
+    assert any(each.numbers for each in tokens)
+
+
+def test_the_generated_mail_names_every_charset_of_the_interpreter() -> None:
+    assert len(charsets()) > 90
+
+
+def test_every_character_that_is_left_means_the_same_on_every_interpreter() -> None:
+    word = re.compile(r"\w")
+    digest = hashlib.blake2b(digest_size=12)
+    for c in map(chr, range(sys.maxunicode + 1)):
+        if 0xD800 <= ord(c) < 0xE000 or only_known(c) == REPLACEMENT:
+            continue
+        folded = unicodedata.normalize("NFKC", c).casefold()
+        traits = (c.isalpha(), c.isalnum(), c.isdigit(), c.isupper(), c.isspace(), bool(word.match(c)))
+        digest.update(f"{c}{folded}{c.lower()}{traits}{unicodedata.combining(c)}".encode())
+    assert digest.hexdigest() == _PROPERTIES
