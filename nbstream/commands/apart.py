@@ -52,7 +52,7 @@ def chunks(paths: Sequence[str], tokenizer: Tokenizer, limits: Limits) -> Iterat
     taught: list[Taught] = []
     for source in inputs.read(paths, errors):
         message = Message(headers.strip(headers.canonical(source.raw), VERDICT_FIELDS), limits)
-        taught.append(Taught(message.key, tokenizer.tokenize(message)))
+        taught.append(Taught(message.key, tokenizer.tokenize(message), message.former_key))
         if len(taught) == _CHUNK:
             yield Chunk(tuple(taught), tuple(errors), last=False)
             taught.clear()

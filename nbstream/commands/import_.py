@@ -58,7 +58,7 @@ async def _import(model: Model, file: str, *, merge: bool) -> int | None:
                     stop_if_cancelled()
                     await restore.stage(record)
                     bar.update(len(record.counts) if isinstance(record, archive.Column) else 1)
-            await restore.ready()
+            await restore.ready(reader.header.migrated)
         finally:
             with contextlib.suppress(StoreUnavailable):  # the next import removes it
                 await restore.abandon()

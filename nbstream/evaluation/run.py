@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -106,6 +106,10 @@ class Tally:
     async def entries(self, message_keys: Sequence[str]) -> Sequence[Entry | StoreIncompatible | None]:
         """What each of these messages was learned as, None, or why that cannot be read."""
         return await self._model.entries(message_keys)
+
+    async def ledger_keys(self, former_keys: Mapping[str, str]) -> Mapping[str, str]:
+        """As of the model."""
+        return await self._model.ledger_keys(former_keys)
 
     async def replace_many(self, changes: Sequence[Replacement]) -> list[bytes | Held]:
         """Replace each, one after another."""

@@ -74,6 +74,10 @@ class AutoLayer:
                 withdrawn[key] = label
         return withdrawn
 
+    async def ledger_keys(self, former_keys: Mapping[str, str]) -> Mapping[str, str]:
+        """As of the model. Raises ``StoreUnavailable``."""
+        return await self.model.ledger_keys(former_keys)
+
 
 class Settler:
     """Takes back what was learned of messages that people have labelled since where nobody saw to it.

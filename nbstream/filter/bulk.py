@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible
+from nbstream.filter.former_keys import under_ledger_keys
 from nbstream.filter.results import Lesson, Outcome
 from nbstream.filter.scoring import Reading
 from nbstream.filter.steps import Step, Taught
@@ -30,14 +31,13 @@ if TYPE_CHECKING:
     from nbstream.filter.contracts import CountSource, GivingWay, Teachable
     from nbstream.filter.scoring import Scorer
     from nbstream.filter.steps import Steps
-    from nbstream.tokens.tokenizer import Tokens
 
 BATCH = 64
 
 By: TypeAlias = "tuple[str, str]"
 """The door that lessons come through, and who comes."""
 
-Batch: TypeAlias = "Mapping[str, Tokens]"
+Batch: TypeAlias = "Mapping[str, Taught]"
 Withdrawn: TypeAlias = "Mapping[str, str | StoreIncompatible]"
 
 
@@ -111,7 +111,7 @@ class Bulk:
 
     async def _begun(self, batch: Batch, course: Curriculum) -> Coroutine[None, None, None]:
         """What is left to do of a batch once it is planned: it needs no processor of ours."""
-        taught = [Taught(key, tokens) for key, tokens in batch.items()]
+        taught = list(batch.values())
         if len(taught) == 1:
             return self._teach_alone(taught[0], course)
         return self._write(await self._plan(taught, course), course)
@@ -125,6 +125,7 @@ class Bulk:
             course.told(lesson)
 
     async def _plan(self, taught: Sequence[Taught], course: Curriculum) -> _Planned:
+        taught = await under_ledger_keys(self._model, self._auto, taught)
         withdrawn = await self._withdraw(taught)
         entries = await self._model.entries([each.key for each in taught])
         near = await self._read(taught, entries)
@@ -226,12 +227,12 @@ class _Near:
 
 async def _batches(subjects: AsyncIterator[Taught]) -> AsyncGenerator[Batch, None]:
     """The messages in order, by batches in which none is twice."""
-    batch: dict[str, Tokens] = {}
+    batch: dict[str, Taught] = {}
     async for subject in subjects:
         if len(batch) == BATCH or subject.key in batch:
             yield batch
             batch = {}
-        batch[subject.key] = subject.tokens
+        batch[subject.key] = subject
     if batch:
         yield batch
 

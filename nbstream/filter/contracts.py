@@ -61,6 +61,9 @@ class Teachable(Protocol):
     async def last_change(self) -> bytes:
         """The stream id of the last change; empty before the first."""
 
+    async def ledger_keys(self, former_keys: Mapping[str, str]) -> Mapping[str, str]:
+        """Of messages (key: former key) those that the ledger has under the former key alone, with that key."""
+
 
 class Recalling(Protocol):
     """Where checked messages are remembered."""
@@ -77,6 +80,9 @@ class GivingWay(Protocol):
 
     async def withdraw_many(self, message_keys: Sequence[str]) -> Mapping[str, str | StoreIncompatible]:
         """The same for several messages: of those of which something was learned the labels, or why not."""
+
+    async def ledger_keys(self, former_keys: Mapping[str, str]) -> Mapping[str, str]:
+        """As of ``Teachable``."""
 
 
 class Observer(Protocol):

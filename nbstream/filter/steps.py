@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """A message to teach: what it is known by, and its tokens."""
+    """A message to teach: what it is known by, and its tokens.
+
+    ``former_key`` is what an older version knew it by, where that differs; see ``Message.former_key``.
+    """
 
     key: str
     tokens: Tokens
+    former_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.filter.bulk import Bulk, Curriculum
 from nbstream.filter.contracts import Silent
+from nbstream.filter.former_keys import under_ledger_keys
 from nbstream.filter.results import Lesson, Outcome
 from nbstream.filter.scoring import Scorer, decided
 from nbstream.filter.steps import Steps, Taught
@@ -139,6 +140,7 @@ class Filter:
             await asyncio.sleep(0)  # what is being written goes on
 
     async def _teach_alone(self, taught: Taught, label: str | None, by: tuple[str, str]) -> Lesson:
+        (taught,) = await under_ledger_keys(self._model, self._auto, [taught])
         withdrawn = await self._withdraw(taught.key)
         lesson = await self._change(taught.key, taught.tokens, label, by)
         # Again, since the same message may have been learned without people in between.
@@ -237,7 +239,8 @@ class Filter:
             tokens = subject.tokens
         else:
             tokens, _ = await self._take_apart(subject, time.perf_counter())
-        return Taught(subject.key, tokens)  # only now: whoever asks for the key first takes the message apart
+        former = None if isinstance(subject, Checked) else subject.former_key
+        return Taught(subject.key, tokens, former)  # only now: whoever asks for the key first takes it apart
 
     async def _take_apart(self, message: Message, asked: float) -> tuple[Tokens, dict[str, float]]:
         """Its tokens, and the seconds of each stage; ``asked`` was the moment from which it waited."""

@@ -26,15 +26,15 @@ _LINE_END = re.compile(rb"\r\n(?![ \t])")
 _FIELD_END = re.compile(rb"\n(?![ \t])")
 _NAME = re.compile(rb"[!-9;-~]+")
 # The beginning of an encoded word, and what ends its text: "?=", or white space or the beginning of another word,
-# and then it is none. Two patterns, since one would have to be possessive around a look-ahead: CPython before 3.11.5
-# matches that wrongly (gh-106052), and without possession a Subject of 32 kB took 6.6 s. Each beginning is read on to
-# the next one at most.
+# and then it is none. Two patterns, since one would have to be possessive around a look-ahead: CPython before
+# 3.11.5 matches that wrongly (gh-106052), and without possession a Subject of 32 kB took 6.6 s. Each beginning is
+# read on to the next one at most.
 _ENCODED_WORD = re.compile(rb"=\?([^?\s]{1,64})\?([bBqQ])\?")
 _ENCODED_TEXT_END = re.compile(rb"\s|\?=|=\?(?!=)")
 _BETWEEN_WORDS = re.compile(rb"(\?=)\s+(?==\?[^?\s]{1,64}\?[bBqQ]\?)")
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
-# Possessive, so that nothing is kept to come back to. Only parts without alternatives or look-ahead are repeated so:
-# CPython before 3.11.5 matches others wrongly.
+# Possessive, so that nothing is kept to come back to. Only parts without alternatives or look-ahead are repeated
+# in this way: CPython before 3.11.5 matches others wrongly.
 _PARAMETER = re.compile(rb""";\s*([^\s=;"]+)\s*=\s*(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)"?|([^;\s]*))""", re.DOTALL)
 # No name or value that is remembered is longer: a sender who fills that memory with his own costs a megabyte, and
 # the time to read what he sent.
@@ -193,6 +193,11 @@ def decode_words(value: bytes) -> str:
         start = _ENCODED_WORD.search(joined, position)
     pieces.append(decode(joined[position:], None))
     return "".join(pieces)
+
+
+def undecoded_words(value: bytes) -> str:
+    """A header value as text in which encoded words stand as they are written."""
+    return decode(value.replace(b"\r\n", b"").strip(), None)
 
 
 def _word_bytes(encoding: bytes, text: bytes) -> bytes:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from nbstream.mail import headers, mime
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nbstream.mail.headers import Field
     from nbstream.mail.mime import Part
 
@@ -85,12 +87,27 @@ class Message:
         What has none of a mail's fields is its characters, white space ignored. Of a message beyond the limits,
         what is looked at counts, and that is measured before the transfer encoding is taken off.
         """
+        return self._key(_without_white_space)
+
+    @cached_property
+    def former_key(self) -> str | None:
+        """The key that nbstream 0.1.0 gave the message on CPython before 3.11.5; None where it is ``key``.
+
+        There no encoded word was decoded. What was learned under it stands in the ledger under it.
+        """
+        if not self.is_mail or not any(map(_has_encoded_words, map(self.first, _KEY_FIELDS))):
+            return None
+        former = self._key(_undecoded)
+        return None if former == self.key else former
+
+    def _key(self, read: Callable[[Field | None], bytes]) -> str:
+        """The key, by what ``read`` makes of each of the fields that count."""
         digest = hashlib.blake2b(digest_size=_KEY_BYTES)
         if not self.is_mail:
             digest.update(self.raw[: self.limits.look_bytes].translate(None, _WHITE_SPACE))
             return _written(digest.digest())
         for name in _KEY_FIELDS:
-            digest.update(name.encode() + b"\0" + _without_white_space(self.first(name)) + b"\0")
+            digest.update(name.encode() + b"\0" + read(self.first(name)) + b"\0")
         for part in self.parts:
             if not part.container:
                 digest.update(part.payload.translate(None, _WHITE_SPACE))
@@ -105,6 +122,17 @@ def _without_white_space(field: Field | None) -> bytes:
     if field.value.isascii() and b"=" not in field.value:
         return field.value.translate(None, _WHITE_SPACE_OF_TEXT)
     return "".join(field.text.split()).encode("utf-8", "surrogatepass")
+
+
+def _has_encoded_words(field: Field | None) -> bool:
+    return field is not None and b"=?" in field.value
+
+
+def _undecoded(field: Field | None) -> bytes:
+    """As ``_without_white_space``, but encoded words stay as they are written."""
+    if field is None or not _has_encoded_words(field):
+        return _without_white_space(field)
+    return "".join(headers.undecoded_words(field.value).split()).encode("utf-8", "surrogatepass")
 
 
 def _written(digest: bytes) -> str:

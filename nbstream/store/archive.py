@@ -32,7 +32,7 @@ from nbstream import __version__
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.decay import FOR_EVER, HalfLife
 from nbstream.errors import InputError, StoreIncompatible
-from nbstream.store import time_base
+from nbstream.store import former_version, time_base
 from nbstream.store.ledger import Entry
 
 FORMAT_VERSION = 1
@@ -50,7 +50,8 @@ _MESSAGE_KEY = re.compile(r"[0-9A-Za-z_.-]{1,100}")
 class Header:
     """What wrote the file, the model's signature, and about how many records follow.
 
-    ``half_life`` is the counts' time base, ``exported`` the moment of the export in seconds since the epoch.
+    ``half_life`` is the counts' time base, ``exported`` the moment of the export in seconds since the epoch,
+    ``migrated`` what the model remembers of a migration (see ``former_version``).
     """
 
     nbstream: str
@@ -58,6 +59,7 @@ class Header:
     records: int
     half_life: HalfLife
     exported: float
+    migrated: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class Writer:
                 "format": _FORMAT,
                 "version": FORMAT_VERSION,
                 "nbstream": header.nbstream,
-                "signature": {**header.signature, **_time_base(header.half_life)},
+                "signature": {**header.signature, **_time_base(header.half_life), **_migrated(header.migrated)},
                 "records": header.records,
                 "exported": header.exported,
             }
@@ -172,15 +174,24 @@ class Reader:
 
 
 def header(
-    signature: Mapping[str, str], records: int, half_life: HalfLife = FOR_EVER, exported: float = 0.0
+    signature: Mapping[str, str],
+    records: int,
+    half_life: HalfLife = FOR_EVER,
+    exported: float = 0.0,
+    migrated: str = "",
 ) -> Header:
     """The header of a file that this program writes."""
-    return Header(__version__, signature, records, half_life, exported)
+    return Header(__version__, signature, records, half_life, exported, migrated)
 
 
 def _time_base(half_life: HalfLife) -> Mapping[str, str]:
     """In the signature, so that a program which knows no half-life refuses the file; nothing where is none."""
     return {} if half_life.days is None else {time_base.FIELD: time_base.packed(half_life)}
+
+
+def _migrated(migrated: str) -> Mapping[str, str]:
+    """In the signature too; nothing where the model was not migrated."""
+    return {former_version.FIELD: migrated} if migrated else {}
 
 
 def _header(name: str, found: Mapping[str, Any], signature: Mapping[str, str]) -> Header:
@@ -191,6 +202,10 @@ def _header(name: str, found: Mapping[str, Any], signature: Mapping[str, str]) -
         theirs = {field: str(value) for field, value in stored.items()} if isinstance(stored, dict) else {}
         ours = dict(signature)
     half_life = time_base.unpacked(theirs.pop(time_base.FIELD, ""))
+    migrated = theirs.pop(former_version.FIELD, "")
+    if former_version.is_former(theirs, ours):
+        migrated = former_version.packed(time.time())
+        theirs = dict(signature)
     wrong = [
         f"{field} {theirs.get(field)} (this is {ours.get(field)})"
         for field in sorted(ours | theirs)
@@ -208,6 +223,7 @@ def _header(name: str, found: Mapping[str, Any], signature: Mapping[str, str]) -
         records if isinstance(records, int) else 0,
         half_life,
         _moment(name, found),
+        migrated,
     )
 
 

@@ -6,6 +6,7 @@ caller reads another's reply; a URL's password never reaches a log or an error.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,20 +14,27 @@ import hiredis
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ConstantBackoff
+from redis.exceptions import ResponseError
 
+from nbstream import __version__
 from nbstream.store.model import store_errors
 
 _RETRY_SECONDS = 0.05
 _CONNECTIONS = 32
+_CLIENT = "nbstream-"
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Where Redis is: a ``redis://``, ``rediss://`` or ``unix://`` URL, and the deadline of a command."""
+    """Where Redis is: a ``redis://``, ``rediss://`` or ``unix://`` URL, and the deadline of a command.
+
+    ``model`` is named in the connections' name (CLIENT SETNAME), where there is one.
+    """
 
     url: str
     password: str | None = None
     timeout_seconds: float = 5.0
+    model: str | None = None
 
 
 def open_client(params: Params, retries: int = 1) -> Redis:
@@ -45,8 +53,16 @@ def open_client(params: Params, retries: int = 1) -> Redis:
     if params.password is not None:
         options["password"] = params.password
     pool = BlockingConnectionPool.from_url(params.url, **options)
-    pool.connection_class = type("Connection", (_Packing, pool.connection_class), {})
+    name = None if params.model is None else f"{_CLIENT}{__version__}:{params.model}"
+    pool.connection_class = type("Connection", (_Packing, _Named, pool.connection_class), {"name": name})
     return Redis.from_pool(pool)
+
+
+def is_named_after(client_name: str, model: str) -> bool | None:
+    """Whether a connection of this name is one of nbstream with ``model``; None for one that does not say."""
+    if not client_name.startswith(_CLIENT):
+        return None
+    return client_name.partition(":")[2] == model
 
 
 class _Packing:
@@ -58,6 +74,20 @@ class _Packing:
     def pack_command(self, name: str, *arguments: str | bytes | float) -> list[bytes]:
         """A command as it goes out; its name may be of two words."""
         return [hiredis.pack_command((*name.split(), *arguments))]  # type: ignore[arg-type]  # its stub means tuples of one
+
+
+class _Named:
+    """Tells the server its name. redis-py would not connect where a user may not do that."""
+
+    name: str | None = None
+
+    async def on_connect(self) -> None:
+        """As the connection does, then name it."""
+        await super().on_connect()  # type: ignore[misc]  # of the connection's class beside this one
+        if self.name is not None:
+            await self.send_command("CLIENT", "SETNAME", self.name)  # type: ignore[attr-defined]  # likewise
+            with suppress(ResponseError):
+                await self.read_response()  # type: ignore[attr-defined]  # likewise
 
 
 async def durability_warnings(client: Redis) -> list[str]:

@@ -8,7 +8,7 @@ read. The numbers of changes go on over epochs, with a gap, so mirrors load anew
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nbstream.bayes.counts import Totals
@@ -56,6 +56,11 @@ class Layer(Model):
         """As a model's, of the epoch that holds now."""
         await self._find_epoch()
         return await super().entries(message_keys)
+
+    async def ledger_keys(self, former_keys: Mapping[str, str]) -> dict[str, str]:
+        """As a model's, of the epoch that holds now. The layer was migrated together with its model."""
+        await self._find_epoch()
+        return await super().ledger_keys(former_keys)
 
     async def totals(self) -> Totals:
         """The totals of the epoch that holds now."""

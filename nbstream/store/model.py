@@ -20,7 +20,7 @@ from redis.exceptions import AuthenticationError, NoScriptError, OutOfMemoryErro
 from nbstream.bayes.counts import CLASSES, Counts, Totals
 from nbstream.bayes.decay import FOR_EVER, HalfLife
 from nbstream.errors import StoreForbids, StoreIncompatible, StoreRefuses, StoreUnavailable
-from nbstream.store import history, ledger
+from nbstream.store import former_version, history, ledger
 from nbstream.store.following import Following
 from nbstream.store.keys import Keys
 from nbstream.store.replacing import Kept, Replacement, answered, arguments, named
@@ -200,6 +200,25 @@ class Model:
                     pipe.hgetall(self.keys.ledger(message_key))
                 found = await pipe.execute()
         return [_by_itself(ledger.Entry.unpack, fields) for fields in found]
+
+    async def ledger_keys(self, former_keys: Mapping[str, str]) -> dict[str, str]:
+        """Of messages (key: former key) those that the ledger has under the former key alone, with that key.
+
+        None in a model that was not migrated, or so long ago that all entries of the older version are gone.
+        """
+        with store_errors():
+            async with self.client.pipeline(transaction=False) as pipe:
+                pipe.hget(self.keys.schema, former_version.FIELD)
+                for pair in former_keys.items():
+                    for key in pair:
+                        pipe.exists(self.keys.ledger(key))
+                migrated, *exist = await pipe.execute()
+        migrated_at = former_version.migrated_at((migrated or b"").decode())
+        if self._clock() > migrated_at + self.kept.ledger_seconds:
+            return {}
+        present, former = exist[0::2], exist[1::2]
+        pairs = zip(former_keys.items(), present, former, strict=True)
+        return {key: former_key for (key, former_key), has, had in pairs if had and not has}
 
     async def replace(
         self, message_key: str, old: ledger.Entry | None, new: ledger.Entry | None, note: Note

@@ -22,6 +22,7 @@ from redis.exceptions import WatchError
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.store import former_version
 from nbstream.store.archive import Column, Kept, Sizes
 from nbstream.store.history import Note, Opinion
 from nbstream.store.keys import READY, TakingKeys
@@ -89,8 +90,10 @@ class Restore:
         if kept.milliseconds >= 0:
             pipe.pexpire(key, max(1, kept.milliseconds))
 
-    async def ready(self) -> None:
+    async def ready(self, migrated: str = "") -> None:
         """What is staged is whole: from here on it is part of the model, and ``finish`` moves it there.
+
+        ``migrated`` is what the archive says of a migration of its model; see ``former_version``.
 
         Raises as ``begin`` does, and nothing is changed then.
         """
@@ -109,6 +112,8 @@ class Restore:
                 if not self._merge and await _known(pipe, self._model):
                     raise _not_empty(keys.model)
                 pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
+                if migrated:
+                    pipe.hset(keys.schema, former_version.FIELD, migrated)
                 pipe.set(keys.importing, self._mark(READY.decode()) + b" %d-%d" % self._change)
                 try:
                     await pipe.execute()

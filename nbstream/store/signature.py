@@ -13,7 +13,7 @@ from redis.exceptions import WatchError
 
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.store import time_base
+from nbstream.store import former_version, time_base
 from nbstream.store.keys import READY
 from nbstream.tokens.tokenizer import TOKENIZER_VERSION
 
@@ -56,6 +56,11 @@ async def agreed(client: Redis, keys: Keys, wanted: HalfLife, *, sign: bool, exa
         for name, value in ours.items()
         if stored.get(name, value) != value
     ]
+    if former_version.is_former(stored, ours):
+        raise StoreIncompatible(
+            f"model {keys.model!r} was learned with {', '.join(wrong)}. Nothing is lost: stop all daemons that "
+            "use it, then run `nbstream migrate`, which keeps all that was learned"
+        )
     if wrong:
         raise StoreIncompatible(
             f"model {keys.model!r} was learned with {', '.join(wrong)}. Its counts are kept as they are; "

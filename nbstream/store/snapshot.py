@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.errors import StoreUnavailable
-from nbstream.store import archive
+from nbstream.store import archive, former_version
 from nbstream.store.keys import READY
 from nbstream.store.model import Place, script, store_errors
 from nbstream.store.scan import STEP
@@ -48,8 +48,11 @@ class Snapshot:
         self._place = await self._model.place()
         with store_errors():
             lengths: Any = [await self._model.client.hlen(key) for key in self._model.keys.counts]
+            migrated: Any = await self._model.client.hget(self._model.keys.schema, former_version.FIELD)
         records = sum(lengths) + sum(self._place.totals.messages)
-        return archive.header(signature(), records, self._model.half_life, float(self._clock()))
+        return archive.header(
+            signature(), records, self._model.half_life, float(self._clock()), (migrated or b"").decode()
+        )
 
     async def records(self) -> AsyncIterator[archive.Record]:
         """All there is. Raises ``StoreUnavailable``, also where the change stream was trimmed meanwhile."""

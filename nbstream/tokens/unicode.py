@@ -38,8 +38,8 @@ def _ranges(text: str) -> str:
     return re.sub(r"[0-9A-F]+", lambda number: f"\\U{int(number[0], 16):08x}", text).replace(",", "")
 
 
-# The first finds what may be a later character. It looks at one range beyond the basic plane, and at a table below;
-# a hundred ranges would be compared with each character of Chinese text.
+# The first finds what may be a later character. It looks at one range beyond the basic plane, and at a table
+# below; a hundred ranges would be compared with each character of Chinese text.
 _CANDIDATE = re.compile(rf"[{_ranges(_LATER_PLANE_0)}\U00010000-\U0010ffff]")
 _LATER = re.compile(rf"[{_ranges(_LATER_PLANE_0)}{_ranges(_LATER_BEYOND)}]")
 

@@ -82,7 +82,7 @@ ENCODED_WORDS = (
 
 PARAMETERS = (
     'text/plain; charset="utf-8"; format=flowed',
-    "text/plain; charset=utf-8; name=\"quo\\\"ted \\\\ back; slash\"; x='y'",
+    'text/plain; charset=utf-8; name="quo\\"ted \\\\ back; slash"; x=\'y\'',
     "application/pdf; name*0*=utf-8'de'%46%C3%BC; name*1=\"r.pdf\"",
     "image/png; name*=iso-8859-1''caf%E9.PNG; name=other.png",
     'text/html; charset="unterminated',
@@ -156,7 +156,12 @@ def in_charset(charset: str) -> bytes:
         except (LookupError, UnicodeError, ValueError, TypeError, AssertionError):
             continue
     every = bytes(byte for byte in range(256) if byte not in b"\r\n")
-    return content + every + b"\r\n" + b"".join(bytes([lead, byte, 32]) for lead in range(129, 255, 9) for byte in every)
+    return (
+        content
+        + every
+        + b"\r\n"
+        + b"".join(bytes([lead, byte, 32]) for lead in range(129, 255, 9) for byte in every)
+    )
 
 
 def transfer_encoded(content: bytes, encoding: str) -> bytes:
@@ -179,7 +184,11 @@ def multipart(count: int) -> bytes:
         f"part {i} <b>{LINKS[: 40 + i % 7]}</b>\r\n"
         for i in range(count)
     ]
-    return message([("MIME-Version", "1.0")], "preamble\r\n" + "".join(parts) + "--b--\r\nend", 'multipart/mixed; boundary="b"')
+    return message(
+        [("MIME-Version", "1.0")],
+        "preamble\r\n" + "".join(parts) + "--b--\r\nend",
+        'multipart/mixed; boundary="b"',
+    )
 
 
 def nested(depth: int) -> bytes:
@@ -187,5 +196,10 @@ def nested(depth: int) -> bytes:
     body = b"Content-Type: text/plain\r\n\r\ninnermost\r\n"
     for level in range(depth):
         mark = b"n%d" % level
-        body = b"Content-Type: multipart/mixed; boundary=%s\r\n\r\n--%s\r\n%s\r\n--%s--\r\n" % (mark, mark, body, mark)
+        body = b"Content-Type: multipart/mixed; boundary=%s\r\n\r\n--%s\r\n%s\r\n--%s--\r\n" % (
+            mark,
+            mark,
+            body,
+            mark,
+        )
     return b"Subject: nested\r\n" + body

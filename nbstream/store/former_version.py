@@ -1,0 +1,36 @@
+"""The older tokenizer whose models can be migrated, and what a migrated model remembers of it.
+
+An entry of the ledger keeps the very tokens that were learned, so what an older version learned is still taken
+back exactly. Where the key of a message differs now, it is looked for under its former key too, for as long as
+entries of the older version live.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FIELD = "migrated"
+"""The field of a model's schema that says from which tokenizer the model was migrated, and when (Unix time)."""
+
+FORMER_TOKENIZER = "2"
+"""The tokenizer of nbstream 0.1.0. It differs from this one in encoded words on CPython before 3.11.5, and in
+characters that Unicode 14.0 does not have."""
+
+
+def is_former(stored: Mapping[str, str], ours: Mapping[str, str]) -> bool:
+    """Whether the signature ``stored`` differs from ``ours`` in nothing but a tokenizer that can be migrated."""
+    return {**ours, "tokenizer": FORMER_TOKENIZER} == {name: stored.get(name, "") for name in ours}
+
+
+def packed(migrated_at: float) -> str:
+    """What ``FIELD`` holds after a migration at that Unix time."""
+    return f"{FORMER_TOKENIZER} {migrated_at!r}"
+
+
+def migrated_at(stored: str) -> float:
+    """When the model was migrated, by what ``FIELD`` holds; before all time where that is empty."""
+    _, _, moment = stored.partition(" ")
+    return float(moment) if moment else float("-inf")

@@ -1,0 +1,102 @@
+"""From a model of an older tokenizer to one of this, and back: what was learned stays, another version is signed.
+
+Rules: counts and ledger are not touched. The model and its layer of what was learned without people are signed in
+one atomic step, or neither. No daemon may use the model meanwhile: it has looked at the signature once, and would
+go on learning as before. Which daemons do is seen from the commands and names of Redis's clients: each daemon
+follows a stream, and from 0.1.1 on each names its model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import ResponseError, WatchError
+
+from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
+from nbstream.store.connect import is_named_after
+from nbstream.store.former_version import FIELD, FORMER_TOKENIZER, is_former, packed
+from nbstream.store.keys import Keys, LayerKeys
+from nbstream.store.model import store_errors
+from nbstream.store.signature import signature
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+
+async def migrate(client: Redis, model: str, now: float, *, force: bool = False) -> bool:
+    """Sign ``model`` as one of this tokenizer; False where it is one already. ``now`` is the Unix time.
+
+    ``force`` does not look for daemons. Raises ``DaemonRunning``, ``StoreIncompatible`` for a model that is not
+    there or that cannot be migrated, ``StoreUnavailable``; nothing is changed then.
+    """
+    return await _sign(client, model, packed(now), force=force)
+
+
+async def migrate_back(client: Redis, model: str, *, force: bool = False) -> bool:
+    """Sign a migrated model as one of the former tokenizer again, for the older version; see ``migrate``."""
+    return await _sign(client, model, None, force=force)
+
+
+async def _sign(client: Redis, model: str, migrated: str | None, *, force: bool) -> bool:
+    keys, ours = Keys(model), signature()
+    with store_errors():
+        async with client.pipeline(transaction=True) as pipe:
+            await pipe.watch(keys.schema, keys.importing, LayerKeys(model, 0).epoch_key)
+            fields: Any = await pipe.hgetall(keys.schema)
+            stored = {name.decode(): value.decode() for name, value in fields.items()}
+            if not _is_to_be_signed(model, stored, ours, back=migrated is None):
+                return False
+            if await pipe.exists(keys.importing):
+                raise StoreUnavailable(
+                    "an import into this model is under way, or was interrupted: finish it first"
+                )
+            epoch: Any = await pipe.get(LayerKeys(model, 0).epoch_key)
+            layer = LayerKeys(model, int(epoch or 0)).schema
+            has_layer = await pipe.exists(layer)
+            if not force:
+                await _refuse_daemons(client, model)
+            pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
+            for schema in (keys.schema, layer) if has_layer else (keys.schema,):
+                if migrated is None:
+                    pipe.hset(schema, "tokenizer", FORMER_TOKENIZER)
+                    pipe.hdel(schema, FIELD)
+                else:
+                    pipe.hset(schema, mapping={"tokenizer": ours["tokenizer"], FIELD: migrated})
+            try:
+                await pipe.execute()
+            except WatchError as error:
+                raise StoreUnavailable("the model was changed at this moment: try again") from error
+    return True
+
+
+def _is_to_be_signed(model: str, stored: dict[str, str], ours: dict[str, str], *, back: bool) -> bool:
+    """Whether there is something to do; raises ``StoreIncompatible`` where it cannot be done."""
+    if not stored:
+        raise StoreIncompatible(f"there is no model {model!r} here: see model.name and redis.url")
+    if is_former(stored, ours):
+        return not back
+    if any(stored.get(name) != value for name, value in ours.items()):
+        versions = ", ".join(f"{name} {stored.get(name)} (this is {value})" for name, value in ours.items())
+        raise StoreIncompatible(f"model {model!r} was learned with {versions}: it cannot be migrated")
+    if back and FIELD not in stored:
+        raise StoreIncompatible(f"model {model!r} was never migrated: there is no way back to go")
+    return back
+
+
+async def _refuse_daemons(client: Redis, model: str) -> None:
+    """Raise ``DaemonRunning`` where a daemon may follow ``model``, or where that cannot be seen."""
+    try:
+        clients: Any = await client.client_list()
+    except ResponseError as error:
+        raise DaemonRunning(
+            "Redis does not allow CLIENT LIST, so it cannot be seen whether a daemon still uses the model: "
+            "stop all daemons, on all machines, and run the same command with --force"
+        ) from error
+    following = [one for one in clients if one.get("cmd", "").startswith(("xread", "xreadgroup"))]
+    for one in following:
+        if (named := is_named_after(one.get("name", ""), model)) is not False:
+            which = "a daemon" if named else "a program that may be an older daemon"
+            raise DaemonRunning(
+                f"{which} at {one.get('addr') or 'this machine'} follows this Redis: stop all daemons that use "
+                "the model, on all machines, and try again (--force does not look for them)"
+            )

@@ -1,0 +1,56 @@
+"""Models as released versions of nbstream wrote them: every key with its content, in Redis again.
+
+``released/VERSION.json`` was written by that version, on Debian 12's Python 3.11.2: twelve messages that people
+taught, a third of them with an encoded word in the subject, and four that were learned without people.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+from redis.asyncio import Redis
+
+from tests.letters import letters
+
+RELEASED = Path(__file__).parent / "released"
+
+
+async def restore(client: Redis, version: str) -> None:
+    """Put the keys of that version's model into an empty Redis."""
+    keys = json.loads((RELEASED / f"{version}.json").read_text())["keys"]
+    for key, (kind, content) in keys.items():
+        await _write(client, key, kind, content)
+
+
+async def _write(client: Redis, key: str, kind: str, content: Any) -> None:
+    match kind:
+        case "hash":
+            await client.hset(key, mapping={b64decode(name): b64decode(value) for name, value in content})
+        case "zset":
+            await client.zadd(key, {b64decode(member): score for member, score in content})
+        case "stream":
+            for entry_id, fields in content:
+                written: Any = {b64decode(name): b64decode(value) for name, value in fields}
+                await client.xadd(key, written, id=b64decode(entry_id))
+        case "string":
+            await client.set(key, b64decode(content))
+
+
+def taught() -> list[tuple[str, bytes]]:
+    """The messages that people taught, with their labels; each third has an encoded word in its subject."""
+    return [
+        (label, _with_subject(raw, b"=?utf-8?q?Gr=C3=BC=C3=9Fe?= ") if number % 3 == 0 else raw)
+        for number, (label, raw) in enumerate(letters(12))
+    ]
+
+
+def autolearned() -> list[tuple[str, bytes]]:
+    """The messages that were learned without people, each with an encoded word in its subject."""
+    return [(label, _with_subject(raw, b"=?utf-8?b?w4RybmRl?= ")) for label, raw in letters(4, seed=9)]
+
+
+def _with_subject(raw: bytes, word: bytes) -> bytes:
+    return raw.replace(b"Subject: ", b"Subject: " + word, 1)

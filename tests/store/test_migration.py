@@ -1,0 +1,284 @@
+"""A model that an older version wrote is kept: counts, ledger, and messages whose key differs now."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream import assembly, config
+from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
+from nbstream.filter import AutoLayer, Filter, Outcome
+from nbstream.mail.message import Message
+from nbstream.store import archive
+from nbstream.store.connect import Params, open_client
+from nbstream.store.migration import migrate, migrate_back
+from nbstream.store.restore import Restore, finish
+from nbstream.store.signature import signature
+from nbstream.store.snapshot import Snapshot
+from tests.conftest import RedisServer
+from tests.store.released_models import autolearned, restore, taught
+
+MODEL = "default"
+SETTINGS = config.load(None)
+DAY = 86_400
+
+
+@pytest.fixture
+async def old(client: Redis) -> Redis:
+    """A Redis with the model of 0.1.0."""
+    await restore(client, "0.1.0")
+    return client
+
+
+async def opened(client: Redis, clock: float | None = None) -> Filter:
+    model = assembly.model(SETTINGS, client)
+    if clock is not None:
+        model._clock = lambda: clock
+    await model.open(sign=False)
+    layer = assembly.auto_model(SETTINGS, client)
+    await layer.open(sign=False)
+    return assembly.spam_filter(SETTINGS, model, model, auto=AutoLayer(layer, layer))
+
+
+async def content(client: Redis) -> dict[bytes, Any]:
+    """All keys but the signatures, byte by byte."""
+    keys = sorted([key async for key in client.scan_iter("*") if not key.endswith(b":schema")])
+    return {key: await client.dump(key) for key in keys}
+
+
+def with_encoded_words(mails: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    return [(label, raw) for label, raw in mails if b"=?" in raw]
+
+
+async def test_an_old_model_is_refused_with_the_command_that_keeps_it(old: Redis) -> None:
+    with pytest.raises(StoreIncompatible, match=r"tokenizer 2 \(this is 3\).*stop all.*`nbstream migrate`"):
+        await assembly.model(SETTINGS, old).open()
+
+
+async def test_migrating_signs_and_changes_nothing_else(old: Redis) -> None:
+    before = await content(old)
+
+    assert await migrate(old, MODEL, 1000.5)
+
+    assert await content(old) == before
+    for schema in ("nbstream:{default}:schema", "nbstream:{default}:auto:0:schema"):
+        assert await old.hmget(schema, "tokenizer", "migrated") == [b"3", b"2 1000.5"]
+    await opened(old)
+
+
+async def test_migrating_again_changes_nothing(old: Redis) -> None:
+    await migrate(old, MODEL, 1000.5)
+
+    assert not await migrate(old, MODEL, 2000.5)
+
+    assert await old.hget("nbstream:{default}:schema", "migrated") == b"2 1000.5"
+
+
+async def test_what_the_older_version_learned_is_taken_back_exactly(old: Redis) -> None:
+    await migrate(old, MODEL, time.time())
+    spam_filter = await opened(old)
+
+    for label, raw in taught():
+        lesson = await spam_filter.unlearn(Message.parse(raw), "cli")
+        assert (lesson.outcome, lesson.label) == (Outcome.UNLEARNED, label)
+
+    totals = await old.hgetall("nbstream:{default}:totals")
+    assert not any(map(int, totals.values()))
+    assert await old.exists("nbstream:{default}:counts:ham", "nbstream:{default}:counts:spam") == 0
+
+
+async def test_a_message_with_another_key_than_before_is_known_and_learned_once(old: Redis) -> None:
+    await migrate(old, MODEL, time.time())
+    spam_filter = await opened(old)
+    mails = with_encoded_words(taught())
+    assert len(mails) == 4
+
+    for label, raw in mails:
+        message = Message.parse(raw)
+        assert message.former_key
+        assert await old.exists(f"nbstream:{{default}}:ledger:{message.former_key}")
+        other = "ham" if label == "spam" else "spam"
+        assert (await spam_filter.learn(message, label, "smtp")).outcome is Outcome.ALREADY
+        assert (await spam_filter.learn(message, other, "smtp")).outcome is Outcome.RELEARNED
+        assert not await old.exists(f"nbstream:{{default}}:ledger:{message.key}")
+
+    messages: Any = await old.hmget("nbstream:{default}:totals", "messages:ham", "messages:spam")
+    assert sum(map(int, messages)) == 12
+
+
+async def test_in_bulk_it_is_known_too(old: Redis) -> None:
+    await migrate(old, MODEL, time.time())
+    spam_filter = await opened(old)
+    outcomes: list[Any] = []
+
+    async def messages() -> AsyncIterator[Message]:
+        for _, raw in taught():
+            yield Message.parse(raw)
+
+    await spam_filter.teach_many(messages(), None, ("cli", ""), outcomes.append)
+
+    assert [lesson.outcome for lesson in outcomes] == [Outcome.UNLEARNED] * 12
+
+
+async def test_after_the_ledgers_days_only_the_present_key_counts(old: Redis) -> None:
+    _, raw = with_encoded_words(taught())[0]
+    await migrate(old, MODEL, 1000.0)
+    ledger_seconds = SETTINGS.model.ledger_days * DAY
+
+    until = await opened(old, clock=1000.0 + ledger_seconds)
+    assert (await until.learn(Message.parse(raw), "spam", "smtp")).outcome is not Outcome.LEARNED
+    after = await opened(old, clock=1001.0 + ledger_seconds)
+    assert (await after.unlearn(Message.parse(raw), "smtp")).outcome is Outcome.UNKNOWN
+
+
+async def test_a_person_s_label_takes_back_what_was_autolearned_under_the_former_key(old: Redis) -> None:
+    await migrate(old, MODEL, time.time())
+    spam_filter = await opened(old)
+
+    for label, raw in autolearned():
+        assert (await spam_filter.learn(Message.parse(raw), label, "smtp")).outcome is Outcome.LEARNED
+
+    totals = await old.hgetall("nbstream:{default}:auto:0:totals")
+    assert not any(map(int, totals.values()))
+
+
+async def test_back_and_forth_leaves_the_signature_of_the_older_version(old: Redis) -> None:
+    before = await old.hgetall("nbstream:{default}:schema"), await content(old)
+    await migrate(old, MODEL, time.time())
+
+    assert await migrate_back(old, MODEL)
+
+    assert (await old.hgetall("nbstream:{default}:schema"), await content(old)) == before
+    assert not await migrate_back(old, MODEL)
+
+
+async def test_there_is_no_way_back_for_a_model_that_was_never_migrated(client: Redis) -> None:
+    await assembly.model(SETTINGS, client).open()
+
+    with pytest.raises(StoreIncompatible, match="never migrated"):
+        await migrate_back(client, MODEL)
+    assert not await migrate(client, MODEL, 1.0)
+
+
+@pytest.mark.parametrize(("field", "value"), [("schema", "999"), ("tokenizer", "1"), ("classes", "a,b")])
+async def test_a_model_of_another_kind_is_refused(old: Redis, field: str, value: str) -> None:
+    await old.hset("nbstream:{default}:schema", field, value)
+
+    with pytest.raises(StoreIncompatible, match=rf"{field} {value} .*cannot be migrated"):
+        await migrate(old, MODEL, 1.0)
+
+
+async def test_a_model_that_is_not_there_is_named(client: Redis) -> None:
+    with pytest.raises(StoreIncompatible, match="there is no model 'other'"):
+        await migrate(client, "other", 1.0)
+
+
+async def test_while_an_import_is_under_way_nothing_is_migrated(old: Redis) -> None:
+    await old.set("nbstream:{default}:importing", "staging x")
+
+    with pytest.raises(StoreUnavailable, match="import"):
+        await migrate(old, MODEL, 1.0)
+
+
+@asynccontextmanager
+async def follower(server: RedisServer, model: str | None) -> AsyncIterator[None]:
+    """A client that follows a stream, as a daemon does: of 0.1.0, which gives no name, or of ``model``."""
+    client = open_client(Params(server.url, model=model))
+    read: Any = client.xread({"nbstream:{default}:changes": "$"}, block=4000)
+    following = asyncio.create_task(read)
+    watching = open_client(Params(server.url))
+    try:
+        for _ in range(1000):
+            if any(one["cmd"] == "xread" for one in await watching.client_list()):
+                break
+            await asyncio.sleep(0)
+        yield
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+        await client.aclose()
+        await watching.aclose()
+
+
+@pytest.mark.parametrize("model", [None, MODEL])
+async def test_while_a_daemon_follows_the_model_nothing_is_migrated(
+    old: Redis, shared_redis: RedisServer, model: str | None
+) -> None:
+    async with follower(shared_redis, model):
+        with pytest.raises(DaemonRunning, match="stop all daemons"):
+            await migrate(old, MODEL, 1.0)
+        assert await old.hget("nbstream:{default}:schema", "tokenizer") == b"2"
+
+        assert await migrate(old, MODEL, 1.0, force=True)
+
+
+async def test_a_daemon_with_another_model_does_not_hinder(old: Redis, shared_redis: RedisServer) -> None:
+    async with follower(shared_redis, "another"):
+        assert await migrate(old, MODEL, 1.0)
+
+
+async def test_where_redis_hides_its_clients_the_answer_is_not_guessed(
+    old: Redis, shared_redis: RedisServer
+) -> None:
+    await old.acl_setuser(
+        "narrow", enabled=True, nopass=True, commands=["+@all", "-client|list"], keys=["*"], channels=["*"]
+    )
+    narrow = open_client(Params(shared_redis.url.replace("unix://", "unix://narrow:x@")))
+    try:
+        with pytest.raises(DaemonRunning, match="--force"):
+            await migrate(narrow, MODEL, 1.0)
+        assert await migrate(narrow, MODEL, 1.0, force=True)
+    finally:
+        await narrow.aclose()
+        await old.acl_deluser("narrow")
+
+
+async def test_an_export_of_the_older_version_can_be_imported(old: Redis) -> None:
+    await migrate(old, MODEL, time.time())
+    file = await exported(old)
+    await migrate_back(old, MODEL)
+    of_old = await exported(old, {**signature(), "tokenizer": "2"})
+
+    for stream in (file, of_old):
+        await old.flushall()
+        await imported(old, stream)
+        spam_filter = await opened(old)
+        outcomes = [(await spam_filter.learn(Message.parse(raw), label, "cli")).outcome for label, raw in taught()]
+        assert outcomes == [Outcome.ALREADY] * 12
+
+
+async def exported(client: Redis, written: dict[str, str] | None = None) -> io.BytesIO:
+    """The model as a file; with the signature ``written``, as the older version wrote it."""
+    model = assembly.model(SETTINGS, client)
+    stream = io.BytesIO()
+    snapshot = Snapshot(model)
+    header = await snapshot.header()
+    if written:
+        header = archive.header(written, header.records, header.half_life, header.exported)
+    writer = archive.Writer(stream, header)
+    async for record in snapshot.records():
+        writer.write(record)
+    writer.end()
+    return stream
+
+
+async def imported(client: Redis, stream: io.BytesIO) -> None:
+    model = assembly.model(SETTINGS, client)
+    await model.open()
+    layer = assembly.auto_model(SETTINGS, client)
+    await layer.open()
+    stream.seek(0)
+    reader = archive.Reader(stream, "file", signature())
+    into = Restore(model, merge=False)
+    await into.begin()
+    for record in reader:
+        await into.stage(record)
+    await into.ready(reader.header.migrated)
+    await finish(model)
