@@ -129,7 +129,7 @@ def _words(action: argparse.Action) -> str:
 
 def page() -> str:
     """The page as Markdown."""
-    return NOTICE + _INTRODUCTION + _exit_codes() + "".join(map(_section, commands()))
+    return NOTICE + _INTRODUCTION + WORDS + _exit_codes() + "".join(map(_section, commands()))
 
 
 _INTRODUCTION = """
@@ -139,7 +139,9 @@ _INTRODUCTION = """
 running daemon's private Redis, or start it for as long as they need it. `-c FILE` names the
 [configuration](settings.md); without it the first of `./nbstream.yaml`, `~/.config/nbstream/nbstream.yaml` and
 `/etc/nbstream/nbstream.yaml` is read, and without any of them the defaults hold.
+"""
 
+WORDS = """
 PATH is a message, an mbox, a Maildir (its own `cur` and `new`, not the folders inside it such as `.Junk`), any
 other folder (all files in it, at any depth, except hidden files, pipes and devices), or `-` for standard input. An
 ID is the `id` in the `X-Nbstream` field of a message. A TIME is an age (`30m`, `2h`, `3d`) or a moment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tools.reference import commands, http_api, metrics, settings, streams
+from tools.reference import commands, http_api, manual, metrics, settings, streams
 
 ROOT = Path(__file__).parents[2]
 
@@ -14,6 +14,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/metrics.md": metrics.page,
     "docs/reference/http-api.md": http_api.page,
     "docs/reference/streams.md": streams.page,
+    "share/man/man1/nbstream.1": manual.nbstream_1,
+    "share/man/man5/nbstream.yaml.5": manual.nbstream_yaml_5,
     "docs/reference/commands.md": commands.page,
 }
 

@@ -206,12 +206,10 @@ def _number(value: Any) -> str:
 
 def page() -> str:
     """The page as Markdown."""
-    return NOTICE + _INTRODUCTION + "".join(map(_section_text, sections()))
+    return f"{NOTICE}\n# Settings\n{DESCRIPTION}" + "".join(map(_section_text, sections()))
 
 
-_INTRODUCTION = """
-# Settings
-
+DESCRIPTION = """
 The configuration is one YAML file. Every key may be left out, and every default is safe; a key that nbstream does
 not know stops the start. The file `config/nbstream.yaml` of the source has every key at its default, to copy
 from. Without `-c FILE` the first of `./nbstream.yaml`, `~/.config/nbstream/nbstream.yaml` (the folder is
@@ -225,29 +223,31 @@ effect with `nbstream reload` or SIGHUP; all else takes effect at the next start
 
 def _section_text(section: SettingsSection) -> str:
     title = f"`{section.key}`" if section.key else "Top of the file"
-    notes = _notes(section)
-    rows = [(f"`{each.key}`", each.values, each.default, _with_note(each)) for each in section.settings]
+    remarks = notes(section)
+    rows = [(f"`{each.key}`", each.values, each.default, meaning_with_note(each)) for each in section.settings]
     text = f"\n## {title}\n\n{section.meaning}\n"
-    if notes:
-        text += f"\n{' '.join(notes)}\n"
+    if remarks:
+        text += f"\n{' '.join(remarks)}\n"
     return text + ("\n" + table(("key", "values", "default", "meaning"), rows) if rows else "")
 
 
-def _notes(section: SettingsSection) -> list[str]:
-    notes = []
+def notes(section: SettingsSection) -> list[str]:
+    """What is said of a section beside its meaning, as Markdown sentences."""
+    remarks = []
     if section.repeated:
-        notes.append("The list is empty by default.")
+        remarks.append("The list is empty by default.")
     elif section.off:
         required = [each.key.rpartition(".")[2] for each in section.settings if each.default == "must be given"]
         name = section.key.rpartition(".")[2]
         example = ", ".join(f"{key}: ..." for key in required)
-        notes.append(f"Off by default (`null`); `{name}: {{{example}}}` turns it on.")
+        remarks.append(f"Off by default (`null`); `{name}: {{{example}}}` turns it on.")
     elif section.optional:
-        notes.append("`null` turns it off.")
+        remarks.append("`null` turns it off.")
     if section.key and section.live:
-        notes.append("*Applied by a reload.*")
-    return notes
+        remarks.append("*Applied by a reload.*")
+    return remarks
 
 
-def _with_note(setting: Setting) -> str:
+def meaning_with_note(setting: Setting) -> str:
+    """The meaning of a key, and whether a reload applies it where that differs from key to key."""
     return f"{setting.meaning} *Applied by a reload.*" if setting.key in LIVE else setting.meaning
