@@ -15,7 +15,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run test test-interpreter soak bench accuracy picture reference format clean python redis corpora
+.PHONY: run test test-interpreter soak bench accuracy picture reference docs format clean python redis corpora
 
 run: python redis $(VENV)/run.stamp
 	@exec $(VENV)/bin/nbstream serve --hints
@@ -48,7 +48,7 @@ bench: corpora $(VENV)/test.stamp
 accuracy: corpora $(VENV)/test.stamp
 	$(VENV)/bin/python -m tests.benchmarks.accuracy '$(CORPORA)'
 
-# The picture of `nbstream tune` in the README, of the scores of the same mail: make picture CORPORA=DIR
+# The picture of `nbstream tune` in the handbook, of the scores of the same mail: make picture CORPORA=DIR
 picture: corpora $(VENV)/test.stamp
 	$(VENV)/bin/python -m tests.benchmarks.picture '$(CORPORA)'
 
@@ -57,12 +57,16 @@ picture: corpora $(VENV)/test.stamp
 reference: $(VENV)/test.stamp
 	$(VENV)/bin/python -m tools.reference
 
+# The handbook as web pages, into site/; strict: a dead link or anchor fails, and a page that mkdocs.yml does not list.
+docs: $(VENV)/test.stamp
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
+
 format: $(VENV)/test.stamp
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
 clean:
-	rm -rf .venv* .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv* .mypy_cache .ruff_cache .hypothesis site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 python:

@@ -1,4 +1,4 @@
-"""``make picture`` works, over letters written for tests; and the README shows what it makes."""
+"""``make picture`` works, over letters written for tests; and the handbook shows what it makes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.picture import PICTURE, make
+from tests.handbook.pages import ROOT, page
 from tests.letters import write_corpus
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_the_picture_is_drawn_of_what_evaluate_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,9 +20,8 @@ def test_the_picture_is_drawn_of_what_evaluate_says(tmp_path: Path, capsys: pyte
     assert (tmp_path / "a.svg").read_text().rstrip().endswith("</svg>")
 
 
-def test_the_readme_shows_it_and_it_is_small() -> None:
-    shown = PICTURE.relative_to(ROOT)
-
-    assert f"]({shown})" in (ROOT / "README.md").read_text()
+def test_the_handbook_shows_it_and_it_is_small() -> None:
+    assert f"](../{PICTURE.name})" in page("guides/evaluate-and-tune.md")
+    assert PICTURE.parent == ROOT / "docs"
     assert PICTURE.stat().st_size < 60_000
     assert "with strict.yaml" in PICTURE.read_text()

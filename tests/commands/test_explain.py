@@ -20,10 +20,10 @@ from nbstream.store.checked import Checked, Memory, Params
 from nbstream.store.model import Model
 from nbstream.tokens.tokenizer import Tokens
 from tests.commands.taught import Taught
+from tests.handbook.pages import fenced, page
 from tests.letters import letters
 from tests.test_filter import make_filter
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
 NOBODY = "a" * 24
 LETTER = next(raw for label, raw in letters(50, seed=8) if label == "spam")
 EXPLANATION = {
@@ -400,7 +400,7 @@ def test_nothing_is_written(model: Taught, tmp_path: Path) -> None:
     assert model.model(everything) == before
 
 
-def test_what_the_readme_shows_is_what_is_printed(taught: Taught) -> None:
+def test_what_the_handbook_shows_is_what_is_printed(taught: Taught) -> None:
     for label, raw in letters(120):
         taught.teach(raw, label)
     then = check(taught, LETTER)
@@ -408,6 +408,6 @@ def test_what_the_readme_shows_is_what_is_printed(taught: Taught) -> None:
 
     out, _ = taught("explain", "-n", "8", then.id)
 
-    shown = README[README.index("id       ") :].partition("\n```")[0]
+    (shown,) = [block for block in fenced(page("guides/why-a-verdict.md"), "") if block.startswith("id       ")]
     moment = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
-    assert moment.sub("TIME", out.rstrip("\n")) == moment.sub("TIME", shown)
+    assert moment.sub("TIME", out.rstrip("\n")) == moment.sub("TIME", shown.rstrip("\n"))

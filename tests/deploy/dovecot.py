@@ -1,4 +1,4 @@
-"""A Dovecot in a folder of its own, with the pieces of ``deploy/dovecot`` added as its README says.
+"""A Dovecot in a folder of its own, with the pieces of ``deploy/dovecot`` added as its guide says.
 
 It has one user, ann, whose mail belongs to a system user without rights. Beside Junk and Trash she has
 mailboxes like them, which are so by their special use alone.
@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.deploy.postfix import DEPLOY
+from tests.handbook.pages import page
 from tests.integration.daemon import DEADLINE_SECONDS, free_port, wait_until
 
 PIECES = DEPLOY / "dovecot"
@@ -102,8 +103,8 @@ class Dovecot:
         return text.replace("127.0.0.1:10025", f"127.0.0.1:{self._filter}")
 
     def _commands(self) -> Iterator[list[str]]:
-        """The commands of the README that install the pieces."""
-        guide = (DEPLOY / "README.md").read_text().partition("\n## Dovecot\n")[2].partition("\n## ")[0]
+        """The commands of the guide that install the pieces."""
+        guide = page("guides/dovecot.md").partition("\n## Install\n")[2].partition("\n## ")[0]
         for line in guide.splitlines():
             if line.startswith("    install "):
                 yield shlex.split(self._own(line))

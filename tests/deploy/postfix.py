@@ -1,4 +1,4 @@
-"""A Postfix in a folder of its own, with the pieces of ``deploy/postfix`` added as its README says.
+"""A Postfix in a folder of its own, with the pieces of ``deploy/postfix`` added as its guide says.
 
 It serves example.org with the mailbox ann@example.org, to which team@example.org is an alias. 127.0.0.1 is its
 network; 127.0.0.2, which Linux takes for loopback as well, is a stranger.
@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import chown, rmtree
 
+from tests.handbook.pages import page
 from tests.integration.daemon import DEADLINE_SECONDS, free_port, wait_until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -105,8 +106,8 @@ class Postfix:
         os.utime(path, (0, 0))  # Postfix waits two seconds for a file that has just been written to cool down
 
     def _commands(self) -> Iterator[list[str]]:
-        """The commands of the README that change a service."""
-        for line in (DEPLOY / "README.md").read_text().splitlines():
+        """The commands of the guide that change a service."""
+        for line in page("guides/postfix.md").splitlines():
             if line.strip().startswith("postconf -P"):
                 yield shlex.split(self.own(line))
 

@@ -1,20 +1,20 @@
-"""The instructions in ``deploy/README.md`` name what is there."""
+"""``deploy/README.md`` names each folder of pieces, and the guides name the pieces."""
 
 from __future__ import annotations
 
 import re
 
 from tests.deploy.postfix import DEPLOY
+from tests.handbook.pages import page
 
-GUIDE = (DEPLOY / "README.md").read_text()
-
-
-def test_every_file_that_is_named_exists() -> None:
-    named = set(re.findall(r"(?<![\w/])(?:deploy|\.ci)/[\w./-]+\w", GUIDE))
-    assert named
-    assert [name for name in named if not (DEPLOY.parent / name).exists()] == []
+GUIDES = "".join(page(f"guides/{name}.md") for name in ("postfix", "dovecot", "operations"))
 
 
 def test_every_folder_is_described() -> None:
     folders = {path.name for path in DEPLOY.iterdir() if path.is_dir()}
-    assert folders == set(re.findall(r"^\| `(\w+)/` \|", GUIDE, re.MULTILINE))
+    assert folders == set(re.findall(r"^\| `(\w+)/` \|", (DEPLOY / "README.md").read_text(), re.MULTILINE))
+
+
+def test_every_piece_is_installed_by_a_guide() -> None:
+    pieces = {path.relative_to(DEPLOY.parent).as_posix() for path in DEPLOY.rglob("*") if path.is_file()}
+    assert {piece for piece in pieces if piece not in GUIDES} == {"deploy/README.md"}

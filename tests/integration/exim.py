@@ -14,10 +14,10 @@ from pathlib import Path
 from shutil import chown
 
 from tests.conftest import missing
+from tests.handbook.pages import page
 from tests.integration.daemon import DEADLINE_SECONDS
 
 _USER = 65_533
-_README = (Path(__file__).parents[2] / "README.md").read_text()
 _RUN = 'mount --bind "$0/passwd" /etc/passwd && mount --bind "$0/group" /etc/group && exec "$@"'
 
 _CONFIGURATION = """\
@@ -38,8 +38,8 @@ check:
 
 
 def acl() -> str:
-    """What the README says for the ACL."""
-    found = re.search(r"in the ACL of `acl_smtp_data`:\n\n((?: {4}.*\n)+)", _README)
+    """What the guide says for the ACL."""
+    found = re.search(r"in the ACL of `acl_smtp_data`:\n\n((?: {4}.*\n)+)", page("guides/exim.md"))
     assert found
     return found[1]
 

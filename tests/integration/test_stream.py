@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,8 +12,8 @@ import pytest
 import redis
 
 from tests.conftest import RedisServer
+from tests.handbook.pages import fenced, page
 from tests.integration.daemon import DaemonProcess, wait_until
-from tests.test_readme import README
 
 IN, OUT, DEAD = (f"nbstream:{{default}}:{name}" for name in ("in", "out", "dead"))
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
@@ -156,7 +155,7 @@ def test_the_example_with_redis_cli_works_as_it_stands(
 ) -> None:
     program("redis-cli")
     tmp_path = tmp_path_factory.mktemp("cli")  # a short name: redis-cli cuts the path of a socket at 107 bytes
-    (example,) = re.findall(r"^```shell\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    (example,) = fenced(page("guides/programs.md"), "shell")
     state = tmp_path / ".local/state/nbstream"
     config = tmp_path / "nbstream.yaml"
     config.write_text(

@@ -1,0 +1,103 @@
+"""The commands of the handbook run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from nbstream.config import load
+from nbstream.usage import build_parser
+from tests.handbook.pages import PAGES, README, fenced, indented, name_of, page, run
+from tests.integration.daemon import DaemonProcess
+
+SHOWN = [
+    (name_of(path), line)
+    for path in PAGES
+    for line in [*indented(path.read_text()), *"".join(fenced(path.read_text())).splitlines()]
+    if re.match(r"nbstream [a-z]", line)
+]
+
+
+def test_many_commands_are_shown() -> None:
+    assert len({line.split()[1] for _, line in SHOWN}) >= 14
+    assert len(SHOWN) > 40
+
+
+@pytest.mark.parametrize(("name", "line"), SHOWN)
+def test_every_command_line_that_is_shown_is_understood(name: str, line: str) -> None:
+    _, *words = shlex.split(line.partition("||")[0], comments=True)
+
+    build_parser().parse_args(words)
+
+
+def steps_printed(text: str, folder: Path) -> str:
+    """What the first steps of a page print, with a daemon that has learned nothing."""
+    state = folder / ".local/state/nbstream"
+    (folder / "nbstream.yaml").write_text(
+        f"state_dir: {state}\nlisteners: {{smtp: {{listen: 127.0.0.1:0}}, http: null}}\nlog: {{format: json}}\n"
+    )
+    with DaemonProcess(folder / "nbstream.yaml") as daemon:
+        return run(
+            "\n".join(fenced(text, "sh")).replace("10025", daemon.address("smtp").rpartition(":")[2]), folder
+        )
+
+
+@pytest.mark.parametrize("text", [README.read_text(), page("tutorial.md")], ids=["README", "tutorial"])
+def test_the_first_steps_work_as_they_stand(text: str, tmp_path: Path, redis_binary: Path) -> None:
+    printed = steps_printed(text, tmp_path)
+
+    assert "1 learned as ham" in printed
+    assert "prize.eml  (learning 2/100)" in printed
+    assert "spam 1/50, ham 1/50" in printed
+    assert "body:prize" in printed
+
+
+def test_the_tutorial_shows_the_header_that_is_written_and_takes_back_its_lesson(
+    tmp_path: Path, redis_binary: Path
+) -> None:
+    printed = steps_printed(page("tutorial.md"), tmp_path)
+
+    header = 'X-Nbstream: unsure; probability=0.500000; reason="learning 0/100";'
+    assert header in page("tutorial.md")
+    assert header in printed
+    assert "learned spam" in printed  # the history
+    assert "spam 0/50, ham 1/50" in printed
+
+
+def test_the_example_of_the_http_api_works_as_it_stands(tmp_path: Path, redis_binary: Path) -> None:
+    (example,) = fenced(page("guides/programs.md"), "bash")
+    (tmp_path / "message.eml").write_text("Subject: prize\n\nClaim your free prize now\n")
+    (tmp_path / "nbstream.yaml").write_text(
+        f"state_dir: {tmp_path / 'state'}\nlisteners: {{smtp: null, http: {{listen: 127.0.0.1:0}}}}\n"
+        "log: {format: json}\n"
+    )
+    with DaemonProcess(tmp_path / "nbstream.yaml") as daemon:
+        printed = run(example.replace("127.0.0.1:11334", daemon.address("http")), tmp_path)
+
+    answers = re.findall(r'"(?:verdict|outcome|type)": ?"([^"]*)"', printed)
+    assert [answer for answer in answers if answer in {"learned", "unlearned"}] == ["learned", "unlearned"], (
+        printed
+    )
+    assert answers.count("unsure") >= 2
+
+
+def test_the_ten_lines_for_postfix_are_those_of_the_guide() -> None:
+    section = README.read_text().partition("\n## Behind Postfix\n")[2].partition("\n## ")[0]
+    commands = [command.strip() for line in indented(section) for command in line.split(" && ")]
+    guide = [line.partition("  #")[0].strip() for line in indented(page("guides/postfix.md"))]
+
+    assert len(indented(section)) == 10
+    assert [command for command in commands if command not in guide] == []
+
+
+CONFIGURATIONS = [(name_of(path), block) for path in PAGES for block in fenced(path.read_text(), "yaml")]
+
+
+@pytest.mark.parametrize(("name", "block"), CONFIGURATIONS)
+def test_the_configurations_that_are_shown_are_accepted(name: str, block: str, tmp_path: Path) -> None:
+    (tmp_path / "nbstream.yaml").write_text(block)
+
+    load(tmp_path / "nbstream.yaml")

@@ -1,0 +1,69 @@
+"""What the pages point to is there: other pages, headings, files of the repository."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.handbook.pages import DEPLOY_README, PAGES, README, ROOT, WRITTEN, name_of
+
+_OUTSIDE = re.compile(r"https?://")
+_NAMED = re.compile(r"`((?:tests|deploy|docs|config|tools|\.ci)/[\w./-]*\w)/?`")
+_ELSEWHERE = {"config/plugins", "config/rspamd.ini", "config/live_settings.py"}  # Haraka's; not yet moved
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of the headings, as mkdocs makes them."""
+    headings = re.findall(
+        r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+    )
+    words = [re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in headings]
+    return {re.sub(r"[-\s]+", "-", word) for word in words}
+
+
+@pytest.mark.parametrize("path", [README, DEPLOY_README], ids=name_of)
+def test_every_link_of_the_pages_outside_of_docs_leads_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", path.read_text())
+    assert links
+    for link in links:
+        if not _OUTSIDE.match(link):
+            target, _, anchor = link.partition("#")
+            assert (path.parent / target).exists(), link
+            assert not anchor or anchor in anchors((path.parent / target).read_text()), link
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_every_file_of_the_repository_that_a_page_names_exists(path: Path) -> None:
+    named = set(_NAMED.findall(path.read_text())) - _ELSEWHERE
+
+    assert [name for name in named if not ((ROOT / name).exists() or (ROOT / "nbstream" / name).exists())] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_a_list_begins_after_an_empty_line(path: Path) -> None:
+    """Else it is a paragraph on the built page."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+    assert re.findall(r"^(?![-\s|]|\d+\. ).+\n(?:- |1\. ).*", text, re.MULTILINE) == []
+
+
+def test_the_readme_is_short_and_every_page_is_reached_from_it() -> None:
+    text = README.read_text()
+    linked = {
+        name_of((ROOT / link.partition("#")[0]).resolve()) for link in re.findall(r"\]\((docs/[^)]+)\)", text)
+    }
+
+    assert len(text.splitlines()) <= 150
+    explained_by_others = {path for path in map(name_of, WRITTEN) if path.startswith("docs/explanation/")}
+    assert {name_of(path) for path in WRITTEN} - explained_by_others - linked == set()
+
+
+def test_no_built_page_is_committed() -> None:
+    committed = subprocess.run(
+        ["git", "ls-files", "site"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=30
+    )
+
+    assert committed.stdout == ""
