@@ -20,8 +20,8 @@ import pytest
 import uvloop
 from redis.asyncio import Redis
 
-from nbstream.store.connect import Params, open_client
-from nbstream.store.servers import find_servers
+from nbstream.store.connection import Params, open_client
+from nbstream.store.embedded.server_programs import find_servers
 
 # Hypothesis would fail an example that takes 200 ms, or whose data take long to draw: busy machines do both.
 hypothesis.settings.register_profile(

@@ -1,9 +1,9 @@
-"""The house: imports point down, and the core knows nothing of the world outside."""
+"""The layers of the package: imports point down, and the pure packages know nothing of the world outside."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,10 @@ import nbstream
 
 PACKAGE = Path(nbstream.__file__).parent
 
-# Lowest first; a module may import modules of its own layer's folder and of layers before it.
+# Lowest first. A module may import modules of its own package and of the layers before it; two packages of one
+# layer do not import each other.
 LAYERS = [
-    {"errors"},
+    {"errors", "logs"},
     {"mail"},
     {"tokens"},
     {"bayes"},
@@ -24,19 +25,36 @@ LAYERS = [
     {"wire"},
     {"relay"},
     {"listeners"},
-    {"model_metrics", "first_score_metrics"},
-    {"metrics", "logs"},
-    {"stream_metrics"},
+    {"metrics"},
     {"config"},
-    {"assembly"},
-    {"evaluation"},
-    {"reloading", "beside", "doors", "http_door"},
-    {"serving"},
-    {"commands", "arguments"},
-    {"usage"},
+    {"assembly", "evaluation"},
+    {"daemon"},
     {"cli"},
 ]
-RANK = {name: number for number, layer in enumerate(LAYERS) for name in layer}
+
+# The same within the packages that have packages of their own.
+INNER_LAYERS = {
+    "store": [
+        {"cancellation", "embedded"},
+        {"model"},
+        {"connection", "recent", "replica", "transfer", "undo"},
+        {"migration", "stream_queue"},
+    ],
+    "listeners": [
+        {"control_socket", "lesson_log", "peers", "sockets"},
+        {"message_service"},
+        {"http", "smtp", "spamd", "stream"},
+    ],
+    "cli": [
+        {"actor", "arguments", "interrupts", "output_files", "standard_streams"},
+        {"terminal"},
+        {"clue_table", "message_files", "parser"},
+        {"reader_process"},
+        {"commands"},
+        {"main"},
+        {"__main__"},
+    ],
+}
 
 PURE = {"mail", "tokens", "bayes", "policy", "wire"}
 WORLD = {
@@ -51,16 +69,26 @@ WORLD = {
     "pydantic",
 }
 
+# Modules that import each other, imports for type checking included: none is to be added.
+KNOWN_CIRCLES = {
+    frozenset({"nbstream.config.inheritance", "nbstream.config.settings"}),
+    frozenset({"nbstream.listeners.smtp.listener", "nbstream.listeners.smtp.session"}),
+}
+
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
-def room(path: Path) -> str:
-    """The top-level name of a module inside the package; empty for the package itself."""
-    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    return "" if first == "__init__" else first
+def module_name(path: Path) -> str:
+    """The dotted name of a module; that of the package for an ``__init__.py``."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+NAMES = {module_name(path): path for path in MODULES}
 
 
 def imported(path: Path) -> Iterator[str]:
+    """The dotted names that a module imports anywhere in it, under ``TYPE_CHECKING`` and in functions as well."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -69,20 +97,87 @@ def imported(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_every_module_has_a_place_in_the_house() -> None:
-    assert {room(path) for path in MODULES} - {""} == set(RANK)
+def part(name: str, parent: str) -> str:
+    """The name of the module or package directly in ``parent`` that ``name`` is in; empty where there is none."""
+    return name.removeprefix(f"{parent}.").split(".")[0] if name.startswith(f"{parent}.") else ""
+
+
+def ranks(layers: list[set[str]]) -> dict[str, int]:
+    return {name: number for number, layer in enumerate(layers) for name in layer}
+
+
+def imports_that_point_up(path: Path, parent: str, layers: list[set[str]]) -> list[str]:
+    """The imports of a module that the layers of the package ``parent`` forbid."""
+    rank, own = ranks(layers), part(module_name(path), parent)
+    if not own:
+        return []
+    others = ((name, part(name, parent)) for name in imported(path))
+    return [name for name, other in others if other in rank and other != own and rank[other] >= rank[own]]
+
+
+def circles(graph: Mapping[str, set[str]]) -> set[frozenset[str]]:
+    """The largest sets of modules of which each reaches each other one by imports."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            new = graph[waiting.pop()] - seen
+            seen |= new
+            waiting.extend(new)
+        return seen
+
+    reach = {name: reached(name) for name in graph}
+    return {
+        frozenset(other for other in reach[name] if name in reach[other]) for name in graph if name in reach[name]
+    }
+
+
+def import_graph() -> dict[str, set[str]]:
+    """What each module imports of the package; a name that is no module stands for the module it comes from."""
+
+    def of(path: Path) -> set[str]:
+        names = {name if name in NAMES else name.rpartition(".")[0] for name in imported(path)}
+        return (names & NAMES.keys()) - {module_name(path)}
+
+    return {name: of(path) for name, path in NAMES.items()}
+
+
+def test_every_package_has_its_layer() -> None:
+    assert {part(name, "nbstream") for name in NAMES} - {""} == set(ranks(LAYERS))
+
+
+def test_no_other_modules_stand_at_the_top() -> None:
+    assert {path.stem for path in MODULES if path.parent == PACKAGE} == {"__init__", "errors", "logs"}
+
+
+@pytest.mark.parametrize("package", INNER_LAYERS)
+def test_every_part_of_a_package_has_its_layer(package: str) -> None:
+    parent = f"nbstream.{package}"
+    assert {part(name, parent) for name in NAMES} - {""} == set(ranks(INNER_LAYERS[package]))
+
+
+def test_every_package_that_holds_packages_has_inner_layers() -> None:
+    holding = {path.parent.parent.name for path in PACKAGE.glob("*/*/__init__.py")}
+    assert holding == set(INNER_LAYERS)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_down(path: Path) -> None:
-    own = room(path)
-    for name in imported(path):
-        parts = name.split(".")
-        if parts[0] != "nbstream" or len(parts) < 2 or parts[1] not in RANK or not own:
-            continue
-        assert parts[1] == own or RANK[parts[1]] < RANK[own], f"{own} may not import {name}"
+    assert imports_that_point_up(path, "nbstream", LAYERS) == []
+    package = part(module_name(path), "nbstream")
+    if package in INNER_LAYERS:
+        assert imports_that_point_up(path, f"nbstream.{package}", INNER_LAYERS[package]) == []
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if room(path) in PURE], ids=lambda path: path.stem)
-def test_the_pure_core_does_no_io(path: Path) -> None:
+def test_no_modules_import_each_other() -> None:
+    assert circles(import_graph()) == KNOWN_CIRCLES
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if part(module_name(path), "nbstream") in PURE],
+    ids=lambda path: str(path.relative_to(PACKAGE)),
+)
+def test_the_pure_packages_do_no_io(path: Path) -> None:
     assert not {name.split(".")[0] for name in imported(path)} & WORLD

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.counts import SUM_MARK, WEIGHT_ONE
-from nbstream.bayes.decay import grown, in_steps
+from nbstream.bayes.half_life import grown, in_steps
 from nbstream.bayes.multinomial import HAM, SPAM
 
 if TYPE_CHECKING:

@@ -37,11 +37,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from nbstream.bayes import bernoulli, categorical, gaussian, learning, multinomial, priors
+from nbstream.bayes import bernoulli, categorical, gaussian, lesson_weight, multinomial, priors
 from nbstream.bayes.clues import Clue, by_strength
 from nbstream.bayes.counts import CLASSES, Totals
-from nbstream.bayes.decay import grown
 from nbstream.bayes.event_models import Bernoulli, Categorical, Counted, EventModel, Gaussian, Multinomial
+from nbstream.bayes.half_life import grown
 from nbstream.bayes.multinomial import HAM, SPAM
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Params:
     priors: priors.Params = field(default_factory=priors.Params)
     head_clues: int = 12
     body_clues: int = 24
-    learning: learning.Params | None = field(default_factory=learning.Params)
+    learning: lesson_weight.Params | None = field(default_factory=lesson_weight.Params)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +130,10 @@ class Classifier:
     ) -> tuple[int, Sums]:
         """The weight with which ``tokens`` are learned as ``label``, and the sums learned with them.
 
-        ``log_odds`` and ``totals`` are those before that; ``certain``: see ``learning.weight``; by ``growth`` the
-        weights of this moment are multiplied.
+        ``log_odds`` and ``totals`` are those before that; ``certain``: see ``lesson_weight.weight``; by ``growth``
+        the weights of this moment are multiplied.
         """
-        weight = learning.weight(log_odds, label, totals, self._params.learning, certain=certain)
+        weight = lesson_weight.weight(log_odds, label, totals, self._params.learning, certain=certain)
         weight = grown(weight, growth)
         return weight, self._sums(tokens, weight)
 
@@ -141,7 +141,7 @@ class Classifier:
         self, tokens: Tokens, log_odds: float, label: str, totals: Totals, share: float, growth: float
     ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
         """As ``lesson``, with a ``share`` of the weight."""
-        weight = round(share * learning.weight(log_odds, label, totals, self._params.learning))
+        weight = round(share * lesson_weight.weight(log_odds, label, totals, self._params.learning))
         weight = grown(weight, growth)
         return weight, tuple(self._sums(tokens, weight))
 

@@ -17,7 +17,7 @@ import numpy as np
 from nbstream.bayes import bernoulli, categorical, gaussian, multinomial
 from nbstream.bayes.clues import TokenClues, Vote, strongest
 from nbstream.bayes.counts import SUM_MARK, WEIGHT_ONE
-from nbstream.bayes.decay import in_steps
+from nbstream.bayes.half_life import in_steps
 from nbstream.bayes.multinomial import HAM, SPAM
 from nbstream.tokens.attributes import ATTRIBUTES
 from nbstream.tokens.numbers import NUMBERS

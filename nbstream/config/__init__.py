@@ -10,7 +10,7 @@ from nbstream.config.actions import Actions, Quarantine
 from nbstream.config.addresses import Address
 from nbstream.config.event_models import Bernoulli, Categorical, EventModels, Gaussian, Multinomial
 from nbstream.config.listeners import HttpListener, Listeners, MetricsListener, SmtpListener, StreamListener
-from nbstream.config.live import LIVE, POLICY, adopted, changed, policy_hash, waiting
+from nbstream.config.live_settings import LIVE, POLICY, adopted, changed, policy_hash, waiting
 from nbstream.config.loading import find_config, load
 from nbstream.config.settings import (
     Autolearn,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from nbstream.policy.bounds import MAX_BUDGETS, MAX_RULES, ham_needed
+from nbstream.policy.config_bounds import MAX_BUDGETS, MAX_RULES, ham_needed
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -43,7 +43,7 @@ from nbstream.config.values import (
     without_secrets,
 )
 from nbstream.config.verdict import Verdict
-from nbstream.policy.patterns import Pattern
+from nbstream.policy.address_patterns import Pattern
 
 MailAddress = Annotated[str, BeforeValidator(read_mail_address)]
 _ANY_HOST = {"0.0.0.0", "::"}  # noqa: S104 - recognised here, not listened on

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from nbstream.config.addresses import Address, read_address
 from nbstream.config.paths import read_file, read_path
 from nbstream.policy.actions import Action
-from nbstream.policy.patterns import Pattern
+from nbstream.policy.address_patterns import Pattern
 
 MAX_SECRET_BYTES = 4096
 EMBEDDED = "embedded"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 import numpy as np
 
 from nbstream.evaluation import measures
-from nbstream.evaluation.kept import Kept, kept, threshold_path
+from nbstream.evaluation.budget_outcome import Kept, kept, threshold_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from nbstream.evaluation import regimes
-from nbstream.mail import headers
+from nbstream.mail import header_fields
 from nbstream.mail.message import Message
-from nbstream.policy.header import VERDICT_FIELDS
 from nbstream.policy.verdict import Thresholds
+from nbstream.policy.verdict_fields import VERDICT_FIELDS
 from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from nbstream.filter import Autolearner, Filter, Teachable
     from nbstream.mail.mime import Limits
     from nbstream.policy.verdict import Verdict
-    from nbstream.store.history import Note
-    from nbstream.store.ledger import Entry, Held
-    from nbstream.store.replacing import Replacement
+    from nbstream.store.model.history import Note
+    from nbstream.store.model.learn_script import Replacement
+    from nbstream.store.model.ledger import Entry, Held
     from nbstream.tokens.tokenizer import Params as TokenizerParams
     from nbstream.tokens.tokenizer import Tokens
 
@@ -167,7 +167,7 @@ async def evaluate(
 def _message(content: bytes | str, limits: Limits) -> Message:
     if isinstance(content, str):
         return Message.of_text(content, limits)
-    return Message(headers.strip(headers.canonical(content), VERDICT_FIELDS), limits)
+    return Message(header_fields.strip(header_fields.canonical(content), VERDICT_FIELDS), limits)
 
 
 def _other(label: str) -> str:
@@ -177,7 +177,7 @@ def _other(label: str) -> str:
 async def _let_cancel() -> None:
     """Let Ctrl-C come in. Over counts in memory nothing else waits, and redis-py may have lost it before.
 
-    See ``nbstream.store.mirror`` for the latter.
+    See ``nbstream.store.replica.mirror`` for the latter.
     """
     await asyncio.sleep(0)
     task = asyncio.current_task()

@@ -16,15 +16,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from nbstream.evaluation import tuning
-from nbstream.evaluation.style import HAM, LINE, MARK, ORDER, SPAM, THIN, finish
+from nbstream.evaluation.plot_style import HAM, LINE, MARK, ORDER, SPAM, THIN, finish
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
 
-    from nbstream.evaluation.choices import Choice, Tuning
     from nbstream.evaluation.measures import Numbers
+    from nbstream.evaluation.threshold_choices import Choice, Tuning
     from nbstream.evaluation.tuning import Estimate
 
 _SIZE_INCHES = (9.6, 3.3)

@@ -4,14 +4,14 @@ Rules: check touches no network; learn and unlearn return only when the change i
 process's own mirror has it; both may be repeated, the second time changes nothing and says so.
 """
 
-from nbstream.filter.autolearning import AutoLayer, Autolearner, Settler
-from nbstream.filter.contracts import CountSource, Observer, Recalling, Silent, Teachable
-from nbstream.filter.line import Line
+from nbstream.filter.autolearner import AutoLayer, Autolearner, Settler
+from nbstream.filter.check_queue import Line
+from nbstream.filter.filter import Decide, Filter, Subject
+from nbstream.filter.lesson_plan import Taught
+from nbstream.filter.lesson_text import tell, tell_counted, tell_many
 from nbstream.filter.observers import Remembering, Several
+from nbstream.filter.protocols import CountSource, Observer, Recalling, Silent, Teachable
 from nbstream.filter.results import Check, Lesson, Outcome, Params
-from nbstream.filter.steps import Taught
-from nbstream.filter.telling import tell, tell_counted, tell_many
-from nbstream.filter.verbs import Decide, Filter, Subject
 
 __all__ = [
     "AutoLayer",

@@ -20,17 +20,17 @@ import numpy as np
 
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible
 from nbstream.filter.former_keys import under_ledger_keys
+from nbstream.filter.lesson_plan import Step, Taught
 from nbstream.filter.results import Lesson, Outcome
-from nbstream.filter.scoring import Reading
-from nbstream.filter.steps import Step, Taught
-from nbstream.store.cancelling import stop_if_cancelled
-from nbstream.store.ledger import Entry, Held
-from nbstream.store.replacing import Replacement
+from nbstream.filter.scorer import Reading
+from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.model.learn_script import Replacement
+from nbstream.store.model.ledger import Entry, Held
 
 if TYPE_CHECKING:
-    from nbstream.filter.contracts import CountSource, GivingWay, Teachable
-    from nbstream.filter.scoring import Scorer
-    from nbstream.filter.steps import Steps
+    from nbstream.filter.lesson_plan import Steps
+    from nbstream.filter.protocols import CountSource, GivingWay, Teachable
+    from nbstream.filter.scorer import Scorer
 
 BATCH = 64
 

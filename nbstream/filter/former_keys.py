@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.filter.contracts import GivingWay, Teachable
-    from nbstream.filter.steps import Taught
+    from nbstream.filter.lesson_plan import Taught
+    from nbstream.filter.protocols import GivingWay, Teachable
 
 
 async def under_ledger_keys(model: Teachable, auto: GivingWay | None, messages: Sequence[Taught]) -> list[Taught]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from nbstream.filter.contracts import Silent
-from nbstream.store.checked import Checked
+from nbstream.filter.protocols import Silent
+from nbstream.store.recent.checked_messages import Checked
 
 if TYPE_CHECKING:
-    from nbstream.filter.contracts import Observer
+    from nbstream.filter.protocols import Observer
     from nbstream.filter.results import Check, Lesson
-    from nbstream.store.checked import Explain
+    from nbstream.store.recent.checked_messages import Explain
     from nbstream.tokens.tokenizer import Tokens
 
 

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from nbstream.bayes.counts import CLASSES, Counts, Totals
-from nbstream.policy.rules import DEFAULT
+from nbstream.policy.recipient_rules import DEFAULT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nbstream.bayes.decay import HalfLife
-    from nbstream.filter.scoring import Scorer
+    from nbstream.bayes.half_life import HalfLife
+    from nbstream.filter.scorer import Scorer
     from nbstream.policy.first_scores import FirstScores
-    from nbstream.store.checked import Checked
-    from nbstream.store.ledger import Entry
+    from nbstream.store.model.ledger import Entry
+    from nbstream.store.recent.checked_messages import Checked
 
 _STEP = 2000  # tokens looked up at once: 1 to 2 ms of Redis
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from nbstream.policy.explanation import Evidence, Explanation
-from nbstream.policy.rules import DEFAULT
+from nbstream.policy.recipient_rules import DEFAULT
 from nbstream.policy.verdict import Thresholds
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Doors: each parses its wire, calls the filter, renders the verdict."""
+"""The listeners: where mail and requests come in, and what all protocols share."""

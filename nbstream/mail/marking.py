@@ -1,7 +1,7 @@
 """Header fields on a message as it came, whatever its line ends are: for programs that want it back as it was.
 
 Rules: the body keeps every byte; what is above it has the line ends of its first line. Where the header ends is
-what ``headers.canonical`` would make of it too, so that no field that was looked at stays behind.
+what ``header_fields.canonical`` would make of it too, so that no field that was looked at stays behind.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from nbstream.mail import headers
+from nbstream.mail import header_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,6 +35,6 @@ def marked(head: bytes, new: Iterable[tuple[str, str]], stripped: Iterable[str],
     A first line that continues nothing gets the field ``guard`` to continue.
     """
     first = _FIRST_END.search(head)
-    own = headers.guard(headers.strip(headers.canonical(head), stripped), guard)
-    found = headers.prepend(own, new)
+    own = header_fields.guard(header_fields.strip(header_fields.canonical(head), stripped), guard)
+    found = header_fields.prepend(own, new)
     return found.replace(b"\r\n", b"\n") if first and first[0] == b"\n" else found

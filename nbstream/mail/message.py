@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nbstream.mail import headers, mime
+from nbstream.mail import header_fields, mime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nbstream.mail.headers import Field
+    from nbstream.mail.header_fields import Field
     from nbstream.mail.mime import Part
 
 _WHITE_SPACE = b" \t\r\n\f\v"
@@ -40,13 +40,13 @@ class Message:
 
     @classmethod
     def parse(cls, raw: bytes, limits: mime.Limits | None = None) -> Message:
-        """The message in ``raw``, whose line ends may be of any kind (see ``headers.canonical``)."""
-        return cls(headers.canonical(raw), limits or _LIMITS)
+        """The message in ``raw``, whose line ends may be of any kind (see ``header_fields.canonical``)."""
+        return cls(header_fields.canonical(raw), limits or _LIMITS)
 
     @classmethod
     def of_text(cls, text: str, limits: mime.Limits | None = None) -> Message:
         """A text that is known to be no mail, such as a comment or an SMS: "Date: tonight?" is no field in it."""
-        return cls(headers.canonical(text.encode("utf-8", "replace")), limits or _LIMITS, bare=True)
+        return cls(header_fields.canonical(text.encode("utf-8", "replace")), limits or _LIMITS, bare=True)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -132,7 +132,7 @@ def _undecoded(field: Field | None) -> bytes:
     """As ``_without_white_space``, but encoded words stay as they are written."""
     if field is None or not _has_encoded_words(field):
         return _without_white_space(field)
-    return "".join(headers.undecoded_words(field.value).split()).encode("utf-8", "surrogatepass")
+    return "".join(header_fields.undecoded_words(field.value).split()).encode("utf-8", "surrogatepass")
 
 
 def _written(digest: bytes) -> str:

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from nbstream.mail import headers
+from nbstream.mail import header_fields
 from nbstream.mail.charsets import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nbstream.mail.headers import Field
+    from nbstream.mail.header_fields import Field
 
 MAX_HEADER_BYTES = 64 * 1024
 """At most so many bytes of a header block are read as fields; real ones stay under 20 kB."""
@@ -66,7 +66,7 @@ class Part:
 def walk(raw: bytes, limits: Limits) -> tuple[Part, ...]:
     """The parts of the message ``raw`` (CRLF line ends), the message's own node first."""
     # Where a longer header ends does not matter: so 20 MB without an empty line are not searched for one.
-    offset = headers.body_offset(raw[: MAX_HEADER_BYTES + 1])
+    offset = header_fields.body_offset(raw[: MAX_HEADER_BYTES + 1])
     # Counted from the body on: what a hop adds to the header must not change how much of the body is seen.
     end = limits.look_bytes if offset > MAX_HEADER_BYTES else offset + limits.look_bytes - MAX_HEADER_BYTES
     looked_at = raw[: max(end, 0)]
@@ -74,8 +74,8 @@ def walk(raw: bytes, limits: Limits) -> tuple[Part, ...]:
 
 
 def _walk(raw: bytes, depth: int, limits: Limits, default_type: str) -> Iterator[Part]:
-    offset = headers.body_offset(raw)
-    found = headers.fields(raw, min(offset, MAX_HEADER_BYTES))
+    offset = header_fields.body_offset(raw)
+    found = header_fields.fields(raw, min(offset, MAX_HEADER_BYTES))
     told = _told(found, default_type)
     if depth < limits.max_depth:
         if told.boundary:
@@ -108,17 +108,17 @@ class _Told(NamedTuple):
 
 def _told(found: tuple[Field, ...], default_type: str) -> _Told:
     first = {each.name: each.value for each in reversed(found) if each.name in _TELLING}
-    content_type, of_type = headers.parameters(first.get("content-type", b""))
+    content_type, of_type = header_fields.parameters(first.get("content-type", b""))
     if content_type.count("/") != 1:
         content_type = default_type
-    disposition, of_disposition = headers.parameters(first.get("content-disposition", b""))
+    disposition, of_disposition = header_fields.parameters(first.get("content-disposition", b""))
     boundary = of_type.get("boundary", "") if content_type.startswith("multipart/") else ""
     return _Told(
         content_type,
         charset=of_type.get("charset"),
         filename=of_disposition.get("filename") or of_type.get("name"),
         disposition=disposition,
-        encoding=headers.parameters(first.get("content-transfer-encoding", b""))[0],
+        encoding=header_fields.parameters(first.get("content-transfer-encoding", b""))[0],
         holds=bool(boundary) or content_type == "message/rfc822",
         boundary=boundary.encode("utf-8", "surrogateescape").rstrip(),
     )
@@ -153,7 +153,7 @@ def _leaf(told: _Told, depth: int, found: tuple[Field, ...], body: bytes) -> Par
 def without_encoding(body: bytes, encoding: str) -> bytes:
     """``body`` without its transfer encoding; an unknown encoding is left as it is (RFC 2045 6)."""
     if encoding == "base64":
-        return headers.decode_base64(body)
+        return header_fields.decode_base64(body)
     if encoding == "quoted-printable":
         return binascii.a2b_qp(body)
     return body

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.policy.bounds import DELTA, ham_needed
+from nbstream.policy.config_bounds import DELTA, ham_needed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.policy.bounds import MAX_BUDGETS
+from nbstream.policy.config_bounds import MAX_BUDGETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nbstream.errors import RelayUnavailable, Reply
-from nbstream.mail import headers
+from nbstream.mail import header_fields
 from nbstream.policy.actions import Action, Kind
-from nbstream.policy.header import RECIPIENT_FIELD
-from nbstream.relay import files
-from nbstream.relay.maildir import DELIVERED, MaildirNextHop
+from nbstream.policy.verdict_fields import RECIPIENT_FIELD
+from nbstream.relay import maildir_files
+from nbstream.relay.maildir_next_hop import DELIVERED, MaildirNextHop
 from nbstream.relay.next_hop import Envelope, NextHop, Path, Transaction
 from nbstream.relay.quarantine import Note, Quarantine
 
@@ -58,10 +58,10 @@ class Outlet:
         (part,) = parts
         match part.action.kind:
             case Kind.PASS:
-                return await transaction.data(headers.prepend(raw, part.fields))
+                return await transaction.data(header_fields.prepend(raw, part.fields))
             case Kind.QUARANTINE:
                 await transaction.abort()
-                return await files.keep([self._held(raw, part)]) or _HELD
+                return await maildir_files.keep([self._held(raw, part)]) or _HELD
             case _:
                 await transaction.abort()
                 return await self._redirect(raw, part)
@@ -75,11 +75,11 @@ class Outlet:
             redirected = part.action.kind is Kind.REDIRECT
             recipients = (Path(part.action.address),) if redirected else part.envelope.recipients
             drafts.append(hop.draft(part.envelope.sender, recipients, raw, _head(_fields(part))))
-        full = await files.keep(drafts)
+        full = await maildir_files.keep(drafts)
         only_held = all(part.action.kind is Kind.QUARANTINE for part in parts)
         return full or (_HELD if only_held else DELIVERED)
 
-    def _held(self, raw: bytes, part: Part) -> files.Draft:
+    def _held(self, raw: bytes, part: Part) -> maildir_files.Draft:
         assert part.note is not None
         return self._quarantine.draft(part.note, _head(part.fields), raw)
 
@@ -88,7 +88,7 @@ class Outlet:
         try:
             reply = await transaction.rcpt(Path(part.action.address))
             if reply.accepted:
-                return await transaction.data(headers.prepend(raw, _fields(part)))
+                return await transaction.data(header_fields.prepend(raw, _fields(part)))
         except BaseException:
             await transaction.abort()
             raise
@@ -109,4 +109,4 @@ def _fields(part: Part) -> tuple[tuple[str, str], ...]:
 
 
 def _head(fields: Sequence[tuple[str, str]]) -> bytes:
-    return headers.prepend(b"", fields).replace(b"\r\n", b"\n")
+    return header_fields.prepend(b"", fields).replace(b"\r\n", b"\n")

@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 from nbstream.errors import InputError, NotReleased
-from nbstream.mail import headers
-from nbstream.policy.header import QUARANTINE_FIELD
-from nbstream.relay import files
+from nbstream.mail import header_fields
+from nbstream.policy.verdict_fields import QUARANTINE_FIELD
+from nbstream.relay import maildir_files
 from nbstream.relay.next_hop import Envelope, Path
 
 _NAME = re.compile(r"(?P<at>[0-9]{1,12})\.[^:]*,I=(?P<id>[a-z2-7]{24})(?::2,P)?")
@@ -73,10 +73,10 @@ class Quarantine:
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
 
-    def draft(self, note: Note, fields: bytes, content: bytes) -> files.Draft:
+    def draft(self, note: Note, fields: bytes, content: bytes) -> maildir_files.Draft:
         """The file of a message, to be written; ``fields`` with LF line ends go on top of it."""
-        name = f"{files.unique_name()},I={note.id}"
-        return files.Draft(self._path, name, _START + _written(note) + b"\n" + fields, content)
+        name = f"{maildir_files.unique_name()},I={note.id}"
+        return maildir_files.Draft(self._path, name, _START + _written(note) + b"\n" + fields, content)
 
     def held(self, prefix: str = "") -> list[Held]:
         """What is there, of messages whose id begins so, oldest first; no file is opened. Raises InputError."""
@@ -150,21 +150,21 @@ def _moved(held: Held, path: pathlib.Path, *, in_doubt: bool) -> Held:
     if path != held.path:
         held.path.rename(path)
         for folder in (path.parent, held.path.parent):
-            files.sync_folder(folder)
+            maildir_files.sync_folder(folder)
     return Held(held.id, held.at, path, in_doubt)
 
 
 def read(held: Held) -> tuple[Note, bytes]:
     """The note, and the message with CRLF line ends and the verdict that it got. Raises InputError."""
     with _opened(held) as file:
-        return _note(held, file), headers.canonical(file.read())
+        return _note(held, file), header_fields.canonical(file.read())
 
 
 def glance(held: Held) -> tuple[Note, str]:
     """The note and the subject; no more than the beginning of the message is read. Raises InputError."""
     with _opened(held) as file:
-        note, start = _note(held, file), headers.canonical(file.read(_LOOKED_AT))
-    fields = headers.fields(start, headers.body_offset(start))
+        note, start = _note(held, file), header_fields.canonical(file.read(_LOOKED_AT))
+    fields = header_fields.fields(start, header_fields.body_offset(start))
     return note, next((each.text for each in fields if each.name == "subject"), "")
 
 

@@ -1,1 +1,1 @@
-"""The only code that writes Redis: class counts, ledger, change stream, and the mirror that follows it."""
+"""What is kept in Redis: the counts of a model, its ledger and its changes, and copies of them in memory."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import ResponseError, WatchError
 
 from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
-from nbstream.store.connect import is_named_after
-from nbstream.store.former_version import FIELD, FORMER_TOKENIZER, is_former, packed
-from nbstream.store.keys import Keys, LayerKeys
-from nbstream.store.model import store_errors
-from nbstream.store.signature import signature
+from nbstream.store.connection import is_named_after
+from nbstream.store.model.former_version import FIELD, FORMER_TOKENIZER, is_former, packed
+from nbstream.store.model.keys import Keys, LayerKeys
+from nbstream.store.model.model import store_errors
+from nbstream.store.model.signature import signature
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

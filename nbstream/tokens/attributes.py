@@ -15,9 +15,9 @@ import re
 from typing import TYPE_CHECKING
 
 from nbstream.mail.charsets import decode
-from nbstream.mail.headers import decode_words
-from nbstream.tokens.headers import LONGEST, MOST
-from nbstream.tokens.markup import is_html
+from nbstream.mail.header_fields import decode_words
+from nbstream.tokens.header_tokens import LONGEST, MOST
+from nbstream.tokens.html import is_html
 from nbstream.tokens.scripts import SCRIPTS, script
 from nbstream.tokens.unicode import only_known
 

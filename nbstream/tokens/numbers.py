@@ -35,14 +35,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.mail.charsets import decode
-from nbstream.mail.headers import decode_words
-from nbstream.tokens.headers import LONGEST, MOST
-from nbstream.tokens.markup import is_html
+from nbstream.mail.header_fields import decode_words
+from nbstream.tokens.header_tokens import LONGEST, MOST
+from nbstream.tokens.html import is_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nbstream.mail.headers import Field
+    from nbstream.mail.header_fields import Field
     from nbstream.mail.message import Message
 
 LARGEST = 1000

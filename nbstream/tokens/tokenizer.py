@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.mail.charsets import decode
-from nbstream.tokens import markup, urls
+from nbstream.tokens import html, urls
 from nbstream.tokens.attributes import attributes
 from nbstream.tokens.encoding import encoded
-from nbstream.tokens.headers import header_tokens
+from nbstream.tokens.header_tokens import header_tokens
 from nbstream.tokens.numbers import numbers
 from nbstream.tokens.structure import structure_tokens, text_tokens
 from nbstream.tokens.words import encoded_words
@@ -97,7 +97,7 @@ def _body(message: Message, most: int) -> tuple[bytes, ...]:
     texts = 0
     for content, content_type in _texts(message):
         text = content.lower()
-        seen = markup.visible_text(text) if markup.is_html(content_type, text) else text
+        seen = html.visible_text(text) if html.is_html(content_type, text) else text
         tokens += [b"body:" + word for word in encoded_words(seen, most)]
         if links := urls.links(text):
             tokens += dict.fromkeys(encoded([token for link in links for token in urls.link_tokens(link)]))

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import islice
 from urllib.parse import unquote
 
-from nbstream.tokens.markup import unescape
+from nbstream.tokens.html import unescape
 from nbstream.tokens.unicode import only_known
 
 MOST = 100

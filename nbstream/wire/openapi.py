@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of our own API: what ``wire.http_v1`` and ``wire.explanations`` make, in words.
+"""The OpenAPI 3.1 document of our own API: what ``wire.api_v1`` and ``wire.explanation_json`` make, in words.
 
 Tests hold the running door to it, and generate their requests from it.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter.results import Outcome
 from nbstream.policy.verdict import Verdict
-from nbstream.wire.http_v1 import PROBLEM_TYPE, TEXT_TYPE
+from nbstream.wire.api_v1 import PROBLEM_TYPE, TEXT_TYPE
 
 JsonObject = dict[str, Any]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.policy import header
+from nbstream.policy import verdict_fields
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from nbstream.filter.results import Check, Lesson
     from nbstream.mail.message import Message
     from nbstream.policy.verdict import Thresholds
-    from nbstream.store.checked import Checked
-    from nbstream.wire.http_v1 import ModelFacts
+    from nbstream.store.recent.checked_messages import Checked
+    from nbstream.wire.api_v1 import ModelFacts
 
 NO_ACTION, ADD_HEADER, REJECT = "no action", "add header", "reject"
 _ACTIONS = {
@@ -59,7 +59,7 @@ def message_id(message: Message) -> str:
 
 def check(found: Check, message_id: str, seconds: float, model: str) -> dict[str, Any]:
     """The answer to ``/checkv2``; ``message_id`` is the message's own, ``seconds`` what the check took."""
-    score = header.log_odds(found.probability)
+    score = verdict_fields.log_odds(found.probability)
     name, description = _SYMBOLS[found.verdict]
     symbol = {
         "name": name,
@@ -71,7 +71,7 @@ def check(found: Check, message_id: str, seconds: float, model: str) -> dict[str
     return {
         "is_skipped": False,
         "score": score,
-        "required_score": header.log_odds(found.thresholds.spam),
+        "required_score": verdict_fields.log_odds(found.thresholds.spam),
         "action": action(found.verdict),
         "thresholds": thresholds(found.thresholds),
         "symbols": {name: symbol},
@@ -79,7 +79,7 @@ def check(found: Check, message_id: str, seconds: float, model: str) -> dict[str
         "message-id": message_id,
         "time_real": seconds,
         "milter": {
-            "remove_headers": dict.fromkeys(header.VERDICT_FIELDS, 0),
+            "remove_headers": dict.fromkeys(verdict_fields.VERDICT_FIELDS, 0),
             "add_headers": _fields(found, model),
         },
     }
@@ -87,7 +87,7 @@ def check(found: Check, message_id: str, seconds: float, model: str) -> dict[str
 
 def _fields(found: Check, model: str) -> dict[str, Any]:
     """The verdict's header fields, each on one line: not every client folds them again."""
-    rendered = header.render(
+    rendered = verdict_fields.render(
         found.id, found.verdict, found.probability, found.reason, model=model, thresholds=found.thresholds
     )
     return {name: {"value": value.replace("\r\n\t", " "), "order": 0} for name, value in rendered}
@@ -95,8 +95,8 @@ def _fields(found: Check, model: str) -> dict[str, Any]:
 
 def thresholds(found: Thresholds) -> dict[str, float]:
     """The scores from which actions are asked for, the highest first."""
-    told = {} if found.reject is None else {REJECT: header.log_odds(found.reject)}
-    return {**told, ADD_HEADER: header.log_odds(found.spam)}
+    told = {} if found.reject is None else {REJECT: verdict_fields.log_odds(found.reject)}
+    return {**told, ADD_HEADER: verdict_fields.log_odds(found.spam)}
 
 
 def learned(lesson: Lesson) -> tuple[int, dict[str, Any]]:
@@ -149,13 +149,13 @@ def history(recent: Sequence[Checked], thresholds: Thresholds) -> dict[str, Any]
     """The answer to ``/history``: the messages that were checked last and are remembered, the newest first."""
     rows = []
     for each in recent:
-        score, verdict = header.log_odds(each.probability), Verdict(each.verdict)
+        score, verdict = verdict_fields.log_odds(each.probability), Verdict(each.verdict)
         symbol = _SYMBOLS[verdict][0]
         rows.append(
             {
                 "id": each.key,
                 "score": score,
-                "required_score": header.log_odds(thresholds.spam),
+                "required_score": verdict_fields.log_odds(thresholds.spam),
                 "action": action(verdict),
                 "symbols": {symbol: {"name": symbol, "score": score, "metric_score": score, "options": []}},
             }

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes import learning, priors
+from nbstream.bayes import lesson_weight, priors
 from nbstream.bayes.calibration import BINS
 from nbstream.bayes.classifier import Classifier, EventModels, Params, Score, log_prior
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts, Totals, is_sum
@@ -215,7 +215,7 @@ def test_tokens_and_sums_are_learned_with_the_weight_of_the_message(choice: str,
     classifier = Classifier(Params(CHOICES[choice]))
     totals, score = Totals(messages=(900, 900)), Score(-40.0)
     weight, sums = classifier.lesson(letter("spam", 3), score.log_odds, "spam", totals, certain=certain)
-    assert weight == learning.weight(-40.0, "spam", totals, learning.Params(), certain=certain)
+    assert weight == lesson_weight.weight(-40.0, "spam", totals, lesson_weight.Params(), certain=certain)
     full, sums_in_full = classifier_of(choice).lesson(letter("spam", 3), score.log_odds, "spam", totals)
     assert full == WEIGHT_ONE
     assert [(name, amount * WEIGHT_ONE) for name, amount in sums] == [

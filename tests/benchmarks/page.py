@@ -67,7 +67,7 @@ in memory, as many runs at a time as there are cores:
 
 (1-AUC)% · FN@0.1%FP, every label at once; of the multinomial model the strongest clues vote. An alternative that
 ranks worse on one stream is lost. More of what was tried stands where the code is:
-[weights](../../nbstream/bayes/learning.py), [clues](../../nbstream/bayes/classifier.py),
+[weights](../../nbstream/bayes/lesson_weight.py), [clues](../../nbstream/bayes/classifier.py),
 [calibration](../../nbstream/bayes/calibration.py).
 
 {alternatives}

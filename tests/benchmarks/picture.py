@@ -13,8 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from nbstream.cli import main as nbstream
-from nbstream.evaluation import choices, choices_report
+from nbstream.cli.main import main as nbstream
+from nbstream.evaluation import threshold_choices, threshold_report
 from nbstream.evaluation.tuning_plot import draw
 from nbstream.policy.policy import Budget, Policy
 from tests.corpora import unpack
@@ -48,9 +48,9 @@ def make(index: Path, to: Path) -> None:
         with scores.open(encoding="utf-8", newline="") as file:
             rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
             pairs = [(row["label"], float(row["probability"])) for row in rows]
-    found = choices.tuning(first_scores(pairs), PRESENT, ("with strict.yaml", STRICT))
+    found = threshold_choices.tuning(first_scores(pairs), PRESENT, ("with strict.yaml", STRICT))
     draw(to, found)
-    print(choices_report.text(found, "default", width=None, bold=False))
+    print(threshold_report.text(found, "default", width=None, bold=False))
 
 
 if __name__ == "__main__":

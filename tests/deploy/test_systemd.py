@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nbstream import config
+from nbstream.cli.parser import EX_USAGE
 from nbstream.errors import ConfigError
-from nbstream.store import embedded
-from nbstream.usage import EX_USAGE
+from nbstream.store.embedded import server
 from tests.deploy.postfix import DEPLOY
 
 UNIT = DEPLOY / "systemd" / "nbstream.service"
@@ -52,7 +52,7 @@ def test_systemd_finds_it_well_protected(analyze: Callable[..., str]) -> None:
 
 
 def test_the_daemon_has_time_to_drain_and_to_stop_its_redis(service: configparser.SectionProxy) -> None:
-    needed = config.load(DEPLOY / "postfix" / "nbstream.yaml").drain_seconds + embedded.STOP_SECONDS
+    needed = config.load(DEPLOY / "postfix" / "nbstream.yaml").drain_seconds + server.STOP_SECONDS
     assert float(service["TimeoutStopSec"]) > needed
 
 

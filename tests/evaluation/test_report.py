@@ -10,7 +10,7 @@ import math
 from nbstream.evaluation.report import report, write_scores
 from nbstream.evaluation.run import Params, Result, Row, Tally
 from nbstream.policy.verdict import Verdict
-from nbstream.store.memory import MemoryModel
+from nbstream.store.model.memory_model import MemoryModel
 
 ROWS = (
     Row("spam", 0.0, 0.5, Verdict.UNSURE),

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator
 import pytest
 from redis.asyncio import Redis
 
-from nbstream import assembly
+from nbstream.assembly import assembly
 from nbstream.config import MinLearned, Model, Settings
 from nbstream.evaluation.run import Params, RememberingTokenizer, Result, Tally, evaluate
 from nbstream.evaluation.streams import Labelled
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import Verdict
-from nbstream.store.memory import MemoryModel
-from nbstream.store.model import Model as StoredModel
-from nbstream.store.temporary import temporary_model
+from nbstream.store.model.memory_model import MemoryModel
+from nbstream.store.model.model import Model as StoredModel
+from nbstream.store.model.temporary import temporary_model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.letters import letters
 

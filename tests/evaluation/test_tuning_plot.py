@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nbstream.evaluation.choices import Tuning, tuning
+from nbstream.evaluation.threshold_choices import Tuning, tuning
 from nbstream.evaluation.tuning_plot import draw, picture
 from nbstream.policy.policy import Budget, Policy
 from tests.evaluation.scored import drawn, first_scores
-from tests.evaluation.test_choices import FEW
+from tests.evaluation.test_threshold_choices import FEW
 
 
 def found(spam: float = 0.95) -> Tuning:

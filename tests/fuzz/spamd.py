@@ -29,9 +29,9 @@ SEEDS = (
 def check(data: bytes) -> None:
     """Whatever a client sends, however it is cut, keeps the promises of the codec and of marking."""
     # Imported here: atheris instruments what is imported after it.
-    from nbstream.mail import headers, marking  # noqa: PLC0415
+    from nbstream.mail import header_fields, marking  # noqa: PLC0415
     from nbstream.wire.spamd import Parser, Refusal, Request, unpack  # noqa: PLC0415
-    from nbstream.wire.spamd_answers import Judgement, render  # noqa: PLC0415
+    from nbstream.wire.spamd_replies import Judgement, render  # noqa: PLC0415
 
     step = 1 + (data[-1] if data else 0) % 7
     cut, whole = Parser(LIMIT), Parser(LIMIT)
@@ -51,8 +51,8 @@ def check(data: bytes) -> None:
         assert len(body) <= LIMIT
         head, rest = marking.split(body)
         assert head + rest == body
-        marked = headers.canonical(marking.marked(head, [("X-Own", "1")], ["X-Own"], "X-Guard"))
-        names = [field.name for field in headers.fields(marked, headers.body_offset(marked))]
+        marked = header_fields.canonical(marking.marked(head, [("X-Own", "1")], ["X-Own"], "X-Guard"))
+        names = [field.name for field in header_fields.fields(marked, header_fields.body_offset(marked))]
         assert names.count("x-own") == 1
         assert render(event, Judgement(spam=False, score=0.0, required=1.0), body).endswith(
             body if event.minor >= 3 else b""

@@ -29,12 +29,12 @@ SEEDS = (
 def check(data: bytes) -> None:
     """Whatever fields an entry has, it is refused with a reason, or is a message that can be taken apart."""
     # Imported here: atheris instruments what is imported after it.
-    from nbstream.mail import headers  # noqa: PLC0415
+    from nbstream.mail import header_fields  # noqa: PLC0415
     from nbstream.mail.message import Message  # noqa: PLC0415
     from nbstream.mail.mime import Limits  # noqa: PLC0415
-    from nbstream.policy.header import VERDICT_FIELDS  # noqa: PLC0415
+    from nbstream.policy.verdict_fields import VERDICT_FIELDS  # noqa: PLC0415
     from nbstream.tokens.tokenizer import Tokenizer  # noqa: PLC0415
-    from nbstream.wire.stream import Unreadable, addressed, read, refusal  # noqa: PLC0415
+    from nbstream.wire.stream_entries import Unreadable, addressed, read, refusal  # noqa: PLC0415
 
     words = data.split(b"\0")
     fields = dict(zip(words[::2], words[1::2], strict=False))
@@ -51,7 +51,7 @@ def check(data: bytes) -> None:
             message = Message.of_text(request.text, Limits())
         else:
             assert request.raw is not None
-            message = Message(headers.strip(headers.canonical(request.raw), VERDICT_FIELDS), Limits())
+            message = Message(header_fields.strip(header_fields.canonical(request.raw), VERDICT_FIELDS), Limits())
         assert len(message.key) == 24
         assert len(Tokenizer().tokenize(message).all) <= 2000
         answer = addressed({"verdict": "ham"}, b"1-1", fields)

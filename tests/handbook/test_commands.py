@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.cli.parser import build_parser
 from nbstream.config import load
-from nbstream.usage import build_parser
 from tests.handbook.pages import PAGES, README, fenced, indented, name_of, page, run
 from tests.integration.daemon import DaemonProcess
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.config import load, policy_hash
-from nbstream.store.locks import lock_daemon
+from nbstream.store.embedded.locks import lock_daemon
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, free_port, gone, wait_until
 
 APPLIED = 'nbstream_config_reloads_total{outcome="applied"}'

@@ -13,8 +13,8 @@ from typing import Any, Self
 import pytest
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from nbstream.mail import headers
-from nbstream.policy.header import VERDICT_FIELDS
+from nbstream.mail import header_fields
+from nbstream.policy.verdict_fields import VERDICT_FIELDS
 from tests.conftest import RedisServer
 from tests.integration.daemon import DaemonProcess, command, free_port, wait_until
 from tests.letters import letters, write_corpus
@@ -51,8 +51,10 @@ def bodies(maildir: Path) -> list[bytes]:
     """The delivered messages from their own first field on, without our header fields."""
     found = []
     for path in (maildir / "new").iterdir():
-        raw = headers.canonical(path.read_bytes())
-        found.append(headers.strip(raw, ("Return-Path", "X-Envelope-To", *VERDICT_FIELDS)).replace(b"\r\n", b"\n"))
+        raw = header_fields.canonical(path.read_bytes())
+        found.append(
+            header_fields.strip(raw, ("Return-Path", "X-Envelope-To", *VERDICT_FIELDS)).replace(b"\r\n", b"\n")
+        )
     return found
 
 
@@ -198,7 +200,7 @@ async def test_a_next_hop_stopped_in_mid_replay_costs_451s_and_no_mail(tmp_path:
             report = await asyncio.to_thread(result, replay)
 
         assert report["learned"] == COUNT
-        own = [headers.canonical(raw) for _, raw in letters(COUNT)]
+        own = [header_fields.canonical(raw) for _, raw in letters(COUNT)]
         kept = [message[message.index(b"Message-ID:") :] for message in hop.messages]
         assert sorted(kept) == sorted(own)
 
@@ -236,8 +238,8 @@ def test_a_flood_of_connections_is_served_whole(
 
 
 def test_a_daemon_that_is_not_there_is_75(tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nbstream.commands.replay._FIRST_SECONDS", 0.0)
-    from nbstream.cli import main  # noqa: PLC0415  # in this process, where the patience is short
+    monkeypatch.setattr("nbstream.cli.commands.replay._FIRST_SECONDS", 0.0)
+    from nbstream.cli.main import main  # noqa: PLC0415  # in this process, where the patience is short
 
     assert main(["replay", "-c", str(write_config(tmp_path)), str(index)]) == 75
 

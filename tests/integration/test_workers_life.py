@@ -112,7 +112,7 @@ def test_one_that_is_told_to_end_drains_and_is_replaced(site: Site) -> None:
 
 CRASHING = """
 import os, signal, sys
-if any("nbstream.serving.worker" in word for word in sys.orig_argv):
+if any("nbstream.daemon.worker" in word for word in sys.orig_argv):
     {}
 """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.listeners import control
+from nbstream.listeners import control_socket
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
 from tests.integration.test_reload import catches_hangups
 from tests.integration.workers import MANY, Site, model, replaced, told, total
@@ -97,7 +97,7 @@ def test_scrapers_that_wait_for_a_worker_do_not_have_a_reload_refused(site: Site
             assert select.select(scrapers, [], [], DEADLINE_SECONDS)[0]
             site.write("verdict: {spam: 0.9}")
             with ThreadPoolExecutor(1) as pool:
-                asked = pool.submit(control.ask, site.state, "reload", DEADLINE_SECONDS)
+                asked = pool.submit(control_socket.ask, site.state, "reload", DEADLINE_SECONDS)
                 wait([asked], 1.0)  # refused at once, or it waits for the one that is to go on
                 os.kill(silent, signal.SIGCONT)
                 assert asked.result()["problems"] == []

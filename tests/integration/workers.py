@@ -12,7 +12,7 @@ from pathlib import Path
 
 from prometheus_client.mmap_dict import MmapedDict
 
-from nbstream.listeners import control
+from nbstream.listeners import control_socket
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, gone, wait_until
 
 DOORS = "smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}, metrics: {listen: '127.0.0.1:0'}"
@@ -46,7 +46,7 @@ class Site:
 
     def pids(self) -> list[int]:
         """The processes of the workers at work."""
-        found: list[int] = control.ask(self.state, "policy", DEADLINE_SECONDS)["workers"]
+        found: list[int] = control_socket.ask(self.state, "policy", DEADLINE_SECONDS)["workers"]
         return found
 
     def counted(self, worker: int, name: str) -> float:

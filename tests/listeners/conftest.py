@@ -17,22 +17,24 @@ from redis.asyncio import Redis
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.filter import Filter, Params
-from nbstream.listeners import delivery, feedback, smtp
+from nbstream.listeners.smtp import delivery, feedback
+from nbstream.listeners.smtp.listener import Params as SmtpParams
+from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.sockets import TcpPlace, listening
 from nbstream.mail.mime import Limits
-from nbstream.metrics import Metrics
+from nbstream.metrics.metrics import Metrics
 from nbstream.policy.actions import Actions
 from nbstream.policy.policy import Policy
-from nbstream.policy.rules import Rules
-from nbstream.relay.maildir import MaildirNextHop
+from nbstream.policy.recipient_rules import Rules
+from nbstream.relay.maildir_next_hop import MaildirNextHop
 from nbstream.relay.next_hop import NextHop
 from nbstream.relay.outlet import Outlet
 from nbstream.relay.quarantine import Quarantine
-from nbstream.store.mirror import Mirror
-from nbstream.store.model import Model
+from nbstream.store.model.model import Model
+from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
-from tests.listeners.streams import Worker, working
+from tests.listeners.stream.stream_worker import Worker, working
 from tests.waiting import DEADLINE_SECONDS
 
 SPAM, HAM = "spam@nbstream.invalid", "ham@nbstream.invalid"
@@ -45,7 +47,7 @@ class Door:
 
     host: str
     port: int
-    listener: smtp.SmtpListener
+    listener: SmtpListener
     model: Model
     mirror: Mirror
     metrics: Metrics
@@ -173,8 +175,8 @@ async def open_door(
         spam_filter, model, mirror = judge.spam_filter, judge.model, judge.mirror
         metrics.watch(mirror, lambda: params)
         hop = next_hop or MaildirNextHop(maildir)
-        listener = smtp.SmtpListener(
-            smtp.Params(hostname="door.example.org", **options),
+        listener = SmtpListener(
+            SmtpParams(hostname="door.example.org", **options),
             hop,
             delivery.Delivery(
                 spam_filter,

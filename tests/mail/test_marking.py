@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nbstream.mail import headers
+from nbstream.mail import header_fields
 from nbstream.mail.marking import marked, split
 
 NEW = [("X-Spam-Status", "No,\r\n\tscore=1")]
@@ -57,18 +57,18 @@ _PIECES = st.sampled_from(
 @example(b"\r\nX-Spam-Flag: YES")
 def test_what_is_looked_at_and_what_is_given_back_have_one_header(raw: bytes) -> None:
     head, body = split(raw)
-    canonical = headers.canonical(raw)
+    canonical = header_fields.canonical(raw)
 
-    assert headers.canonical(head) == canonical[: headers.body_offset(canonical)]
+    assert header_fields.canonical(head) == canonical[: header_fields.body_offset(canonical)]
     assert head + body == raw
 
 
 @given(st.lists(_PIECES, max_size=12).map(b"".join))
 def test_no_forged_field_is_left(raw: bytes) -> None:
     head, _ = split(raw)
-    found = headers.canonical(marked(head, NEW, ["X-Spam-Flag"], "X-Guard"))
+    found = header_fields.canonical(marked(head, NEW, ["X-Spam-Flag"], "X-Guard"))
 
-    names = [field.name for field in headers.fields(found, headers.body_offset(found))]
+    names = [field.name for field in header_fields.fields(found, header_fields.body_offset(found))]
     assert "x-spam-flag" not in names
     assert names[0] == "x-spam-status"
 

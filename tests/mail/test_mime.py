@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.mail import headers, mime
+from nbstream.mail import header_fields, mime
 from nbstream.mail.mime import Limits, Part
 
-NESTED = headers.canonical(b"""\
+NESTED = header_fields.canonical(b"""\
 Subject: nested
 MIME-Version: 1.0
 Content-Type: multipart/mixed; boundary="outer"
@@ -45,7 +45,7 @@ epilogue
 
 
 def walk(raw: bytes, **limits: int) -> list[Part]:
-    return list(mime.walk(headers.canonical(raw), Limits(**limits)))
+    return list(mime.walk(header_fields.canonical(raw), Limits(**limits)))
 
 
 def test_the_tree_comes_in_document_order_with_its_depths() -> None:

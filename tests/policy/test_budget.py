@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.bounds import DELTA, ham_needed
 from nbstream.policy.budget import Promise, allowed, binomial, promise
+from nbstream.policy.config_bounds import DELTA, ham_needed
 from nbstream.policy.first_scores import First, Window
 
 

@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from nbstream.relay.connections import Params
-from nbstream.relay.smtp import SmtpNextHop
+from nbstream.relay.smtp_connections import Params
+from nbstream.relay.smtp_next_hop import SmtpNextHop
 
 from .scripted_hop import ScriptedHop
 

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nbstream.errors import InputError, NotReleased, RelayUnavailable, Reply
-from nbstream.relay import files, quarantine
+from nbstream.relay import maildir_files, quarantine
 from nbstream.relay.next_hop import Envelope, Path
 from nbstream.relay.quarantine import Held, Note, Quarantine, Swept
-from nbstream.relay.retention import Retention
+from nbstream.relay.quarantine_retention import Retention
 
 A, B = "a" * 24, "ab" + "c" * 22
 CONTENT = b"Subject: x\r\n\r\n.hello\r\n\r\n"
@@ -34,7 +34,9 @@ async def put(
     held: Quarantine, message_id: str = A, content: bytes = CONTENT, envelope: Envelope = ENVELOPE
 ) -> Held:
     before = {each.path for each in held.held()}
-    assert await files.keep([held.draft(note(message_id, envelope), b"X-Nbstream: spam\n", content)]) is None
+    assert (
+        await maildir_files.keep([held.draft(note(message_id, envelope), b"X-Nbstream: spam\n", content)]) is None
+    )
     (new,) = (each for each in held.held() if each.path not in before)
     return new
 
@@ -206,9 +208,9 @@ async def test_a_folder_that_cannot_be_read_is_an_input_error(tmp_path: pathlib.
 # Files, all or none
 
 
-def drafts(folder: pathlib.Path) -> list[files.Draft]:
+def drafts(folder: pathlib.Path) -> list[maildir_files.Draft]:
     names = ("one", "two", "one")
-    return [files.Draft(folder / name, files.unique_name(), b"X: y\n", CONTENT) for name in names]
+    return [maildir_files.Draft(folder / name, maildir_files.unique_name(), b"X: y\n", CONTENT) for name in names]
 
 
 def left(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -220,7 +222,7 @@ async def test_all_files_are_synced_before_one_is_to_be_seen(
 ) -> None:
     made = drafts(tmp_path)
     for name in ("one", "two"):
-        files.create(tmp_path / name)
+        maildir_files.create(tmp_path / name)
     synced: list[tuple[str, int]] = []
 
     def record(descriptor: int) -> None:
@@ -229,7 +231,7 @@ async def test_all_files_are_synced_before_one_is_to_be_seen(
 
     monkeypatch.setattr(os, "fsync", record)
 
-    assert await files.keep(made) is None
+    assert await maildir_files.keep(made) is None
 
     assert synced == [("tmp", 0)] * 3 + [("one", 3), ("two", 3)]
 
@@ -241,7 +243,7 @@ async def test_wherever_it_fails_no_file_is_left(
 ) -> None:
     made = drafts(tmp_path)
     for name in ("one", "two"):
-        files.create(tmp_path / name)
+        maildir_files.create(tmp_path / name)
     calls = iter(range(1, 9))
 
     def fail(_descriptor: int) -> None:
@@ -251,19 +253,19 @@ async def test_wherever_it_fails_no_file_is_left(
     monkeypatch.setattr(os, "fsync", fail)
 
     if code == errno.ENOSPC:
-        assert await files.keep(made) == Reply(452, "4.3.1 Insufficient system storage")
+        assert await maildir_files.keep(made) == Reply(452, "4.3.1 Insufficient system storage")
     else:
         with pytest.raises(RelayUnavailable):
-            await files.keep(made)
+            await maildir_files.keep(made)
     assert left(tmp_path) == []
 
 
 async def test_a_file_that_cannot_be_renamed_takes_the_others_with_it(tmp_path: pathlib.Path) -> None:
     made = drafts(tmp_path)
-    files.create(tmp_path / "two")
+    maildir_files.create(tmp_path / "two")
     (tmp_path / "two" / "new").rmdir()
     (tmp_path / "two" / "new").write_bytes(b"")
 
     with pytest.raises(RelayUnavailable):
-        await files.keep(made)
+        await maildir_files.keep(made)
     assert left(tmp_path) == [tmp_path / "two" / "new"]

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from nbstream.errors import RelayRefused, RelayUnavailable, Reply
-from nbstream.relay.connections import Connection, Params
 from nbstream.relay.next_hop import Path
-from nbstream.relay.smtp import USUAL_FEATURES, SmtpNextHop
+from nbstream.relay.smtp_connections import Connection, Params
+from nbstream.relay.smtp_next_hop import USUAL_FEATURES, SmtpNextHop
 from tests.waiting import until
 
 from .conftest import Play, Relay

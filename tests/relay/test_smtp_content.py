@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nbstream.mail.lines import PIECE_BYTES, pieces
 from nbstream.relay.next_hop import Path
-from nbstream.relay.smtp import SmtpNextHop
+from nbstream.relay.smtp_next_hop import SmtpNextHop
 
 lines = st.lists(
     st.one_of(

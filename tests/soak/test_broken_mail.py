@@ -9,7 +9,7 @@ import pytest
 from tests.corpora import torture_messages
 from tests.integration.daemon import DaemonProcess
 from tests.letters import letters
-from tests.listeners.test_broken_mail import RICH, pass_all, write_config
+from tests.listeners.smtp.test_broken_mail import RICH, pass_all, write_config
 from tests.mutation import mutations
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]

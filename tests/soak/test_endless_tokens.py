@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.store.connect import Params, open_client
-from nbstream.store.mirror import Mirror
-from nbstream.store.model import Model
-from nbstream.store.sweeper import Sweeper
+from nbstream.store.connection import Params, open_client
+from nbstream.store.model.model import Model
+from nbstream.store.replica.eviction import Sweeper
+from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
-from tests.store.test_mirror import equals_redis, running
-from tests.store.test_model import change, entry
-from tests.store.test_sweeper import assert_balanced, caught_up, sweeping
+from tests.store.model.test_model import change, entry
+from tests.store.replica.test_eviction import assert_balanced, caught_up, sweeping
+from tests.store.replica.test_mirror import equals_redis, running
 from tests.waiting import until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]

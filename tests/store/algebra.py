@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from nbstream.bayes.counts import CLASSES, is_sum
-from nbstream.store.ledger import Entry
-from nbstream.store.model import Model
+from nbstream.store.model.ledger import Entry
+from nbstream.store.model.model import Model
 
 State = tuple[dict[str, dict[bytes, int]], dict[bytes, int]]
 """Counts by class, and totals."""

@@ -1,5 +1,5 @@
 """A note for tests that do not care who taught."""
 
-from nbstream.store.history import Note, Opinion
+from nbstream.store.model.history import Note, Opinion
 
 NOTE = Note("test", "nobody", Opinion(0.5, "unsure"), Opinion(0.5, "unsure"))

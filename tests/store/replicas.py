@@ -9,7 +9,7 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from nbstream.store.connect import Params, open_client
+from nbstream.store.connection import Params, open_client
 from tests.conftest import RedisServer
 from tests.integration.daemon import free_port
 from tests.waiting import until

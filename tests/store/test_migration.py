@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nbstream import assembly, config
+from nbstream import config
+from nbstream.assembly import assembly
 from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
 from nbstream.filter import AutoLayer, Filter, Outcome
 from nbstream.mail.message import Message
-from nbstream.store import archive
-from nbstream.store.connect import Params, open_client
+from nbstream.store.connection import Params, open_client
 from nbstream.store.migration import migrate, migrate_back
-from nbstream.store.restore import Restore, finish
-from nbstream.store.signature import signature
-from nbstream.store.snapshot import Snapshot
+from nbstream.store.model.signature import signature
+from nbstream.store.transfer import archive
+from nbstream.store.transfer.restore import Restore, finish
+from nbstream.store.transfer.snapshot import Snapshot
 from tests.conftest import RedisServer
 from tests.store.released_models import autolearned, restore, taught
 

@@ -19,9 +19,9 @@ from nbstream.errors import StoreUnavailable
 from nbstream.filter import Filter, Params
 from nbstream.mail.message import Message
 from nbstream.policy.policy import Policy
-from nbstream.store.connect import Params as StoreParams
-from nbstream.store.connect import open_client
-from nbstream.store.model import Model
+from nbstream.store.connection import Params as StoreParams
+from nbstream.store.connection import open_client
+from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.letters import letters
 from tests.waiting import DEADLINE_SECONDS

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
 from nbstream.tokens.attributes import ATTRIBUTES, attributes
-from nbstream.tokens.headers import is_foreign
+from nbstream.tokens.header_tokens import is_foreign
 from tests.mutation import mutations
 
 MAIL = b"""Received: from b.x.example by y.example with SMTP; Sun, 1 Jan 2023 00:00:02 +0000

@@ -8,7 +8,7 @@ import sys
 import unicodedata
 
 from nbstream.mail.message import Message
-from nbstream.tokens.sources import ORIGINS
+from nbstream.tokens.origins import ORIGINS
 from nbstream.tokens.tokenizer import Params, Tokenizer
 from nbstream.tokens.unicode import REPLACEMENT, only_known
 from tests.tokens.digests import FILE, digests

@@ -12,10 +12,10 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 from pydantic import BaseModel
 
+from nbstream.cli.parser import EXIT_CODES, build_parser
 from nbstream.config import Settings, addresses, values
 from nbstream.config.section import Section
 from nbstream.errors import NbstreamError
-from nbstream.usage import EXIT_CODES, build_parser
 from nbstream.wire import openapi
 from tools.reference import commands, http_api, metrics, settings
 from tools.reference.markup import Undocumented, first_sentence

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nbstream.usage import COMMAND_EXIT_CODES, CONFIG_HELP, EXIT_CODES, build_parser
+from nbstream.cli.parser import COMMAND_EXIT_CODES, CONFIG_HELP, EXIT_CODES, build_parser
 from tools.reference.markup import NOTICE, Undocumented, plain, table
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from nbstream.usage import CONFIG_HELP, EXIT_CODES
+from nbstream.cli.parser import CONFIG_HELP, EXIT_CODES
 from tools.reference import commands, settings
 from tools.reference.commands import Command, sentence
 from tools.reference.settings import Setting, SettingsSection

@@ -13,13 +13,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from nbstream.bayes.counts import CLASSES, Totals
-from nbstream.bayes.decay import HalfLife
+from nbstream.bayes.half_life import HalfLife
 from nbstream.filter import Params
-from nbstream.metrics import Metrics
+from nbstream.metrics.metrics import Metrics
+from nbstream.metrics.stream import StreamMetrics
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.policy import Budget, Policy
-from nbstream.store.mirror import Mirror
-from nbstream.stream_metrics import StreamMetrics
+from nbstream.store.replica.mirror import Mirror
 from tools.reference.markup import NOTICE, Undocumented, plain, table
 
 

@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from nbstream import assembly, config
+from nbstream import config
+from nbstream.assembly import assembly
 from nbstream.filter import Filter, Remembering, Several
-from nbstream.mail import headers
+from nbstream.mail import header_fields
 from nbstream.mail.message import Message
-from nbstream.metrics import Metrics
-from nbstream.policy.header import VERDICT_FIELDS
-from nbstream.store.mirror import Mirror
+from nbstream.metrics.metrics import Metrics
+from nbstream.policy.verdict_fields import VERDICT_FIELDS
+from nbstream.store.replica.mirror import Mirror
 from tests.benchmarks.speed.processes import Served, free_port, served
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.store.checked import Memory
+    from nbstream.store.recent.checked_messages import Memory
     from tests.benchmarks.speed.bench import Bench, Labelled
 
 # -P: the folder that a process is started in does not decide which nbstream it runs.
@@ -66,7 +67,7 @@ async def _teach(settings: Settings, messages: Iterable[Labelled]) -> None:
 
 def arrived(raw: bytes, settings: Settings) -> Message:
     """The message as a door hands it to the filter."""
-    return Message(headers.strip(headers.canonical(raw), VERDICT_FIELDS), assembly.limits(settings))
+    return Message(header_fields.strip(header_fields.canonical(raw), VERDICT_FIELDS), assembly.limits(settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class House:
 
 @asynccontextmanager
 async def house(state: Path) -> AsyncIterator[House]:
-    """As ``serving.house`` puts it together, with metrics and memory, and without doors."""
+    """As ``daemon.server`` puts it together, with metrics and memory, and without doors."""
     settings = config.load(write_config(state))
     async with assembly.store(settings) as store:
         assert store.embedded

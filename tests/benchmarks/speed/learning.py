@@ -18,9 +18,10 @@ from typing import Any
 import uvloop
 from redis import Redis
 
-from nbstream import assembly, config
-from nbstream.store.embedded import EmbeddedRedis
-from nbstream.store.mirror import Mirror
+from nbstream import config
+from nbstream.assembly import assembly
+from nbstream.store.embedded.server import EmbeddedRedis
+from nbstream.store.replica.mirror import Mirror
 from tests.benchmarks.speed import clients
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.figures import percentile

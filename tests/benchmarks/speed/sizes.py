@@ -21,7 +21,7 @@ from pathlib import Path
 
 import uvloop
 
-from nbstream import assembly
+from nbstream.assembly import assembly
 from nbstream.filter import Filter
 from nbstream.mail.message import Message
 from tests.benchmarks.speed.bench import Bench

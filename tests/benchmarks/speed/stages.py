@@ -14,11 +14,11 @@ from pathlib import Path
 
 import uvloop
 
-from nbstream import assembly
+from nbstream.assembly import assembly
 from nbstream.filter import Filter
-from nbstream.mail import headers
+from nbstream.mail import header_fields
 from nbstream.mail.message import Message
-from nbstream.policy import header
+from nbstream.policy import verdict_fields
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.bogofilter import Bogofilter
@@ -99,7 +99,7 @@ async def _stages(ours: House, raws: Sequence[bytes]) -> dict[str, float]:
     for raw in raws:
         await asyncio.sleep(0)  # the mirror's turn
         watch.begin()
-        content = headers.strip(headers.canonical(raw), header.VERDICT_FIELDS)
+        content = header_fields.strip(header_fields.canonical(raw), verdict_fields.VERDICT_FIELDS)
         watch.end("line ends, fields of ours")
         message = Message(content, limits)
         message.parts  # noqa: B018 - parses, and keeps it
@@ -112,7 +112,7 @@ async def _stages(ours: House, raws: Sequence[bytes]) -> dict[str, float]:
         watch.end("look up")
         check = scorer.check(message.key, tokens, reading)
         watch.end("score")
-        fields = header.render(
+        fields = verdict_fields.render(
             check.id,
             check.verdict,
             check.probability,
@@ -121,6 +121,6 @@ async def _stages(ours: House, raws: Sequence[bytes]) -> dict[str, float]:
             thresholds=check.thresholds,
             clues=check.clues,
         )
-        headers.prepend(headers.guard(content, header.GUARD_FIELD), fields)
+        header_fields.prepend(header_fields.guard(content, verdict_fields.GUARD_FIELD), fields)
         watch.end("render")
     return watch.seconds

@@ -17,7 +17,8 @@ from typing import Any
 
 from redis import Redis
 
-from nbstream import assembly, config
+from nbstream import config
+from nbstream.assembly import assembly
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.house import COMMAND, write_config
 from tests.benchmarks.speed.learning import redis_of

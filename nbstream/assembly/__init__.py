@@ -1,0 +1,1 @@
+"""From the settings to the parts that work with each other."""

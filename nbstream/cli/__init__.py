@@ -1,0 +1,1 @@
+"""The command line: its parser, its output and its commands."""

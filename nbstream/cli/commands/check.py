@@ -1,0 +1,70 @@
+"""``nbstream check``: score messages and say why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from nbstream import config
+from nbstream.assembly import assembly
+from nbstream.cli import interrupts, message_files
+from nbstream.cli.terminal import complain, printable
+from nbstream.mail import header_fields
+from nbstream.mail.message import Message
+from nbstream.policy.verdict_fields import VERDICT_FIELDS
+from nbstream.store.cancellation import stop_if_cancelled
+
+if TYPE_CHECKING:
+    from nbstream.errors import InputError
+    from nbstream.filter import Check
+
+EX_SPAM = 1
+_SHOWN_CLUES = 5
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print one line a message; 0 when none is spam, 1 when one is, 66 when a path cannot be read."""
+    return interrupts.run(_run(options))
+
+
+async def _run(options: argparse.Namespace) -> int:
+    settings = config.load(config.find_config(options.config))
+    errors: list[InputError] = []
+    spam = 0
+    async with assembly.one_shot(settings) as (spam_filter, _):
+        for source in message_files.read(options.paths, errors):
+            stop_if_cancelled()
+            raw = header_fields.strip(header_fields.canonical(source.raw), VERDICT_FIELDS)
+            check = await spam_filter.check(Message(raw, assembly.limits(settings)))
+            spam += check.verdict.is_spam
+            print(_json(source.name, check) if options.json else _text(source.name, check))
+    for error in errors:
+        complain(error)
+    return errors[0].exit_code if errors else EX_SPAM if spam else 0
+
+
+def _json(name: str, check: Check) -> str:
+    return json.dumps(
+        {
+            "path": name,
+            "id": check.id,
+            "verdict": str(check.verdict),
+            "probability": check.probability,
+            "score": check.score,
+            "reason": check.reason,
+            "clues": [
+                {"token": clue.token.decode("utf-8", "replace"), "log_ratio": clue.log_ratio}
+                for clue in check.clues
+            ],
+        }
+    )
+
+
+def _text(name: str, check: Check) -> str:
+    clues = "  ".join(
+        f"{printable(clue.token.decode('utf-8', 'replace'))} {clue.log_ratio:+.1f}"
+        for clue in check.clues[:_SHOWN_CLUES]
+    )
+    line = f"{check.verdict:6} {check.probability:8.4f}  {printable(name)}  ({check.reason})"
+    return f"{line}\n                 {clues}" if clues else line

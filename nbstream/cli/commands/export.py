@@ -1,0 +1,89 @@
+"""``nbstream export``: the whole model as one file, while the daemon goes on learning.
+
+Rules: the file is the model's of one moment, readable by its owner alone; it has its name only once it is whole
+and on disk, so an export that fails leaves what was there before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from tqdm import tqdm
+
+from nbstream import config
+from nbstream.assembly import assembly
+from nbstream.cli import interrupts, standard_streams
+from nbstream.cli.message_files import STANDARD_INPUT
+from nbstream.cli.terminal import note
+from nbstream.errors import InputError
+from nbstream.store.transfer import archive
+from nbstream.store.transfer.snapshot import Snapshot
+
+STANDARD_OUTPUT = STANDARD_INPUT  # both are "-"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Say what was exported; 66 for a file that cannot be written, 75 when Redis is away."""
+    return interrupts.run(_run(options))
+
+
+async def _run(options: argparse.Namespace) -> int:
+    settings = config.load(config.find_config(options.config))
+    with _output(options.file) as stream:
+        async with assembly.one_shot(settings) as (_, model):
+            snapshot = Snapshot(model)
+            header = await snapshot.header()
+            writer = archive.Writer(stream, header)
+            with tqdm(total=header.records, unit=" records", disable=not sys.stderr.isatty()) as bar:
+                async for record in snapshot.records():
+                    writer.write(record)
+                    bar.update(len(record.counts) if isinstance(record, archive.Column) else 1)
+            writer.end()
+            totals = await model.totals()
+    meanwhile = f", {snapshot.learned_meanwhile} changes while it was read" if snapshot.learned_meanwhile else ""
+    told = f"model {settings.model.name!r}: {sum(totals.messages)} messages, {totals.vocabulary} tokens{meanwhile}"
+    (note if options.file == STANDARD_OUTPUT else print)(f"exported {told}")
+    return 0
+
+
+@contextmanager
+def _output(file: str) -> Iterator[IO[bytes]]:
+    """Standard output, or a new file that takes its name when all went well."""
+    if file == STANDARD_OUTPUT:
+        if sys.stdout.isatty():
+            raise InputError("an export is no text for a terminal: name a file, or redirect")
+        with standard_streams.writing():
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        return
+    try:
+        with _replacing(Path(file)) as stream:
+            yield stream
+    except OSError as error:
+        raise InputError(f"{file} cannot be written: {error.strerror}") from error
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(descriptor)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,43 @@
+"""``nbstream forget-auto``: drop all that was learned without people.
+
+Rules: without ``--yes`` nothing is written; what people taught is never touched. Daemons may run; an interrupted
+run may be repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from nbstream import config
+from nbstream.assembly import assembly
+from nbstream.bayes.counts import CLASSES
+from nbstream.cli import interrupts
+
+if TYPE_CHECKING:
+    from nbstream.bayes.counts import Totals
+
+
+def run(options: argparse.Namespace) -> int:
+    """Say what is or would be dropped; ``StoreUnavailable`` (75) when Redis is away."""
+    return interrupts.run(_run(options))
+
+
+async def _run(options: argparse.Namespace) -> int:
+    settings = config.load(config.find_config(options.config))
+    async with assembly.auto_layer(settings) as layer:
+        totals = await (layer.drop() if options.yes else layer.totals())
+    print(_json(totals, done=options.yes) if options.json else _text(totals, done=options.yes))
+    return 0
+
+
+def _text(totals: Totals, *, done: bool) -> str:
+    known = ", ".join(f"{count} {label}" for label, count in zip(CLASSES, totals.messages, strict=True))
+    what = f"{known} learned without people, {totals.vocabulary} tokens"
+    return f"dropped: {what}" if done else f"would be dropped: {what}\nnothing was changed; --yes does it"
+
+
+def _json(totals: Totals, *, done: bool) -> str:
+    dropped = dict(zip(CLASSES, totals.messages, strict=True))
+    return json.dumps({"done": done, "dropped": dropped, "tokens": totals.vocabulary})

@@ -1,0 +1,77 @@
+"""``nbstream history``: who taught what, when, and what it did.
+
+Rules: one line a change, newest last. Lines are kept, not records, until all are found: 100,000 take some 20 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from nbstream import config
+from nbstream.assembly import assembly
+from nbstream.cli import interrupts
+from nbstream.cli.terminal import complain, printable
+from nbstream.store.model.history import Selection
+from nbstream.wire.explanation_json import iso_time
+
+if TYPE_CHECKING:
+    from nbstream.store.model.history import Opinion, Record
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the changes; ``StoreUnavailable`` (75) when Redis is away."""
+    return interrupts.run(_run(options))
+
+
+async def _run(options: argparse.Namespace) -> int:
+    settings = config.load(config.find_config(options.config))
+    selection = Selection(since=options.since or 0.0, actor=options.actor, label=options.label)
+    lines: list[str] = []
+    async with assembly.one_shot(settings) as (_, model):
+        async for record in model.history(selection.since):
+            if options.limit is not None and len(lines) >= options.limit:
+                break
+            if record in selection:
+                lines.append(json.dumps(as_json(record)) if options.json else as_text(record))
+    for line in reversed(lines):
+        print(line)
+    if not lines:
+        complain(f"no such change in the history of model {settings.model.name!r}")
+    return 0
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """A change with all that is told of it."""
+    return {
+        "time": iso_time(record.at),
+        "id": record.message_key,
+        "change": record.what,
+        "label": record.label,
+        "former": record.former.label if record.former else None,
+        "source": record.note.source,
+        "actor": record.note.actor,
+        "before": _opinion(record.note.before),
+        "after": _opinion(record.note.after),
+    }
+
+
+def as_text(record: Record) -> str:
+    """A change as one line that cannot move a terminal's cursor."""
+    note = record.note
+    thought = (
+        f"{note.before.probability:.4f} {note.before.verdict} -> {note.after.probability:.4f} {note.after.verdict}"
+    )
+    who = f"{note.source} {note.actor}".rstrip()
+    return printable(f"{local_time(record.at)}  {record.message_key}  {record.what}  {who}  {thought}")
+
+
+def local_time(at: float) -> str:
+    """A moment as the user's clock shows it, in a form that ``--since`` takes."""
+    return datetime.fromtimestamp(at).astimezone().replace(tzinfo=None).isoformat(timespec="seconds")
+
+
+def _opinion(opinion: Opinion) -> dict[str, Any]:
+    return {"probability": opinion.probability, "verdict": opinion.verdict}

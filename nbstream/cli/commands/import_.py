@@ -1,0 +1,80 @@
+"""``nbstream import``: a model that was exported, into an empty one, or added to what is there.
+
+Rules: all or nothing, and once: see ``nbstream.store.transfer.restore``. An import that was killed when it had
+begun to be part of the model is finished by the next call, which reads no file then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+from tqdm import tqdm
+
+from nbstream import config
+from nbstream.assembly import assembly
+from nbstream.bayes.counts import CLASSES
+from nbstream.cli import interrupts
+from nbstream.cli.message_files import STANDARD_INPUT
+from nbstream.cli.terminal import note
+from nbstream.errors import InputError, StoreUnavailable
+from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.model.model import Model
+from nbstream.store.model.signature import signature
+from nbstream.store.transfer import archive
+from nbstream.store.transfer.rebase import in_time_base
+from nbstream.store.transfer.restore import Restore, finish
+
+
+def run(options: argparse.Namespace) -> int:
+    """Say what the model knows now; 66 for a damaged file, 75 when Redis is away, 78 for one of another kind."""
+    return interrupts.run(_run(options))
+
+
+async def _run(options: argparse.Namespace) -> int:
+    settings = config.load(config.find_config(options.config))
+    async with assembly.one_shot(settings) as (_, model):
+        if await finish(model) is not None:
+            note(f"finished the import that was interrupted; {options.file} was not read")
+        elif kept := await _import(model, options.file, merge=options.merge):
+            print(f"{kept} messages were known already and stay as they are")
+        totals = await model.totals()
+    known = ", ".join(f"{count} {label}" for count, label in zip(totals.messages, CLASSES, strict=True))
+    print(f"imported; model {settings.model.name!r} knows {known}, {totals.vocabulary} tokens")
+    return 0
+
+
+async def _import(model: Model, file: str, *, merge: bool) -> int | None:
+    with _opened(file) as stream:
+        reader = archive.Reader(stream, file, signature())
+        restore = Restore(model, merge=merge)
+        records = in_time_base(reader, model.half_life)
+        try:
+            await restore.begin()
+            with _bar(reader.header.records, "reading") as bar:
+                for record in records:
+                    stop_if_cancelled()
+                    await restore.stage(record)
+                    bar.update(len(record.counts) if isinstance(record, archive.Column) else 1)
+            await restore.ready(reader.header.migrated)
+        finally:
+            with contextlib.suppress(StoreUnavailable):  # the next import removes it
+                await restore.abandon()
+    with _bar(reader.header.records, "adding") as bar:
+        return await finish(model, bar.update)
+
+
+def _opened(file: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+    if file == STANDARD_INPUT:
+        return contextlib.nullcontext(sys.stdin.buffer)
+    try:
+        return Path(file).open("rb")
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}") from error
+
+
+def _bar(total: int, what: str) -> tqdm[Any]:
+    return tqdm(total=total, desc=what, unit=" records", disable=not sys.stderr.isatty())

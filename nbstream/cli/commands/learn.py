@@ -1,0 +1,133 @@
+"""``nbstream learn`` and ``nbstream unlearn``: teach from files or by id, and take it back."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import TYPE_CHECKING
+
+from nbstream import config
+from nbstream.assembly import assembly
+from nbstream.cli import interrupts, message_files, reader_process
+from nbstream.cli.actor import user
+from nbstream.cli.terminal import complain
+from nbstream.errors import NbstreamError, StoreIncompatible
+from nbstream.filter import tell, tell_counted
+from nbstream.tokens.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from nbstream.cli.reader_process import Chunk
+    from nbstream.config import Settings
+    from nbstream.filter import Filter, Lesson, Subject, Taught
+
+_SOURCE = "cli"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Say what changed; 0 also for what was so, 66 for unreadable paths and unknown ids, 75 when Redis is away.
+
+    78 for what the ledger holds of a message and this program cannot read; the others are learned.
+    """
+    if not options.paths and not options.ids:
+        options.wrong_usage("a PATH or --id ID is needed")
+    settings = config.load(config.find_config(options.config))
+    tokenizer = Tokenizer(assembly.tokenizer_params(settings))
+    with reader_process.beside(
+        reader_process.chunks(options.paths, tokenizer, assembly.limits(settings))
+    ) as chunks:
+        return interrupts.run(_run(options, settings, chunks))
+
+
+async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGenerator[Chunk, None]) -> int:
+    errors: list[NbstreamError] = []
+    lessons, untold = Lessons(errors, options.label), ""
+    try:
+        async with (
+            assembly.one_shot(settings, sign=True) as (spam_filter, _),
+            aclosing(chunks),
+            aclosing(_subjects(options, spam_filter, chunks, errors)) as subjects,
+        ):
+            untold = "; a few more may be, the same command goes on"  # of those that Redis has not answered for
+            with _progress(options) as moved:
+
+                def told(lesson: Lesson | StoreIncompatible) -> None:
+                    lessons.add(lesson)
+                    moved(1)
+
+                await spam_filter.teach_many(subjects, options.label, (_SOURCE, user()), told)
+            untold = ""
+    finally:
+        print(lessons.told() + untold)
+        for error in errors:
+            complain(error)
+        if errors and lessons.last:
+            complain(f"{len(errors)} could not be read, the rest was")
+    return errors[0].exit_code if errors else 0
+
+
+async def _subjects(
+    options: argparse.Namespace,
+    spam_filter: Filter,
+    chunks: AsyncGenerator[Chunk, None],
+    errors: list[NbstreamError],
+) -> AsyncGenerator[Subject | Taught, None]:
+    """What the ids and the paths stand for, in order; what cannot be found or read is added to ``errors``."""
+    for message_key in options.ids:
+        try:
+            checked = await spam_filter.recall(message_key)
+        except StoreIncompatible as error:
+            errors.append(StoreIncompatible(f"{message_key}: {error}"))
+            continue
+        if checked:
+            yield checked
+        else:
+            errors.append(message_files.unknown(message_key))
+    async for chunk in chunks:
+        errors += chunk.errors
+        for taught in chunk.taught:
+            yield taught
+
+
+@contextmanager
+def _progress(options: argparse.Namespace) -> Iterator[Callable[[int], object]]:
+    """What is told how many lessons there are more, and shows them where somebody looks."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from tqdm import tqdm  # noqa: PLC0415 - a twentieth of the time to start
+
+    found = message_files.count(options.paths)
+    with tqdm(total=None if found is None else found + len(options.ids), unit=" messages") as shown:
+        yield shown.update
+
+
+class Lessons:
+    """What is told of lessons: of each how it came out, and the last one whole; ``errors`` get why one is none.
+
+    They give ``label``, None takes back.
+    """
+
+    def __init__(self, errors: list[NbstreamError], label: str | None) -> None:
+        self._errors = errors
+        self._done = "learned" if label else "unlearned"
+        self._outcomes = Counter[str]()
+        self.last: Lesson | None = None
+
+    def add(self, lesson: Lesson | StoreIncompatible) -> None:
+        """One more."""
+        if isinstance(lesson, StoreIncompatible):
+            self._errors.append(lesson)
+            return
+        self._outcomes[str(lesson.outcome)] += 1
+        self.last = lesson
+
+    def told(self) -> str:
+        """In words, one line."""
+        if self.last is None:
+            return f"nothing {self._done}"
+        if self._outcomes.total() == 1:
+            return f"1 {tell(self.last)}"
+        return tell_counted(self._outcomes, self.last.after.state)

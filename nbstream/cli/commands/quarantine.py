@@ -1,0 +1,190 @@
+"""``nbstream quarantine``: see what waits there, and release it.
+
+Rules: nothing of a message reaches the terminal but printable characters. A release teaches ham first, which may
+be repeated, and delivers last, which may not: what interrupts it before that is mended by the same command again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from nbstream import config
+from nbstream.assembly import assembly
+from nbstream.cli import interrupts
+from nbstream.cli.actor import user
+from nbstream.cli.commands.history import local_time
+from nbstream.cli.terminal import complain, printable
+from nbstream.errors import InputError, NbstreamError, NotReleased
+from nbstream.filter import tell
+from nbstream.mail import header_fields
+from nbstream.mail.message import Message
+from nbstream.policy import verdict_fields
+from nbstream.policy.verdict import Verdict
+from nbstream.relay import quarantine
+from nbstream.relay.quarantine_release import IN_DOUBT, release
+from nbstream.tokens import html
+from nbstream.wire.explanation_json import iso_time
+
+if TYPE_CHECKING:
+    from nbstream.config import Settings
+    from nbstream.filter import Filter, Lesson
+    from nbstream.relay.next_hop import NextHop
+    from nbstream.relay.quarantine import Held, Note, Quarantine
+
+_SHOWN_FIELDS = ("from", "to", "cc", "date", "subject")
+_SHOWN_CHARACTERS = 20_000
+_LONGEST_SHOWN = 100
+_LEVEL = "X-Spam-Level"  # sieve scripts file by it, and the message is ham now
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print or release; 66 for an unknown id, 69 where the next hop refuses, 75 where it or Redis is away."""
+    settings = config.load(config.find_config(options.config))
+    held = assembly.quarantine(settings)
+    if options.action == "list":
+        return _list(held, as_json=options.json)
+    if options.action == "show":
+        return _show(settings, held, options.id)
+    return interrupts.run(_release(settings, held, options))
+
+
+def _list(waiting: Quarantine, *, as_json: bool) -> int:
+    errors = 0
+    for each in waiting.held():
+        try:
+            note, subject = quarantine.glance(each)
+        except InputError as error:
+            errors += 1
+            complain(error)
+            continue
+        print(_json(each, note, subject) if as_json else _text(each, note, subject))
+    return InputError.exit_code if errors else 0
+
+
+def _json(held: Held, note: Note, subject: str) -> str:
+    told = {
+        "id": note.id,
+        "time": iso_time(held.at),
+        "verdict": note.verdict,
+        "probability": note.probability,
+        "policy": note.policy or None,
+        "sender": note.envelope.sender.address,
+        "recipients": [each.address for each in note.envelope.recipients],
+        "subject": subject,
+        "in_doubt": held.in_doubt,
+    }
+    return json.dumps(told)
+
+
+def _text(held: Held, note: Note, subject: str) -> str:
+    first, *others = note.envelope.recipients
+    more = f" and {len(others)} more" if others else ""
+    doubt = f"  ({IN_DOUBT})" if held.in_doubt else ""
+    opinion = f"{note.verdict} {note.probability:.4f}"
+    way = f"{note.envelope.sender.address or '<>'} -> {first.address}{more}"
+    return printable(f"{local_time(held.at)}  {note.id}  {opinion}  {way}  {subject[:_LONGEST_SHOWN]}{doubt}")
+
+
+def _show(settings: Settings, waiting: Quarantine, prefix: str) -> int:
+    for each in _chosen(waiting, prefix):
+        note, content = quarantine.read(each)
+        message = Message(header_fields.strip(content, verdict_fields.VERDICT_FIELDS), assembly.limits(settings))
+        for line in _lines(each, note, message):
+            print(printable(line.expandtabs()))
+    return 0
+
+
+def _lines(held: Held, note: Note, message: Message) -> Iterator[str]:
+    yield f"id         {note.id}"
+    yield f"since      {local_time(held.at)}"
+    if held.in_doubt:
+        yield f"           {IN_DOUBT}"
+    yield f"verdict    {note.verdict}, probability {note.probability:.6f}"
+    if note.policy:
+        yield f"policy     {note.policy}"
+    yield f"sender     {note.envelope.sender.address or '<>'}"
+    for recipient in note.envelope.recipients:
+        yield f"recipient  {recipient.address}"
+    yield ""
+    for field in message.fields:
+        if field.name in _SHOWN_FIELDS:
+            yield f"{field.name.capitalize()}: {field.text}"
+    yield ""
+    room = _SHOWN_CHARACTERS
+    for part in message.parts:
+        if part.content_type not in {"text/plain", "text/html"} or part.disposition == "attachment":
+            continue
+        text = html.visible_text(part.text) if part.content_type == "text/html" else part.text
+        yield from text[:room].splitlines()
+        room -= len(text)
+        if room <= 0:
+            yield "... (the rest is not shown)"
+            return
+
+
+def _chosen(waiting: Quarantine, prefix: str) -> list[Held]:
+    """The files of the one message whose id begins so: more than one, where it came more than once."""
+    found = waiting.held(prefix)
+    ids = sorted({each.id for each in found})
+    if not ids:
+        raise InputError("no such message in the quarantine")
+    if len(ids) > 1:
+        raise InputError(f"{len(ids)} messages have an id that begins so, {ids[0]} and {ids[1]} among them")
+    return found
+
+
+async def _release(settings: Settings, waiting: Quarantine, options: argparse.Namespace) -> int:
+    errors: list[NbstreamError] = []
+    next_hop = assembly.next_hop(settings)
+    try:
+        async with assembly.one_shot(settings, sign=True) as (spam_filter, _):
+            for prefix in options.ids:
+                for held in _found(waiting, prefix, errors):
+                    try:
+                        lesson = await _release_one(settings, spam_filter, next_hop, held, again=options.again)
+                    except NbstreamError as error:
+                        _tell(error, held.id, errors)
+                    else:
+                        print(f"{held.id} released; {tell(lesson)}")
+    finally:
+        await next_hop.close()
+    return errors[0].exit_code if errors else 0
+
+
+def _found(waiting: Quarantine, prefix: str, errors: list[NbstreamError]) -> list[Held]:
+    try:
+        return _chosen(waiting, prefix)
+    except InputError as error:
+        _tell(error, prefix, errors)
+        return []
+
+
+def _tell(error: NbstreamError, message_id: str, errors: list[NbstreamError]) -> None:
+    errors.append(error)
+    complain(f"{message_id}: not released: {error}")
+
+
+async def _release_one(
+    settings: Settings, spam_filter: Filter, next_hop: NextHop, held: Held, *, again: bool
+) -> Lesson:
+    with quarantine.taken(held):
+        if held.in_doubt and not again:
+            raise NotReleased(f"{IN_DOUBT}; to deliver it all the same, --again")
+        note, content = quarantine.read(held)
+        raw = header_fields.strip(content, verdict_fields.VERDICT_FIELDS)
+        lesson = await spam_filter.learn(Message(raw, assembly.limits(settings)), "ham", "cli", user())
+        fields = verdict_fields.render(
+            note.id,
+            Verdict.HAM,
+            lesson.after.probability,
+            "released from the quarantine",
+            model=settings.model.name,
+            thresholds=lesson.after.thresholds,
+        )
+        kept = [field for field in fields if field[0] != _LEVEL]
+        released = header_fields.prepend(header_fields.guard(raw, verdict_fields.GUARD_FIELD), kept)
+        await release(held, note.envelope, released, next_hop)
+    return lesson

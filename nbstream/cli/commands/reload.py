@@ -1,0 +1,62 @@
+"""``nbstream reload``: have the running daemon read its file anew, and say what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nbstream import config
+from nbstream.errors import ConfigError, NbstreamError, NotRunning
+from nbstream.listeners import control_socket
+from nbstream.store.embedded.locks import daemon_pid
+
+if TYPE_CHECKING:
+    from nbstream.config import Settings
+
+_ASK_SECONDS = 5.0
+_RELOAD_SECONDS = 30.0  # the daemon itself gives up on its file after ten
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what the daemon says: 0 applied, 78 a file that cannot be used, 69 no daemon, 75 no answer."""
+    settings = config.load(config.find_config(options.config))
+    _same_file(settings, _asked(settings, "policy", _ASK_SECONDS)["file"])
+    answer = _asked(settings, "reload", _RELOAD_SECONDS)
+    if options.json:
+        print(json.dumps(answer))
+    if answer["problems"]:
+        raise ConfigError("\n".join(["the daemon refused its file, nothing is changed", *answer["problems"]]))
+    if not options.json:
+        _tell(answer)
+    return 0
+
+
+def _asked(settings: Settings, word: str, seconds: float) -> dict[str, Any]:
+    """The daemon's own answer: nothing else says that something was applied."""
+    try:
+        return control_socket.ask(settings.state_dir, word, seconds)
+    except (OSError, ValueError) as error:
+        pid = daemon_pid(settings.state_dir)
+        if pid is None:
+            raise NotRunning(f"no daemon runs on state_dir {settings.state_dir}") from error
+        raise NbstreamError(
+            f"the daemon (process {pid}) did not answer, its log says whether it reloaded: {error}"
+        ) from error
+
+
+def _same_file(settings: Settings, served: str | None) -> None:
+    """A daemon reads no other file than the one that it was started with; one without any looks for one."""
+    if served is None:
+        return
+    if settings.source is None or settings.source.resolve() != Path(served).resolve():
+        own = settings.source or "the defaults"
+        raise ConfigError(f"the daemon goes by {served}, not by {own}: nbstream reload -c {served}")
+
+
+def _tell(answer: dict[str, Any]) -> None:
+    print(f"{answer['file'] or 'defaults'}: applied, policy {answer['policy']}")
+    print(f"changed: {', '.join(answer['changed']) or 'nothing'}")
+    if answer["waiting"]:
+        print(f"in force only after a restart: {', '.join(answer['waiting'])}")

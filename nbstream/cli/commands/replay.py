@@ -1,0 +1,280 @@
+"""``nbstream replay``: stream a labelled corpus through a running daemon by real SMTP, and keep score.
+
+Rules: every message is sent before its label is told; feedback is a forward with the message attached, to the
+feedback address. What is deferred (4xx, or a connection that breaks) is sent again, feedback behind the mail;
+only a daemon that stays away ends the replay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import smtplib
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+from nbstream import config
+from nbstream.bayes.counts import CLASSES
+from nbstream.errors import ConfigError, InputError, RelayRefused, RelayUnavailable, Reply
+from nbstream.evaluation.streams import read_index
+from nbstream.mail import header_fields
+
+if TYPE_CHECKING:
+    from nbstream.config import Settings
+
+_SENDER = "replay@nbstream.invalid"
+_RECIPIENT = "inbox@nbstream.invalid"
+_BOUNDARY = b"=_nbstream_replay_8c1f"
+_LEARNING = re.compile(r"\d/\d+ known")  # a feedback reply while messages are missing
+_TOLD = re.compile(r"nbstream id=(\S+) verdict=(\S+) probability=(\S+)\s*\Z")
+_PATIENCE_SECONDS = 120.0
+_FIRST_SECONDS = 5.0
+_RETRY_SECONDS = 0.2
+_TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class Scoreboard:
+    """Counts behind hm% (ham called spam) and sm% (spam called anything else), as TREC defines them."""
+
+    messages: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLASSES, 0))
+    wrong: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLASSES, 0))
+
+    def count(self, label: str, verdict: str) -> None:
+        """One message of this label got this verdict."""
+        self.messages[label] += 1
+        self.wrong[label] += (verdict in {"spam", "reject"}) != (label == "spam")
+
+    def percent(self, label: str) -> float:
+        """Share of this label's messages that were misjudged, in percent."""
+        return 100.0 * self.wrong[label] / self.messages[label] if self.messages[label] else 0.0
+
+
+class Client:
+    """One SMTP connection to the daemon, opened again when it breaks."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._address = (host, port)
+        self._connection: smtplib.SMTP | None = None
+        self._reached = False
+        self._problem = ""
+        self.deferred = 0
+
+    def send(self, recipient: str, content: bytes) -> str:
+        """Send until it is accepted, and return the reply's text; waits out what is temporary.
+
+        Raises ``RelayUnavailable`` when that takes longer than two minutes (five seconds, the first time), and
+        ``RelayRefused`` for a 5xx.
+        """
+        until = time.monotonic() + (_PATIENCE_SECONDS if self._reached else _FIRST_SECONDS)
+        while True:
+            reply = self.try_send(recipient, content)
+            if reply is not None:
+                self._reached = True
+                return reply
+            if time.monotonic() > until:
+                host, port = self._address
+                raise RelayUnavailable(
+                    f"{host}:{port} does not accept a message ({self._problem}): is it running?"
+                )
+            time.sleep(_RETRY_SECONDS)
+
+    def try_send(self, recipient: str, content: bytes) -> str | None:
+        """Send once; None when it was deferred or the connection broke.
+
+        A refusal that tells a verdict is an answer too. Raises ``RelayRefused`` for any other 5xx.
+        """
+        try:
+            code, text = self._transaction(recipient, content)
+            if code >= 300 and self._connection is not None:
+                self._connection.rset()
+        except smtplib.SMTPDataError as error:
+            code, text = error.smtp_code, error.smtp_error if isinstance(error.smtp_error, bytes) else b""
+            self.close()
+        except (OSError, smtplib.SMTPException) as error:
+            self.close()
+            code, text = 451, str(error).encode()
+        reply = text.decode("utf-8", "replace")
+        if code < 300 or (code >= 500 and _TOLD.search(reply)):  # a 451 tells one too: of mail that is still ours
+            return reply
+        if code >= 500:
+            raise RelayRefused(Reply(code, reply))
+        self.deferred += 1
+        self._problem = reply
+        return None
+
+    def _transaction(self, recipient: str, content: bytes) -> tuple[int, bytes]:
+        if self._connection is None:
+            self._connection = smtplib.SMTP(*self._address, timeout=_TIMEOUT_SECONDS)
+            self._connection.ehlo("replay.nbstream.invalid")
+        if not self._connection.has_extn("pipelining"):
+            code, text = self._connection.mail(_SENDER, ["BODY=8BITMIME"])
+            if code < 300:
+                code, text = self._connection.rcpt(recipient)
+            return self._connection.data(content) if code < 300 else (code, text)
+        return self._pipelined(self._connection, recipient, content)
+
+    @staticmethod
+    def _pipelined(connection: smtplib.SMTP, recipient: str, content: bytes) -> tuple[int, bytes]:
+        """The same with MAIL, RCPT and DATA sent in one go, as mail servers do (RFC 2920)."""
+        connection.send(f"MAIL FROM:<{_SENDER}> BODY=8BITMIME\r\nRCPT TO:<{recipient}>\r\nDATA\r\n")
+        replies = [connection.getreply() for _ in range(3)]
+        refused = next((reply for reply in replies[:2] if reply[0] >= 300), None)
+        if replies[2][0] != 354:
+            return refused or replies[2]
+        end = b".\r\n" if content.endswith(b"\r\n") else b"\r\n.\r\n"
+        connection.send((b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:] + end)
+        return connection.getreply()
+
+    def close(self) -> None:
+        """Close the connection, politely if it still stands."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.quit()
+            except (OSError, smtplib.SMTPException):
+                connection.close()
+
+
+class Replay:
+    """The stream, the client and the score."""
+
+    def __init__(self, settings: Settings, client: Client, regime: str, skip: int) -> None:
+        self._client = client
+        self._regime = regime
+        self._skip = skip
+        self._addresses = {"spam": settings.feedback.spam_address, "ham": settings.feedback.ham_address}
+        self._late: deque[tuple[str, bytes]] = deque()
+        self._learning = True  # until a verdict or a feedback reply says otherwise
+        self._sent = 0
+        self.told = 0
+        self.board = Scoreboard()
+
+    def send(self, label: str, raw: bytes) -> None:
+        """One message, and its label where the regime tells it."""
+        content = header_fields.canonical(raw)
+        reply = self._client.send(_RECIPIENT, content)
+        match = _TOLD.search(reply)
+        if match is None:
+            raise ConfigError(
+                f"the daemon did not say its verdict; is this host in its feedback.allow_from? {reply}"
+            )
+        self._sent += 1
+        if self._sent > self._skip:
+            self.board.count(label, match[2])
+        if self._tells(label, match[2]):
+            self._late.append((label, forward(content)))
+            self._tell_late()
+
+    def finish(self) -> None:
+        """Tell the labels that were deferred."""
+        while self._late:
+            label, content = self._late[0]
+            self._learned(self._client.send(self._addresses[label], content))
+            self._late.popleft()
+
+    def _tells(self, label: str, verdict: str) -> bool:
+        if self._regime in {"immediate", "none"}:
+            return self._regime == "immediate"
+        self._learning = self._learning and verdict == "unsure"  # a model that learns calls everything unsure
+        if self._learning:
+            return True
+        wrong = {"ham": verdict in {"spam", "reject"}, "spam": verdict == "ham"}[label]
+        return wrong or (self._regime == "unsure" and verdict == "unsure")
+
+    def _tell_late(self) -> None:
+        """Tell what is waiting, oldest first, until the daemon defers one."""
+        while self._late:
+            label, content = self._late[0]
+            reply = self._client.try_send(self._addresses[label], content)
+            if reply is None:
+                return
+            self._learned(reply)
+            self._late.popleft()
+
+    def _learned(self, reply: str) -> None:
+        self.told += 1
+        self._learning = _LEARNING.search(reply) is not None
+
+
+def forward(content: bytes) -> bytes:
+    """A forward with ``content`` (CRLF line ends) attached, as mail programs send it."""
+    head = (
+        b"From: <" + _SENDER.encode() + b">\r\nSubject: Fwd\r\nMIME-Version: 1.0\r\n"
+        b'Content-Type: multipart/mixed; boundary="' + _BOUNDARY + b'"\r\n\r\n--' + _BOUNDARY + b"\r\n"
+        b"Content-Type: text/plain\r\n\r\nThis one.\r\n--" + _BOUNDARY + b"\r\n"
+        b"Content-Type: message/rfc822\r\nContent-Disposition: attachment\r\n\r\n"
+    )
+    return head + content + b"\r\n--" + _BOUNDARY + b"--\r\n"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Replay, and print the result; 75 when the daemon stays away."""
+    settings = config.load(config.find_config(options.config))
+    pairs = read_index(options.index, options.limit)
+    client = Client(*_address(options.smtp, settings))
+    replay = Replay(settings, client, options.feedback, options.skip)
+    started = time.monotonic()
+    try:
+        for label, raw in _with_scoreboard(pairs, replay):
+            replay.send(label, raw)
+        replay.finish()
+    finally:
+        client.close()
+    _report(replay, client, len(pairs), time.monotonic() - started, as_json=options.json)
+    return 0
+
+
+def _address(smtp: tuple[str, int] | None, settings: Settings) -> tuple[str, int]:
+    if smtp:
+        return smtp
+    if settings.listeners.smtp is None:
+        raise ConfigError("listeners.smtp is null: say where the daemon is with --smtp HOST:PORT")
+    return settings.listeners.smtp.listen.host, settings.listeners.smtp.listen.port
+
+
+def _with_scoreboard(pairs: list[tuple[str, Path]], replay: Replay) -> Iterator[tuple[str, bytes]]:
+    """The messages, with a progress bar on a terminal that shows the score so far."""
+    with tqdm(pairs, unit="msg", disable=not sys.stderr.isatty(), smoothing=0.05) as bar:
+        for label, path in bar:
+            try:
+                raw = path.read_bytes()
+            except OSError as error:
+                raise InputError(f"{path}: {error.strerror}") from error
+            yield label, raw
+            bar.set_postfix_str(
+                f"hm {replay.board.percent('ham'):.2f}% sm {replay.board.percent('spam'):.2f}%", refresh=False
+            )
+
+
+def _report(replay: Replay, client: Client, sent: int, seconds: float, *, as_json: bool) -> None:
+    board = replay.board
+    result = {
+        "messages": sent,
+        "measured": sum(board.messages.values()),
+        "spam": board.messages["spam"],
+        "ham": board.messages["ham"],
+        "hm_percent": round(board.percent("ham"), 4),
+        "sm_percent": round(board.percent("spam"), 4),
+        "learned": replay.told,
+        "deferred": client.deferred,
+        "seconds": round(seconds, 2),
+        "messages_per_second": round(sent / seconds, 1) if seconds else 0.0,
+    }
+    if as_json:
+        print(json.dumps(result))
+        return
+    print(
+        f"{sent} messages in {seconds:.1f} s ({result['messages_per_second']} a second), "
+        f"{replay.told} labels told, {client.deferred} deferrals\n"
+        f"hm {result['hm_percent']}%: {board.wrong['ham']} of {result['ham']} ham called spam\n"
+        f"sm {result['sm_percent']}%: {board.wrong['spam']} of {result['spam']} spam not so called"
+    )

@@ -1,0 +1,88 @@
+"""``nbstream serve``: run the daemon."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from nbstream import config, logs
+from nbstream.daemon import thread_switching
+from nbstream.daemon.process import Daemon
+from nbstream.daemon.supervisor import Parent
+
+if TYPE_CHECKING:
+    from nbstream.config import Settings
+    from nbstream.daemon.addresses import Addresses
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal; 0 after a clean drain."""
+    early = _held_hangups()
+    settings = config.load(config.find_config(options.config))
+    logs.set_up(settings.log.format, settings.log.level)
+
+    def ready(addresses: Addresses) -> None:
+        if options.hints:
+            print(hints(settings, options, addresses), flush=True)
+
+    _raise_file_limit()
+    thread_switching.shorten()
+
+    async def serve() -> None:
+        # Read once, at once: a later SIGHUP waits in the running loop for the handler that the daemon adds.
+        hung_up = bool(early)
+        workers = _workers(settings)
+        daemon = Daemon(settings) if workers == 1 else Parent(settings, workers)
+        if hung_up:
+            daemon.reload()
+        await daemon.run(ready)
+
+    uvloop.run(serve())
+    return 0
+
+
+def _held_hangups() -> list[int]:
+    """Where each SIGHUP is noted from now on, until the daemon takes them: it would end the process."""
+    early: list[int] = []
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup: the daemon looks for this
+        signal.signal(signal.SIGHUP, lambda number, _: early.append(number))
+    return early
+
+
+def _workers(settings: Settings) -> int:
+    """How many processes serve mail: ``auto`` is one for each CPU that this process may use."""
+    return len(os.sched_getaffinity(0)) if settings.workers == "auto" else settings.workers
+
+
+def _raise_file_limit() -> None:
+    """Allow as many open files as this process may: settings bound the connections, not a shell's 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def hints(settings: Settings, options: argparse.Namespace, addresses: Addresses) -> str:
+    """Three shell commands for a newcomer: teach, send a message, look at what came out."""
+    program = shlex.quote(str(Path(sys.argv[0]).absolute()))
+    chosen = f" -c {shlex.quote(str(options.config.absolute()))}" if options.config else ""
+    mail = "Subject: You won\\n\\nClaim your free prize now\\n"
+    lines = [f"printf '{mail}' | {program} learn spam{chosen} -"]
+    if addresses.smtp:
+        host, port = addresses.smtp
+        envelope = "'you@example.org', ['me@example.org']"
+        send = f"import smtplib; smtplib.SMTP('{host}', {port}).sendmail({envelope}, '{mail}')"
+        lines.append(f'{shlex.quote(sys.executable)} -c "{send}"')
+    if settings.maildir:
+        lines.append(f"tail -n +1 {shlex.quote(str(settings.maildir))}/new/*")
+    else:
+        lines.append(f"{program} status{chosen}")
+    return "\n".join(
+        ["", "nbstream is ready. Try, in another terminal:", "", *(f"  {line}" for line in lines), ""]
+    )

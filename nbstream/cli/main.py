@@ -1,0 +1,48 @@
+"""The command line: which command runs, and the exit codes.
+
+Rules: a command's module is imported only when it runs, so that ``--help`` is quick; exit codes are those of
+sysexits.h (66 unreadable input, 75 try again, 78 configuration), 64 wrong usage, and 1 from ``check`` for spam
+and for nothing else: a fault in a command is 70.
+"""
+
+from __future__ import annotations
+
+import traceback
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from nbstream.cli import interrupts, standard_streams
+from nbstream.cli.commands import imported
+from nbstream.cli.parser import build_parser
+from nbstream.cli.terminal import complain
+from nbstream.errors import NbstreamError, OutputFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EX_SOFTWARE = 70
+EX_INTERRUPTED = 130
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    if words is None:  # the process is there for this command alone
+        interrupts.silently()
+    standard_streams.stand_in()
+    try:
+        with standard_streams.printing():
+            options = build_parser().parse_args(words)
+            return int(imported(options.module).run(options))
+    except KeyboardInterrupt:
+        return EX_INTERRUPTED
+    except OutputFailed as error:
+        if not isinstance(error.__cause__, BrokenPipeError):  # the reader went away (head, less): as it likes
+            complain(error)
+        return error.exit_code
+    except NbstreamError as error:
+        complain(error)
+        return error.exit_code
+    except Exception:  # noqa: BLE001 - told whole, as Python would, but for the exit code: 1 is spam
+        with suppress(OSError):
+            traceback.print_exc()
+        return EX_SOFTWARE

@@ -1,0 +1,167 @@
+"""Messages from the paths on a command line: files, mboxes, folders, Maildirs, standard input."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from nbstream.cli import interrupts
+from nbstream.cli.terminal import complain
+from nbstream.errors import InputError
+
+STANDARD_INPUT = "-"
+
+_MAILDIR_FOLDERS = ("new", "cur")
+_MBOX_START = b"From "
+_MAX_BYTES = 256 << 20
+_LOOKED_AT = 512
+_COMPRESSED = (b"\x1f\x8b", b"BZh91AY&SY", b"\xfd7zXZ\0", b"(\xb5/\xfd", b"PK\3\4")  # gzip, bzip2, xz, zstd, zip
+_SEPARATOR = re.compile(rb"From .*\d\d:\d\d")  # with its date; "From the top" is text
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A message and where it came from; a message of an mbox is ``file#number``, counted from 1."""
+
+    name: str
+    raw: bytes
+
+
+def read(paths: Iterable[str], errors: list[InputError]) -> Iterator[Source]:
+    """The messages of all paths, in order; what cannot be read is added to ``errors`` and left out.
+
+    A folder without any is told on standard error, and no error: an empty Junk folder is nothing wrong.
+    """
+    sources = _read(paths, errors)
+    while True:
+        with interrupts.at_once():
+            source = next(sources, None)
+        if source is None:
+            return
+        yield source
+
+
+def _read(paths: Iterable[str], errors: list[InputError]) -> Iterator[Source]:
+    for path in paths:
+        file = None
+        for file in _files(path, errors):
+            try:
+                if file == STANDARD_INPUT:
+                    yield from _messages(file, sys.stdin.buffer)
+                else:
+                    with Path(file).open("rb") as stream:
+                        yield from _messages(file, stream)
+            except OSError as error:
+                errors.append(InputError(f"{file}: {error.strerror}"))
+            except InputError as error:
+                errors.append(error)
+        if file is None:
+            place = "Maildir's own cur and new" if _is_maildir(path) else "folder"
+            complain(f"{path}: no message in this {place}")
+
+
+def unknown(message_id: str) -> InputError:
+    """What is said of an id by which nothing is found: it may be that of a command, which nothing remembers."""
+    return InputError(f"{message_id}: unknown id, no daemon remembers it; give the message itself")
+
+
+def count(paths: Iterable[str]) -> int | None:
+    """How many messages there are to read; None where that is not known (standard input, a pipe, an mbox)."""
+    total = 0
+    for path in paths:
+        for file in _files(path, []):
+            try:
+                if file == STANDARD_INPUT or _is_special(Path(file)) or _is_mbox(file):
+                    return None
+            except OSError:
+                continue
+            total += 1
+    return total
+
+
+def _is_mbox(file: str) -> bool:
+    with Path(file).open("rb") as stream:
+        return stream.read(len(_MBOX_START)) == _MBOX_START
+
+
+def _files(path: str, errors: list[InputError]) -> Iterator[str]:
+    """The files of a path: itself, those of a Maildir, or all in a folder, sorted.
+
+    Of a folder without hidden ones, and without pipes and devices.
+    """
+    if path == STANDARD_INPUT or not _is_folder(path):
+        yield path
+        return
+
+    def note(error: OSError) -> None:
+        errors.append(InputError(f"{error.filename}: {error.strerror}"))
+
+    for root in [Path(path) / name for name in _MAILDIR_FOLDERS] if _is_maildir(path) else [Path(path)]:
+        for folder, folders, names in os.walk(root, onerror=note):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in sorted(names):
+                if not name.startswith(".") and not _is_special(Path(folder) / name):
+                    yield str(Path(folder) / name)
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return Path(path).is_dir()
+    except OSError:
+        return False  # whoever opens it is told why not
+
+
+def _is_maildir(folder: str) -> bool:
+    return all((Path(folder) / name).is_dir() for name in _MAILDIR_FOLDERS)
+
+
+def _is_special(file: Path) -> bool:
+    """Whether it is a pipe, a socket or a device: to open a pipe is to wait until somebody writes to it."""
+    try:
+        return not stat.S_ISREG(file.stat().st_mode)
+    except OSError:
+        return False  # whoever opens it is told why not
+
+
+def _messages(name: str, stream: BinaryIO) -> Iterator[Source]:
+    first = stream.readline(_MAX_BYTES)
+    if not first.startswith(_MBOX_START):
+        raw = first + stream.read(_MAX_BYTES)
+        if len(raw) > _MAX_BYTES:
+            raise InputError(f"{name}: larger than {_MAX_BYTES >> 20} MiB, that is no message")
+        if raw.startswith(_COMPRESSED):
+            raise InputError(f"{name}: compressed, unpack it first")
+        if not raw.strip() or b"\0" in raw[:_LOOKED_AT]:
+            raise InputError(f"{name}: {'empty' if not raw.strip() else 'a binary file'}, that is no message")
+        yield Source(name, raw)
+        return
+    for number, raw in enumerate(_mbox(stream), start=1):
+        yield Source(f"{name}#{number}", raw)
+
+
+def _mbox(stream: BinaryIO) -> Iterator[bytes]:
+    """The messages of an mbox whose first ``From `` line is read already (mboxrd: ``>From `` loses its ``>``)."""
+    lines: list[bytes] = []
+    blank = True
+    for line in stream:
+        if blank and _SEPARATOR.match(line):
+            yield _joined(lines)
+            lines = []
+            blank = True
+            continue
+        blank = line in {b"\n", b"\r\n"}
+        lines.append(line[1:] if line.startswith(b">") and line.lstrip(b">").startswith(_MBOX_START) else line)
+    yield _joined(lines)
+
+
+def _joined(lines: list[bytes]) -> bytes:
+    """A message without the empty line that an mbox puts behind it."""
+    if len(lines) > 1 and lines[-1] in {b"\n", b"\r\n"}:
+        lines = lines[:-1]
+    return b"".join(lines)

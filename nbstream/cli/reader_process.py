@@ -1,0 +1,158 @@
+"""The messages of a command line, read and taken apart in a process beside the one that teaches them.
+
+Rules: the process is forked while there is neither a loop nor a thread nor a connection, so that it shares none;
+it reads, and writes to a pipe. It is ahead by what the pipe holds and one chunk. Ctrl-C is for the parent, which
+ends the other at its own end, whatever that one does then; where the parent is killed, the pipe tells it, also
+while it waits for something to read. Where threads run already nothing is forked: a lock that one of them holds
+would be held for ever. Nor is anything where the system allows no process more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import select
+import signal
+import threading
+import traceback
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
+
+from nbstream.cli import message_files
+from nbstream.errors import InputError, ReadingFailed, ReadingFault
+from nbstream.filter import Taught
+from nbstream.mail import header_fields
+from nbstream.mail.message import Message
+from nbstream.policy.verdict_fields import VERDICT_FIELDS
+from nbstream.store.cancellation import stop_if_cancelled
+
+if TYPE_CHECKING:
+    from nbstream.mail.mime import Limits
+    from nbstream.tokens.tokenizer import Tokenizer
+
+_CHUNK = 16  # messages: written and read with 1 % of what it takes to take them apart
+_SIZE_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some messages in order, what could not be read on the way to them, and whether they are the last."""
+
+    taught: Sequence[Taught]
+    errors: Sequence[InputError]
+    last: bool
+
+
+def chunks(paths: Sequence[str], tokenizer: Tokenizer, limits: Limits) -> Iterator[Chunk]:
+    """The messages of all paths, as ``message_files.read`` reads them."""
+    errors: list[InputError] = []
+    taught: list[Taught] = []
+    for source in message_files.read(paths, errors):
+        message = Message(header_fields.strip(header_fields.canonical(source.raw), VERDICT_FIELDS), limits)
+        taught.append(Taught(message.key, tokenizer.tokenize(message), message.former_key))
+        if len(taught) == _CHUNK:
+            yield Chunk(tuple(taught), tuple(errors), last=False)
+            taught.clear()
+            errors.clear()
+    yield Chunk(tuple(taught), tuple(errors), last=True)
+
+
+@contextmanager
+def beside(made: Iterator[Chunk]) -> Iterator[AsyncGenerator[Chunk, None]]:
+    """The same chunks, made by a process of their own, which is gone at the end.
+
+    Raises, while they are asked for, ``ReadingFault`` where it fails, ``ReadingFailed`` where others end it.
+    """
+    if threading.active_count() > 1:
+        yield _here(made)
+        return
+    reading, writing = os.pipe()
+    child = _fork()
+    if child == 0:
+        os.close(reading)
+        _write(made, writing)
+    os.close(writing)
+    if child is None:
+        os.close(reading)
+        yield _here(made)
+        return
+    try:
+        with open(reading, "rb", buffering=0) as pipe:  # noqa: PTH123 - a descriptor has no path
+            yield _received(pipe, child)
+    finally:
+        os.kill(child, signal.SIGKILL)  # if it has ended, it still has its number
+        os.waitpid(child, 0)
+
+
+def _fork() -> int | None:
+    """The number of the child, in which it is 0; None where there may be none."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored nobody can wait for a child
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # before there are two of us
+    try:
+        child = os.fork()
+    except OSError:
+        child = None
+    if child != 0:
+        signal.signal(signal.SIGINT, heard)
+    return child
+
+
+async def _here(made: Iterator[Chunk]) -> AsyncGenerator[Chunk, None]:
+    for chunk in made:
+        yield chunk
+
+
+def _write(made: Iterator[Chunk], descriptor: int) -> NoReturn:
+    """Write all to the pipe, and end this process, with which the pipe is closed: not before all is said."""
+    code = 0
+    try:
+        threading.Thread(target=_end_with_reader, args=(descriptor,), daemon=True).start()
+        for chunk in made:
+            packed = pickle.dumps(chunk, pickle.HIGHEST_PROTOCOL)
+            left = memoryview(len(packed).to_bytes(_SIZE_BYTES, "big") + packed)
+            while left:
+                left = left[os.write(descriptor, left) :]
+    except BrokenPipeError:
+        pass  # nobody wants the rest
+    except BaseException:  # noqa: BLE001 - whatever it is, what follows in the parent is not for this process
+        code = ReadingFault.exit_code
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _end_with_reader(descriptor: int) -> None:
+    """End this process once nobody reads from the pipe any more: it may wait for a message that never comes."""
+    errors = select.poll()
+    errors.register(descriptor, 0)
+    errors.poll()
+    os._exit(0)
+
+
+def _failed(child: int) -> bool:
+    """Whether it has ended of itself, not by a signal; it can still be waited for then."""
+    ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # its end has closed the pipe
+    return ended is not None and ended.si_code == os.CLD_EXITED
+
+
+async def _received(pipe: BinaryIO, child: int) -> AsyncGenerator[Chunk, None]:
+    stream = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(stream)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
+    try:
+        last = False
+        while not last:
+            stop_if_cancelled()  # lost, it would be missed for as long as nothing comes
+            size = await stream.readexactly(_SIZE_BYTES)
+            packed = await stream.readexactly(int.from_bytes(size, "big"))
+            chunk: Chunk = pickle.loads(packed)  # noqa: S301 - this very program wrote it
+            yield chunk
+            last = chunk.last
+    except asyncio.IncompleteReadError as error:
+        kind = ReadingFault if _failed(child) else ReadingFailed
+        raise kind("the process that reads the messages has ended before the last of them") from error
+    finally:
+        transport.close()

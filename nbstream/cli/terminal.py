@@ -1,0 +1,25 @@
+"""What may reach a terminal: no part of a message, and no file's name, can move its cursor or change its title."""
+
+from __future__ import annotations
+
+import sys
+
+from nbstream.cli.standard_streams import forget
+
+
+def printable(text: str) -> str:
+    """``text`` without what could move a terminal's cursor."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def complain(problem: object) -> None:
+    """Say on standard error what is wrong, in one line or, as a configuration's problems are, in several."""
+    note(f"nbstream: {problem}")
+
+
+def note(text: str) -> None:
+    """Say on standard error what is no result; where it cannot be written it is lost, and changes no exit code."""
+    try:
+        print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
+    except OSError:
+        forget(sys.stderr)

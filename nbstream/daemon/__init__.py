@@ -1,0 +1,1 @@
+"""The processes of the daemon: server, supervisor, workers, signals, reload and drain."""

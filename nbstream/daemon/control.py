@@ -1,0 +1,50 @@
+"""What a daemon answers while it runs: reloads on request, and the questions of the control door."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from nbstream import config
+from nbstream.daemon.tasks import ended
+from nbstream.listeners.control_socket import ControlListener
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nbstream.daemon.reloader import Reloader
+
+_log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def reloading(
+    reloader: Reloader, state_dir: Path, workers: Callable[[], list[int]] = list
+) -> AsyncIterator[None]:
+    """Reload on request, and answer those that ask for it on the control door of ``state_dir``.
+
+    ``workers`` tells the process ids of those that serve mail for this one.
+    """
+
+    async def asked_to_reload() -> dict[str, object]:
+        return asdict(await reloader.reload())
+
+    async def asked_for_policy() -> dict[str, object]:
+        policy = config.policy_hash(reloader.settings)
+        return {"file": reloader.file, "policy": policy, "workers": workers()}
+
+    task = asyncio.create_task(reloader.run(), name="reloading")
+    control = ControlListener({"reload": asked_to_reload, "policy": asked_for_policy})
+    try:
+        await control.start(state_dir)
+    except OSError as error:
+        _log.warning("nbstream reload cannot ask this daemon, SIGHUP can: %s", error)
+    try:
+        yield
+    finally:
+        await control.close()
+        await ended(task)

@@ -1,0 +1,131 @@
+"""A worker: one of the processes that serve mail for a parent, on sockets that the parent gave it.
+
+Rules: its parent alone tells it what to do, over the channel; at the end of the channel, however the parent ended,
+it drains. SIGTERM has it drain too, and the parent then puts a fresh one in its place. It is started by exec in a
+session of its own, so that a terminal's signals go to the parent alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+
+from nbstream import __version__, config, logs
+from nbstream.assembly import assembly
+from nbstream.daemon import thread_switching
+from nbstream.daemon.addresses import close
+from nbstream.daemon.channel import Channel, packed, unpacked
+from nbstream.daemon.server import House
+from nbstream.daemon.tasks import ended
+from nbstream.errors import CannotStart, NbstreamError
+from nbstream.metrics import multiprocess
+from nbstream.metrics.metrics import Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nbstream.config import Settings
+    from nbstream.daemon.channel import Message
+
+_log = logging.getLogger(__name__)
+
+
+def orders(
+    settings: Settings, since: float, number: int, metrics: Path, inherited: Mapping[str, list[int]]
+) -> Message:
+    """The first message to a worker; ``inherited`` are the descriptors of its sockets, by door."""
+    return {
+        "version": __version__,
+        "settings": packed(settings),
+        "since": since,
+        "number": number,
+        "metrics": str(metrics),
+        "sockets": inherited,
+    }
+
+
+def main() -> int:
+    """Serve until the parent ends it; the only argument is the descriptor of the channel."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    thread_switching.shorten()
+    return uvloop.run(_serve(_inherited(int(sys.argv[1]))))
+
+
+async def _serve(end: socket.socket) -> int:
+    channel = await Channel.of(end)
+    first = await channel.receive()
+    if first is None:
+        return 0
+    try:
+        await _work(channel, first)
+    except NbstreamError as error:
+        channel.post({"failed": str(error), "code": error.exit_code})
+        return error.exit_code
+    finally:
+        await channel.close()
+    return 0
+
+
+async def _work(channel: Channel, first: Message) -> None:
+    if first["version"] != __version__:
+        # What the parent sends, and how it is to be understood, may have changed.
+        raise CannotStart(f"nbstream {first['version']} runs, but {__version__} is installed: restart the daemon")
+    settings, number, folder = unpacked(first["settings"]), int(first["number"]), Path(first["metrics"])
+    logs.set_up(settings.log.format, settings.log.level, {"worker": number})
+    multiprocess.join(folder, str(number))
+    metrics = Metrics(folder)
+    house = House(settings, metrics, worker=number)
+    metrics.policy(config.policy_hash(settings), since=float(first["since"]))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, house.stop)
+    sockets = {name: [_inherited(each) for each in found] for name, found in first["sockets"].items()}
+    obeying = asyncio.create_task(_obey(channel, house, metrics), name="parent")
+    try:
+        async with assembly.store(settings) as store:
+            await house.run(store, lambda: sockets, lambda loaded: channel.post({"ready": loaded}))
+    finally:
+        close(sockets)
+        await ended(obeying)
+
+
+def _inherited(descriptor: int) -> socket.socket:
+    found = socket.socket(fileno=descriptor)
+    found.set_inheritable(False)
+    found.setblocking(False)
+    return found
+
+
+async def _obey(channel: Channel, house: House, metrics: Metrics) -> None:
+    """Do what the parent says, until it says that this is the end, or ends itself."""
+    while (message := await channel.receive()) is not None:
+        if message.get("do") == "stop":
+            house.stop()
+            continue
+        answer: dict[str, Any] = {"id": message["id"]}
+        try:
+            answer["told"] = _done(message, house, metrics)
+        except Exception as error:  # noqa: BLE001 - the parent is told, and mail goes on
+            _log.exception("what the parent asked for failed")
+            answer["problem"] = str(error) if isinstance(error, NbstreamError) else "a fault; the log has it"
+        channel.post(answer)
+    house.stop()
+
+
+def _done(message: Message, house: House, metrics: Metrics) -> str:
+    match message["do"]:
+        case "try":
+            house.try_out(unpacked(message["settings"]))
+        case "adopt":
+            house.adopt(unpacked(message["settings"]), float(message["since"]))
+        case "state":
+            return metrics.state_text().decode()
+        case "answer":  # that it can is all that the parent wants to know
+            pass
+    return ""

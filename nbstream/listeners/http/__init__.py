@@ -1,0 +1,1 @@
+"""The HTTP listener: its own API, the API of rspamd, and the metrics."""

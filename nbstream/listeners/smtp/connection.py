@@ -1,0 +1,107 @@
+"""One SMTP connection below its commands: aiosmtpd's protocol, with deadlines, replies and an end that hold.
+
+Rules: one timer serves all deadlines of a connection. Replies to commands that came together go together. Who
+reads nothing is dropped, not waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import logging
+import time
+from typing import TYPE_CHECKING, AnyStr
+
+from aiosmtpd.smtp import SMTP
+
+from nbstream.listeners.smtp import replies
+
+if TYPE_CHECKING:
+    from nbstream.errors import Reply
+
+_log = logging.getLogger(__name__)
+
+_CHUNK = 64 * 1024
+_COMMAND_BYTES = 4096  # RFC 5321's 512, and room for the parameters of DSN (ORCPT: 500) and AUTH (500)
+_TOGETHER_BYTES = 4096  # of replies, which the client is to take before more is done for it
+_TOGETHER_SECONDS = 1.0  # a hop may take its time for each of 100 recipients, and the client not wait for all
+
+
+class SmtpConnection(SMTP):
+    """One connection: who is at its other end, how long it may be silent, what is said to it and how it ends."""
+
+    line_length_limit = _CHUNK  # aiosmtpd makes it the reader's limit, which is how much DATA is read at a time
+
+    def __init__(self, hostname: str, max_message_bytes: int, idle_timeout_seconds: float) -> None:
+        super().__init__(
+            handler=None,
+            hostname=hostname,
+            ident="ESMTP nbstream",
+            enable_SMTPUTF8=True,
+            data_size_limit=max_message_bytes,
+            timeout=idle_timeout_seconds,
+            loop=asyncio.get_running_loop(),
+        )
+        # aiosmtpd shares this one between all connections and lets EHLO make it grow.
+        self.command_size_limit = _COMMAND_BYTES
+        self.command_size_limits = collections.defaultdict(lambda: _COMMAND_BYTES)
+        self._held, self._said_at = b"", 0.0
+        self._peer_host = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note who it is."""
+        peer = transport.get_extra_info("peername")
+        self._peer_host = str(peer[0]) if isinstance(peer, tuple) else ""
+        super().connection_made(transport)
+
+    def eof_received(self) -> bool | None:
+        """A client may close its side and still read: what it sent is answered first.
+
+        aiosmtpd would cancel the session here, and with it a complete message that waits for its answer.
+        """
+        return asyncio.StreamReaderProtocol.eof_received(self)
+
+    def _reset_timeout(self, duration: float | None = None) -> None:
+        # aiosmtpd makes a timer for each command. Here one does for all: when it rings it may have to ring later.
+        self._silent_until = self.loop.time() + (duration or self._timeout_duration)
+        if self._timeout_handle is None:
+            self._timeout_handle = self.loop.call_later(self._timeout_duration, self._timeout_cb)
+
+    def _timeout_cb(self) -> None:
+        left = self._silent_until - self.loop.time()
+        if left > 0:
+            self._timeout_handle = self.loop.call_later(min(left, self._timeout_duration), self._timeout_cb)
+            return
+        # aiosmtpd closes, which waits for the client to read what was said; one that reads nothing would stay.
+        _log.info("smtp: a client was silent for too long")
+        self.abort()
+
+    async def push(self, status: AnyStr) -> None:
+        """Say a reply; a connection that is gone is a ConnectionError (uvloop would raise a RuntimeError)."""
+        if self.transport is None or self.transport.is_closing():
+            raise ConnectionResetError
+        said = status if isinstance(status, bytes) else status.encode()
+        held, self._held = self._held, b""
+        self._said_at = time.monotonic()
+        await super().push(held + said)
+
+    def _leave(self) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self._writer.write(self._held + replies.CLOSING.render() + b"\r\n")
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Drop the connection."""
+        self._writer.transport.abort()
+
+    async def _answer(self, reply: Reply, *, grouped: bool = False) -> None:
+        """Say it. One of a group goes with the reply to the next command where that is here (RFC 2920 3.2).
+
+        Nothing is kept back once nothing was said for ``_TOGETHER_SECONDS``.
+        """
+        more = grouped and b"\n" in self._reader._buffer  # type: ignore[attr-defined]  # no public way to look
+        recent = time.monotonic() - self._said_at < _TOGETHER_SECONDS
+        if more and recent and len(self._held) < _TOGETHER_BYTES:
+            self._held += reply.render() + b"\r\n"
+        else:
+            await self.push(reply.render())

@@ -1,0 +1,257 @@
+"""What happens to a complete message: check it, decide for its recipients, put the verdict on its header, send it.
+
+Rules: a check that fails never costs mail, ``on_filter_failure`` decides; a relay that fails is the hop's own
+answer or 451, and the client keeps the message. Verdict fields that came from outside are always removed. What is
+to be done, ``policy.recipient_rules`` says; it is done by ``relay.outlet``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Protocol
+
+from nbstream.errors import CheckFailed, NbstreamError, RelayUnavailable, Reply
+from nbstream.mail import header_fields
+from nbstream.mail.lines import pieces
+from nbstream.mail.message import Message
+from nbstream.policy import verdict_fields
+from nbstream.policy.actions import Action, Kind
+from nbstream.policy.recipient_rules import DEFAULT, Opinion, groups
+from nbstream.relay.next_hop import Envelope
+from nbstream.relay.outlet import Part
+from nbstream.relay.quarantine import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbstream.filter import Check, Filter
+    from nbstream.mail.mime import Limits
+    from nbstream.policy.recipient_rules import Decision, Group, Rules
+    from nbstream.relay.next_hop import Path, Transaction
+    from nbstream.relay.outlet import Outlet
+
+_log = logging.getLogger(__name__)
+
+_THREAD_BYTES = 256 * 1024  # of header: a larger one is looked through in a thread
+_MAX_RECEIVED = (
+    50  # RFC 5321 6.3 asks for at least 100 hops; mail that loops through here twice a round stops sooner
+)
+_RECEIVED = re.compile(rb"(?i)\nreceived[ \t]*:")  # by its line feed, a quarter of the time that "^" takes
+_LOOP = Reply(554, "5.4.6 Too many hops: this message has more than 50 Received fields")
+_NOT_KEPT = {
+    Kind.REJECT: Reply(550, "5.7.1 Message refused as spam"),
+    Kind.DEFER: Reply(451, "4.7.1 Message deferred, please try again later"),
+}
+
+
+class DeliveryObserver(Protocol):
+    """What deliveries report; metrics are one of the readers."""
+
+    def connected(self, listener: str, accepted: bool) -> None:
+        """A client connected; a door that is full, or closes, turns it away."""
+
+    def delivered(self, listener: str, verdict: str) -> None:
+        """One message was checked and answered; the verdict is "none" where the check failed."""
+
+    def acted(self, action: str) -> None:
+        """This was decided for some recipients of a message: all of them, where they have one policy."""
+
+    def filter_failed(self, reason: str) -> None:
+        """One check failed."""
+
+    def relayed(self, code: str, seconds: float) -> None:
+        """The next hop answered a message with this code ("none" where it went away before)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """``pass_on_failure``: a message whose check failed passes unmarked; else it is deferred with 451.
+
+    ``clues``: whether the strongest clues are told in the header.
+    """
+
+    model: str
+    rules: Rules
+    limits: Limits
+    pass_on_failure: bool = True
+    clues: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The answer to the client, and the check where there was one: decided by the mildest policy, if many."""
+
+    reply: Reply
+    check: Check | None = None
+
+    @property
+    def told(self) -> Reply:
+        """The answer with the verdict behind it: for peers whose feedback is believed."""
+        check = self.check
+        if check is None:
+            return self.reply
+        told = f" nbstream id={check.id} verdict={check.verdict} probability={check.probability:.6f}"
+        return Reply(self.reply.code, self.reply.text + told)
+
+
+class Delivery:
+    """Takes complete messages from a door to where they go."""
+
+    def __init__(self, spam_filter: Filter, params: Params, outlet: Outlet, observer: DeliveryObserver) -> None:
+        self._filter = spam_filter
+        self._params = params
+        self._outlet = outlet
+        self._observer = observer
+
+    def connected(self, listener: str, accepted: bool) -> None:
+        """A client connected to a door that delivers, or was turned away."""
+        self._observer.connected(listener, accepted)
+
+    async def deliver(
+        self, content: bytes, envelope: Envelope, transaction: Transaction, listener: str
+    ) -> Delivered:
+        """Check ``content`` (CRLF line ends) and send it on; ``transaction`` has the recipients already.
+
+        Closes the transaction in every case. Raises nothing but cancellation.
+        """
+        started = time.perf_counter()
+        check: Check | None = None
+        decided: list[Decision] = []
+        try:
+            large = header_fields.body_offset(content) > _THREAD_BYTES
+            raw = await asyncio.to_thread(_own, content) if large else _own(content)
+            check, found = await self._check(raw, envelope.recipients)
+            parts = [Part(Action(Kind.PASS), (), envelope)]
+            if check is not None:
+                decided = [group.decision for group in found]
+                parts = [self._part(check, group, envelope.sender) for group in found]
+            reply = await self._act(raw, parts, transaction)
+        except NbstreamError as error:
+            await transaction.abort()
+            _log.warning("message not passed on: %s", error)
+            reply = error.reply
+        except BaseException:
+            await transaction.abort()
+            raise
+        self._observer.delivered(listener, str(check.verdict) if check else "none")
+        _log_message(listener, check, decided, reply, time.perf_counter() - started)
+        return Delivered(reply, check)
+
+    async def _check(self, raw: bytes, recipients: Sequence[Path]) -> tuple[Check | None, Sequence[Group[Path]]]:
+        """The check, by the mildest decision, and what becomes of the message for whom.
+
+        None and nobody where it failed and the message passes unmarked.
+        """
+        found: list[Group[Path]] = []
+
+        async def decide(check: Check) -> Check:
+            found.extend(await self._groups(check, recipients))
+            return _by(check, found[0].decision)
+
+        try:
+            return await self._filter.check(Message(raw, self._params.limits), decide), found
+        except Exception as error:
+            known = isinstance(error, NbstreamError)
+            self._observer.filter_failed("store" if known else "error")
+            _log.error("check failed: %s", error, exc_info=not known)
+            if self._params.pass_on_failure:
+                return None, ()
+            raise CheckFailed("check failed") from error
+
+    async def _groups(self, check: Check, recipients: Sequence[Path]) -> list[Group[Path]]:
+        """What becomes of the message for whom."""
+        rules = self._params.rules
+        pairs = [(each, rules.of(each.address)) for each in recipients]
+        opinions = {rules.top.policy: _opinion(check)}
+        for treatment in {treatment.policy: treatment for _, treatment in pairs}.values():
+            if treatment.policy not in opinions:
+                opinions[treatment.policy] = _opinion(await self._filter.decide(check, treatment))
+        return groups(pairs, opinions.__getitem__, apart=self._outlet.apart)
+
+    def _part(self, check: Check, group: Group[Path], sender: Path) -> Part:
+        own = _by(check, group.decision)
+        policy = group.decision.treatment.name if group.differs else ""
+        fields = verdict_fields.render(
+            own.id,
+            own.verdict,
+            own.probability,
+            own.reason,
+            model=self._params.model,
+            thresholds=own.thresholds,
+            policy=policy,
+            clues=own.clues if self._params.clues else (),
+        )
+        envelope = Envelope(sender, group.recipients)
+        note = Note(own.id, str(own.verdict), own.probability, policy, envelope)
+        return Part(group.decision.action, tuple(fields), envelope, note)
+
+    async def _act(self, raw: bytes, parts: Sequence[Part], transaction: Transaction) -> Reply:
+        kinds = [part.action.kind for part in parts]
+        for kind in kinds:
+            self._observer.acted(str(kind))
+        if not kinds[0].keeps:
+            raise _Refused(_NOT_KEPT[kinds[0]])
+        if all(kind is Kind.QUARANTINE for kind in kinds):
+            return await self._outlet.send(raw, parts, transaction)
+        started = time.perf_counter()
+        try:
+            reply = await self._outlet.send(raw, parts, transaction)
+        except RelayUnavailable:
+            self._observer.relayed("none", time.perf_counter() - started)
+            raise
+        self._observer.relayed(str(reply.code), time.perf_counter() - started)
+        return reply
+
+
+class _Refused(NbstreamError):
+    """The message itself is refused."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(str(reply))
+        self.reply = reply  # type: ignore[misc]  # each refusal has its own
+
+
+def _own(content: bytes) -> bytes:
+    """The message without what others say in our name; raises ``_Refused`` for one that loops."""
+    head = pieces(content[: header_fields.body_offset(content)])
+    found = chain.from_iterable(_RECEIVED.finditer(b"\n" + lines) for lines in head)
+    if sum(1 for _ in islice(found, _MAX_RECEIVED + 1)) > _MAX_RECEIVED:
+        raise _Refused(_LOOP)
+    return header_fields.guard(
+        header_fields.strip(content, verdict_fields.VERDICT_FIELDS), verdict_fields.GUARD_FIELD
+    )
+
+
+def _opinion(check: Check) -> Opinion:
+    return Opinion(check.verdict, check.reason, check.thresholds)
+
+
+def _by(check: Check, decision: Decision) -> Check:
+    """The check with what a policy makes of it; it is the same where that is what it was decided by."""
+    opinion, name = decision.opinion, decision.treatment.name
+    if opinion == _opinion(check) and name == check.policy:
+        return check
+    verdict, reason, thresholds = opinion.verdict, opinion.reason, opinion.thresholds
+    return replace(check, verdict=verdict, reason=reason, thresholds=thresholds, policy=name)
+
+
+def _log_message(
+    listener: str, check: Check | None, decided: Sequence[Decision], reply: Reply, seconds: float
+) -> None:
+    policies = list(dict.fromkeys(each.treatment.name for each in decided))
+    fields = {
+        "listener": listener,
+        "id": check.id if check else None,
+        "verdict": str(check.verdict) if check else "none",
+        "probability": round(check.probability, 6) if check else None,
+        "action": ", ".join(dict.fromkeys(str(each.action.kind) for each in decided)) or None,
+        "policy": ", ".join(policies) if policies not in ([], [DEFAULT]) else None,
+        "reply": str(reply),
+        "milliseconds": round(seconds * 1000, 2),
+    }
+    _log.info("message", extra={"fields": fields})

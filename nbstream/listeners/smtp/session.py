@@ -1,0 +1,276 @@
+"""One SMTP session: the commands of a connection, made a transparent relay.
+
+Rules:
+- The next hop's transaction opens at MAIL and every RCPT gets the hop's answer. A hop that cannot be reached
+  is told at RCPT, so that feedback is learned even while it is away.
+- DATA is read in chunks up to CRLF.CRLF and nothing else; memory is reserved from a budget that all
+  connections share.
+- aiosmtpd's own MAIL, RCPT, DATA and EHLO are replaced: they refuse unknown parameters and long lines, change
+  the case of parameters, and answer an exception with its text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from typing import TYPE_CHECKING
+
+from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable, Reply
+from nbstream.listeners.smtp import replies
+from nbstream.listeners.smtp.connection import SmtpConnection
+from nbstream.listeners.smtp.data_content import END, Arriving
+from nbstream.relay.next_hop import Envelope, Path, Transaction
+from nbstream.wire import smtp as wire
+
+if TYPE_CHECKING:
+    from nbstream.listeners.smtp.listener import SmtpListener
+
+_log = logging.getLogger(__name__)
+
+_PASSED_ON = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE"})
+
+
+class Session(SmtpConnection):
+    """One connection. State from MAIL to the end of DATA: rules, sender, recipients, the hop's transaction."""
+
+    def __init__(self, listener: SmtpListener) -> None:
+        params = listener.params
+        super().__init__(params.hostname, params.max_message_bytes, params.idle_timeout_seconds)
+        self._listener = listener
+        self._handlers = listener.handlers
+        self._forwarded = ""
+        self._sender: Path | None = None
+        self._recipients: list[Path] = []
+        self._label: str | None = None
+        self._transaction: Transaction | None = None
+
+    # Its beginning and its end
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin a session."""
+        self._listener.sessions.add(self)
+        super().connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End the session; aiosmtpd cancels its task."""
+        super().connection_lost(error)
+        self._listener.closed(self)
+
+    async def _handle_client(self) -> None:
+        # aiosmtpd's task for the whole connection: its end, however it comes, ends the hop's transaction.
+        try:
+            await super()._handle_client()
+        except ConnectionError:
+            _log.debug("smtp: the client went away")
+        finally:
+            await self._forget()
+
+    def leave_if_idle(self) -> None:
+        """While draining: close the connection now unless a message is under way."""
+        if self._sender is None:
+            self._leave()
+
+    def _leave_if_draining(self) -> None:
+        if self._listener.draining:
+            self._leave()
+
+    async def handle_exception(self, error: Exception) -> str:
+        """The reply to a command that failed: never the text of an exception."""
+        await self._give_up_relaying()
+        if isinstance(error, asyncio.IncompleteReadError):  # the client has closed its side
+            self._writer.close()
+            return ""  # push finds the connection closed, and that ends the session
+        if isinstance(error, NbstreamError):
+            _log.warning("smtp: %s", error)
+            return str(error.reply)
+        _log.error("smtp: a command failed", exc_info=error)
+        return str(NbstreamError.reply)
+
+    async def _forget(self) -> None:
+        """Back to the state after EHLO."""
+        self._sender, self._recipients, self._forwarded = None, [], ""
+        await self._give_up_relaying()
+
+    async def _give_up_relaying(self) -> None:
+        """Drop what would take the message on: each further RCPT and DATA gets 451.
+
+        After a mere 503 at DATA the client would bounce mail whose first recipients were accepted.
+        """
+        transaction, self._transaction = self._transaction, None
+        self._label = None
+        if transaction is not None:
+            await transaction.abort()
+
+    # Commands
+
+    async def smtp_HELO(self, hostname: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """HELO: no extensions."""
+        await self._forget()
+        await super().smtp_HELO(hostname)
+
+    async def smtp_EHLO(self, hostname: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """EHLO: offer only what the next hop offers, so that everything taken here can be passed on."""
+        if not hostname:
+            await self._answer(replies.SYNTAX_EHLO)
+            return
+        await self._forget()
+        assert self.session is not None
+        self.session.extended_smtp = True
+        self.session.host_name = hostname
+        offered = sorted((await self._listener.next_hop.features()) & _PASSED_ON)
+        size = f"SIZE {self._listener.params.max_message_bytes}"
+        own = ["XFORWARD ADDR"] if self._listener.handlers.feedback.believes(self._peer_host) else []
+        lines = [self.hostname, *own, *(size if each == "SIZE" else each for each in offered)]
+        await self._answer(Reply(250, "\n".join(lines)))
+
+    async def smtp_RSET(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """RSET: give up the transaction."""
+        if arg:
+            await self._answer(replies.SYNTAX_RSET)
+            return
+        await self._forget()
+        await self._answer(replies.OK)
+        self._leave_if_draining()
+
+    async def smtp_VRFY(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """VRFY: never tell which addresses exist, and parse none."""
+        await self._answer(replies.NOT_VERIFIED)
+
+    async def smtp_XFORWARD(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """XFORWARD: a mail server on this machine says from whom the next mail came: that is who teaches."""
+        address = wire.forwarded_address(arg)
+        reply = replies.SYNTAX_XFORWARD if address is None else replies.OK
+        if not self._listener.handlers.feedback.believes(self._peer_host):
+            reply = replies.NOT_BELIEVED
+        elif self._sender is not None:
+            reply = replies.NESTED
+        else:
+            self._forwarded = address or ""
+        await self._answer(reply)
+
+    async def smtp_MAIL(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """MAIL: open the next hop's transaction; its refusal is the answer."""
+        if self._listener.draining:
+            self._leave()
+            return
+        await self._answer(await self._mail(arg), grouped=True)
+
+    async def _mail(self, arg: str | None) -> Reply:
+        assert self.session is not None
+        if not self.session.host_name:
+            return replies.NO_HELO
+        if self._sender is not None:
+            return replies.NESTED
+        parsed = wire.parse_path("FROM", arg)
+        if parsed is None:
+            return replies.SYNTAX_MAIL
+        size = wire.declared_size(parsed[1])
+        if size is not None and size > self._listener.params.max_message_bytes:
+            return replies.TOO_BIG
+        sender, self._handlers = Path(*parsed), self._listener.handlers
+        try:
+            self._transaction = await self._listener.next_hop.begin(sender)
+        except RelayRefused as refusal:
+            return refusal.reply
+        except RelayUnavailable as error:
+            _log.warning("smtp: %s", error)
+        self._sender = sender
+        return replies.SENDER_OK
+
+    async def smtp_RCPT(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """RCPT: the next hop's own answer, or ours for a feedback address."""
+        await self._answer(await self._rcpt(arg), grouped=True)
+
+    async def _rcpt(self, arg: str | None) -> Reply:
+        if self._sender is None:
+            return replies.NO_MAIL
+        parsed = wire.parse_path("TO", arg)
+        if parsed is None or not parsed[0]:
+            return replies.SYNTAX_RCPT
+        if len(self._recipients) >= self._listener.params.max_recipients:
+            return replies.TOO_MANY_RECIPIENTS
+        label = self._handlers.feedback.label_of(parsed[0])
+        if label is not None:
+            return await self._feedback_rcpt(label, Path(*parsed))
+        if self._label is not None:
+            return replies.MIXED
+        if self._transaction is None:
+            return RelayUnavailable.reply
+        recipient = Path(*parsed)
+        reply = await self._transaction.rcpt(recipient)
+        if reply.accepted:
+            self._recipients.append(recipient)
+        return reply
+
+    async def _feedback_rcpt(self, label: str, recipient: Path) -> Reply:
+        if not self._handlers.feedback.allows(self._peer_host):
+            return self._handlers.feedback.refuse(label, self._listener.name, self._peer_host)
+        if self._recipients and self._label != label:
+            return replies.MIXED
+        self._label = label
+        self._recipients.append(recipient)
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            await transaction.abort()
+        return Reply(250, f"2.1.5 Ok, to be learned as {label}")
+
+    async def smtp_DATA(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
+        """DATA: read the message, then learn it or deliver it."""
+        if self._sender is None or not self._recipients:
+            await self._answer(replies.NO_MAIL if self._sender is None else replies.NO_RCPT)
+            return
+        if arg:
+            await self._answer(replies.SYNTAX_DATA)
+            return
+        if self._transaction is None and self._label is None:
+            await self._forget()
+            await self._answer(RelayUnavailable.reply)
+            return
+        # The CRLF that ended the command is part of a lone CRLF.CRLF (an empty message) and of a first dot.
+        self._reader._buffer[:0] = b"\r\n"  # type: ignore[attr-defined]  # no public way to put back
+        await self._answer(replies.GO_AHEAD)
+        arriving = Arriving(self._listener.params.max_message_bytes, self._listener)
+        try:
+            await self._answer(await self._finish(arriving))
+        finally:
+            arriving.release()
+            await self._forget()
+            self._leave_if_draining()
+
+    async def _finish(self, arriving: Arriving) -> Reply:
+        content = await self._collect(arriving)
+        if isinstance(content, Reply):
+            return content
+        self._silent_until = math.inf  # what follows has deadlines of its own; it is the client who waits now
+        try:
+            if self._label is not None:
+                feedback, actor = self._handlers.feedback, self._forwarded or self._peer_host
+                return await feedback.learn(content, self._label, self._listener.name, actor)
+            transaction, self._transaction = self._transaction, None
+            assert transaction is not None
+            assert self._sender is not None
+            envelope = Envelope(self._sender, tuple(self._recipients))
+            deliver, name = self._handlers.delivery.deliver, self._listener.name
+            delivered = await deliver(content, envelope, transaction, name)
+            believed = self._handlers.feedback.allows(self._peer_host)
+            return delivered.told if believed else delivered.reply
+        finally:
+            self._reset_timeout()
+
+    async def _collect(self, arriving: Arriving) -> bytes | Reply:
+        """The message with CRLF line ends, or the reply that refuses it; reads to its end. RFC 5321 4.1.1.4."""
+        ended = False
+        while not ended:
+            try:
+                chunk = await self._reader.readuntil(END)
+                ended = True
+            except asyncio.LimitOverrunError as overrun:
+                chunk = await self._reader.readexactly(overrun.consumed)
+            self._reset_timeout()
+            arriving.add(chunk, last=ended)
+            if arriving.problem and arriving.hopeless and not ended:
+                await self._answer(arriving.problem)
+                self.abort()
+                raise ConnectionResetError
+        return arriving.problem or arriving.content()

@@ -1,0 +1,1 @@
+"""The listener for the clients of SpamAssassin's spamd."""

@@ -1,0 +1,302 @@
+"""The stream door: checks and learns what programs add to a stream in Redis, and answers in another one.
+
+Rules. An entry is let go when its answer is written, not before: a worker that dies in between costs a second try,
+never an answer. While Redis is away or refuses to write, or no counts are loaded, what is under way waits and
+nothing more is read. Entries under way are bounded by number and by bytes. An entry that somebody began before is
+tried alone, one at a time, so that one which ends its worker is set aside and not its neighbours. A try that fails
+by a fault of ours ends without an answer, and is one of those that are counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from nbstream.errors import NbstreamError, StoreUnavailable
+from nbstream.listeners.lesson_log import log_lesson
+from nbstream.mail import header_fields
+from nbstream.mail.message import Message
+from nbstream.policy import verdict_fields
+from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.stream_queue import Found
+from nbstream.wire import stream_entries as wire
+
+if TYPE_CHECKING:
+    from nbstream.filter import Check, Filter
+    from nbstream.mail.mime import Limits
+    from nbstream.policy.recipient_rules import Rules
+    from nbstream.store.stream_queue import Entry, Queue, Standing
+
+_log = logging.getLogger(__name__)
+
+NAME = "stream"
+
+_RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
+_KEEP_SECONDS = 2.0
+_THREAD_BYTES = 256 * 1024
+
+Result = TypeVar("Result")
+
+
+class StreamObserver(Protocol):
+    """What the door reports beside what the filter does; metrics are the reader."""
+
+    def delivered(self, listener: str, verdict: str) -> None:
+        """One entry was answered; the verdict is "none" where it could not be read."""
+
+    def filter_failed(self, reason: str) -> None:
+        """One try ended by a fault."""
+
+    def found(self, outcome: str) -> None:
+        """What became of one entry: answered, refused, repeated (it had an answer), claimed, dead, lost."""
+
+    def stood(self, standing: Standing) -> None:
+        """So much is waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The limits: of a message, of the entries under way, and ``claim_seconds`` as the queue has them."""
+
+    limits: Limits
+    max_message_bytes: int = 10 << 20
+    max_in_flight: int = 16
+    max_bytes_in_flight: int = 64 << 20
+    claim_seconds: float = 60.0
+
+
+class StreamDoor:
+    """Answers a queue's entries; ``run`` does it until ``drain`` or cancellation.
+
+    ``spam_filter`` and ``rules`` may be replaced at any time: the next entry goes by the new ones.
+    """
+
+    def __init__(
+        self, queue: Queue, spam_filter: Filter, rules: Rules, params: Params, observer: StreamObserver
+    ) -> None:
+        self.spam_filter = spam_filter
+        self.rules = rules
+        self._queue = queue
+        self._params = params
+        self._observer = observer
+        self._under_way: dict[bytes, Entry] = {}
+        self._waiting = 0  # entries that wait for Redis
+        self._told = False
+        self._changed = asyncio.Event()  # something that reading waits for
+        self._draining = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._ended.set()
+
+    async def run(self) -> None:
+        """Read and answer; returns when it is drained."""
+        self._ended.clear()
+        try:
+            async with asyncio.TaskGroup() as group:
+                keeping = group.create_task(self._keep(), name="stream: keep")
+                claiming = group.create_task(self._take_over(), name="stream: take over")
+                await self._read(group)
+                await claiming
+                while self._under_way:  # held until then
+                    self._changed.clear()
+                    await self._changed.wait()
+                keeping.cancel()
+            with suppress(StoreUnavailable):
+                await self._queue.tidy(leave=True)
+        finally:
+            self._ended.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Read no more and answer what is under way, for as long as ``seconds``; then ``run`` may be cancelled.
+
+        What is left is taken over by another worker, or after the next start.
+        """
+        self._draining.set()
+        self._changed.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
+
+    async def _read(self, group: asyncio.TaskGroup) -> None:
+        """Read while there is room."""
+        failures = 0
+        while not self._draining.is_set():
+            stop_if_cancelled()
+            try:
+                await self._queue.open()
+                while room := await self._room():
+                    for entry in await self._queue.take(room):
+                        self._under_way[entry.place] = entry
+                        group.create_task(self._handle(entry), name="stream: entry")
+                    if not self._waiting:
+                        self._tell(None)
+                    failures = 0
+            except StoreUnavailable as error:
+                self._tell(error)
+                await self._pause(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
+                failures += 1
+
+    async def _room(self) -> int:
+        """How many entries more may be read: half of all at least, not one by one; 0 when it is drained."""
+        while not self._draining.is_set():
+            stop_if_cancelled()
+            room = self._params.max_in_flight - len(self._under_way)
+            held = sum(entry.size for entry in self._under_way.values())
+            if (
+                2 * room >= self._params.max_in_flight
+                and held < self._params.max_bytes_in_flight
+                and not self._waiting
+            ):
+                return room
+            self._changed.clear()
+            await self._changed.wait()
+        return 0
+
+    async def _take_over(self) -> None:
+        """Try what others have left, one at a time; the first of failures in a row is logged."""
+        failing = False
+        while not self._draining.is_set():
+            stop_if_cancelled()
+            try:
+                found = await self._queue.claim()
+                if found is None:
+                    await self._queue.tidy()
+                failing = False
+            except StoreUnavailable as error:
+                if not failing:
+                    _log.warning("nothing is taken over from other workers: %s", error)
+                found, failing = None, True
+            if found is None:
+                await self._pause(self._params.claim_seconds / 3)
+                continue
+            outcome, entry = found
+            self._observer.found(str(outcome))
+            if outcome is Found.CLAIMED:
+                self._under_way[entry.place] = entry
+                await self._handle(entry)
+            else:
+                fields = {"listener": NAME, "entry": _shown(entry.place)}
+                told = "set aside" if outcome is Found.DEAD else "removed by others before it was answered"
+                _log.warning("an entry was %s", told, extra={"fields": fields})
+
+    async def _keep(self) -> None:
+        """Hold what is under way, and tell how much waits, until cancelled."""
+        while True:
+            stop_if_cancelled()
+            with suppress(StoreUnavailable):  # the other two tell
+                await self._queue.hold(list(self._under_way))
+                self._observer.stood(await self._queue.standing())
+            await asyncio.sleep(min(_KEEP_SECONDS, self._params.claim_seconds / 3))
+
+    async def _pause(self, seconds: float) -> None:
+        stop_if_cancelled()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._draining.wait()
+
+    async def _handle(self, entry: Entry) -> None:
+        """Answer one entry, or leave it for another try."""
+        started = time.perf_counter()
+        try:
+            answer = wire.addressed(await self._answer(entry), entry.place, entry.fields)
+            written = await self._stored(lambda: self._queue.answer(entry.place, answer))
+        except Exception as error:  # noqa: BLE001 - one entry is no reason to stop answering others
+            self._observer.filter_failed("error")
+            _log.error(
+                "an entry failed: %s", error, exc_info=True, extra={"fields": {"entry": _shown(entry.place)}}
+            )
+        else:
+            self._report(entry, answer, written, time.perf_counter() - started)
+        finally:
+            self._under_way.pop(entry.place, None)
+            self._changed.set()
+
+    async def _answer(self, entry: Entry) -> dict[str, str | bytes]:
+        try:
+            request = wire.read(entry.fields, self._params.max_message_bytes)
+            message = await self._message(request)
+            return await self._stored(lambda: self._judge(request, message))
+        except wire.Unreadable as error:
+            return wire.refusal(str(error))
+        except NbstreamError as error:
+            _log.warning("an entry is refused: %s", error)
+            return wire.refusal(error.reply.text.partition(" ")[2])
+
+    async def _message(self, request: wire.Request) -> Message:
+        size = len(request.raw or request.text or "")
+        if size > _THREAD_BYTES:
+            return await asyncio.to_thread(_message, request, self._params.limits)
+        return _message(request, self._params.limits)
+
+    async def _judge(self, request: wire.Request, message: Message) -> dict[str, str | bytes]:
+        """Check the message, or learn it; the answer goes by the recipient's rules."""
+        spam_filter, rules = self.spam_filter, self.rules
+        treatment = rules.of(request.recipient) if request.recipient else rules.top
+
+        async def decide(check: Check) -> Check:
+            return check if treatment is rules.top else await spam_filter.decide(check, treatment)
+
+        if request.label is None:
+            return wire.verdict(await spam_filter.check(message, decide), None)
+        lesson = await spam_filter.learn(message, request.label, NAME, request.sender)
+        log_lesson(lesson, NAME, request.sender)
+        return wire.verdict(await decide(lesson.after), lesson.outcome)
+
+    async def _stored(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """The result of what needs Redis or its counts, when they are there; nothing more is read meanwhile."""
+        failures = 0
+        try:
+            while True:
+                stop_if_cancelled()
+                try:
+                    return await work()
+                except StoreUnavailable as error:
+                    self._tell(error)
+                    self._waiting += failures == 0
+                    pause = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
+                    failures += 1
+                await asyncio.sleep(pause)
+        finally:
+            self._waiting -= failures > 0
+
+    def _tell(self, error: StoreUnavailable | None) -> None:
+        """Log when entries begin to wait, and when they go on; not each time."""
+        if error and not self._told:
+            _log.warning("entries wait: %s", error)
+        if self._told and not error:
+            _log.info("entries are read again")
+        self._told = error is not None
+
+    def _report(self, entry: Entry, answer: Mapping[str, str | bytes], written: bool, seconds: float) -> None:
+        refused = "error" in answer
+        self._observer.found("repeated" if not written else "refused" if refused else "answered")
+        if not written:
+            return
+        self._observer.delivered(NAME, str(answer.get("verdict", "none")))
+        fields = {
+            "listener": NAME,
+            "entry": _shown(entry.place),
+            "id": answer.get("key"),
+            "verdict": answer.get("verdict", "none"),
+            "probability": float(answer["probability"]) if "probability" in answer else None,
+            "outcome": answer.get("outcome"),
+            "error": answer.get("error"),
+            "milliseconds": round(seconds * 1000, 2),
+        }
+        _log.info("message", extra={"fields": fields})
+
+
+def _message(request: wire.Request, limits: Limits) -> Message:
+    if request.raw is None:
+        return Message.of_text(request.text or "", limits)
+    return Message(
+        header_fields.strip(header_fields.canonical(request.raw), verdict_fields.VERDICT_FIELDS), limits
+    )
+
+
+def _shown(place: bytes) -> str:
+    return place.decode("ascii", "replace")

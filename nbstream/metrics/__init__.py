@@ -1,0 +1,1 @@
+"""What is counted and measured, in the format of Prometheus."""

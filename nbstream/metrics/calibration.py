@@ -1,0 +1,84 @@
+"""Gauges of what labels said of P(spam): its calibration, and what budgets lost. Names are a contract."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from nbstream.bayes.counts import CLASSES
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from nbstream.filter import Params
+    from nbstream.policy.first_scores import FirstScores
+    from nbstream.store.replica.mirror import Mirror
+
+_EDGES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
+
+
+class FirstScoreCollector(Collector):
+    """Gauges of the first scores that are kept, the same in every process; nothing before they are known.
+
+    A bin is named by its ends, ``0.9-0.95`` is 0.9 <= P(spam) < 0.95; the last one holds 1 too. In a calibrated
+    model as many messages of a bin are spam as its probabilities add up to. Two milliseconds for 100,000 of them.
+    """
+
+    def __init__(self, mirror: Mirror, params: Callable[[], Params]) -> None:
+        self._mirror = mirror
+        self._params = params
+
+    def collect(self) -> Iterator[Metric]:
+        """The gauges as they are now."""
+        if self._mirror.totals is not None:
+            yield from calibration(self._mirror.known_first_scores)
+            yield from budgets(self._mirror.known_first_scores, self._params().budgets)
+
+
+def calibration(first_scores: FirstScores) -> Iterator[Metric]:
+    """How many of each label had a P(spam) in each bin, and how many of the bin were to be spam."""
+    messages = GaugeMetricFamily(
+        "nbstream_calibration_messages",
+        "Labelled messages, by class and by the P(spam) that they had before; bin 0.9-0.95 is 0.9 <= P < 0.95.",
+        labels=["class", "bin"],
+    )
+    expected = GaugeMetricFamily(
+        "nbstream_calibration_expected_spam",
+        "How many of the labelled messages of a bin should be spam: the sum of their P(spam).",
+        labels=["bin"],
+    )
+    for low, high in pairwise(_EDGES):
+        name, total = f"{low:g}-{high:g}", 0.0
+        for label in CLASSES:
+            ascending = first_scores[label].ascending
+            end = len(ascending) if high == _EDGES[-1] else bisect_left(ascending, high)
+            held = ascending[bisect_left(ascending, low) : end]
+            messages.add_metric([label, name], len(held))
+            total += sum(held)
+        expected.add_metric([name], total)
+    yield from (messages, expected)
+
+
+def budgets(first_scores: FirstScores, rates: Iterable[float]) -> Iterator[Metric]:
+    """What each rate has allowed so far, and what was really called spam by it."""
+    allowed = GaugeMetricFamily(
+        "nbstream_budget_ham_allowed",
+        "Ham messages that the budget of this rate allowed to be called spam, of those labelled since it is in "
+        "force.",
+        labels=["rate"],
+    )
+    lost = GaugeMetricFamily(
+        "nbstream_budget_ham_lost",
+        "Ham messages that were called spam by the budget of this rate, of those labelled since it is in force.",
+        labels=["rate"],
+    )
+    for rate in sorted(rates):
+        seen, called = first_scores["ham"].spent(rate)
+        allowed.add_metric([str(rate)], rate * seen)
+        lost.add_metric([str(rate)], called)
+    yield from (allowed, lost)

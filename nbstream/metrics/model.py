@@ -1,0 +1,143 @@
+"""Gauges of policy, model, mirror and thresholds, read at each scrape. Names are a contract."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from nbstream.bayes.counts import CLASSES
+from nbstream.policy.budget import promise
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from nbstream.filter import Params
+    from nbstream.store.replica.mirror import Mirror
+
+
+class ModelCollector(Collector):
+    """Gauges of the model, the mirror and the thresholds."""
+
+    def __init__(self, mirror: Mirror, params: Callable[[], Params]) -> None:
+        self._mirror = mirror
+        self._params = params
+
+    def collect(self) -> Iterator[Metric]:
+        """The gauges as they are now."""
+        yield from self._of_the_model()
+        yield GaugeMetricFamily(
+            "nbstream_mirror_lag_seconds",
+            "Seconds since the counts in memory were last known to equal Redis.",
+            value=self._mirror.lag_seconds,
+        )
+        yield GaugeMetricFamily(
+            "nbstream_redis_up", "1 while the change stream is followed.", value=float(self._mirror.following)
+        )
+        yield from self._of_the_policy()
+
+    def _of_the_policy(self) -> Iterator[Metric]:
+        params, first_scores = self._params(), self._mirror.known_first_scores
+        found = params.policy.thresholds(first_scores)
+        thresholds = GaugeMetricFamily(
+            "nbstream_threshold",
+            "P(spam) from which a verdict holds, by the name of the threshold: unsure, spam, reject; infinite for "
+            "never.",
+            labels=["name"],
+        )
+        for name, value in (("unsure", found.unsure), ("spam", found.spam), ("reject", found.reject)):
+            if value is not None:
+                thresholds.add_metric([name], value)
+        promised = GaugeMetricFamily(
+            "nbstream_budget_promised",
+            "1 while the budget of this false-positive rate is promised.",
+            labels=["rate"],
+        )
+        needed = GaugeMetricFamily(
+            "nbstream_budget_ham_needed",
+            "Ham messages still to be labelled before the budget of this false-positive rate can be promised.",
+            labels=["rate"],
+        )
+        for rate in sorted(params.budgets):
+            now = promise(first_scores["ham"], rate)
+            promised.add_metric([str(rate)], float(now.stands))
+            needed.add_metric([str(rate)], now.needed)
+        yield from (thresholds, promised, needed)
+
+    def _of_the_model(self) -> Iterator[Metric]:
+        """What is learned and what is needed; nothing is said of what is learned before it is known."""
+        messages = GaugeMetricFamily(
+            "nbstream_model_messages", "Messages learned and not taken back, by class.", labels=["class"]
+        )
+        tokens = GaugeMetricFamily("nbstream_model_tokens", "Distinct tokens in the vocabulary.")
+        needed = GaugeMetricFamily(
+            "nbstream_model_messages_needed",
+            "Messages that the model must have learned before it decides, by class.",
+            labels=["class"],
+        )
+        totals = self._mirror.totals
+        for column, label in enumerate(CLASSES):
+            needed.add_metric([label], self._params().min_learned.get(label, 0))
+            if totals is not None:
+                messages.add_metric([label], totals.messages[column])
+        if totals is not None:
+            tokens.add_metric([], totals.vocabulary)
+        yield from (messages, tokens, needed)
+        left = None if totals is None else self._mirror.half_life.left(time.time(), self._mirror.largest)
+        if left is not None:
+            yield GaugeMetricFamily(
+                "nbstream_model_half_lives_left",
+                "Half-lives until nothing more can be learned. Only with model.half_life_days.",
+                value=left,
+            )
+
+
+class LayerCollector(Collector):
+    """Gauges of what was learned without people; nothing before it is known."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+
+    def collect(self) -> Iterator[Metric]:
+        """The gauges as they are now."""
+        totals = self._mirror.totals
+        messages = GaugeMetricFamily(
+            "nbstream_autolearn_messages",
+            "Messages learned without people, by class. Only with autolearn.",
+            labels=["class"],
+        )
+        tokens = GaugeMetricFamily(
+            "nbstream_autolearn_tokens",
+            "Distinct tokens of the messages learned without people. Only with autolearn.",
+        )
+        if totals is not None:
+            for column, label in enumerate(CLASSES):
+                messages.add_metric([label], totals.messages[column])
+            tokens.add_metric([], totals.vocabulary)
+        yield from (messages, tokens)
+
+
+class PolicyCollector(Collector):
+    """The policy in force: its hash, and since when in seconds of Unix time."""
+
+    def __init__(self) -> None:
+        self.in_force: tuple[str, float] | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        """The gauges as they are now; nothing before a policy is in force."""
+        if self.in_force is None:
+            return
+        policy_hash, since = self.in_force
+        yield GaugeMetricFamily(
+            "nbstream_config_last_success_timestamp_seconds",
+            "When the configuration was last read and applied, at the start or by a reload.",
+            value=since,
+        )
+        policy = GaugeMetricFamily(
+            "nbstream_policy_info", "The hash of the policy in force, as a label; always 1.", labels=["hash"]
+        )
+        policy.add_metric([policy_hash], 1)
+        yield policy

@@ -1,0 +1,60 @@
+"""The metrics of the stream door, exported only where it is open. Names are a contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import Counter, Gauge
+
+if TYPE_CHECKING:
+    from nbstream.metrics.metrics import Metrics
+    from nbstream.store.stream_queue import Standing
+
+_OUTCOMES = ("answered", "refused", "repeated", "claimed", "dead", "lost")
+
+
+class StreamMetrics:
+    """The door's observer: its own counts, beside what all doors count in ``metrics``."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        registry = metrics.registry
+        self._entries = Counter(
+            "nbstream_stream_entries",
+            "Entries of the stream, by outcome: answered, refused (with an error), repeated (another worker had "
+            "answered), claimed (taken over), dead (set aside), lost (removed by others). Only with "
+            "listeners.stream.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._lag = Gauge(
+            "nbstream_stream_lag",
+            "Entries that no worker was given yet. Only with listeners.stream.",
+            registry=registry,
+            multiprocess_mode="livemostrecent",
+        )
+        self._pending = Gauge(
+            "nbstream_stream_pending",
+            "Entries that a worker was given and that have no answer yet. Only with listeners.stream.",
+            registry=registry,
+            multiprocess_mode="livemostrecent",  # each process looks at the same stream
+        )
+        for outcome in _OUTCOMES:
+            self._entries.labels(outcome)
+
+    def delivered(self, listener: str, verdict: str) -> None:
+        """One entry was answered."""
+        self._metrics.delivered(listener, verdict)
+
+    def filter_failed(self, reason: str) -> None:
+        """One try ended by a fault."""
+        self._metrics.filter_failed(reason)
+
+    def found(self, outcome: str) -> None:
+        """That became of one entry."""
+        self._entries.labels(outcome).inc()
+
+    def stood(self, standing: Standing) -> None:
+        """So much is waiting."""
+        self._lag.set(standing.lag)
+        self._pending.set(standing.pending)

@@ -1,0 +1,149 @@
+"""Which policy and which actions hold for a recipient, and what becomes of a message to several of them.
+
+Rules: the first rule whose pattern matches holds, else the top of the file. Recipients with one decision are one
+group. Where the way cannot treat recipients apart, the mildest decision holds for all. Where it can, each keeps
+its own, but a message has one answer: defer and reject hold only if they hold for all, and else those recipients
+get the mildest of what the others get. Of equally mild decisions that of the rule further up in the file is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from nbstream.policy.actions import Action, Actions
+from nbstream.policy.address_patterns import first_match
+from nbstream.policy.policy import Policy
+from nbstream.policy.verdict import Thresholds, Verdict
+
+if TYPE_CHECKING:
+    from nbstream.policy.address_patterns import Pattern
+
+DEFAULT = "default"
+"""The name of the top of the file where a rule might have held: no pattern, since it can match no address."""
+
+_SHOWN = 60
+_UNSAFE = re.compile(r"[^a-z0-9.@*?+_-]")
+_SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
+
+Recipient = TypeVar("Recipient")
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """A policy and its actions; ``name`` is fit for headers and logs, ``place`` is the rule's, the top's the last.
+
+    The name of a rule is its pattern, but where the pattern names one mailbox: the header of a message would then
+    tell its readers of a recipient that is hidden from them. Such a rule is called by its place.
+    """
+
+    name: str
+    place: int
+    policy: Policy
+    actions: Actions
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The treatment of the recipients that a pattern matches."""
+
+    pattern: Pattern
+    treatment: Treatment
+
+    @classmethod
+    def numbered(cls, place: int, pattern: Pattern, policy: Policy, actions: Actions) -> Rule:
+        """The rule at this place of the file, from 0 on."""
+        local = pattern.text.rpartition("@")[0] or pattern.text
+        name = _safe(pattern.text) if "*" in local else f"recipients[{place}]"
+        return cls(pattern, Treatment(name, place, policy, actions))
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All rules in the order of the file, and the top."""
+
+    top: Treatment
+    rules: tuple[Rule, ...]
+    patterns: tuple[Pattern, ...]
+
+    @classmethod
+    def build(cls, policy: Policy, actions: Actions, rules: Sequence[Rule] = ()) -> Rules:
+        """The rules under a top with this policy and these actions."""
+        patterns = tuple(each.pattern for each in rules)
+        return cls(Treatment(DEFAULT, len(rules), policy, actions), tuple(rules), patterns)
+
+    def of(self, address: str) -> Treatment:
+        """What holds for this recipient."""
+        place = first_match(self.patterns, address)
+        return self.top if place is None else self.rules[place].treatment
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What one policy makes of a message."""
+
+    verdict: Verdict
+    reason: str
+    thresholds: Thresholds
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An opinion, the action that follows from it, and the treatment that it is from."""
+
+    opinion: Opinion
+    action: Action
+    treatment: Treatment
+
+    @property
+    def mildness(self) -> tuple[int, int, int, str]:
+        """Less is milder; equal only for equal decisions."""
+        return self.action.kind.rank, _SEVERITY[self.opinion.verdict], self.treatment.place, self.action.address
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Generic[Recipient]):
+    """Recipients that get the same, by one decision; ``differs``: others of the message have another treatment."""
+
+    decision: Decision
+    recipients: tuple[Recipient, ...]
+    differs: bool = False
+
+
+def groups(
+    recipients: Iterable[tuple[Recipient, Treatment]], opinion_of: Callable[[Policy], Opinion], *, apart: bool
+) -> list[Group[Recipient]]:
+    """What becomes of a message for each of its recipients (one at least), the mildest first.
+
+    ``apart``: the way can treat recipients differently. Else, and where the answer refuses, it is one group.
+    """
+    pairs = list(recipients)
+    treatments = {treatment.place: treatment for _, treatment in pairs}
+    decisions = {place: _decide(each, opinion_of) for place, each in treatments.items()}
+    if len(decisions) == 1:  # as of most messages
+        (only,) = decisions.values()
+        return [Group(only, tuple(recipient for recipient, _ in pairs))]
+    mildest = min(decisions.values(), key=lambda each: each.mildness)
+    alike: dict[tuple[Opinion, Action], list[tuple[Recipient, Decision]]] = {}
+    for recipient, treatment in pairs:
+        own = decisions[treatment.place]
+        decision = own if apart and own.action.kind.keeps else mildest
+        alike.setdefault((decision.opinion, decision.action), []).append((recipient, decision))
+    found = []
+    for members in alike.values():
+        deciding = min((decision for _, decision in members), key=lambda each: each.mildness)
+        found.append(Group(deciding, tuple(recipient for recipient, _ in members), len(treatments) > 1))
+    return sorted(found, key=lambda each: each.decision.mildness)
+
+
+def _decide(treatment: Treatment, opinion_of: Callable[[Policy], Opinion]) -> Decision:
+    opinion = opinion_of(treatment.policy)
+    return Decision(opinion, treatment.actions.of(opinion.verdict), treatment)
+
+
+def _safe(pattern: str) -> str:
+    """A pattern without what could end a header's quoted text, and not too long for its line."""
+    text = _UNSAFE.sub("_", pattern.lower())
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -1,0 +1,65 @@
+"""Out of the quarantine: a message goes to the next hop with the envelope that it came with.
+
+Rules: the file goes only after the hop's 250. Before the hop is handed the message the file is marked, durably. A
+release that ends without an answer leaves the mark, and then nobody delivers it again but on purpose. So nothing
+is lost, and nothing is doubled unknowingly. Whoever calls holds the file (``quarantine.taken``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from nbstream.errors import NotReleased, RelayRefused, RelayUnavailable
+from nbstream.relay import maildir_files, quarantine
+
+if TYPE_CHECKING:
+    from nbstream.relay.next_hop import Envelope, NextHop, Transaction
+    from nbstream.relay.quarantine import Held
+
+IN_DOUBT = "may have been delivered: a release ended before the next hop's answer"
+
+
+async def release(held: Held, envelope: Envelope, content: bytes, next_hop: NextHop) -> None:
+    """Deliver ``content`` (CRLF line ends) and remove the file.
+
+    Raises RelayRefused with the hop's answer or RelayUnavailable, and the file waits on; NotReleased where its
+    answer did not come or the file cannot be changed.
+    """
+    transaction = await next_hop.begin(envelope.sender)
+    try:
+        await _accepted(transaction, envelope)
+        marked = await asyncio.to_thread(_changed, quarantine.mark_in_doubt, held)
+    except BaseException:
+        await transaction.abort()
+        raise
+    try:
+        reply = await transaction.data(content)
+    except RelayUnavailable as error:
+        raise NotReleased(f"{IN_DOUBT} ({error})") from error
+    if not reply.accepted:
+        if not held.in_doubt:  # a refusal now does not say that it was not delivered before
+            await asyncio.to_thread(_changed, quarantine.mark_waiting, marked)
+        raise RelayRefused(reply)
+    await asyncio.to_thread(_changed, _removed, marked)
+
+
+async def _accepted(transaction: Transaction, envelope: Envelope) -> None:
+    """Tell the hop all recipients; one that it refuses ends the release, since the file is for all of them."""
+    for recipient in envelope.recipients:
+        reply = await transaction.rcpt(recipient)
+        if not reply.accepted:
+            raise RelayRefused(reply)
+
+
+def _removed(held: Held) -> Held:
+    held.path.unlink()
+    maildir_files.sync_folder(held.path.parent)
+    return held
+
+
+def _changed(change: quarantine.Change, held: Held) -> Held:
+    try:
+        return change(held)
+    except OSError as error:
+        raise NotReleased(f"its file cannot be changed: {error}") from error

@@ -1,0 +1,1 @@
+"""The Redis server that nbstream starts itself where none is configured."""

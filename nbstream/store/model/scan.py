@@ -1,0 +1,66 @@
+"""All counts and first scores of a model, read from Redis by bounded steps.
+
+Rules: a step is one HSCAN or ZSCAN of about ``STEP`` fields, so that nobody waits long behind it. While others
+learn, each count is as it was at some moment of the scan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nbstream.bayes.counts import CLASSES, Counts
+from nbstream.errors import StoreIncompatible
+from nbstream.policy.first_scores import FirstScores
+from nbstream.store.cancellation import stop_if_cancelled
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from nbstream.store.model.keys import Keys
+
+STEP = 2000  # fields: 1 to 2 ms of Redis
+
+
+async def scan(client: Redis, keys: Keys) -> Counts:
+    """The counts of all tokens and sums, without totals. Raises what redis-py raises.
+
+    All classes at once: while a step of one is taken in, Redis looks up the next of another.
+    """
+    counts = Counts()
+    scans = [asyncio.create_task(_scan_column(client, key, counts, i)) for i, key in enumerate(keys.counts)]
+    try:
+        await asyncio.gather(*scans)
+    finally:
+        for each in scans:
+            each.cancel()
+        await asyncio.gather(*scans, return_exceptions=True)
+    return counts
+
+
+async def _scan_column(client: Redis, key: str, counts: Counts, column: int) -> None:
+    cursor = None
+    while cursor != 0:
+        stop_if_cancelled()
+        reply: Any = await client.hscan(key, cursor or 0, count=STEP)
+        cursor, fields = reply
+        values = np.fromstring(b" ".join(fields.values()), dtype=np.int64, sep=" ")
+        counts.put_column(list(fields), column, values)
+
+
+async def scan_first_scores(client: Redis, keys: Keys) -> FirstScores:
+    """All that are kept. Raises ``StoreIncompatible``, and what redis-py raises."""
+    first_scores = FirstScores()
+    for label, key in zip(CLASSES, keys.first_scores, strict=True):
+        cursor = None
+        while cursor != 0:
+            reply: Any = await client.zscan(key, cursor or 0, count=STEP)
+            cursor, members = reply
+            try:
+                for packed, _ in members:
+                    first_scores[label].add(packed)
+            except ValueError as error:
+                raise StoreIncompatible("a first score cannot be read: another program wrote it") from error
+    return first_scores

@@ -1,0 +1,148 @@
+"""The half-life's arithmetic, and that counts read with a larger unit say what smaller counts would."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.bayes import lesson_weight
+from nbstream.bayes.calibration import BINS, Calibration
+from nbstream.bayes.classifier import Classifier, Params
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
+from nbstream.bayes.half_life import FOR_EVER, LARGEST, MOST_GROWTH, HalfLife, grown, in_steps
+from tests.bayes.taught import CHOICES, classifier_of, counted, letter, taught
+
+DAY = 86_400.0
+BASE = HalfLife(10.0, 1000.0)
+
+bases = st.builds(HalfLife, st.floats(1, 1000), st.floats(0, 1e8)) | st.just(FOR_EVER)
+near_bases = st.builds(HalfLife, st.floats(10, 1000), st.floats(0, 1e7)) | st.just(FOR_EVER)
+moments = st.floats(0, 1e8)
+
+
+def test_growth_doubles_with_each_half_life_and_begins_at_1() -> None:
+    growths = [BASE.growth(1000 + n * 10 * DAY) for n in (0, 1, 2, 10, 0.5)]
+
+    assert growths == [1, 2, 4, 1024, pytest.approx(math.sqrt(2))]
+    assert BASE.unit(1000 + 10 * DAY) == 2 * WEIGHT_ONE
+
+
+@given(moments)
+def test_without_a_half_life_nothing_grows(now: float) -> None:
+    assert (FOR_EVER.growth(now), FOR_EVER.left(now, 5)) == (1, None)
+
+
+@pytest.mark.parametrize("now", [999.0, 0.0, -1e300])
+def test_a_clock_behind_t0_is_taken_for_t0(now: float) -> None:
+    assert BASE.growth(now) == 1
+
+
+def test_a_clock_that_is_centuries_ahead_overflows_nothing() -> None:
+    assert 2.0**100 < BASE.growth(1e300) < 2.0**1000
+
+
+@given(st.integers(0, WEIGHT_ONE), st.floats(1, 2**26))
+def test_a_weight_grows_to_the_nearest_whole_number_and_never_to_0(weight: int, growth: float) -> None:
+    found = grown(weight, growth)
+
+    assert abs(found - weight * growth) <= 0.5
+    assert (found == 0) == (weight == 0)
+
+
+@given(near_bases, near_bases, near_bases, st.floats(0, 1e7))
+def test_factors_multiply_to_the_factor_of_the_whole_way(
+    one: HalfLife, two: HalfLife, three: HalfLife, at: float
+) -> None:
+    way = two.factor(one, at) * three.factor(two, at)
+
+    assert way == pytest.approx(three.factor(one, at), rel=1e-9)
+
+
+@given(bases, moments)
+def test_a_time_base_has_the_factor_1_to_itself(base: HalfLife, at: float) -> None:
+    assert base.factor(base, at) == 1
+
+
+@given(near_bases, near_bases, moments)
+def test_the_factor_takes_one_growth_to_the_other(one: HalfLife, other: HalfLife, later: float) -> None:
+    at = max(one.since, other.since) + later % (20 * DAY)
+
+    assert one.growth(at) * other.factor(one, at) == pytest.approx(other.growth(at), rel=1e-9)
+
+
+def test_what_is_left_falls_by_one_with_each_half_life_down_to_0() -> None:
+    left = [BASE.left(1000 + n * 10 * DAY, 0) for n in (0, 1, 25, 26, 400)]
+
+    assert left == [MOST_GROWTH, MOST_GROWTH - 1, 1, 0, 0]
+
+
+def test_a_large_count_leaves_less() -> None:
+    left = [BASE.left(1000, total) for total in (LARGEST // 8, LARGEST, 2 * LARGEST)]
+
+    assert left == [3, 0, 0]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("times", [4, 1024])
+def test_grown_counts_in_a_grown_unit_score_as_those_that_did_not_grow(choice: str, times: int) -> None:
+    classifier = classifier_of(choice)
+    known = counted(taught(classifier), classifier, letter("spam", 3))
+    totals = known.totals
+    large = replace(
+        known,
+        tokens=known.tokens * times,
+        sums=known.sums * times,
+        totals=replace(totals, tokens=tuple(each * times for each in totals.tokens)),
+        vocabulary=None if known.vocabulary is None else known.vocabulary * times,
+        unit=known.unit * times,
+    )
+
+    score, other = (classifier.score(letter("spam", 3), each) for each in (known, large))
+
+    assert abs(score.log_odds) > 0.5
+    assert other.log_odds == pytest.approx(score.log_odds, abs=1e-9)
+    assert classifier.score(letter("spam", 3), replace(known, unit=known.unit * times)).log_odds != score.log_odds
+
+
+@pytest.mark.parametrize("times", [4, 1024])
+def test_grown_first_scores_in_a_grown_unit_give_the_same_probability(times: int) -> None:
+    labels = np.random.default_rng(1).integers(0, 90_000, (len(BINS), len(CLASSES)))
+    labels[24:, 0] //= 20
+    labels[:24, 1] //= 20
+    calibration = Calibration()
+    totals = Totals((500, 500))
+
+    known = calibration.probability(3.0, labels, totals)
+
+    assert calibration.probability(3.0, labels * times, totals, WEIGHT_ONE * times) == pytest.approx(
+        known, abs=1e-12
+    )
+    assert calibration.probability(3.0, labels, totals, WEIGHT_ONE * times) != known
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_a_lesson_is_multiplied_by_growth_in_all_that_it_adds(choice: str) -> None:
+    classifier = Classifier(Params(CHOICES[choice], learning=lesson_weight.Params()))
+    message, totals = letter("ham", 5), Totals((9, 9))
+
+    weight, sums = classifier.lesson(message, 12.0, "ham", totals)
+    more, larger = classifier.lesson(message, 12.0, "ham", totals, growth=8.0)
+
+    assert more == 8 * weight
+    assert larger == [(name, 8 * amount) for name, amount in sums]
+    first, later = (Calibration().lesson(12.0, totals, growth) for growth in (1.0, 8.0))
+    assert [(name, 8 * amount) for name, amount in first] == later
+
+
+@given(st.floats(0, 1e9))
+def test_a_unit_in_steps_is_near_and_stays_the_same_for_a_while(now: float) -> None:
+    unit = HalfLife(40.0, 0.0).unit(now)
+
+    assert in_steps(unit) == pytest.approx(unit, rel=1 / 1500)
+    assert len({in_steps(HalfLife(40.0, 0.0).unit(now + 60 * minute)) for minute in range(50)}) <= 2
+    assert in_steps(WEIGHT_ONE) == WEIGHT_ONE

@@ -1,0 +1,312 @@
+"""``nbstream evaluate`` as a user meets it: what it reads, prints and writes, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from nbstream.cli.main import main
+from tests.conftest import RedisServer
+from tests.integration.daemon import wait_until
+from tests.letters import letters, write_corpus
+
+COUNT = 60
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "nb.yaml"
+    path.write_text("model: {min_learned: {spam: 3, ham: 3}}\n")
+    return str(path)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> str:
+    return str(write_corpus(tmp_path / "corpus", COUNT))
+
+
+class Evaluate:
+    """Runs the command in this process, and gives back its exit code and what it printed."""
+
+    def __init__(self, config: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self._config = config
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str | Path) -> tuple[int, str, str]:
+        code = main(["evaluate", "-c", self._config, *map(str, arguments)])
+        printed = self._capsys.readouterr()
+        return code, printed.out, printed.err
+
+    def json(self, *arguments: str | Path) -> dict[str, Any]:
+        code, out, err = self(*arguments, "--json", "-")
+        assert code == 0, err
+        return dict(json.loads(out))
+
+
+@pytest.fixture
+def evaluate(config: str, capsys: pytest.CaptureFixture[str]) -> Evaluate:
+    return Evaluate(config, capsys)
+
+
+def steady(found: dict[str, Any]) -> dict[str, Any]:
+    """The measures without the one that is another each time."""
+    return {name: value for name, value in found.items() if name != "seconds_per_message"}
+
+
+def test_an_index_is_measured_and_said_to_be_one(evaluate: Evaluate, index: str) -> None:
+    code, out, err = evaluate(index)
+
+    spam = sum(label == "spam" for label, _ in letters(COUNT))
+    assert code == 0
+    assert out.startswith(f"{COUNT} measured: {spam} spam, {COUNT - spam} ham; {COUNT} learned (immediate)\n")
+    assert err == f"{index}: read as an index of messages\n"
+
+
+def test_limit_and_skip_bound_what_is_read_and_what_is_measured(evaluate: Evaluate, index: str) -> None:
+    found = evaluate.json(index, "--limit", "40", "--skip", "15")
+
+    assert (found["messages"], found["learned"], found["limit"], found["skip"]) == (25, 40, 40, 15)
+
+
+def test_regime_noise_and_seed_arrive(evaluate: Evaluate, index: str) -> None:
+    delayed = evaluate.json(index, "--regime", "delayed:10")
+    noisy = [evaluate.json(index, "--label-noise", "0.3", "--seed", seed) for seed in ("1", "1", "2")]
+
+    assert (delayed["regime"], delayed["learned"]) == ("delayed:10", COUNT - 10)
+    assert steady(noisy[0]) == steady(noisy[1])
+    assert noisy[0]["expected_calibration_error"] != noisy[2]["expected_calibration_error"]
+
+
+def test_texts_are_read_from_a_table(evaluate: Evaluate, tmp_path: Path) -> None:
+    table = tmp_path / "sms.tsv"
+    table.write_text("".join(f"{label}\t{raw.decode().split()[-1]} text\n" for label, raw in letters(20)))
+
+    code, out, err = evaluate(table, "--json", "-")
+
+    assert (code, json.loads(out)["messages"]) == (0, 20)
+    assert err == f"{table}: read as a table of texts\n"
+
+
+def test_two_heaps_are_merged_in_their_order(evaluate: Evaluate, tmp_path: Path) -> None:
+    box, folder = tmp_path / "spam.mbox", tmp_path / "ham" / "cur"
+    folder.mkdir(parents=True)
+    for name in ("new", "tmp"):
+        (tmp_path / "ham" / name).mkdir()
+    with box.open("wb") as mbox:
+        for number, (label, raw) in enumerate(letters(COUNT)):
+            if label == "spam":
+                mbox.write(b"From x Sat Nov 21 10:00:00 2026\n" + raw + b"\n")
+            else:
+                (folder / f"{number:03}:2,S").write_bytes(raw)
+
+    code, _, err = evaluate("--spam", box, "--ham", tmp_path / "ham", "--scores", tmp_path / "scores.tsv")
+
+    labels = [line.split("\t")[1] for line in (tmp_path / "scores.tsv").read_text().splitlines()[1:]]
+    assert (code, err, len(labels)) == (0, "", COUNT)
+    half = labels[: COUNT // 2].count("spam"), labels[COUNT // 2 :].count("spam")
+    assert abs(half[0] - half[1]) <= 1
+
+
+def test_json_and_scores_go_to_their_files(evaluate: Evaluate, index: str, tmp_path: Path) -> None:
+    code, out, _ = evaluate(index, "--json", tmp_path / "a.json", "--scores", tmp_path / "a.tsv", "--skip", "50")
+
+    found = json.loads((tmp_path / "a.json").read_text())
+    lines = (tmp_path / "a.tsv").read_text().splitlines()
+    assert code == 0
+    assert out.startswith("10 measured: ")
+    assert found["messages"] == 10
+    assert lines[0] == "index\tlabel\tscore\tprobability\tverdict"
+    assert [line.split("\t")[0] for line in lines[1:]] == [str(n) for n in range(1, COUNT + 1)]
+
+
+def test_a_plot_is_drawn(evaluate: Evaluate, index: str, tmp_path: Path) -> None:
+    code, _, _ = evaluate(index, "--plot", tmp_path / "a.png")
+
+    assert code == 0
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_a_plot_is_refused_before_anything_is_read(
+    evaluate: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.delitem(sys.modules, "nbstream.evaluation.run_plot", raising=False)
+
+    code, _, err = evaluate(tmp_path / "no index", "--plot", tmp_path / "a.png")
+
+    assert code == 78
+    assert err == "nbstream: --plot needs matplotlib: pip install 'nbstream[plot]'\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--spam", "x"],
+        ["--ham", "x"],
+        ["index", "--spam", "x", "--ham", "y"],
+        ["index", "--ham", "x"],
+        ["--spam", "-", "--ham", "x"],
+        ["index", "--regime", "sometimes"],
+        ["index", "--regime", "delayed"],
+        ["index", "--label-noise", "1.5"],
+        ["index", "--label-noise", "nan"],
+        ["index", "--limit", "-1"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_64(evaluate: Evaluate, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        evaluate(*arguments)
+
+    assert stopped.value.code == 64
+
+
+def test_what_cannot_be_read_is_66_and_of_two_heaps_the_rest_is_measured(
+    evaluate: Evaluate, tmp_path: Path
+) -> None:
+    (tmp_path / "ham.eml").write_text("Subject: x\n\ny\n")
+
+    assert evaluate(tmp_path / "none")[0] == 66
+    code, out, err = evaluate("--spam", tmp_path / "gone", "--ham", tmp_path / "ham.eml", "--json", "-")
+
+    assert code == 66
+    assert json.loads(out)["ham"] == 1
+    assert err == f"nbstream: {tmp_path / 'gone'}: No such file or directory\n"
+
+
+@pytest.mark.parametrize("option", ["--json", "--scores", "--plot"])
+def test_a_place_that_cannot_be_written_to_is_found_before_the_run(
+    evaluate: Evaluate, tmp_path: Path, option: str
+) -> None:
+    code, _, err = evaluate(tmp_path / "no index", option, tmp_path / "no folder" / "file")
+
+    assert code == 66
+    assert err == f"nbstream: {tmp_path / 'no folder' / 'file'}: cannot be written there\n"
+
+
+def test_a_url_that_is_none_is_refused_without_being_shown(evaluate: Evaluate, index: str) -> None:
+    code, _, err = evaluate(index, "--redis", "http://secret@example.org")
+
+    assert code == 78
+    assert "--redis: must be embedded, redis://" in err
+    assert "secret" not in err
+
+
+def test_redis_gives_the_same_result_and_keeps_nothing(
+    evaluate: Evaluate, index: str, tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    with Redis(unix_socket_path=str(shared_redis.socket)) as client:
+        client.flushall()
+        client.set("nbstream:{default}:totals", "of others")
+
+        in_memory = evaluate.json(index, "--scores", tmp_path / "memory.tsv")
+        in_redis = evaluate.json(index, "--scores", tmp_path / "redis.tsv", "--redis", shared_redis.url)
+
+        assert client.keys() == [b"nbstream:{default}:totals"]
+    assert steady(in_redis) == steady(in_memory)
+    assert (tmp_path / "redis.tsv").read_text() == (tmp_path / "memory.tsv").read_text()
+
+
+def test_redis_is_told_the_password_of_the_configuration(
+    config: str, evaluate: Evaluate, index: str, tmp_path: Path, redis_binary: Path
+) -> None:
+    (tmp_path / "secret").write_text("open sesame\n")
+    with Path(config).open("a") as file:
+        file.write(f"redis: {{url: 'unix://{tmp_path}/away', password_file: {tmp_path}/secret}}\n")
+    server = RedisServer(redis_binary, tmp_path)
+    server.start("--requirepass", "open sesame")
+    try:
+        assert evaluate(index, "--redis", server.url)[0] == 0
+        assert evaluate(index, "--redis", f"unix://:wrong@{server.socket}")[0] == 78
+    finally:
+        server.stop()
+
+
+def test_it_says_which_configuration_it_found(
+    index: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nbstream.yaml").write_text("model: {name: found}\n")
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["evaluate", index, "--limit", "1"]) == 0
+    assert capsys.readouterr().err.startswith("configuration: nbstream.yaml\n")
+
+
+def test_redis_away_is_75(evaluate: Evaluate, index: str, tmp_path: Path) -> None:
+    assert evaluate(index, "--redis", f"unix://{tmp_path}/nobody.sock")[0] == 75
+
+
+def started(words: list[str]) -> subprocess.Popen[str]:
+    """The command with signals as on a terminal; in the background or under nohup some are ignored."""
+    words = ["env", "--default-signal=INT,TERM,HUP", *words]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda end: end.name)
+def test_an_interrupted_run_is_130_and_its_model_is_gone(
+    config: str, index: str, tmp_path: Path, own_redis: RedisServer, end: signal.Signals
+) -> None:
+    # The same letters over and over: longer than it takes to interrupt them.
+    lines = Path(index).read_text()
+    Path(index).write_text(lines * 2000)
+    words = [sys.executable, "-m", "nbstream.cli", "evaluate", "-c", config, index]
+
+    with Redis(unix_socket_path=str(own_redis.socket)) as client:
+        process = started([*words, "--redis", own_redis.url, "--scores", str(tmp_path / "scores.tsv")])
+        wait_until(lambda: bool(client.keys("nbstream:{evaluate-*}:ledger:*")))
+        process.send_signal(end)
+        out, err = process.communicate(timeout=30)
+
+        assert client.keys() == []
+    assert (process.returncode, out, err) == (130, "", f"{index}: read as an index of messages\n")
+    assert not (tmp_path / "scores.tsv").exists()
+
+
+def test_a_run_in_memory_can_be_interrupted_too(config: str, index: str, tmp_path: Path) -> None:
+    # One of the messages is a pipe. It opens when the run has come to it: before, Ctrl-C is Python's own affair.
+    pipe, lines = tmp_path / "pipe", Path(index).read_text()
+    os.mkfifo(pipe)
+    Path(index).write_text(f"{lines}ham\t{pipe}\n{lines * 5000}")
+    process = started([sys.executable, "-m", "nbstream.cli", "evaluate", "-c", config, index])
+    with pipe.open("wb"):
+        process.send_signal(signal.SIGINT)
+
+    out, err = process.communicate(timeout=30)
+
+    assert (process.returncode, out, err) == (130, "", f"{index}: read as an index of messages\n")
+
+
+def test_autolearning_is_measured_where_the_configuration_has_it(
+    evaluate: Evaluate, index: str, config: str, shared_redis: RedisServer
+) -> None:
+    Path(config).write_text(Path(config).read_text() + "verdict: {unsure: 0.5, spam: 0.6}\n")
+    without = evaluate.json(index, "--regime", "errors")
+    Path(config).write_text(Path(config).read_text() + "autolearn: {ham: 0.4, spam: 0.6}\n")
+
+    found = evaluate.json(index, "--regime", "errors")
+
+    assert found["autolearned"] > 5 > without["autolearned"]
+    assert found["expected_calibration_error"] != without["expected_calibration_error"]
+    with Redis(unix_socket_path=str(shared_redis.socket)) as client:
+        client.flushall()
+        assert steady(evaluate.json(index, "--regime", "errors", "--redis", shared_redis.url)) == steady(found)
+        assert client.keys() == []
+
+
+def test_where_every_label_is_given_there_is_nothing_left_to_autolearn(
+    evaluate: Evaluate, index: str, config: str
+) -> None:
+    without = evaluate.json(index)
+    Path(config).write_text(Path(config).read_text() + "autolearn: {ham: 0.2, spam: 0.96}\n")
+
+    assert steady(evaluate.json(index)) == steady(without)

@@ -1,0 +1,413 @@
+"""``nbstream explain`` as a user meets it, over a model and remembered checks in a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbstream.filter import Check, Remembering
+from nbstream.mail.message import Message
+from nbstream.store.model.model import Model
+from nbstream.store.recent.checked_messages import Checked, Memory, Params
+from nbstream.tokens.tokenizer import Tokens
+from tests.cli.taught import Taught
+from tests.filter.test_filter import make_filter
+from tests.handbook.pages import fenced, page
+from tests.letters import letters
+
+NOBODY = "a" * 24
+LETTER = next(raw for label, raw in letters(50, seed=8) if label == "spam")
+EXPLANATION = {
+    "time",
+    "verdict",
+    "reason",
+    "probability",
+    "score",
+    "prior",
+    "thresholds",
+    "learned",
+    "needed",
+    "clues",
+}
+
+
+@pytest.fixture
+def model(taught: Taught) -> Taught:
+    """A model that has learned twenty letters."""
+    for label, raw in letters(20):
+        taught.teach(raw, label)
+    return taught
+
+
+def check(taught: Taught, raw: bytes, *, explained: bool = True) -> Check:
+    """Check a letter as the daemon does, and have it remembered."""
+
+    async def run(model: Model) -> Check:
+        memory = Memory(model.client, model.keys, Params(explanations=explained), lambda _: None)
+        writing = asyncio.create_task(memory.run())
+        found = await make_filter(model.client, Remembering(memory.remember)).check(Message.parse(raw))
+        await memory.settled()
+        writing.cancel()
+        await asyncio.wait([writing])
+        return found
+
+    return taught.model(run)
+
+
+def rows(out: str) -> list[list[str]]:
+    """The table's lines, cell by cell."""
+    lines = out.splitlines()
+    start = next(number for number, line in enumerate(lines) if re.match(r" *weight ", line))
+    return [re.split(r" {2,}", line.strip()) for line in lines[start : lines.index("", start)]]
+
+
+def test_an_id_tells_what_was_thought_then_and_in_one_line_what_is_thought_now(model: Taught) -> None:
+    then = check(model, LETTER)
+    model.teach(LETTER, "ham")
+
+    out, err = model("explain", then.id)
+
+    assert err == ""
+    assert f"id       {then.id}\n" in out
+    verdict, reason = str(then.verdict), re.escape(then.reason)
+    assert re.search(rf"^checked  2\S+T\S+  {verdict} {then.probability:.6f}  \({reason}\)$", out, re.M)
+    assert re.search(r"^learned  2\S+  as ham  by smtp ann$", out, re.M)
+    assert re.search(r"^now      (?:ham|unsure|spam) 0\.\d{6}  \(.*\)$", out, re.M)
+    assert f"now      {verdict} {then.probability:.6f}" not in out
+    assert "as it is now" not in out
+    assert f"score {then.score:+.2f} -> probability {then.probability:.6f} -> {verdict}\n" in out
+
+
+def test_the_table_runs_from_the_prior_to_the_score(model: Taught) -> None:
+    then = check(model, LETTER)
+
+    title, prior, *clues = rows(model("explain", "--all", then.id)[0])
+
+    assert title == ["weight", "sum", "ham", "spam", "from", "token"]
+    assert prior[2:] == [
+        str(then.state.learned["ham"]),
+        str(then.state.learned["spam"]),
+        "messages learned",
+        "(prior)",
+    ]
+    assert [row[-1] for row in clues] == [clue.token.decode() for clue in then.clues]
+    assert [row[0] for row in clues] == [f"{clue.log_ratio:+.2f}" for clue in then.clues]
+    assert clues[-1][1] == f"{then.score:+.2f}"
+    assert any("Subject" in row for row in clues)
+
+
+def test_clues_that_are_not_shown_are_summed_up(model: Taught) -> None:
+    then = check(model, LETTER)
+
+    *_, second, rest = rows(model("explain", "-n", "2", then.id)[0])
+
+    left = math.fsum(clue.log_ratio for clue in then.clues[2:])
+    assert second[-1] == then.clues[1].token.decode()
+    assert rest == [f"{left:+.2f}", f"{then.score:+.2f}", f"({len(then.clues) - 2} more clues)"]
+    assert len(rows(model("explain", "-n", "0", then.id)[0])) == 3
+    assert len(rows(model("explain", then.id)[0])) == min(20, len(then.clues)) + 2 + (len(then.clues) > 20)
+
+
+def test_as_json_all_is_told_and_sums_to_the_score(model: Taught) -> None:
+    then = check(model, LETTER)
+    (line,) = model.json("explain", then.id, "-n", "1")
+
+    assert list(line) == ["path", "id", "remembered", "learned", "then", "now"]
+    assert (line["path"], line["id"], line["learned"]) == (None, then.id, None)
+    assert line["remembered"] == {
+        "verdict": str(then.verdict),
+        "probability": then.probability,
+        "policy": "default",
+    }
+    assert set(line["then"]) == set(line["now"]) == EXPLANATION
+    told = line["then"]
+    assert (told["score"], told["probability"], told["prior"]) == (then.score, then.probability, then.prior)
+    in_force = {"unsure": 0.5, "spam": 0.95, "reject": None}
+    assert told["thresholds"] == {**in_force, "promise": "", "promised": False}
+    assert (told["learned"], told["needed"]) == (then.state.learned, {"ham": 1, "spam": 1})
+    assert set(told["clues"][0]) == {"token", "from", "ham", "spam", "log_ratio", "sum"}
+    assert abs(math.fsum([told["prior"], *(clue["log_ratio"] for clue in told["clues"])]) - then.score) < 1e-9
+    assert told["clues"][-1]["sum"] == then.score
+    assert {**told, "time": ""} == {**line["now"], "time": ""}
+
+
+def test_counts_are_those_of_then_and_those_of_now(model: Taught) -> None:
+    then = check(model, LETTER)
+    model.teach(LETTER, "spam")
+    (line,) = model.json("explain", then.id)
+
+    def spam(told: dict[str, Any]) -> dict[str, float]:
+        return {clue["token"]: clue["spam"] for clue in told["clues"]}
+
+    before, after = spam(line["then"]), spam(line["now"])
+    both = before.keys() & after.keys()
+    assert both
+    assert all(after[token] > before[token] for token in both)
+    assert line["now"]["learned"]["spam"] == line["then"]["learned"]["spam"] + 1
+
+
+def test_now_shows_the_table_of_now(model: Taught) -> None:
+    then = check(model, LETTER)
+    model.teach(LETTER, "ham")
+    (line,) = model.json("explain", then.id)
+
+    out, _ = model("explain", "--now", then.id)
+
+    assert "as it is now:" in out
+    assert f"score {line['now']['score']:+.2f} -> " in out
+    assert f"score {then.score:+.2f} -> " not in out
+
+
+def test_a_message_is_explained_as_it_is_now_and_says_that_it_was_checked_before(
+    model: Taught, tmp_path: Path
+) -> None:
+    path = tmp_path / "letter.eml"
+    path.write_bytes(LETTER)
+    never, _ = model("explain", str(path))
+    then = check(model, LETTER)
+
+    before, _ = model("explain", str(path))
+    (line,) = model.json("explain", str(path))
+    (checked,) = model.json("check", str(path))
+
+    assert "checked  never, or so long ago that it is forgotten" in never
+    assert f"message  {path}\nid       {then.id}\nchecked  2" in before
+    assert "as it is now:" in before
+    assert line["path"] == str(path)
+    assert line["then"]["score"] == then.score
+    assert [line["now"][name] for name in ("score", "probability", "verdict", "reason")] == [
+        checked[name] for name in ("score", "probability", "verdict", "reason")
+    ]
+    assert [(clue["token"], clue["log_ratio"]) for clue in line["now"]["clues"]] == [
+        (clue["token"], clue["log_ratio"]) for clue in checked["clues"]
+    ]
+
+
+def test_standard_input_and_many_at_once_are_explained(
+    model: Taught, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    then = check(model, LETTER)
+    (tmp_path / "letter.eml").write_bytes(LETTER)
+    with (tmp_path / "letter.eml").open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        lines = model.json("explain", then.id, "-")
+
+    assert [(line["path"], line["id"]) for line in lines] == [(None, then.id), ("-", then.id)]
+    assert model("explain", then.id, then.id)[0].count("\n\nid       ") == 1
+
+
+def test_what_was_remembered_without_a_reason_says_so_and_is_explained_as_it_is_now(model: Taught) -> None:
+    then = check(model, LETTER, explained=False)
+
+    out, _ = model("explain", then.id)
+    (line,) = model.json("explain", then.id)
+
+    assert f"checked  {then.verdict} {then.probability:.6f}  (why is not remembered)" in out
+    assert "as it is now:" in out
+    assert line["then"] is None
+    assert line["remembered"] == {
+        "verdict": str(then.verdict),
+        "probability": then.probability,
+        "policy": "default",
+    }
+    assert line["now"]["score"] == then.score
+
+
+def test_what_was_learned_and_is_no_longer_remembered_is_explained_by_the_ledger(model: Taught) -> None:
+    message_key = model.teach(LETTER, "spam")
+
+    out, _ = model("explain", message_key)
+    (line,) = model.json("explain", message_key)
+
+    assert "checked  never, or so long ago that it is forgotten" in out
+    assert "by the tokens that it was learned with" in out
+    assert (line["remembered"], line["then"]) == (None, None)
+    assert line["learned"]["label"] == "spam"
+    assert line["now"]["score"] > 0
+
+
+def test_an_unknown_id_is_66_and_the_others_are_explained(model: Taught, tmp_path: Path) -> None:
+    then = check(model, LETTER)
+
+    out, err = model("explain", NOBODY, str(tmp_path / "missing.eml"), then.id, code=66)
+
+    assert f"id       {then.id}" in out
+    assert err == (
+        f"nbstream: {NOBODY}: unknown id, no daemon remembers it; give the message itself\n"
+        f"nbstream: {tmp_path / 'missing.eml'}: No such file or directory\n"
+    )
+
+
+def test_a_file_that_is_named_like_an_id_is_a_file(
+    model: Taught, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / NOBODY).write_bytes(LETTER)
+    monkeypatch.chdir(tmp_path)
+
+    assert f"message  {NOBODY}\n" in model("explain", NOBODY)[0]
+
+
+def test_an_untaught_model_has_a_prior_and_no_clues(taught: Taught) -> None:
+    then = check(taught, LETTER)
+
+    assert rows(taught("explain", then.id)[0])[1:] == [["+0.00", "+0.00", "0", "0", "messages learned", "(prior)"]]
+    assert taught.json("explain", then.id)[0]["then"]["clues"] == []
+
+
+def test_what_another_version_remembered_is_78(model: Taught) -> None:
+    then = check(model, LETTER)
+
+    async def spoil(model: Model) -> None:
+        name = model.keys.checked(then.id)
+        await model.client.set(name, Checked(then.id, Tokens((), (b"body:x",)), 0.5, "ham").pack() + b"9")
+
+    model.model(spoil)
+
+    _, err = model("explain", then.id, code=78)
+    assert err == "nbstream: an explanation cannot be read: another version of nbstream wrote it\n"
+
+
+NASTY = (
+    "From: \x1b[2J\x9b31m <a\x1b]0;x\x07@example.com>\n"
+    "Subject: \x1b[31mprize \u202egnp.exe \u2066 \u05d0\u05d1 \u65e5\u672c\u8a9e\n"
+    "X-\x1b: a\nX-Evil: \x1b[1A\n\nfree \x1b[2J\x85\u2028 \u200f\u05d2\u05d3 prize\n"
+).encode()
+
+
+@pytest.mark.parametrize("arguments", [(), ("--json",)], ids=["text", "json"])
+def test_a_message_cannot_move_the_terminal(model: Taught, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    for number in range(3):
+        model.teach(NASTY + b"%d\n" % number, "spam")
+    then = check(model, NASTY)
+    path = tmp_path / "\x1b[31mletter.eml"
+    path.write_bytes(NASTY)
+
+    out = model("explain", "--all", then.id, str(path), *arguments)[0]
+
+    assert len(then.clues) > 10
+    assert all(c.isprintable() for c in out.replace("\n", ""))
+    assert out.count("weight" if not arguments else "log_ratio") >= 2
+
+
+@pytest.mark.parametrize("words", [[], ["-n", "-1", NOBODY], ["-n", "1", "--all", NOBODY]], ids=str)
+def test_wrong_usage_is_64(model: Taught, words: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        model("explain", *words)
+
+    assert stopped.value.code == 64
+
+
+def on_terminal(taught: Taught, columns: int, *arguments: str, **environment: str) -> str:
+    """What the command prints on a terminal of so many columns."""
+    leader, follower = pty.openpty()
+    words = [sys.executable, "-m", "nbstream.cli", "explain", "-c", str(taught.config), *arguments]
+    inherited = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "TERM"}}
+    process = subprocess.Popen(
+        words,
+        stdout=follower,
+        stdin=subprocess.DEVNULL,
+        env={**inherited, "COLUMNS": str(columns), **environment},
+    )
+    os.close(follower)
+    seen = b""
+    try:
+        while piece := os.read(leader, 65536):
+            seen += piece
+    except OSError:  # Linux: the other side is closed
+        pass
+    os.close(leader)
+    assert process.wait(60) == 0
+    return seen.decode().replace("\r\n", "\n")
+
+
+def test_on_a_terminal_the_weights_are_coloured_and_long_tokens_cut(model: Taught) -> None:
+    model.teach(NASTY, "spam")
+    long = LETTER.replace(b"Subject: ", b"Subject: \xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e")
+    model.teach(long, "spam")
+    then = check(model, long)
+
+    wide = on_terminal(model, 200, "--all", then.id)
+    narrow = on_terminal(model, 60, "--all", then.id)
+    plain = on_terminal(model, 60, "--all", then.id, NO_COLOR="1")
+    piped, _ = model("explain", "--all", then.id)
+
+    assert re.search(r"\x1b\[31m +\+\d", wide)
+    assert re.search(r"\x1b\[32m +-\d", wide)
+    assert "\x1b" not in plain
+    assert "\x1b" not in on_terminal(model, 60, then.id, TERM="dumb")
+    assert re.sub(r"\x1b\[\d+m", "", narrow) == plain
+    assert re.sub(r"\x1b\[\d+m", "", wide) == piped
+    assert [row[:4] for row in rows(plain)] == [row[:4] for row in rows(piped)]
+    table = plain[plain.index("weight") :].partition("\n\n")[0].splitlines()
+    assert all(len(line) <= 60 for line in table)
+    assert any(line.endswith("~") for line in table)
+
+
+def test_a_reader_that_goes_away_is_no_error(model: Taught) -> None:
+    then = check(model, LETTER)
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    result = subprocess.run(
+        [sys.executable, "-m", "nbstream.cli", "explain", "-c", str(model.config), then.id],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+
+    assert (result.returncode, result.stderr) == (74, "")
+
+
+def test_a_terminal_without_the_letters_of_a_token_shows_their_numbers(model: Taught) -> None:
+    words = "\u65e5\u672c\u8a9e".encode()
+    model.teach(LETTER + words, "spam")
+    then = check(model, LETTER + words)
+
+    result = subprocess.run(
+        [sys.executable, "-m", "nbstream.cli", "explain", "-c", str(model.config), "--all", then.id],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert rb"body:\u65e5\u672c" in result.stdout
+
+
+def test_nothing_is_written(model: Taught, tmp_path: Path) -> None:
+    then = check(model, LETTER)
+    (tmp_path / "letter.eml").write_bytes(LETTER)
+
+    async def everything(model: Model) -> dict[Any, Any]:
+        return {name: await model.client.dump(name) for name in await model.client.keys("*")}
+
+    before = model.model(everything)
+    model("explain", then.id, str(tmp_path / "letter.eml"))
+
+    assert model.model(everything) == before
+
+
+def test_what_the_handbook_shows_is_what_is_printed(taught: Taught) -> None:
+    for label, raw in letters(120):
+        taught.teach(raw, label)
+    then = check(taught, LETTER)
+    taught.teach(LETTER, "ham")
+
+    out, _ = taught("explain", "-n", "8", then.id)
+
+    (shown,) = [block for block in fenced(page("guides/why-a-verdict.md"), "") if block.startswith("id       ")]
+    moment = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+    assert moment.sub("TIME", out.rstrip("\n")) == moment.sub("TIME", shown.rstrip("\n"))

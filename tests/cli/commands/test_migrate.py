@@ -1,0 +1,57 @@
+"""``nbstream migrate``: what an administrator sees of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from nbstream.cli.main import main
+from nbstream.store.connection import Params, open_client
+from nbstream.store.embedded.locks import lock_daemon
+from tests.conftest import RedisServer
+from tests.store.released_models import restore
+
+
+@pytest.fixture
+def configuration(shared_redis: RedisServer, tmp_path: Path) -> Path:
+    """The configuration for a model that 0.1.0 wrote."""
+
+    async def fill() -> None:
+        client = open_client(Params(shared_redis.url))
+        await client.flushall()
+        await restore(client, "0.1.0")
+        await client.aclose()
+
+    asyncio.run(fill())
+    file = tmp_path / "nb.yaml"
+    file.write_text(f"redis: {{url: '{shared_redis.url}'}}\nstate_dir: '{tmp_path}'\n")
+    return file
+
+
+def test_an_old_model_is_migrated_once_and_can_go_back(
+    configuration: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", "-c", str(configuration)]) == 78
+    assert "run `nbstream migrate`" in capsys.readouterr().err
+
+    assert main(["migrate", "-c", str(configuration)]) == 0
+    assert capsys.readouterr().out == "model 'default' is migrated: all that was learned is kept\n"
+    assert main(["migrate", "-c", str(configuration), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"model": "default", "changed": False, "back": False}
+    assert main(["status", "-c", str(configuration)]) == 0
+    assert "ham" in capsys.readouterr().out
+
+    assert main(["migrate", "-c", str(configuration), "--back"]) == 0
+    assert "is one of the former version again" in capsys.readouterr().out
+    assert main(["status", "-c", str(configuration)]) == 78
+
+
+def test_beside_a_running_daemon_it_is_refused(
+    configuration: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with lock_daemon(tmp_path):
+        assert main(["migrate", "-c", str(configuration)]) == 75
+    assert "runs on state_dir" in capsys.readouterr().err

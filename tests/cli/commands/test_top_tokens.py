@@ -1,0 +1,147 @@
+"""``nbstream top-tokens`` as a user meets it, over counts in a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from nbstream.bayes.calibration import BINS
+from nbstream.cli.main import main
+from nbstream.store.connection import Params, open_client
+from nbstream.store.model.ledger import Entry
+from nbstream.store.model.model import Model
+from tests.conftest import RedisServer
+from tests.store.notes import NOTE
+
+# Label, weight in thousandths of a message, tokens. The model's sums: ham 5.5, spam 4.5, of 5 tokens.
+TAUGHT = [
+    ("spam", 1000, [b"word:prize", b"word:offer", b"word:the"]),
+    ("spam", 500, [b"word:prize", b"word:offer", b"word:the"]),
+    ("ham", 1000, [b"word:lunch", b"word:the"]),
+    ("ham", 1000, [b"word:lunch", b"word:the"]),
+    ("ham", 500, [b"word:lunch", b"word:the", b"word:\x1b[2J\xff"]),
+]
+
+
+class TopTokens:
+    """Runs the command in this process on a model of its own, and gives back what it printed."""
+
+    def __init__(self, url: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._url = url
+        self._config = folder / "nb.yaml"
+        self._capsys = capsys
+        self.configure("{}")
+
+    def configure(self, model: str) -> None:
+        self._config.write_text(f"redis: {{url: '{self._url}'}}\nmodel: {model}\n")
+
+    def teach(self) -> None:
+        asyncio.run(self._teach())
+
+    async def _teach(self) -> None:
+        client = open_client(Params(self._url))
+        model = Model(client, "default", ledger_seconds=3600)
+        await model.open()
+        for number, (label, weight, tokens) in enumerate(TAUGHT):
+            entry = Entry(
+                f"v{number}", label, weight, tuple(tokens), 1.5, "test", "nobody", 0.0, ((BINS[0], 9000),)
+            )
+            await model.replace(f"m{number}", None, entry, NOTE)
+        await client.aclose()
+
+    def __call__(self, *arguments: str) -> tuple[str, str]:
+        assert main(["top-tokens", "-c", str(self._config), *arguments]) == 0
+        printed = self._capsys.readouterr()
+        return printed.out, printed.err
+
+    def json(self, *arguments: str) -> Sequence[dict[str, float | str]]:
+        out, _ = self(*arguments, "--json")
+        return [json.loads(line) for line in out.splitlines()]
+
+
+@pytest.fixture
+def top_tokens(shared_redis: RedisServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> TopTokens:
+    with Redis(unix_socket_path=str(shared_redis.socket)) as client:
+        client.flushall()
+    return TopTokens(shared_redis.url, tmp_path, capsys)
+
+
+def test_the_loudest_come_first_and_equal_ones_by_name(top_tokens: TopTokens) -> None:
+    top_tokens.teach()
+
+    assert [line["token"] for line in top_tokens.json()] == [
+        "word:offer",
+        "word:prize",
+        "word:the",
+        "word:\x1b[2J\ufffd",
+        "word:lunch",
+    ]
+    assert [line["token"] for line in top_tokens.json("--class", "ham", "-k", "2")] == [
+        "word:lunch",
+        "word:\x1b[2J\ufffd",
+    ]
+
+
+def test_a_line_has_the_log_ratio_of_smoothed_shares_and_the_weighted_counts(top_tokens: TopTokens) -> None:
+    top_tokens.teach()
+    top_tokens.configure("{event_models: {multinomial: {alpha: 0.5}}}")
+
+    (line,) = top_tokens.json("-k", "1")
+
+    spam, ham = (1.5 + 0.5) / (4.5 + 0.5 * 5), (0 + 0.5) / (5.5 + 0.5 * 5)
+    assert line == {
+        "token": "word:offer",
+        "log_ratio": pytest.approx(math.log(spam / ham), rel=1e-12),
+        "ham": 0.0,
+        "spam": 1.5,
+    }
+
+
+def test_the_m_estimate_is_used_where_it_is_chosen(top_tokens: TopTokens) -> None:
+    top_tokens.teach()
+    top_tokens.configure("{event_models: {multinomial: {alpha: null, m: 2}}}")
+
+    (line,) = top_tokens.json("-k", "1")
+
+    share = 1.5 / 10
+    assert line["log_ratio"] == pytest.approx(math.log((1.5 + 2 * share) / 6.5 / (2 * share / 7.5)), rel=1e-12)
+
+
+def test_without_the_multinomial_model_its_default_smoothing_is_used(top_tokens: TopTokens) -> None:
+    top_tokens.teach()
+    by_default = top_tokens.json()
+    top_tokens.configure("{event_models: {multinomial: null, bernoulli: {}}}")
+
+    assert top_tokens.json() == by_default
+
+
+def test_a_token_cannot_move_the_terminal(top_tokens: TopTokens) -> None:
+    top_tokens.teach()
+
+    out, err = top_tokens("--class", "ham")
+
+    assert [line.split() for line in out.splitlines()][:1] == [["log-ratio", "ham", "spam", "token"]]
+    assert [line.split()[1:] for line in out.splitlines()][1:3] == [
+        ["2.500", "0.000", "word:lunch"],
+        ["0.500", "0.000", "word:?[2J\ufffd"],
+    ]
+    assert err == ""
+
+
+def test_a_model_that_knows_nothing_says_so(top_tokens: TopTokens) -> None:
+    assert top_tokens() == ("", "nbstream: model 'default' knows no tokens yet\n")
+    assert top_tokens("--json") == ("", "nbstream: model 'default' knows no tokens yet\n")
+
+
+@pytest.mark.parametrize("arguments", [["--class", "eggs"], ["-k", "-1"], ["-k", "many"]], ids=" ".join)
+def test_wrong_usage_is_64(top_tokens: TopTokens, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        top_tokens(*arguments)
+
+    assert stopped.value.code == 64

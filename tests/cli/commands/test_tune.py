@@ -1,0 +1,244 @@
+"""``nbstream tune`` as a user meets it, over first scores in a real Redis."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbstream.cli.main import main
+from nbstream.policy.first_scores import First
+from nbstream.store.model.ledger import Entry
+from nbstream.store.model.model import Model
+from tests.cli.taught import Taught
+from tests.letters import letters
+from tests.store.notes import NOTE
+
+COUNT = 120
+
+
+@pytest.fixture
+def labelled(taught: Taught) -> Taught:
+    """A model that learned a stream of letters, each after it was scored."""
+    taught.teach_all([(raw, label) for label, raw in letters(COUNT)])
+    return taught
+
+
+def other(taught: Taught, verdict: str) -> Path:
+    """Another configuration than the live one."""
+    path = taught.config.with_name("strict.yaml")
+    path.write_text(f"verdict: {verdict}\n")
+    return path
+
+
+def only(taught: Taught, *arguments: str) -> dict[str, Any]:
+    (found,) = taught.json("tune", *arguments)
+    return found
+
+
+def first_probabilities(taught: Taught) -> dict[str, list[float]]:
+    """P(spam) before the label, from the history."""
+    found: dict[str, list[float]] = {"ham": [], "spam": []}
+    for change in taught.json("history"):
+        found[change["label"]].append(change["before"]["probability"])
+    return found
+
+
+def test_counts_are_those_of_the_stored_first_scores(labelled: Taught) -> None:
+    found, scores = only(labelled), first_probabilities(labelled)
+
+    assert (found["model"], found["messages"]) == ("test", COUNT)
+    assert (found["ham"], found["spam"]) == (len(scores["ham"]), len(scores["spam"]))
+    for choice in (found["present"], *found["fixed"]):
+        threshold = choice["spam_from"]
+        assert choice["ham_called_spam"] == sum(p >= threshold for p in scores["ham"])
+        assert choice["spam_missed"] == sum(p < threshold for p in scores["spam"])
+    assert found["present"]["spam_from"] == 0.95
+    assert 0 < found["present"]["spam_missed"] < found["spam"]
+    assert found["budgets"][3]["promise"] == f"needs {2995 - found['ham']:,} more ham to promise 0.1 %"
+
+
+def test_table_and_answers(labelled: Taught) -> None:
+    out, _ = labelled("tune")
+
+    lines = out.splitlines()
+    found = only(labelled)
+    assert lines[0] == (
+        f"model test, the last {COUNT} messages labelled: {found['ham']} ham, {found['spam']} spam"
+    )
+    assert lines[2].split()[:2] == ["from", "P"]
+    assert any(line.startswith("present ") and " 0.95 " in line for line in lines)
+    assert [choice["answer"] for choice in found["budgets"]] == [
+        line for line in lines if line.startswith("max_false_positive_rate: ")
+    ]
+    assert "\033" not in out
+
+
+def test_what_is_unlearned_or_relearned_leaves_or_changes_sides(labelled: Taught) -> None:
+    before = only(labelled)
+    raws = dict(letters(COUNT))  # the last of each label
+
+    labelled.teach(raws["spam"], None)
+    labelled.teach(raws["ham"], "spam")
+
+    after = only(labelled)
+    assert (after["ham"], after["spam"]) == (before["ham"] - 1, before["spam"])
+
+
+def test_another_file_is_compared_on_the_same_mail(labelled: Taught) -> None:
+    path = other(labelled, "{unsure: 0.3, spam: 0.6}")
+
+    found, scores = only(labelled, "--with", str(path)), first_probabilities(labelled)
+    out, _ = labelled("tune", "--with", str(path))
+
+    caught = sum(0.6 <= p < 0.95 for p in scores["spam"])
+    assert caught > 0
+    assert found["with"]["name"] == "with strict.yaml"
+    moved = {(each["label"], each["was"], each["would"]): each["messages"] for each in found["with"]["moves"]}
+    assert moved["spam", "unsure", "spam"] == caught
+    said = [line for line in out.splitlines() if line.startswith("with strict.yaml, spam: 0.6 -> threshold 0.6: ")]
+    assert len(said) == 1
+    assert f"caught {caught} more spam, of the last {COUNT}" in said[0]
+
+
+def test_another_file_that_is_wrong_is_78_and_names_the_key(labelled: Taught) -> None:
+    out, err = labelled("tune", "--with", str(other(labelled, "{spam: 1.5}")), code=78)
+
+    assert out == ""
+    assert "strict.yaml" in err
+    assert "verdict.spam" in err
+
+
+def test_other_files_that_are_not_there_or_live_settings_that_are_wrong_are_78(taught: Taught) -> None:
+    _, err = taught("tune", "--with", "/nowhere.yaml", code=78)
+    taught.config.write_text("verdict: {spam: 2}\n")
+
+    assert "/nowhere.yaml" in err
+    assert "verdict.spam" in taught("tune", code=78)[1]
+
+
+def test_a_plot_is_drawn_and_the_table_is_printed_too(labelled: Taught, tmp_path: Path) -> None:
+    out, _ = labelled("tune", "--plot", str(tmp_path / "a.svg"))
+
+    assert out.startswith("model test, ")
+    assert (tmp_path / "a.svg").read_text().rstrip().endswith("</svg>")
+
+
+def test_nothing_is_changed(labelled: Taught, tmp_path: Path) -> None:
+    before = labelled.stored()
+
+    labelled("tune", "--json", "--plot", str(tmp_path / "a.png"))
+
+    assert labelled.stored() == before
+
+
+def test_an_empty_model_says_what_is_missing_and_a_class_alone_too(taught: Taught, tmp_path: Path) -> None:
+    out, err = taught("tune", "--plot", str(tmp_path / "a.png"))
+
+    assert (
+        err
+        == "nbstream: model 'test' has no ham and no spam whose first score is known: label some as it comes in\n"
+    )
+    assert "max_false_positive_rate: 0.001 -> needs 2,995 more ham to promise 0.1 %" in out
+    taught.teach(b"Subject: prize\n\nClaim your free prize\n", "spam")
+    out, err = taught("tune")
+    assert "has no ham whose" in err
+    assert out.startswith("model test, the last 1 messages labelled: 0 ham, 1 spam\n\n")
+
+
+def test_ham_that_was_labelled_because_it_was_wrong_is_warned_of(taught: Taught) -> None:
+    async def correct(model: Model) -> None:
+        for number in range(30):
+            key, at = f"m{number}", float(number)
+            first = First(at, key, 0.97).pack()
+            entry = Entry(f"v{number}", "ham", 1000, (b"a",), at, "test", "nobody", 0.0, (), first)
+            await model.replace(key, None, entry, NOTE)
+
+    taught.model(correct)
+
+    _, err = taught("tune")
+
+    assert "where only errors are labelled, all rates of ham called spam are too high" in err
+
+
+@pytest.mark.parametrize("arguments", [["--plot", "a.jpg"], ["--plot", "svg"], ["--with"], ["more"]], ids=" ".join)
+def test_wrong_usage_is_64(taught: Taught, arguments: Sequence[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        taught("tune", *arguments)
+
+    assert stopped.value.code == 64
+
+
+def test_a_place_that_cannot_be_written_to_is_66(taught: Taught, tmp_path: Path) -> None:
+    place = tmp_path / "no folder" / "a.svg"
+
+    assert taught("tune", "--plot", str(place), code=66) == ("", f"nbstream: {place}: cannot be written there\n")
+
+
+def test_without_matplotlib_a_plot_is_refused(
+    taught: Taught, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "nbstream.evaluation.tuning_plot", raising=False)
+
+    out, err = taught("tune", "--plot", str(tmp_path / "a.svg"), code=78)
+
+    assert (out, err) == ("", "nbstream: --plot needs matplotlib: pip install 'nbstream[plot]'\n")
+
+
+def test_redis_away_is_75(tmp_path: Path) -> None:
+    config = tmp_path / "nb.yaml"
+    config.write_text(f"redis: {{url: 'unix://{tmp_path}/nobody.sock'}}\n")
+
+    assert main(["tune", "-c", str(config)]) == 75
+
+
+@pytest.mark.parametrize(("environment", "bold"), [({}, True), ({"NO_COLOR": "1"}, False)], ids=["bold", "plain"])
+def test_on_a_terminal_the_table_fits_and_the_present_row_is_bold(
+    labelled: Taught, environment: dict[str, str], bold: bool
+) -> None:
+    shown = on_terminal(
+        [sys.executable, "-m", "nbstream.cli", "tune", "-c", str(labelled.config)], 60, environment
+    )
+
+    lines = shown.splitlines()
+    table = [line for line in lines if line.startswith(("fixed", "\033[1mpresent", "present  "))]
+    assert len(table) == 6
+    assert all(len(line.replace("\033[1m", "").replace("\033[0m", "")) <= 60 for line in table)
+    assert [line.startswith("\033[1m") for line in table].count(True) == bold
+
+
+def on_terminal(words: Sequence[str], columns: int, environment: dict[str, str]) -> str:
+    """What a command prints on a terminal of so many columns."""
+    own, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    kept = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "NO_COLOR"}}
+    with subprocess.Popen(words, stdout=theirs, env={**kept, "TERM": "xterm", **environment}) as process:
+        os.close(theirs)
+        parts = []
+        with suppress(OSError):  # EIO: the command has gone, and with it the terminal's other side
+            while part := os.read(own, 4096):
+                parts.append(part)
+        os.close(own)
+        assert process.wait(60) == 0
+    return b"".join(parts).decode()
+
+
+def test_a_file_name_cannot_move_the_terminal(labelled: Taught) -> None:
+    path = other(labelled, "{spam: 0.6}").rename(labelled.config.with_name("a\x1b[2J.yaml"))
+
+    out, _ = labelled("tune", "--with", str(path))
+
+    assert "with a?[2J.yaml" in out
+    assert "\x1b" not in out + json.dumps(only(labelled, "--with", str(path)))

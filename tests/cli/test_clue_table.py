@@ -1,0 +1,25 @@
+"""The table of an explanation, where a terminal is not needed."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from nbstream.cli.clue_table import Look, table
+from nbstream.policy.explanation import Explanation
+from nbstream.policy.verdict import ModelState, Thresholds
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "told"),
+    [
+        (Thresholds(0.4, 0.95), "unsure 0.4, spam 0.95, reject never"),
+        (Thresholds(0.5, 0.99999999, 1.0), "unsure 0.5, spam 1-1e-08, reject 1"),
+        (Thresholds(0.5, math.inf, math.inf), "unsure 0.5, spam never, reject never"),
+    ],
+)
+def test_a_threshold_is_not_rounded_to_one(thresholds: Thresholds, told: str) -> None:
+    explanation = Explanation(0.0, "ham", "why", 0.1, -2.0, -2.0, thresholds, ModelState({}), ())
+
+    assert f"  thresholds  {told}" in table(explanation, Look())

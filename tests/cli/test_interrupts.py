@@ -1,0 +1,143 @@
+"""Ctrl-C: in order the first time, at once the second, and never a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nbstream.cli.main import EX_INTERRUPTED
+from tests.conftest import RedisServer
+from tests.waiting import DEADLINE_SECONDS
+
+BEFORE_IT_RUNS = """
+import os, signal, sys
+from nbstream.cli import main
+
+main.imported = lambda name: os.kill(os.getpid(), signal.SIGINT)
+sys.argv = ["nbstream", "status"]
+sys.exit(main.main())
+"""
+
+RUNNING = """
+import asyncio, os, signal
+from nbstream.cli import interrupts
+
+async def work():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        print("not heard", flush=True)
+    finally:
+        print("ending", flush=True)
+        {ending}
+
+try:
+    interrupts.run(work())
+except KeyboardInterrupt:
+    print("ended", flush=True)
+"""
+
+LOST = """
+import asyncio, os, signal, sys
+from redis.asyncio.connection import AbstractConnection
+from nbstream.cli import main
+
+send, sent = AbstractConnection.send_packed_command, 0
+
+async def losing(self, *words, **options):  # as redis-py does in Python 3.11, where it hits the moment
+    global sent
+    sent += 1
+    if sent == 12:
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+    return await send(self, *words, **options)
+
+AbstractConnection.send_packed_command = losing
+sys.exit(main.main())
+"""
+
+
+def done(script: str, *, ignored: bool = False) -> tuple[int, str, str]:
+    """A script with Ctrl-C as on a terminal, or ``ignored`` as in the background: exit code, output, errors."""
+    words = ["env", f"--{'ignore' if ignored else 'default'}-signal=INT", sys.executable, "-c", script]
+    found = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+    return found.returncode, found.stdout, found.stderr
+
+
+def test_before_a_command_runs_it_ends_without_a_word() -> None:
+    assert done(BEFORE_IT_RUNS) == (-signal.SIGINT, "", "")
+
+
+def test_the_first_lets_a_command_end_in_order() -> None:
+    assert done(RUNNING.format(ending="await asyncio.sleep(0)")) == (0, "ending\nended\n", "")
+
+
+def test_the_second_ends_it_at_once_without_a_word() -> None:
+    ending = "os.kill(os.getpid(), signal.SIGINT); await asyncio.Event().wait()"
+
+    assert done(RUNNING.format(ending=ending)) == (-signal.SIGINT, "ending\n", "")
+
+
+def test_where_it_is_ignored_it_stays_so() -> None:
+    assert done(RUNNING.format(ending="pass"), ignored=True) == (0, "not heard\nending\n", "")
+
+
+@pytest.mark.parametrize("command", ["check", "explain", "undo", "undo --yes"])
+def test_it_ends_a_command_that_redis_hides_it_from(command: str, own_redis: RedisServer, tmp_path: Path) -> None:
+    config, box = tmp_path / "nb.yaml", tmp_path / "box"
+    config.write_text(f"state_dir: {tmp_path}\nredis: {{url: '{own_redis.url}'}}\n")
+    box.mkdir()
+    for number in range(50):
+        (box / f"{number}.eml").write_text(f"Subject: number {number}\n\nHello\n")
+    name, *options = command.split()
+    program = ["env", "--default-signal=INT", sys.executable]
+    subprocess.run([*program, "-m", "nbstream.cli", "learn", "-c", config, "ham", box], check=True, timeout=60)
+    words = [*program, "-c", LOST, name, "-c", config, *options, *(["--since", "1h"] if name == "undo" else [box])]
+
+    found = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+
+    assert (found.returncode, found.stderr) == (EX_INTERRUPTED, "")
+    assert found.stdout.count(".eml") < 50
+    assert "changes:" not in found.stdout
+
+
+def test_it_ends_an_import_that_redis_hides_it_from(own_redis: RedisServer, tmp_path: Path) -> None:
+    former, config, file = tmp_path / "former.yaml", tmp_path / "nb.yaml", tmp_path / "model"
+    former.write_text(f"state_dir: {tmp_path}\nredis: {{url: '{own_redis.url}'}}\n")
+    config.write_text(f"{former.read_text()}model: {{name: other}}\n")
+    box = tmp_path / "box"
+    box.mkdir()
+    for number in range(50):
+        (box / f"{number}.eml").write_text(f"Subject: number {number}\n\nHello\n")
+    program = ["env", "--default-signal=INT", sys.executable]
+    command = [*program, "-m", "nbstream.cli"]
+    subprocess.run([*command, "learn", "-c", former, "ham", box], check=True, timeout=60)
+    subprocess.run([*command, "export", "-c", former, file], check=True, timeout=60)
+    losing = [*program, "-c", LOST, "import", "-c", str(config), str(file)]
+
+    found = subprocess.run(losing, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+
+    assert (found.returncode, found.stdout, found.stderr) == (EX_INTERRUPTED, "", "")
+
+
+def test_it_ends_a_command_that_waits_for_something_to_read(shared_redis: RedisServer, tmp_path: Path) -> None:
+    config, pipe = tmp_path / "nb.yaml", tmp_path / "pipe"
+    config.write_text(f"state_dir: {tmp_path}\nredis: {{url: '{shared_redis.url}'}}\nmodel: {{name: waiting}}\n")
+    os.mkfifo(pipe)
+    words = ["env", "--default-signal=INT", sys.executable, "-m", "nbstream.cli", "check", "-c", config, pipe]
+    process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with pipe.open("wb"):  # once the command reads from it
+        process.send_signal(signal.SIGINT)
+
+        out, said = process.communicate(timeout=DEADLINE_SECONDS)
+
+    assert (process.returncode, out, said) == (EX_INTERRUPTED, "", "")

@@ -1,0 +1,153 @@
+"""Messages from paths: files, mboxes, folders, Maildirs, standard input."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from nbstream.cli.message_files import count, read
+from nbstream.errors import InputError
+
+
+def found(*paths: Path | str) -> list[tuple[str, bytes]]:
+    errors: list[InputError] = []
+    sources = [(source.name, source.raw) for source in read(map(str, paths), errors)]
+    assert not errors
+    return sources
+
+
+def test_a_file_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "a.eml").write_bytes(b"Subject: x\n\nFrom me\n")
+
+    assert found(tmp_path / "a.eml") == [(str(tmp_path / "a.eml"), b"Subject: x\n\nFrom me\n")]
+
+
+def test_an_mbox_is_many_and_its_quoting_is_undone(tmp_path: Path) -> None:
+    mbox = tmp_path / "box"
+    mbox.write_bytes(
+        b"From a Sat Nov 21 10:00:00 2026\nSubject: 1\n\n>From here\n>>From there\n\n"
+        b"From b Sat Nov 21 10:00:01 2026\nSubject: 2\n\nFrom the top\n"
+    )
+
+    assert found(mbox) == [
+        (f"{mbox}#1", b"Subject: 1\n\nFrom here\n>From there\n"),
+        (f"{mbox}#2", b"Subject: 2\n\nFrom the top\n"),
+    ]
+
+
+def test_a_folder_is_all_its_files_without_hidden_ones(tmp_path: Path) -> None:
+    for name in ("b", "a/z", ".hidden", "a/.git/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+
+    assert [raw for _, raw in found(tmp_path)] == [b"b", b"a/z"]
+    assert count([str(tmp_path)]) == 2
+
+
+def test_nobody_waits_for_a_pipe_in_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    os.mkfifo(tmp_path / "b")
+    (tmp_path / "c").symlink_to("b")
+
+    assert [raw for _, raw in found(tmp_path)] == [b"a"]
+    assert count([str(tmp_path)]) == 1
+
+
+def test_a_maildir_is_its_new_and_cur_only(tmp_path: Path) -> None:
+    for name in ("new/1", "cur/2:2,S", "tmp/3", "dovecot-uidlist"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+
+    assert [raw for _, raw in found(tmp_path)] == [b"new/1", b"cur/2:2,S"]
+
+
+def test_standard_input_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"hello")))
+
+    assert found("-") == [("-", b"hello")]
+    assert count(["-"]) is None
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("a", "c"):
+        (tmp_path / "folder" / name).write_bytes(name.encode())
+    (tmp_path / "folder" / "b").symlink_to("gone")
+    errors: list[InputError] = []
+
+    sources = list(read([str(tmp_path / "missing"), str(tmp_path / "folder")], errors))
+
+    assert [source.raw for source in sources] == [b"a", b"c"]
+    said = "No such file or directory"
+    assert [str(error) for error in errors] == [
+        f"{tmp_path / 'missing'}: {said}",
+        f"{tmp_path / 'folder/b'}: {said}",
+    ]
+
+
+def test_a_path_that_cannot_even_be_looked_at_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    errors: list[InputError] = []
+
+    sources = list(read([str(tmp_path / ("x" * 300)), str(tmp_path / "a")], errors))
+
+    assert [source.raw for source in sources] == [b"a"]
+    assert [str(error) for error in errors] == [f"{tmp_path / ('x' * 300)}: File name too long"]
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"\n", "empty, that is no message"),
+        (b"\x7fELF\0\0", "a binary file, that is no message"),
+        (gzip.compress(b"Subject: x\n\nhello\n"), "compressed, unpack it first"),
+        (bz2.compress(b"Subject: x\n\nhello\n"), "compressed, unpack it first"),
+        (lzma.compress(b"Subject: x\n\nhello\n"), "compressed, unpack it first"),
+    ],
+    ids=["empty", "binary", "gzip", "bzip2", "xz"],
+)
+def test_what_is_no_message_is_not_taken_for_one(tmp_path: Path, content: bytes, what: str) -> None:
+    (tmp_path / "x").write_bytes(content)
+    errors: list[InputError] = []
+
+    assert list(read([str(tmp_path)], errors)) == []
+    assert [str(error) for error in errors] == [f"{tmp_path / 'x'}: {what}"]
+
+
+def test_a_folder_without_messages_is_told_and_no_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("plain", "maildir/cur", "maildir/new", "maildir/.Junk/cur"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "maildir/.Junk/cur/1").write_bytes(b"hello")
+
+    assert found(tmp_path / "plain", tmp_path / "maildir") == []
+    assert capsys.readouterr().err == (
+        f"nbstream: {tmp_path / 'plain'}: no message in this folder\n"
+        f"nbstream: {tmp_path / 'maildir'}: no message in this Maildir's own cur and new\n"
+    )
+
+
+def test_an_mbox_has_no_count_beforehand(tmp_path: Path) -> None:
+    (tmp_path / "box").write_bytes(b"From a Mon\nSubject: 1\n\n")
+
+    assert count([str(tmp_path)]) is None
+
+
+def test_nothing_is_taken_out_of_a_pipe_to_count_what_is_in_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDWR)  # both ends: nobody waits
+    os.write(end, b"From: ann@x.example\n\nhello")
+
+    assert count([str(pipe)]) is None
+
+    assert os.read(end, 1000) == b"From: ann@x.example\n\nhello"
+    os.close(end)

@@ -1,0 +1,236 @@
+"""``nbstream learn`` reads in a process of its own: what ends one of the two ends both, and no lesson is half."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.cli import reader_process
+from nbstream.cli.main import EX_INTERRUPTED, EX_SOFTWARE
+from nbstream.errors import InputError
+from nbstream.filter.bulk import BATCH
+from nbstream.mail.message import Message
+from nbstream.mail.mime import Limits
+from nbstream.store.connection import Params, open_client
+from nbstream.store.model.model import Model
+from nbstream.tokens.tokenizer import Tokenizer
+from tests.conftest import RedisServer
+from tests.letters import letters
+from tests.store.algebra import live_entries, stored, summed
+from tests.waiting import DEADLINE_SECONDS, until
+
+RAWS = [raw for label, raw in letters(6 * BATCH) if label == "spam"]
+
+
+def mbox(raws: list[bytes]) -> bytes:
+    return b"".join(b"From ann Sat Nov 21 10:00:00 2026\n" + raw + b"\n" for raw in raws)
+
+
+@dataclass
+class Learning:
+    """A command that has learned a part of what it is given, and waits for more."""
+
+    process: asyncio.subprocess.Process
+    model: Model
+
+    @property
+    def child(self) -> int:
+        return int(Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()[0])
+
+    async def ended(self) -> tuple[int, str]:
+        assert self.process.stderr
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            said = await self.process.stderr.read()
+            return await self.process.wait(), said.decode()
+
+
+@pytest.fixture
+async def client(own_redis: RedisServer) -> AsyncIterator[Redis]:
+    client = open_client(Params(own_redis.url))
+    yield client
+    await client.aclose()
+
+
+@asynccontextmanager
+async def learning(own_redis: RedisServer, client: Redis, folder: Path) -> AsyncIterator[Learning]:
+    config, model = folder / "nb.yaml", Model(client, "test", 3600)
+    config.write_text(f"redis: {{url: '{own_redis.url}'}}\nmodel: {{name: test}}\nstate_dir: {folder / 'state'}\n")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "nbstream.cli", "learn", "-c", str(config), "spam", "-"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdin
+    process.stdin.write(mbox(RAWS))
+
+    async def begun() -> bool:
+        return sum((await model.totals()).messages) >= BATCH
+
+    try:
+        await until(begun)
+        yield Learning(process, model)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+async def whole(found: Learning, client: Redis) -> bool:
+    """Whether what was learned is what the ledger says, once nobody writes any more."""
+
+    async def alone() -> bool:
+        return len(await client.client_list()) == 1
+
+    await until(alone)
+    return len(await live_entries(found.model)) >= BATCH and await stored(found.model) == await summed(found.model)
+
+
+async def gone(process: int) -> None:
+    async def is_gone() -> bool:
+        return not Path(f"/proc/{process}").exists()
+
+    await until(is_gone)
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Path) -> None:
+    box, missing, binary = tmp_path / "box", tmp_path / "missing", tmp_path / "binary"
+    box.write_bytes(mbox(RAWS))
+    binary.write_bytes(b"\0\1")
+    tokenizer, limits = Tokenizer(), Limits()
+    paths = list(map(str, (missing, box, binary)))
+
+    with reader_process.beside(reader_process.chunks(paths, tokenizer, limits)) as chunks:
+        found = [chunk async for chunk in chunks]
+
+    taught = [each for chunk in found for each in chunk.taught]
+    messages = [Message.parse(raw.removesuffix(b"\n") + b"\n", limits) for raw in RAWS]
+    assert [each.key for each in taught] == [message.key for message in messages]
+    assert [each.tokens for each in taught] == [tokenizer.tokenize(message) for message in messages]
+    errors = [str(error) for chunk in found for error in chunk.errors]
+    assert errors == [f"{missing}: No such file or directory", f"{binary}: a binary file, that is no message"]
+    assert all(isinstance(error, InputError) for chunk in found for error in chunk.errors)
+    assert [chunk.last for chunk in found] == [False] * (len(found) - 1) + [True]
+
+
+def test_who_wants_no_more_does_not_wait_for_the_rest(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # whoever opens it waits for somebody to write
+
+    with reader_process.beside(reader_process.chunks([str(pipe)], Tokenizer(), Limits())):
+        pass
+
+
+async def test_who_ignores_the_end_of_children_may_start_it(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as a program of Perl may, and what it starts has that
+    try:
+        with reader_process.beside(reader_process.chunks([], Tokenizer(), Limits())) as chunks:
+            found = [chunk async for chunk in chunks]
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+    assert [chunk.last for chunk in found] == [True]
+
+
+async def test_where_no_process_more_is_allowed_it_reads_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", refused)
+    box, heard, opened = tmp_path / "box", signal.getsignal(signal.SIGINT), descriptors()
+    box.write_bytes(mbox(RAWS))
+
+    with reader_process.beside(reader_process.chunks([str(box)], Tokenizer(), Limits())) as chunks:
+        found = [chunk async for chunk in chunks]
+
+    assert sum(len(chunk.taught) for chunk in found) == len(RAWS)
+    assert signal.getsignal(signal.SIGINT) is heard
+    assert descriptors() == opened
+
+
+FAILING = """
+import asyncio
+from nbstream.cli import reader_process
+from nbstream.errors import ReadingFailed
+
+def failing():
+    yield reader_process.Chunk((), (), last=False)
+    raise ZeroDivisionError("so it is")
+
+async def read(chunks):
+    [_ async for _ in chunks]
+
+with reader_process.beside(failing()) as chunks:
+    try:
+        asyncio.run(read(chunks))
+    except ReadingFailed as error:
+        print(error.exit_code)
+"""
+
+
+def test_what_a_reader_fails_of_is_told_whole_and_not_to_be_tried_again() -> None:
+    # In a process of its own: beside threads, as tests may have, nothing is forked.
+    words = [sys.executable, "-c", FAILING]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=True)
+
+    assert done.stdout == f"{EX_SOFTWARE}\n"
+    assert done.stderr.endswith("ZeroDivisionError: so it is\n")
+
+
+async def test_a_reader_that_is_killed_ends_the_command_and_leaves_whole_lessons(
+    own_redis: RedisServer, client: Redis, tmp_path: Path
+) -> None:
+    async with learning(own_redis, client, tmp_path) as found:
+        os.kill(found.child, signal.SIGKILL)
+
+        code, said = await found.ended()
+
+        assert code == 75
+        assert "has ended before the last of them" in said
+        assert found.process.stdout
+        told = (await found.process.stdout.read()).decode()
+        assert "learned; " in told
+        assert told.endswith("; a few more may be, the same command goes on\n")
+        assert await whole(found, client)
+
+
+async def test_ctrl_c_ends_both_at_once_and_leaves_whole_lessons(
+    own_redis: RedisServer, client: Redis, tmp_path: Path
+) -> None:
+    async with learning(own_redis, client, tmp_path) as found:
+        child = found.child
+        os.killpg(found.process.pid, signal.SIGINT)
+
+        code, said = await found.ended()
+
+        assert (code, said) == (EX_INTERRUPTED, "")
+        await gone(child)
+        assert await whole(found, client)
+
+
+async def test_a_reader_does_not_outlive_what_it_reads_for(
+    own_redis: RedisServer, client: Redis, tmp_path: Path
+) -> None:
+    async with learning(own_redis, client, tmp_path) as found:
+        child = found.child
+        found.process.kill()  # while the reader waits for more to come
+
+        await gone(child)
+        assert await whole(found, client)

@@ -1,0 +1,100 @@
+"""Standard input, output and error that are closed or full: one line at most, and the documented exit code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nbstream.cli.main import EX_SOFTWARE, main
+from nbstream.errors import ConfigError, InputError, OutputFailed
+from tests.conftest import RedisServer
+from tests.waiting import DEADLINE_SECONDS
+
+FULL = Path("/dev/full")
+LETTER = "Subject: Lunch\n\nShall we?\n"
+
+pytestmark = pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
+
+
+@pytest.fixture
+def config(shared_redis: RedisServer, tmp_path: Path) -> Path:
+    config = tmp_path / "nb.yaml"
+    config.write_text(f"state_dir: {tmp_path}\nredis: {{url: '{shared_redis.url}'}}\nmodel: {{name: streams}}\n")
+    (tmp_path / "lunch.eml").write_text(LETTER)
+    return config
+
+
+def run(words: str, config: Path, redirected: str) -> tuple[int, str]:
+    """A command with its words and streams as a shell has them: exit code, and what it said on standard error."""
+    program = f'exec "$0" -m nbstream.cli {words} {redirected}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", program.replace("CONFIG", "-c nb.yaml"), sys.executable],
+        cwd=config.parent,
+        input=LETTER,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("redirected", [">/dev/full", ">&-"])
+@pytest.mark.parametrize(
+    "words", ["--help", "learn --help", "config check nb.yaml", "check CONFIG lunch.eml", "export CONFIG -"]
+)
+def test_what_cannot_be_printed_is_74(words: str, redirected: str, config: Path) -> None:
+    code, said = run(words, config, redirected)
+
+    why = "No space left on device" if "full" in redirected else "Bad file descriptor"
+    assert (code, said) == (OutputFailed.exit_code, f"nbstream: standard output: {why}\n")
+
+
+@pytest.mark.parametrize("words", ["check CONFIG -", "learn CONFIG spam -", "import CONFIG -"])
+def test_an_input_that_is_closed_is_66(words: str, config: Path) -> None:
+    code, said = run(words, config, "<&-")
+
+    assert code == InputError.exit_code
+    assert said.startswith("nbstream: -: ")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-"])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("check CONFIG missing.eml", InputError.exit_code),
+        ("config check missing.yaml", ConfigError.exit_code),
+        ("check CONFIG --nope", 64),
+        ("learn CONFIG ham lunch.eml", 0),
+    ],
+)
+def test_what_cannot_be_said_changes_no_exit_code(words: str, code: int, redirected: str, config: Path) -> None:
+    assert run(words, config, redirected) == (code, "")
+
+
+def test_a_fault_is_told_whole_and_is_not_the_code_for_spam(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(_: object) -> int:
+        raise ZeroDivisionError("so it is")
+
+    monkeypatch.setattr("nbstream.cli.commands.config_check.run", failing)
+
+    assert main(["config", "check", str(config)]) == EX_SOFTWARE
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback")
+    assert said.endswith("ZeroDivisionError: so it is\n")
+
+
+def test_a_token_in_a_script_that_the_terminal_has_not_is_printed_as_it_can_be(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (config.parent / "lunch.eml").write_text("Subject: 昼食\n\n昼食\n")
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+
+    assert run("learn CONFIG ham lunch.eml", config, "") == (0, "")
+    assert run("top-tokens CONFIG --class ham", config, "") == (0, "")

@@ -1,0 +1,724 @@
+"""The configuration: what is read, what is refused and how that is said, and that no secret gets out."""
+
+import json
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from ipaddress import ip_network
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr, ValidationError
+
+from nbstream.config import (
+    Address,
+    Autolearn,
+    Bernoulli,
+    Categorical,
+    EventModels,
+    Gaussian,
+    Log,
+    MaildirHop,
+    MinLearned,
+    Multinomial,
+    Redis,
+    Settings,
+    SmtpHop,
+    StreamListener,
+    document,
+    find_config,
+    load,
+    loading,
+)
+from nbstream.config.addresses import UnixAddress, read_address
+from nbstream.config.section import Section
+from nbstream.errors import ConfigError
+
+EXAMPLE = Path(__file__).parents[2] / "config" / "nbstream.yaml"
+PASSWORD = "Xyzzy-4711"
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write_file(text: str) -> Path:
+        file = tmp_path / "nbstream.yaml"
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    return write_file
+
+
+@pytest.fixture
+def password_file(tmp_path: Path) -> Path:
+    file = tmp_path / "password"
+    file.write_text(f"{PASSWORD}\n")
+    return file
+
+
+def refusal_of(file: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    return str(caught.value)
+
+
+def leaves(section: Section, above: str = "") -> Iterator[str]:
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        yield from leaves(value, f"{above}{name}.") if isinstance(value, Section) else [f"{above}{name}"]
+
+
+# The example and the defaults
+
+
+def test_the_example_is_the_defaults() -> None:
+    assert load(EXAMPLE) == Settings().with_source(EXAMPLE)
+
+
+def test_the_example_has_every_setting() -> None:
+    data = yaml.safe_load(EXAMPLE.read_text())
+    for leaf in leaves(Settings()):
+        value = data
+        for name in leaf.split("."):
+            assert name in value, leaf
+            value = value[name]
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "{}", "\ufeff", "limits: {}\nlisteners: {smtp: {}}"])
+def test_a_file_that_sets_nothing_is_the_defaults(write: Write, text: str) -> None:
+    file = write(text)
+    assert load(file) == Settings().with_source(file)
+
+
+def test_no_file_is_the_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings = load(None)
+    assert settings.source is None
+    assert settings.state_dir == tmp_path / ".local/state/nbstream"
+    assert settings.maildir == tmp_path / ".local/state/nbstream/Maildir"
+    assert settings.redis.embedded
+
+
+def test_settings_are_frozen_and_keep_their_source(write: Write) -> None:
+    file = write("verdict: {reject: 1}")
+    settings = load(file)
+    assert settings.source == file
+    with pytest.raises(ValidationError):
+        settings.verdict.reject = None
+
+
+# What is read
+
+ACCEPTED: list[tuple[str, str, object]] = [
+    ("state_dir: /var/lib/x", "state_dir", Path("/var/lib/x")),
+    ("state_dir: /var/lib/x", "maildir", Path("/var/lib/x/Maildir")),
+    ("listeners: {smtp: null}", "listeners.smtp", None),
+    ("autolearn: {}", "autolearn", Autolearn(ham=0.001, spam=0.999, lead=20)),
+    ("autolearn: null", "autolearn", None),
+    ("listeners: {smtp: null}", "listeners.http.listen", Address("127.0.0.1", 11334)),
+    ("listeners: {smtp: {listen: '[::1]:25'}}", "listeners.smtp.listen", Address("::1", 25)),
+    ("listeners: {smtp: {listen: '[::1]:25'}}", "listeners.smtp.max_message_bytes", 52428800),
+    ("listeners: {smtp: {listen: '0.0.0.0:0'}}", "listeners.smtp.listen", Address("0.0.0.0", 0)),
+    ("listeners: {smtp: {max_message_bytes: 9}}", "listeners.smtp.listen", Address("127.0.0.1", 10025)),
+    ("listeners: {smtp: {hostname: mx.example.org}}", "listeners.smtp.hostname", "mx.example.org"),
+    ("listeners: {http: {listen: localhost:80}}", "listeners.http.listen", Address("localhost", 80)),
+    ("listeners: {http: {listen: '[::1]:80'}}", "listeners.http.listen", Address("::1", 80)),
+    ("listeners: {http: {listen: 127.9.9.9:80}}", "listeners.http.listen", Address("127.9.9.9", 80)),
+    ("listeners: {http: {listen: 'unix:/run/h'}}", "listeners.http.listen", UnixAddress(Path("/run/h"))),
+    ("listeners: {http: {socket_mode: '0600'}}", "listeners.http.socket_mode", 0o600),
+    ("listeners: {http: {allow_from: []}}", "listeners.http.allow_from", ()),
+    ("listeners: {metrics: {listen: 0.0.0.0:9464}}", "listeners.metrics.listen", Address("0.0.0.0", 9464)),
+    ("listeners: {}", "listeners.stream", None),
+    ("listeners: {stream: {}}", "listeners.stream", StreamListener()),
+    ("listeners: {stream: {claim_seconds: 1.5}}", "listeners.stream.claim_seconds", 1.5),
+    ("relay: {next_hop: 'maildir:/srv/mail'}", "relay.next_hop", MaildirHop(Path("/srv/mail"))),
+    ("relay: {next_hop: 'maildir:/srv/mail'}", "maildir", Path("/srv/mail")),
+    ("relay: {next_hop: smtp://mx_1:26}", "relay.next_hop", SmtpHop(Address("mx_1", 26))),
+    ("relay: {next_hop: 'smtp://[::1]:26'}", "relay.next_hop", SmtpHop(Address("::1", 26))),
+    ("relay: {next_hop: smtp://mx:26}", "maildir", None),
+    ("redis: {url: 'unix:///run/r.sock?db=2'}", "redis.place", "unix:///run/r.sock"),
+    ("redis: {url: 'redis://u:p@[::1]:6379/2'}", "redis.place", "redis://[::1]:6379/2"),
+    ("redis: {url: 'redis://u:p@h'}", "redis.url", SecretStr("redis://u:p@h")),
+    ("redis: {url: 'rediss://h'}", "redis.embedded", False),
+    ("redis: {url: 'rediss://h'}", "redis.password", None),
+    ("model: {name: a-b_c.9}", "model.name", "a-b_c.9"),
+    ("model: {name: 2026-01-02}", "model.name", "2026-01-02"),
+    ("model: {min_learned: {spam: 0}}", "model.min_learned", MinLearned(spam=0, ham=50)),
+    ("model: {name: x}", "model.event_models", EventModels(multinomial=Multinomial(alpha=0.12))),
+    ("model: {event_models: {bernoulli: {}}}", "model.event_models.bernoulli", Bernoulli(alpha=1, min_messages=5)),
+    ("model: {event_models: {bernoulli: {}}}", "model.event_models.multinomial", Multinomial()),
+    ("model: {event_models: {categorical: {alpha: 0.5}}}", "model.event_models.categorical.alpha", 0.5),
+    (
+        "model: {event_models: {gaussian: {min_messages: 2.5}}}",
+        "model.event_models.gaussian",
+        Gaussian(variance_floor=400, min_messages=2.5),
+    ),
+    (
+        "model: {event_models: {multinomial: null, bernoulli: {}, categorical: {}, gaussian: {}}}",
+        "model.event_models",
+        EventModels(multinomial=None, bernoulli=Bernoulli(), categorical=Categorical(), gaussian=Gaussian()),
+    ),
+    (
+        "model: {event_models: {multinomial: {alpha: null, m: 2, complement: true}}}",
+        "model.event_models.multinomial",
+        Multinomial(alpha=None, m=2, complement=True),
+    ),
+    ("model: {max_tokens: 10000}", "model.max_tokens", 10_000),
+    ("model: {max_tokens: null}", "model.max_tokens", None),
+    ("model: {half_life_days: 90}", "model.half_life_days", 90),
+    ("model: {half_life_days: 1.5}", "model.half_life_days", 1.5),
+    ("model: {name: x}", "model.half_life_days", None),
+    ("model: {prior_messages: 0}", "model.prior_messages", 0),
+    ("model: {learning_weights: full}", "model.learning_weights", "full"),
+    ("model: {name: x}", "model.learning_weights", "error"),
+    ("limits: {max_tokens: 5}", "limits.max_parts", 200),
+    ("feedback: {allow_from: []}", "feedback.allow_from", ()),
+    (
+        "feedback: {allow_from: [10.0.0.9, fd00::/8]}",
+        "feedback.allow_from",
+        (ip_network("10.0.0.9/32"), ip_network("fd00::/8")),
+    ),
+    ("on_filter_failure: defer", "on_filter_failure", "defer"),
+    ("log: {format: json, level: debug}", "log", Log(format="json", level="debug")),
+    ("drain_seconds: 0", "drain_seconds", 0),
+]
+
+
+@pytest.mark.parametrize(("text", "name", "expected"), ACCEPTED, ids=[f"{row[0]} -> {row[1]}" for row in ACCEPTED])
+def test_what_is_read(write: Write, text: str, name: str, expected: object) -> None:
+    assert attrgetter(name)(load(write(text))) == expected
+
+
+@pytest.mark.parametrize("name", ["state_dir: ~/x", "relay: {next_hop: 'maildir:~/x/Maildir'}"])
+def test_a_tilde_is_the_home_folder(
+    write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load(write(name)).maildir == tmp_path / "x/Maildir"
+
+
+@given(
+    st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6), st.sampled_from(["localhost", "mx-1.example.org"])),
+    st.integers(0, 65535),
+)
+def test_an_address_is_read_back_as_it_is_written(host: object, port: int) -> None:
+    address = Address(str(host), port)
+    assert read_address(str(address)) == address
+
+
+# What is refused: the key in the text, and what is allowed there
+
+REFUSED = [
+    # shape
+    ("- a", "", "found a list, must be a mapping of settings"),
+    ("text", "", "found text, must be a mapping of settings"),
+    ("a: [", "", "must be YAML:"),
+    ("a: b: c", "", "must be YAML: mapping values are not allowed"),
+    ("a: 1\n---\nb: 2", "", "must be YAML: expected a single document"),
+    ("a: \x00", "", "must be YAML: "),
+    ("a: &x 1\nb: *x", "", "found an alias, must be the value itself"),
+    ("[" * 500_000, "", "found values nested deeper than 20"),
+    ("verdict: {spam: 0.9, spam: 0.9}", "verdict.spam", "found twice, must be given once (also on line 1)"),
+    ("limits: {}\nlog: {}\nlimits: {}", "limits", "found twice, must be given once (also on line 1)"),
+    ("? [a]\n: 1", "", "found a list or mapping as a key, must be text"),
+    ("state_dir: !python/name:os.system x", "state_dir", "found a tag, must be a plain value"),
+    ("limits: !!set {}", "limits", "found a tag, must be a plain value"),
+    ("limits: {max_tokens: 0x_}", "limits.max_tokens", "found a malformed value"),
+    ("drain_seconds: !!bool maybe", "drain_seconds", "found a malformed value"),
+    # unknown keys
+    (
+        "verdcit: {}",
+        "verdcit",
+        "found an unknown key, did you mean verdict? must be one of state_dir, workers, redis,",
+    ),
+    ("redis: {urll: x}", "redis.urll", "did you mean url? must be one of url, password_file, timeout_seconds"),
+    ("listeners: {smtp: {port: 1}}", "listeners.smtp.port", "found an unknown key, must be one of listen,"),
+    ("listeners: {imap: {}}", "listeners.imap", "must be one of smtp, http, metrics"),
+    ("model: {min_learned: {unsure: 1}}", "model.min_learned.unsure", "must be one of spam, ham"),
+    ("source: x", "source", "found an unknown key"),
+    ("on: x", "on", "found an unknown key"),
+    ("<<: {}", "'<<'", "found an unknown key"),
+    ("1: x", "1", "found an unknown key"),
+    (
+        "model: {event_models: {poisson: {}}}",
+        "model.event_models.poisson",
+        "must be one of multinomial, bernoulli,",
+    ),
+    (
+        "model: {event_models: {multinomial: {alhpa: 1}}}",
+        "model.event_models.multinomial.alhpa",
+        "did you mean alpha? must be one of alpha, m, complement",
+    ),
+    # types
+    ("redis:", "redis", "found null, must be a mapping with keys among url, password_file, timeout_seconds"),
+    ("listeners: null", "listeners", "found null, must be a mapping with keys among smtp, http, metrics"),
+    (
+        "listeners: {smtp: true}",
+        "listeners.smtp",
+        "found true or false, must be a mapping with keys among listen,",
+    ),
+    ("limits: [1]", "limits", "found a list, must be a mapping"),
+    ("limits: {max_tokens: '5'}", "limits.max_tokens", "found '5', must be a whole number"),
+    ("limits: {max_tokens: true}", "limits.max_tokens", "found true, must be a whole number"),
+    ("limits: {max_tokens: 1.0}", "limits.max_tokens", "found 1.0, must be a whole number"),
+    ("limits: {max_tokens: null}", "limits.max_tokens", "found null, must be a whole number"),
+    ("limits: {max_tokens: {}}", "limits.max_tokens", "found a mapping, must be a whole number"),
+    ("drain_seconds: 1e-3", "drain_seconds", "found '1e-3', must be a number such as 5 or 0.5"),
+    ("drain_seconds: .nan", "drain_seconds", "found nan, must be a finite number"),
+    ("drain_seconds: true", "drain_seconds", "found true, must be a number"),
+    ("headers: {clues: 1}", "headers.clues", "found 1, must be true or false"),
+    ("on_filter_failure: no", "on_filter_failure", "found false, must be 'pass' or 'defer'"),
+    ("log: {format: yaml}", "log.format", "found 'yaml', must be 'auto', 'text' or 'json'"),
+    ("log: {level: INFO}", "log.level", "must be 'debug', 'info', 'warning' or 'error'"),
+    ("model: {name: 5}", "model.name", "found 5, must be text"),
+    ("state_dir: 5", "state_dir", "found 5, must be a path"),
+    ("state_dir: ''", "state_dir", "found '', must be a path"),
+    ("state_dir: ~nobody-by-this-name/x", "state_dir", "must be a path without ~"),
+    # ranges
+    ("limits: {max_tokens: 0}", "limits.max_tokens", "found 0, must be at least 1"),
+    (
+        "verdict: {max_false_positive_rate: 0.00001}",
+        "verdict.max_false_positive_rate",
+        "found 1e-05, must be a rate that memory.first_scores (50000 ham) suffice to promise",
+    ),
+    (
+        "verdict: {reject: {max_false_positive_rate: 0.00001}}",
+        "verdict.reject",
+        "must be a rate that memory.first_scores (50000 ham) suffice to promise",
+    ),
+    ("limits: {max_depth: 101}", "limits.max_depth", "found 101, must be at most 100"),
+    ("model: {min_learned: {ham: -1}}", "model.min_learned.ham", "found -1, must be at least 0"),
+    ("model: {ledger_days: 0}", "model.ledger_days", "found 0, must be at least 1"),
+    ("redis: {timeout_seconds: 0}", "redis.timeout_seconds", "found 0, must be greater than 0"),
+    ("drain_seconds: -1", "drain_seconds", "found -1, must be at least 0"),
+    ("autolearn: {spam: 1}", "autolearn.spam", "found 1, must be less than 1.0"),
+    ("autolearn: {lead: 0}", "autolearn.lead", "found 0, must be at least 1"),
+    ("autolearn: {ham: 0.5}", "autolearn", "must have a ham below verdict.unsure (0.5)"),
+    ("autolearn: {spam: 0.9}", "autolearn", "must have a spam of at least verdict.spam (0.95)"),
+    (
+        "verdict: {spam: 0.9995}\nautolearn: {}",
+        "autolearn",
+        "must have a spam of at least verdict.spam (0.9995)",
+    ),
+    (
+        "model: {event_models: {bernoulli: {}}}\nautolearn: {}",
+        "autolearn",
+        "must be null where model.event_models.bernoulli is chosen",
+    ),
+    ("model: {max_tokens: 9999}", "model.max_tokens", "found 9999, must be at least 10000"),
+    ("model: {half_life_days: 0.9}", "model.half_life_days", "found 0.9, must be at least 1"),
+    ("model: {half_life_days: .inf}", "model.half_life_days", "found inf, must be a finite number"),
+    ("model: {half_life_days: 36501}", "model.half_life_days", "found 36501, must be at most 36500"),
+    ("model: {prior_messages: -1}", "model.prior_messages", "found -1, must be at least 0"),
+    ("model: {prior_messages: .inf}", "model.prior_messages", "found inf, must be a finite number"),
+    ("model: {learning_weights: half}", "model.learning_weights", "found 'half', must be 'error' or 'full'"),
+    *(
+        (
+            f"model: {{event_models: {{{key.replace('.', ': {')}: 0}}}}}}",
+            f"model.event_models.{key}",
+            "found 0, must be at least 1e-09",
+        )
+        for key in (
+            *("multinomial.alpha", "bernoulli.alpha", "bernoulli.min_messages", "categorical.alpha"),
+            *("gaussian.variance_floor", "gaussian.min_messages"),
+        )
+    ),
+    (
+        "model: {event_models: null}",
+        "model.event_models",
+        "found null, must be a mapping with keys among multinomial, bernoulli, categorical, gaussian",
+    ),
+    (
+        "model: {event_models: {gaussian: true}}",
+        "model.event_models.gaussian",
+        "found true or false, must be a mapping with keys among variance_floor, min_messages",
+    ),
+    ("model: {name: Default}", "model.name", "found 'Default', must be text of the characters a-z 0-9 . _ -"),
+    ("model: {name: 'a\n\n'}", "model.name", "must be text of the characters"),
+    # addresses
+    (
+        "listeners: {smtp: {listen: 10025}}",
+        "listeners.smtp.listen",
+        "found 10025, must be HOST:PORT or [IPV6]:PORT",
+    ),
+    ("listeners: {smtp: {listen: null}}", "listeners.smtp.listen", "found null, must be HOST:PORT"),
+    ("listeners: {smtp: {listen: ':25'}}", "listeners.smtp.listen", "must be HOST:PORT"),
+    ("listeners: {smtp: {listen: '::1:25'}}", "listeners.smtp.listen", "must be HOST:PORT or [IPV6]:PORT"),
+    ("listeners: {smtp: {listen: '[h]:25'}}", "listeners.smtp.listen", "must be HOST:PORT"),
+    ("listeners: {smtp: {listen: h:65536}}", "listeners.smtp.listen", "the port from 0 to 65535"),
+    ("listeners: {smtp: {listen: 127.0.0.256:25}}", "listeners.smtp.listen", "must be HOST:PORT"),
+    ("listeners: {smtp: {listen: h\u00f6st:25}}", "listeners.smtp.listen", "must be HOST:PORT"),
+    ("listeners: {smtp: {listen: 'h:\u0665'}}", "listeners.smtp.listen", "must be HOST:PORT"),
+    ("listeners: {smtp: {hostname: 'a b'}}", "listeners.smtp.hostname", "must be a host name"),
+    ("listeners: {metrics: {}}", "listeners.metrics.listen", "not given, must be given"),
+    ("relay: {next_hop: lmtp://h:24}", "relay.next_hop", "must be maildir, maildir:PATH or smtp://HOST:PORT"),
+    ("relay: {next_hop: smtp://h}", "relay.next_hop", "must be maildir, maildir:PATH or smtp://HOST:PORT"),
+    ("relay: {next_hop: smtp://h:0}", "relay.next_hop", "the port from 1 to 65535"),
+    ("relay: {next_hop: 'maildir:'}", "relay.next_hop", "found 'maildir:', must be maildir, maildir:PATH"),
+    ("relay: {next_hop: null}", "relay.next_hop", "found null, must be maildir"),
+    ("redis: {url: http://h}", "redis.url", "found a URL with http://, must be embedded, redis://"),
+    ("redis: {url: 'unix:/run/r.sock'}", "redis.url", "must be embedded"),
+    ("redis: {url: 'redis://h:0'}", "redis.url", "must be embedded"),
+    ("redis: {url: 'redis://h/one'}", "redis.url", "must be embedded"),
+    ("redis: {url: 'unix://h/run/r.sock'}", "redis.url", "must be embedded"),
+    ("redis: {url: 'unix://:5/run/r.sock'}", "redis.url", "must be embedded"),
+    ("redis: {url: 'redis://u:5?p@h'}", "redis.url", "must be embedded"),
+    ("redis: {url: null}", "redis.url", "found null, must be embedded"),
+    ("feedback: {spam_address: spam}", "feedback.spam_address", "found 'spam', must be a mail address"),
+    ("feedback: {ham_address: <h@x.org>}", "feedback.ham_address", "must be a mail address"),
+    ("feedback: {allow_from: 10.0.0.0/8}", "feedback.allow_from", "found text, must be a list"),
+    ("feedback: {allow_from: ['::1', 10.0.0.1/8]}", "feedback.allow_from[1]", "host bits, such as 10.0.0.0/8"),
+    ("feedback: {allow_from: [5]}", "feedback.allow_from[0]", "found 5, must be a network such as"),
+    ("feedback: {allow_from: [example.org]}", "feedback.allow_from[0]", "must be a network such as"),
+    # one key against another
+    ("verdict: {spam: 0.3}", "verdict.spam", "found 0.3, must be at least verdict.unsure (0.5)"),
+    (
+        "verdict: {unsure: 0.97}",
+        "verdict.spam",
+        "found 0.95 (the default), must be at least verdict.unsure (0.97)",
+    ),
+    ("verdict: {reject: 0.9}", "verdict.reject", "found 0.9, must be null or at least verdict.spam (0.95)"),
+    (
+        "model: {event_models: {multinomial: null}}",
+        "model.event_models.gaussian",
+        "found null (the default), must be given where all the other event models are null",
+    ),
+    (
+        "model: {event_models: {multinomial: null, gaussian: null}}",
+        "model.event_models.gaussian",
+        "found null, must be given where all the other event models are null",
+    ),
+    (
+        "model: {event_models: {multinomial: {m: 1}}}",
+        "model.event_models.multinomial.m",
+        "found 1, must be a number where alpha is null, and null where alpha is a number",
+    ),
+    (
+        "model: {event_models: {multinomial: {alpha: null}}}",
+        "model.event_models.multinomial.m",
+        "found null (the default), must be a number where alpha is null",
+    ),
+    ("verdict: {unsure: 0}", "verdict.unsure", "found 0, must be greater than 0"),
+    ("verdict: {spam: 1}", "verdict.spam", "found 1, must be less than 1"),
+    ("verdict: {reject: 1.1}", "verdict.reject", "found 1.1, must be null, a number above 0 and at most 1"),
+    (
+        "feedback: {spam_address: x@y.org, ham_address: X@Y.org}",
+        "feedback.ham_address",
+        "must differ from feedback.spam_address",
+    ),
+    (
+        "listeners: {smtp: {max_message_bytes: 300000000}}",
+        "listeners.smtp.max_bytes_in_flight",
+        "found 268435456 (the default), must be at least listeners.smtp.max_message_bytes (300000000)",
+    ),
+    (
+        "listeners: {http: {listen: 0.0.0.0:80}}",
+        "listeners.http.listen",
+        "found '0.0.0.0:80', must be a loopback address, or listeners.http.password_file must be set",
+    ),
+    ("listeners: {http: {listen: 'example.org:80'}}", "listeners.http.listen", "must be a loopback address"),
+    ("listeners: {http: {listen: 'unix:run/h'}}", "listeners.http.listen", "must be unix:/PATH"),
+    ("listeners: {http: {socket_mode: 660}}", "listeners.http.socket_mode", "must be permissions in quotes"),
+    ("listeners: {http: {allow_from: [10.0.0.1/8]}}", "listeners.http.allow_from[0]", "must be a network"),
+    (
+        "listeners: {http: {write_password_file: /dev/null}}",
+        "listeners.http.write_password_file",
+        "must be a file with a secret in it (it is empty)",
+    ),
+    (
+        "listeners: {http: {max_bytes_in_flight: 1}}",
+        "listeners.http.max_bytes_in_flight",
+        "must be at least listeners.http.max_message_bytes (52428800)",
+    ),
+    ("listeners: {http: {listen: '[::]:80'}}", "listeners.http.listen", "must be a loopback address"),
+    (
+        "listeners: {stream: true}",
+        "listeners.stream",
+        "must be a mapping with keys among max_message_bytes,",
+    ),
+    ("workers: 0", "workers", "found 0, must be auto, or a whole number from 1 to 128"),
+    ("workers: all", "workers", "found 'all', must be auto, or a whole number from 1 to 128"),
+    ("workers: true", "workers", "found true, must be auto, or a whole number from 1 to 128"),
+    ("listeners: {stream: {listen: x}}", "listeners.stream.listen", "found an unknown key"),
+    ("listeners: {stream: {tries: 0}}", "listeners.stream.tries", "found 0, must be"),
+    ("listeners: {stream: {claim_seconds: 0.5}}", "listeners.stream.claim_seconds", "found 0.5, must be"),
+]
+
+
+@pytest.mark.parametrize(("text", "key", "allowed"), REFUSED, ids=[row[0][:60] for row in REFUSED])
+def test_what_is_refused(write: Write, text: str, key: str, allowed: str) -> None:
+    file = write(text)
+    refusal = refusal_of(file)
+    assert "\n" not in refusal
+    place, _, rest = refusal.removeprefix(str(file)).partition(": ")
+    assert place == "" or place[1:].isdecimal()
+    assert rest.startswith(f"{key}: " if key else "")
+    assert allowed in rest
+
+
+@pytest.mark.parametrize("text", [row[0] for row in REFUSED if "\x00" not in row[0]], ids=lambda text: text[:60])
+def test_the_loader_without_c_refuses_the_same(write: Write, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(document, "_LOADER", yaml.SafeLoader)
+    assert refusal_of(write(text))
+
+
+def test_all_problems_come_at_once_with_their_lines_from_top_to_end(write: Write) -> None:
+    file = write("verdict:\n  unsure: 0.5\n  spam: 0.3\n\nredsi: {}\nlimits:\n  max_tokens: many\n")
+    lines = refusal_of(file).splitlines()
+    assert lines[0] == f"{file}:3: verdict.spam: found 0.3, must be at least verdict.unsure (0.5)"
+    assert lines[1].startswith(f"{file}:5: redsi: found an unknown key, did you mean redis?")
+    assert lines[2].startswith(f"{file}:7: limits.max_tokens: found 'many', must be a whole number")
+    assert len(lines) == 3
+
+
+def test_a_key_cannot_break_its_line(write: Write) -> None:
+    assert refusal_of(write('"a\\nb: c": 1')).count("\n") == 0
+
+
+def test_a_refusal_ends_a_command_with_ex_config(write: Write) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(write("a: 1"))
+    assert caught.value.exit_code == 78
+
+
+def test_a_password_for_teaching_alone_is_refused(write: Write, password_file: Path) -> None:
+    refusal = refusal_of(write(f"listeners: {{http: {{write_password_file: {password_file}}}}}"))
+
+    assert "listeners.http.write_password_file: " in refusal
+    assert "must be left out where listeners.http.password_file is" in refusal
+
+
+@pytest.mark.parametrize(
+    ("content", "allowed"),
+    [
+        (None, "must be a readable file (No such file or directory)"),
+        (b"# \xff", "must be a file of UTF-8 text (byte 2 is not)"),
+        (b"#" * (document.MAX_FILE_BYTES + 1), "must be a file of at most 1048576 bytes"),
+    ],
+)
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes | None, allowed: str) -> None:
+    file = tmp_path / "nbstream.yaml"
+    if content is not None:
+        file.write_bytes(content)
+    assert refusal_of(file) == f"{file}: {allowed}"
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    assert "must be a readable file (Is a directory)" in refusal_of(tmp_path)
+
+
+@given(st.integers(-100, 1100), st.integers(-100, 1100), st.none() | st.integers(-100, 1100))
+def test_thresholds_are_accepted_exactly_when_in_order(unsure: int, spam: int, reject: int | None) -> None:
+    in_order = 0 < unsure <= spam < 1000 and (reject is None or spam <= reject <= 1000)
+    thresholds = {
+        "unsure": unsure / 1000,
+        "spam": spam / 1000,
+        "reject": None if reject is None else reject / 1000,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "nbstream.yaml"
+        file.write_text(json.dumps({"verdict": thresholds}))
+        if in_order:
+            assert load(file).verdict.model_dump(include=set(thresholds)) == thresholds
+        else:
+            assert "verdict." in refusal_of(file)
+
+
+# Secrets
+
+
+def test_passwords_come_from_files_without_the_line_end(write: Write, password_file: Path) -> None:
+    settings = load(
+        write(
+            f"redis: {{url: redis://h, password_file: {password_file}}}\n"
+            f"listeners: {{http: {{listen: 0.0.0.0:80, password_file: {password_file}}}}}\n"
+        )
+    )
+    assert settings.listeners.http
+    assert settings.listeners.http.listen == Address("0.0.0.0", 80)
+    for password in (settings.redis.password, settings.listeners.http.password):
+        assert password
+        assert password.get_secret_value() == PASSWORD
+
+
+@pytest.mark.parametrize(
+    ("content", "allowed"),
+    [
+        (None, "must be a readable file (No such file or directory)"),
+        (b"", "must be a file with a secret in it (it is empty)"),
+        (b" \r\n", "must be a file with a secret in it (it is empty)"),
+        (f"{PASSWORD}\xe9".encode("latin-1"), "must be a file of UTF-8 text (byte 10 is not)"),
+        (PASSWORD.encode() * 1000, "must be a file of at most 4096 bytes"),
+    ],
+)
+def test_a_password_file_without_a_password_is_refused(
+    write: Write, tmp_path: Path, content: bytes | None, allowed: str
+) -> None:
+    secret = tmp_path / "secret"
+    if content is not None:
+        secret.write_bytes(content)
+    refusal = refusal_of(write(f"listeners: {{http: {{listen: 0.0.0.0:80, password_file: {secret}}}}}"))
+    assert refusal.partition(": ")[2] == f"listeners.http.password_file: found '{secret}', {allowed}"
+
+
+@pytest.mark.parametrize("url", ["embedded", "redis://:p@h", "redis://h?password=p"])
+def test_a_redis_password_file_is_refused_where_it_would_not_count(
+    write: Write, password_file: Path, url: str
+) -> None:
+    refusal = refusal_of(write(f"redis: {{url: '{url}', password_file: {password_file}}}"))
+    assert "redis.password_file: found" in refusal
+    assert "must be left out" in refusal
+
+
+def everything_shown(file: Path) -> str:
+    """All that a log or a terminal could show of these settings, or of their refusal."""
+    try:
+        settings = load(file)
+    except ConfigError as error:
+        return "".join([*traceback.format_exception(error), repr(error), repr(error.__context__)])
+    return f"{settings!r} {settings} {settings.redis.place} {settings.model_dump()} {settings.model_dump_json()}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "redis: {url: 'redis://:SECRET@h'}",
+        "redis: {url: 'redis://h?password=SECRET'}",
+        "redis: {url: 'redis://:SECRET@h', timeout_seconds: 0}",
+        "redis: {url: 'http://:SECRET@h'}",
+        "redis: {url: 'redis://:SECRET'}",
+        "redis: {url: 'redis:SECRET@h'}",
+        "redis: {url: 'redis://u:5?SECRET@h'}",
+        "redis: {url: 'unix://:5/SECRET@/run/r.sock'}",
+        "redis: {url: 'unix://:SECRET@/run/r.sock'}",
+        "redis: {url: 'unix://:SECRET/run/r.sock'}",
+        "redis: {url: '//:SECRET@h'}",
+        "redis: {url: /SECRET}",
+        "redis: {url: [SECRET]}",
+        "redis: {url: SECRET}",
+        "redis: {urls: 'redis://:SECRET@h'}",
+        "redis: {password: SECRET}",
+        "redis: {password_file: SECRET}",
+        "redis: {password_file: SECRET, url: redis://h}",
+        "redis: redis://:SECRET@h",
+        "redis: [redis://:SECRET@h]",
+        "redis://:SECRET@h",
+        "{'redis://:SECRET@h': 1}",
+        "{'redis://:SECRET@h': 1, 'redis://:SECRET@h': 1}",
+        "redis: {url: 'redis://:SECRET@h', url: 'redis://:SECRET@h'}",
+        'redis: {url: "redis://:SECRET\\q@h"}',
+        "redis: {url: 'redis://:SECRET@h'",
+        "redis: {url: redis://:SECRET@h}: {",
+        "listeners: {http: SECRET}",
+        "listeners: {http: {password: SECRET}}",
+        "relay: {next_hop: 'smtp://u:SECRET@h:25'}",
+    ],
+)
+@pytest.mark.parametrize("loader", [document._LOADER, yaml.SafeLoader], ids=["c", "python"])
+def test_a_password_is_never_shown(
+    write: Write, monkeypatch: pytest.MonkeyPatch, loader: type[yaml.SafeLoader], text: str
+) -> None:
+    monkeypatch.setattr(document, "_LOADER", loader)
+    assert PASSWORD not in everything_shown(write(text.replace("SECRET", PASSWORD)))
+
+
+@given(
+    st.sampled_from(["redis", "rediss", "unix", "http"]),
+    st.sampled_from(["", "user"]),
+    st.text(max_size=4) | st.text(":/?#[]@%\\ 1", max_size=4),
+    st.text(max_size=4) | st.text(":/?#[]@%\\ 1", max_size=4),
+)
+def test_no_password_however_odd_gets_out_of_the_redis_url(
+    scheme: str, user: str, before: str, after: str
+) -> None:
+    url = f"{scheme}://{user}:{before}{PASSWORD}{after}@{'' if scheme == 'unix' else 'h'}/1"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "nbstream.yaml"
+        file.write_text(json.dumps({"redis": {"url": url}}), encoding="utf-8")
+        assert PASSWORD not in everything_shown(file)
+
+
+def test_pydantic_errors_of_settings_made_in_code_hide_the_input() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Redis.model_validate({"url": f"http://:{PASSWORD}@h"})
+    assert PASSWORD not in f"{caught.value} {caught.value!r}"
+
+
+# Where the file is looked for
+
+
+@pytest.fixture
+def places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
+    """The usual places in their order, all in a temporary folder and without a file yet."""
+    for folder in ("work", "home", "system"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr(loading, "SYSTEM_FOLDER", tmp_path / "system")
+    return [
+        Path("nbstream.yaml"),
+        tmp_path / "home/.config/nbstream/nbstream.yaml",
+        tmp_path / "system/nbstream.yaml",
+    ]
+
+
+def put(file: Path) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("")
+    return file
+
+
+def test_without_a_file_anywhere_the_defaults_hold(places: list[Path]) -> None:
+    assert find_config(None) is None
+
+
+def test_the_first_place_with_a_file_wins(places: list[Path]) -> None:
+    for place in reversed(places):
+        put(place)
+        assert find_config(None) == place
+
+
+def test_an_explicit_file_wins_even_when_it_is_missing(places: list[Path]) -> None:
+    put(places[0])
+    assert find_config(Path("missing.yaml")) == Path("missing.yaml")
+
+
+def test_xdg_config_home_moves_the_folder_of_the_user(
+    places: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    put(places[1])
+    moved = put(tmp_path / "xdg/nbstream/nbstream.yaml")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    assert find_config(None) == moved
+
+
+@pytest.mark.parametrize("value", ["", "xdg"])
+def test_an_empty_or_relative_xdg_config_home_is_ignored(
+    places: list[Path], monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    put(Path("xdg/nbstream/nbstream.yaml"))
+    put(places[1])
+    monkeypatch.setenv("XDG_CONFIG_HOME", value)
+    assert find_config(None) == places[1]
+
+
+def test_a_folder_that_cannot_be_searched_is_passed_over(
+    places: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(places[2])
+    monkeypatch.setenv("XDG_CONFIG_HOME", f"/{'x' * 300}")  # ENAMETOOLONG: refused to root as well
+    assert find_config(None) == places[2]
+
+
+def test_a_file_that_is_there_but_no_file_is_refused_instead_of_passed_over(places: list[Path]) -> None:
+    put(places[1])
+    places[0].mkdir()
+    found = find_config(None)
+    assert found == places[0]
+    assert "must be a readable file" in refusal_of(found)

@@ -1,0 +1,29 @@
+"""How a worker begins."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+# What it would serve with is shown instead.
+BEGINNING = """
+import os, sys
+from nbstream.daemon import worker
+async def serve(end):
+    print(os.get_inheritable(end.fileno()), sys.getswitchinterval() < 0.005)
+    return 0
+worker._serve = serve
+sys.exit(worker.main())
+"""
+
+
+def test_the_channel_is_its_own_and_its_loop_waits_for_threads_as_short_as_without_a_parent() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        words = [sys.executable, "-c", BEGINNING, str(theirs.fileno())]
+        done = subprocess.run(
+            words, pass_fds=[theirs.fileno()], capture_output=True, text=True, timeout=60, check=False
+        )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False True\n", "")

@@ -1,0 +1,45 @@
+"""The place of a worker, with real workers in it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from nbstream import config
+from nbstream.daemon import worker_slot
+from nbstream.daemon.worker_slot import Crew, Post
+from nbstream.metrics import multiprocess
+from tests.waiting import until
+
+
+async def test_a_worker_that_hangs_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_slot, "_ROUND_SECONDS", 0.1)
+    file = tmp_path / "nb.yaml"
+    file.write_text(f"state_dir: {tmp_path}\nredis: {{url: 'redis://127.0.0.1:1'}}\n")
+    settings, folder, deaths = config.load(file), tmp_path / "metrics", []
+    multiprocess.clear(folder, ["1"])
+    place = Post(
+        1, Crew(lambda: settings, lambda: 0.0, dict, folder, lambda: deaths.append(place.pid), lambda: True)
+    )
+    working = asyncio.create_task(place.run())
+    try:
+        await until(lambda: place.pid is not None)
+        assert await place.ask("answer", seconds=20)
+        monkeypatch.setattr(worker_slot, "_SILENCE_SECONDS", 3.0)
+        # Answers come in turn: what was asked before, with more patience, is answered too.
+        assert await place.ask("answer", seconds=20)
+        hanging = place.pid
+        assert hanging is not None
+
+        os.kill(hanging, signal.SIGSTOP)
+
+        await until(lambda: place.pid not in {None, hanging})
+        assert len(deaths) == 1
+    finally:
+        monkeypatch.setattr(worker_slot, "_SILENCE_SECONDS", 20.0)
+        place.stop()
+        await asyncio.wait_for(working, 20)

@@ -1,0 +1,392 @@
+"""Teaching many messages at once: the same as one after another, in fewer round trips."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
+from nbstream.filter import Filter, Lesson, Outcome
+from nbstream.filter.bulk import BATCH
+from nbstream.mail.message import Message
+from nbstream.store.connection import Params as StoreParams
+from nbstream.store.connection import open_client
+from nbstream.store.model.learn_script import Replacement
+from nbstream.store.model.ledger import Entry, Held
+from nbstream.store.model.model import Model
+from tests.bayes.taught import CHOICES
+from tests.conftest import RedisServer
+from tests.filter.test_autolearner import EMPTY, Site, only
+from tests.filter.test_autolearner import taught as site
+from tests.filter.test_filter import budgeted, every_choice, make_filter
+from tests.letters import letters
+from tests.store.algebra import first_scores, first_scores_of_entries, live_entries, stored, summed
+from tests.store.proxy import Fate, Proxy
+from tests.waiting import DEADLINE_SECONDS
+
+BY = ("test", "nobody")
+
+Told: TypeAlias = "Lesson | StoreIncompatible"
+Answer: TypeAlias = "bytes | Held | StoreUnavailable | StoreIncompatible"
+
+PRIZE_BY_TWO_WAYS = [
+    b"%sMessage-ID: <p@x.example>\nFrom: a@x.example\nSubject: prize\nDate: Sat, 21 Nov 2026 10:00:00 +0000\n\na"
+    % b"".join(b"Received: from way%d.hop%d.example by here\n" % (way, hop) for hop in range(5))
+    for way in range(2)
+]
+
+
+async def each(messages: Iterable[Message]) -> AsyncIterator[Message]:
+    for message in messages:
+        yield message
+
+
+async def teach(spam_filter: Filter, messages: Iterable[Message], label: str | None) -> list[Lesson]:
+    told: list[Told] = []
+    await spam_filter.teach_many(each(messages), label, BY, told.append)
+    lessons = [lesson for lesson in told if isinstance(lesson, Lesson)]
+    assert len(lessons) == len(told)
+    return lessons
+
+
+def outcomes(told: Iterable[Told]) -> Counter[Outcome]:
+    return Counter(lesson.outcome for lesson in told if isinstance(lesson, Lesson))
+
+
+def heaps(count: int) -> dict[str, list[Message]]:
+    found: dict[str, list[Message]] = {"spam": [], "ham": []}
+    for label, raw in letters(count):
+        found[label].append(Message.parse(raw))
+    return found
+
+
+@every_choice
+async def test_many_are_learned_as_if_one_after_another_to_the_last_digit(client: Redis, choice: str) -> None:
+    taught = heaps(3 * BATCH)
+    many, model = make_filter(client, choice=choice), Model(client, "test", 3600)
+    in_bulk = [lesson for label, heap in taught.items() for lesson in await teach(many, heap, label)]
+    counts, entries = await stored(model), await live_entries(model)
+    assert counts == await summed(model)
+    await client.flushall()
+
+    one = make_filter(client, choice=choice)
+    alone = [await one.learn(each, label, "test") for label, heap in taught.items() for each in heap]
+
+    assert [lesson.after.id for lesson in in_bulk] == [lesson.after.id for lesson in alone]
+    assert [lesson.after.state for lesson in in_bulk] == [lesson.after.state for lesson in alone]
+    if CHOICES[choice].bernoulli is None:  # its vocabulary is that of when the batch began
+        assert counts == await stored(model)
+        assert [lesson.after for lesson in in_bulk] == [lesson.after for lesson in alone]
+        weights = {key: entry.weight for key, entry in (await live_entries(model)).items()}
+        assert {key: entry.weight for key, entry in entries.items()} == weights
+
+
+async def test_many_are_relearned_and_taken_back_and_nothing_is_left(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    messages = [message for heap in heaps(100).values() for message in heap]
+    await teach(spam_filter, messages[:70], "spam")
+
+    assert outcomes(await teach(spam_filter, messages, "ham")) == {Outcome.RELEARNED: 70, Outcome.LEARNED: 30}
+    assert await stored(model) == await summed(model)
+    assert await first_scores(model) == await first_scores_of_entries(model)
+    assert outcomes(await teach(spam_filter, messages, "ham")) == {Outcome.ALREADY: 100}
+    assert outcomes(await teach(spam_filter, messages, None)) == {Outcome.UNLEARNED: 100}
+    assert outcomes(await teach(spam_filter, messages, None)) == {Outcome.UNKNOWN: 100}
+    assert await stored(model) == ({"ham": {}, "spam": {}}, {})
+
+
+@every_choice
+@pytest.mark.parametrize("label", ["ham", None])
+async def test_what_another_copy_taught_is_in_what_is_told_afterwards(
+    client: Redis, choice: str, label: str | None
+) -> None:
+    spam_filter = make_filter(client, choice=choice)
+    for taught, heap in heaps(40).items():
+        await teach(spam_filter, heap, taught)
+    one, other = map(Message.parse, PRIZE_BY_TWO_WAYS)
+    assert one.key == other.key
+    await spam_filter.learn(one, "spam", "test")
+
+    lesson = await (spam_filter.learn(other, label, "test") if label else spam_filter.unlearn(other, "test"))
+    assert lesson.after.score == (await spam_filter.check(other)).score
+    assert lesson.outcome is (Outcome.RELEARNED if label else Outcome.UNLEARNED)
+
+
+async def test_a_message_that_comes_several_times_is_learned_once(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    one, other, *_ = heaps(10)["spam"]
+
+    lessons = await teach(spam_filter, [one, other, one, one, other], "spam")
+
+    assert [lesson.outcome for lesson in lessons] == [Outcome.LEARNED] * 2 + [Outcome.ALREADY] * 3
+    assert (await model.totals()).messages == (0, 2)
+    assert await stored(model) == await summed(model)
+
+
+async def test_the_history_tells_of_each(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    lessons = await teach(spam_filter, heaps(60)["spam"], "spam")
+
+    records = [record async for record in model.history()]
+
+    assert [record.message_key for record in reversed(records)] == [lesson.after.id for lesson in lessons]
+    assert [record.note.after.probability for record in reversed(records)] == [
+        lesson.after.probability for lesson in lessons
+    ]
+
+
+class LateModel(Model):
+    """A model in which another person gives ``message`` the other label right before many are written."""
+
+    message: Message
+
+    async def replace_many(self, changes: Sequence[Replacement]) -> list[Answer]:
+        await make_filter(self.client).learn(self.message, "ham", "another")
+        return await super().replace_many(changes)
+
+
+async def test_what_another_changed_meanwhile_is_taught_again(client: Redis) -> None:
+    spam_filter, model = make_filter(client), LateModel(client, "test", 3600)
+    messages = heaps(40)["spam"]
+    model.message = messages[3]
+    spam_filter._model = model
+
+    lessons = await teach(spam_filter, messages, "spam")
+
+    assert [lesson.outcome for lesson in lessons[:5]] == [
+        *[Outcome.LEARNED] * 3,
+        Outcome.RELEARNED,
+        Outcome.LEARNED,
+    ]
+    assert (await model.totals()).messages == (0, len(messages))
+    assert await stored(model) == await summed(model)
+
+
+async def spoil(model: Model, message: Message, field: str = "weight") -> None:
+    """Make what the ledger holds of the message unreadable."""
+    await model.client.hset(model.keys.ledger(message.key), mapping={"version": "x", field: "much"})
+
+
+@pytest.mark.parametrize("label", ["ham", None])
+@pytest.mark.parametrize("where", ["people", "layer"])
+@pytest.mark.parametrize("field", ["weight", "label"])
+async def test_what_cannot_be_read_of_one_is_told_and_the_others_are_taught(
+    client: Redis, label: str | None, where: str, field: str
+) -> None:
+    here = await site(client)
+    messages = heaps(3 * BATCH)["spam"]
+    await teach(here.filter, messages, "spam")
+    await spoil(here.people if where == "people" else here.model, messages[3], field)
+
+    told: list[Told] = []
+    await here.filter.teach_many(each(messages), label, BY, told.append)
+    alone: list[Told] = []
+    await here.filter.teach_many(each(messages[3:4]), label, BY, alone.append)
+
+    assert (
+        str(told.pop(3))
+        == str(alone[0])
+        == f"{messages[3].key}: a ledger entry cannot be read: another program wrote it"
+    )
+    done = Outcome.RELEARNED if label else Outcome.UNLEARNED
+    assert [lesson.outcome for lesson in told if isinstance(lesson, Lesson)] == [done] * (len(messages) - 1)
+
+
+class SpoiledModel(LateModel):
+    """A model in which what it holds of ``message`` becomes unreadable right before many are written."""
+
+    async def replace_many(self, changes: Sequence[Replacement]) -> list[Answer]:
+        await spoil(self, self.message)
+        return await Model.replace_many(self, changes)
+
+
+async def test_lessons_are_told_that_were_made_beside_one_that_became_unreadable(client: Redis) -> None:
+    spam_filter, model = make_filter(client), SpoiledModel(client, "test", 3600)
+    messages = heaps(40)["spam"]
+    model.message = messages[3]
+    spam_filter._model = model
+
+    told: list[Told] = []
+    await spam_filter.teach_many(each(messages), "spam", BY, told.append)
+
+    assert isinstance(told.pop(3), StoreIncompatible)
+    assert len(told) == len(messages) - 1 == (await model.totals()).messages[1]
+
+
+class NotedModel(Model):
+    """A model whose counts are read elsewhere: ``waited`` are the changes that were waited for there."""
+
+    waited: tuple[bytes, ...] = ()
+
+    async def applied(self, change: bytes) -> None:
+        self.waited += (change,)
+
+
+async def test_lessons_whose_replies_are_lost_are_made_once_and_reported_as_made(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    lost: list[bytes] = []
+
+    async def lose(request: bytes) -> Fate:
+        if b"EVALSHA" in request and not lost:
+            lost.append(request)
+            return Fate.LOSE_REPLY
+        return Fate.PASS
+
+    messages = heaps(100)["ham"]
+    await teach(make_filter(client), heaps(10)["spam"], "spam")  # Redis knows the script
+    async with Proxy(shared_redis.socket, tmp_path / "s", lose) as way:
+        lossy = open_client(StoreParams(way.url))
+        spam_filter, counts = make_filter(lossy), NotedModel(lossy, "test", 3600)
+        spam_filter._counts = counts
+        lessons = await teach(spam_filter, messages[:5], "ham")
+        model = Model(client, "test", 3600)
+        assert counts.waited == (await model.last_change(),)
+        lessons += await teach(spam_filter, messages[5:], "ham")
+        await lossy.aclose()
+
+    assert lost
+    assert outcomes(lessons) == {Outcome.LEARNED: len(messages)}
+    assert (await model.totals()).messages[0] == len(messages)
+    assert await stored(model) == await summed(model)
+
+
+async def test_a_server_that_has_forgotten_the_script_is_told_it_again(client: Redis) -> None:
+    spam_filter = make_filter(client)
+    await teach(spam_filter, heaps(10)["ham"], "ham")
+    await client.script_flush()
+
+    assert outcomes(await teach(spam_filter, heaps(60)["spam"], "spam")).total() > BATCH / 4
+    assert await stored(Model(client, "test", 3600)) == await summed(Model(client, "test", 3600))
+
+
+async def test_a_server_that_forgets_the_script_each_time_is_not_told_it_for_ever(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    async def forget(request: bytes) -> Fate:
+        await client.script_flush()
+        return Fate.PASS
+
+    async with Proxy(shared_redis.socket, tmp_path / "s", forget) as way, asyncio.timeout(DEADLINE_SECONDS):
+        forgetful = open_client(StoreParams(way.url))
+        with pytest.raises(StoreUnavailable, match="NoScript"):
+            await teach(make_filter(forgetful), heaps(10)["spam"], "spam")
+        await forgetful.aclose()
+
+
+async def test_a_server_out_of_memory_refuses_and_the_same_is_learned_later(own_redis: RedisServer) -> None:
+    client = open_client(StoreParams(own_redis.url))
+    spam_filter, model, messages = make_filter(client), Model(client, "test", 3600), heaps(100)["spam"]
+    await teach(spam_filter, messages[:5], "spam")
+    before = await stored(model)
+    await client.config_set("maxmemory", "1")
+
+    lessons: list[Told] = []
+    with pytest.raises(StoreRefuses, match=r"OutOfMemory|OOM"):  # as Redis 7 and 6.2 say it
+        await spam_filter.teach_many(each(messages), "spam", BY, lessons.append)
+    assert outcomes(lessons) == {Outcome.ALREADY: 5}
+    assert await stored(model) == before
+
+    await client.config_set("maxmemory", "0")
+    assert outcomes(await teach(spam_filter, messages, "spam"))[Outcome.LEARNED] == len(messages) - 5
+    assert await stored(model) == await summed(model)
+    await client.aclose()
+
+
+async def test_an_end_in_the_middle_leaves_whole_lessons_and_tells_of_all(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    messages, lessons = heaps(8 * BATCH)["spam"], list[Told]()
+
+    async def interrupted() -> AsyncIterator[Message]:
+        for number, message in enumerate(messages):
+            if number == 2 * BATCH + 3:
+                task.cancel()
+            yield message
+
+    task = asyncio.create_task(spam_filter.teach_many(interrupted(), "spam", BY, lessons.append))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert set(await live_entries(model)) == {lesson.after.id for lesson in lessons if isinstance(lesson, Lesson)}
+    assert len(lessons) == 2 * BATCH
+    assert await stored(model) == await summed(model)
+    assert outcomes(await teach(spam_filter, messages, "spam")) == {
+        Outcome.ALREADY: 2 * BATCH,
+        Outcome.LEARNED: len(messages) - 2 * BATCH,
+    }
+
+
+async def test_first_scores_are_kept_of_many_as_of_one(client: Redis) -> None:
+    spam_filter, model = budgeted(client, 0.3), Model(client, "test", 3600)
+    for label, heap in heaps(60).items():
+        await teach(spam_filter, heap, label)
+
+    assert await first_scores(model) == await first_scores_of_entries(model)
+    assert sum(map(len, (await first_scores(model)).values())) == 60
+
+
+async def test_where_counts_are_full_what_fits_is_learned_and_the_rest_is_told(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spam_filter, messages, lessons = make_filter(client), heaps(60)["spam"], list[Told]()
+    monkeypatch.setattr("nbstream.filter.half_life_warning.LARGEST", 300_000)
+
+    with pytest.raises(CountsFull):
+        await spam_filter.teach_many(each(messages), "spam", BY, lessons.append)
+
+    model = Model(client, "test", 3600)
+    assert 0 < len(lessons) == sum((await model.totals()).messages) < len(messages)
+    assert await stored(model) == await summed(model)
+
+
+@pytest.mark.parametrize("label", ["ham", None])
+async def test_what_was_learned_of_many_without_people_is_taken_back(client: Redis, label: str | None) -> None:
+    here = await site(client)
+    raws = only("spam", 5)
+    await here.check(*raws)
+    assert await stored(here.model) != EMPTY
+    others = [message for heap in heaps(20).values() for message in heap] if label else []
+
+    lessons = await teach(here.filter, [*map(Message.parse, raws), *others], label)
+
+    assert await stored(here.model) == EMPTY
+    assert {lesson.outcome for lesson in lessons[:5]} == {Outcome.LEARNED if label else Outcome.UNLEARNED}
+    assert await stored(here.people) == await summed(here.people)
+
+
+class CheckedMeanwhile(Model):
+    """People's model, where a message is learned without people while what it is taught as is looked up."""
+
+    here: Site
+    raw: bytes
+
+    async def entry(self, message_key: str) -> Entry | None:
+        """As a model does, a moment too late."""
+        await self.here.check(self.raw)
+        return await super().entry(message_key)
+
+    async def entries(self, message_keys: Sequence[str]) -> list[Entry | StoreIncompatible | None]:
+        """As a model does, a moment too late."""
+        await self.here.check(self.raw)
+        return await super().entries(message_keys)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+async def test_what_is_learned_without_people_meanwhile_is_told_as_taken_back(client: Redis, count: int) -> None:
+    here = await site(client)
+    raws = only("spam", count)
+    late = CheckedMeanwhile(client, "test", 3600)
+    late.here, late.raw = await site(client), raws[0]
+    here.filter._model = late
+
+    first, *others = await teach(here.filter, map(Message.parse, raws), None)
+
+    assert (first.outcome, first.label) == (Outcome.UNLEARNED, "spam")
+    assert {lesson.outcome for lesson in others} <= {Outcome.UNKNOWN}
+    assert await stored(here.model) == EMPTY

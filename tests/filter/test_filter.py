@@ -1,0 +1,566 @@
+"""The filter's three verbs on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.bayes import lesson_weight
+from nbstream.bayes.calibration import BINS, Calibration
+from nbstream.bayes.classifier import Classifier
+from nbstream.bayes.classifier import Params as ClassifierParams
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
+from nbstream.filter import (
+    Check,
+    Filter,
+    Lesson,
+    Line,
+    Observer,
+    Outcome,
+    Params,
+    Recalling,
+    Remembering,
+    Several,
+    Silent,
+)
+from nbstream.mail.message import Message
+from nbstream.policy.actions import Actions
+from nbstream.policy.first_scores import First
+from nbstream.policy.policy import Budget, Policy
+from nbstream.policy.recipient_rules import Treatment
+from nbstream.policy.verdict import ModelState, Thresholds, Verdict
+from nbstream.store.connection import Params as StoreParams
+from nbstream.store.connection import open_client
+from nbstream.store.model.model import Model
+from nbstream.store.recent.checked_messages import Checked, Memory
+from nbstream.store.recent.checked_messages import Params as MemoryParams
+from nbstream.store.replica.mirror import Mirror
+from nbstream.tokens.tokenizer import Params as TokenizerParams
+from nbstream.tokens.tokenizer import Tokenizer, Tokens
+from tests.bayes.taught import CHOICES
+from tests.conftest import RedisServer
+from tests.letters import letters
+from tests.store.proxy import Fate, LosesOneReply, Proxy
+from tests.store.replica.test_mirror import running
+
+PRIZE = Message.parse(b"From: win@example.com\nSubject: prize\n\nClaim your free prize now\n")
+
+
+class Recorder(Silent):
+    """An observer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.checks: list[tuple[Check, Mapping[str, float]]] = []
+        self.lessons: list[tuple[Lesson, str]] = []
+
+    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
+        self.checks.append((check, stages))
+
+    def taught(self, lesson: Lesson, source: str, actor: str) -> None:
+        self.lessons.append((lesson, source))
+
+
+def make_filter(
+    client: Redis,
+    observer: Observer | None = None,
+    counts: Mirror | None = None,
+    choice: str = "multinomial",
+    memory: Recalling | None = None,
+    line: Line | None = None,
+) -> Filter:
+    event_models = CHOICES[choice]
+    model = Model(client, "test", 3600)
+    return Filter(
+        tokenizer=Tokenizer(
+            TokenizerParams(
+                attributes=event_models.categorical is not None, numbers=event_models.gaussian is not None
+            )
+        ),
+        classifier=Classifier(ClassifierParams(event_models)),
+        calibration=Calibration(),
+        model=model,
+        counts=counts or model,
+        params=Params(Policy(), {"spam": 1, "ham": 1}),
+        observer=observer,
+        memory=memory,
+        line=line,
+    )
+
+
+async def test_an_empty_model_says_that_it_is_learning(client: Redis) -> None:
+    check = await make_filter(client).check(PRIZE)
+
+    assert (check.verdict, check.score, check.reason) == (Verdict.UNSURE, 0.0, "learning 0/2")
+    assert check.probability == pytest.approx(0.5)
+    assert check.id == PRIZE.key
+
+
+async def test_feedback_says_what_it_did(client: Redis) -> None:
+    spam_filter = make_filter(client)
+
+    outcomes = [
+        (await spam_filter.learn(PRIZE, "spam", "test")).outcome,
+        (await spam_filter.learn(PRIZE, "spam", "test")).outcome,
+        (await spam_filter.learn(PRIZE, "ham", "test")).outcome,
+        (await spam_filter.unlearn(PRIZE, "test")).outcome,
+        (await spam_filter.unlearn(PRIZE, "test")).outcome,
+    ]
+
+    assert outcomes == [*[Outcome.LEARNED, Outcome.ALREADY, Outcome.RELEARNED], Outcome.UNLEARNED, Outcome.UNKNOWN]
+    model = Model(client, "test", 3600)
+    assert not await client.exists(model.keys.totals, *model.keys.counts, model.keys.ledger(PRIZE.key))
+
+
+async def test_a_lesson_shows_the_check_before_and_after(client: Redis) -> None:
+    lesson = await make_filter(client).learn(PRIZE, "spam", "test")
+
+    assert lesson.before.probability == pytest.approx(0.5)
+    assert lesson.after.probability > 0.5
+    assert lesson.after.state.learned == {"ham": 0, "spam": 1}
+
+
+async def stored(client: Redis) -> list[Any]:
+    """Counts and totals of the model, field by field."""
+    keys = Model(client, "test", 3600).keys
+    return [await client.hgetall(key) for key in (*keys.counts, keys.totals)]
+
+
+every_choice = pytest.mark.parametrize("choice", CHOICES)
+
+
+@every_choice
+async def test_learn_then_unlearn_gives_back_all_fields_and_the_same_score(client: Redis, choice: str) -> None:
+    spam_filter = make_filter(client, choice=choice)
+    for label, raw in letters(30):
+        await spam_filter.learn(Message.parse(raw), label, "test")
+    before, check = await stored(client), await spam_filter.check(PRIZE)
+
+    learned = await spam_filter.learn(PRIZE, "ham", "test")
+    relearned = await spam_filter.learn(PRIZE, "spam", "test")
+    assert check.score > learned.after.score < relearned.after.score
+    unlearned = await spam_filter.unlearn(PRIZE, "test")
+
+    assert await stored(client) == before
+    assert unlearned.after == check
+
+
+@every_choice
+async def test_learn_then_unlearn_of_a_whole_stream_leaves_nothing(client: Redis, choice: str) -> None:
+    spam_filter = make_filter(client, choice=choice)
+    stream = [(label, Message.parse(raw)) for label, raw in letters(40)]
+    for label, message in stream:
+        await spam_filter.learn(message, label, "test")
+    assert all(await stored(client))
+    for _, message in reversed(stream):
+        await spam_filter.unlearn(message, "test")
+
+    assert await stored(client) == [{}, {}, {}]
+
+
+async def first_scores(model: Model) -> dict[str, dict[bytes, int]]:
+    """What the calibration has learned, by class and bin."""
+    rows, _ = await model.look_up(BINS)
+    return {
+        label: {name: int(count) for name, count in zip(BINS, column, strict=True) if count}
+        for label, column in zip(CLASSES, rows.T, strict=True)
+    }
+
+
+async def test_each_message_counts_once_for_the_calibration(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    stream = list(letters(30))
+    for label, raw in stream:
+        await spam_filter.learn(Message.parse(raw), label, "test")
+
+    by_class = await first_scores(model)
+
+    assert {label: sum(bins.values()) for label, bins in by_class.items()} == {
+        label: WEIGHT_ONE * sum(each == label for each, _ in stream) for label in CLASSES
+    }
+    assert len(by_class["ham"]) + len(by_class["spam"]) > 4
+
+
+async def test_what_a_message_says_of_the_calibration_is_its_score_before_the_first_label(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    for label, raw in letters(60):
+        await spam_filter.learn(Message.parse(raw), label, "test")
+    before, known = await spam_filter.check(PRIZE), await first_scores(model)
+    (bin_before,) = Calibration().lesson(before.score, await model.totals())
+
+    learned = await spam_filter.learn(PRIZE, "ham", "test")
+    first = await model.entry(PRIZE.key)
+    (bin_after,) = Calibration().lesson(learned.after.score, await model.totals())
+    relearned = await spam_filter.learn(PRIZE, "spam", "test")
+    second = await model.entry(PRIZE.key)
+
+    assert first is not None
+    assert second is not None
+    assert bin_before != bin_after
+    assert first.score == second.score == before.score != relearned.before.score
+    assert [each for entry in (first, second) for each in entry.sums if each[0] in BINS] == [bin_before] * 2
+    now = await first_scores(model)
+    assert now["ham"] == known["ham"]
+    assert now["spam"] == {**known["spam"], bin_before[0]: known["spam"].get(bin_before[0], 0) + WEIGHT_ONE}
+
+    await spam_filter.unlearn(PRIZE, "test")
+    assert await first_scores(model) == known
+
+
+@every_choice
+async def test_a_relearned_message_has_each_of_its_sums_once(client: Redis, choice: str) -> None:
+    spam_filter, model = make_filter(client, choice=choice), Model(client, "test", 3600)
+
+    await spam_filter.learn(PRIZE, "ham", "test")
+    first = await model.entry(PRIZE.key)
+    await spam_filter.learn(PRIZE, "spam", "test")
+    second = await model.entry(PRIZE.key)
+
+    assert first is not None
+    assert second is not None
+    names = [name for name, _ in second.sums]
+    assert len(names) == len(set(names))
+    assert names == [name for name, _ in first.sums]
+
+
+async def test_a_second_label_is_not_doubted(client: Redis) -> None:
+    spam_filter, model = make_filter(client), Model(client, "test", 3600)
+    for label, raw in letters(60):
+        await spam_filter.learn(Message.parse(raw), label, "test")
+
+    lessons = [await spam_filter.learn(PRIZE, label, "test") for label in ("spam", "ham")]
+    entry = await model.entry(PRIZE.key)
+
+    assert entry is not None
+    score = lessons[1].before.score
+    certain = lesson_weight.weight(score, "ham", Totals(), lesson_weight.Params(), certain=True)
+    assert score > 0  # the model says spam, the label does not
+    assert entry.weight == certain > lesson_weight.weight(score, "ham", Totals((60, 60)), lesson_weight.Params())
+
+
+@every_choice
+async def test_counts_in_redis_and_in_a_mirror_give_the_same_checks_to_the_last_bit(
+    client: Redis, choice: str
+) -> None:
+    direct = make_filter(client, choice=choice)
+    async with running(Mirror(Model(client, "test", 3600), 5.0)) as mirror:
+        mirrored = make_filter(client, counts=mirror, choice=choice)
+        for label, raw in letters(30):
+            lesson = await mirrored.learn(Message.parse(raw), label, "test")
+            assert await direct.check(Message.parse(raw)) == lesson.after
+
+
+async def test_an_unknown_label_is_an_error_of_the_caller(client: Redis) -> None:
+    with pytest.raises(ValueError, match="label 'eggs'"):
+        await make_filter(client).learn(PRIZE, "eggs", "test")
+
+
+async def test_contradicting_writers_leave_one_entry_and_its_counts(client: Redis) -> None:
+    filters = [make_filter(client) for _ in range(4)]
+
+    await asyncio.gather(*(each.learn(PRIZE, ("spam", "ham")[n % 2], "test") for n, each in enumerate(filters)))
+
+    totals = await Model(client, "test", 3600).totals()
+    assert sum(totals.messages) == 1
+    await filters[0].unlearn(PRIZE, "test")
+    assert not await client.exists(Model(client, "test", 3600).keys.totals)
+
+
+async def test_the_clues_sum_to_the_score(client: Redis) -> None:
+    spam_filter = make_filter(client)
+    stream = list(letters(30))
+    for label, raw in stream:
+        await spam_filter.learn(Message.parse(raw), label, "test")
+
+    check = await spam_filter.check(PRIZE)
+
+    spam = sum(label == "spam" for label, _ in stream)
+    prior = math.log((spam + 1) / (len(stream) - spam + 1))
+    assert len(check.clues) > 5
+    assert math.isclose(check.score, math.fsum([prior, *(clue.log_ratio for clue in check.clues)]))
+
+
+async def test_every_check_and_lesson_is_observed_once(client: Redis) -> None:
+    recorder = Recorder()
+    spam_filter = make_filter(client, observer=recorder)
+
+    await spam_filter.check(PRIZE)
+    await spam_filter.learn(PRIZE, "spam", "door")
+
+    ((check, stages),) = recorder.checks
+    assert check.id == PRIZE.key
+    assert set(stages) == {"wait", "parse", "tokenize", "score"}
+    assert [(lesson.outcome, source) for lesson, source in recorder.lessons] == [(Outcome.LEARNED, "door")]
+
+
+async def test_who_stands_in_line_waits_while_those_before_are_taken_apart(client: Redis) -> None:
+    recorder = Recorder()
+    spam_filter = make_filter(client, observer=recorder, line=Line())
+    messages = [Message.parse(PRIZE.raw + b" now" * 100 * number) for number in range(3)]
+
+    await asyncio.gather(*map(spam_filter.check, messages))  # the first finds nobody, the others are in line then
+
+    stages = {check.id: stages for check, stages in recorder.checks}
+    _, second, third = (stages[message.key] for message in messages)
+    assert third["wait"] > second["parse"] + second["tokenize"]
+
+
+async def test_a_large_message_is_scored_like_a_small_one(client: Redis) -> None:
+    spam_filter = make_filter(client)
+    for label, raw in letters(30):
+        await spam_filter.learn(Message.parse(raw), label, "test")
+
+    small = await spam_filter.check(PRIZE)
+    large = await spam_filter.check(Message.parse(PRIZE.raw + b" now" * 30_000))
+
+    body = {clue.token for clue in small.clues if clue.token.startswith(b"body:")}
+    assert body
+    assert body <= {clue.token for clue in large.clues}
+
+
+class Noted(Message):
+    """A message that notes which thread asked for its key first."""
+
+    asked: threading.Thread | None = None
+
+    @cached_property
+    def key(self) -> str:
+        object.__setattr__(self, "asked", threading.current_thread())
+        return super().key
+
+
+@pytest.mark.parametrize("verb", ["check", "learn", "teach_many"])
+async def test_a_large_message_is_taken_apart_in_a_thread(client: Redis, verb: str) -> None:
+    spam_filter, large = make_filter(client), Noted(PRIZE.raw + b" now" * 30_000)
+
+    async def once() -> AsyncIterator[Message]:
+        yield large
+
+    if verb == "check":
+        await spam_filter.check(large)
+    elif verb == "learn":
+        await spam_filter.learn(large, "spam", "test")
+    else:
+        await spam_filter.teach_many(once(), "spam", ("test", "nobody"), lambda _: None)
+
+    assert large.asked not in {None, threading.main_thread()}
+
+
+async def test_many_learn_at_once_and_all_are_learned(client: Redis) -> None:
+    spam_filter = make_filter(client)
+
+    lessons = await asyncio.gather(
+        *(spam_filter.learn(Message.parse(raw), label, "test") for label, raw in letters(150))
+    )
+
+    assert [lesson.outcome for lesson in lessons] == [Outcome.LEARNED] * 150
+
+
+async def test_a_lesson_is_what_its_own_mirror_shows(client: Redis) -> None:
+    model = Model(client, "test", 3600)
+    mirror = Mirror(model, 5.0)
+    task = asyncio.create_task(mirror.run())
+    await mirror.loaded.wait()
+    spam_filter = make_filter(client, counts=mirror)
+
+    for number, (label, raw) in enumerate(letters(20), start=1):
+        lesson = await spam_filter.learn(Message.parse(raw), label, "test")
+        assert sum(lesson.after.state.learned.values()) == number
+
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.parametrize("label", ["spam", None])
+async def test_a_change_whose_reply_is_lost_is_made_once_and_reported_as_made(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path, label: str | None
+) -> None:
+    await make_filter(client).learn(PRIZE, "spam", "test")
+    if label:
+        await make_filter(client).unlearn(PRIZE, "test")
+
+    async with LosesOneReply(shared_redis.socket, tmp_path / "s") as way:
+        lossy = open_client(StoreParams(way.url))
+        spam_filter = make_filter(lossy)
+        lesson = await (spam_filter.learn(PRIZE, label, "test") if label else spam_filter.unlearn(PRIZE, "test"))
+        await lossy.aclose()
+
+    assert way.broken == 1
+    assert lesson.outcome == (Outcome.LEARNED if label else Outcome.UNLEARNED)
+    assert (await Model(client, "test", 3600).totals()).messages == (0, 1 if label else 0)
+
+
+class Remembered:
+    """A memory of one message."""
+
+    def __init__(self, checked: Checked) -> None:
+        self._checked = checked
+
+    async def recall(self, message_key: str) -> Checked | None:
+        return self._checked if message_key == self._checked.key else None
+
+
+async def test_a_message_is_recalled_as_it_was_checked_else_as_it_was_learned_else_not_at_all(
+    client: Redis,
+) -> None:
+    seen = Checked(PRIZE.key, Tokens((b"subject:prize",), (b"body:seen",)), 0.25, "ham")
+    with_memory = make_filter(client, memory=Remembered(seen))
+    spam_filter = make_filter(client)
+
+    assert await with_memory.recall(PRIZE.key) is seen
+    assert await spam_filter.recall(PRIZE.key) is None
+
+    lesson = await spam_filter.learn(PRIZE, "spam", "test")
+    assert await with_memory.recall(PRIZE.key) is seen
+    assert await spam_filter.recall(PRIZE.key) == Checked(
+        PRIZE.key, Tokenizer().tokenize(PRIZE), lesson.after.probability, str(lesson.after.verdict)
+    )
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+async def test_why_is_remembered_as_the_model_stood_then_and_sums_to_the_score(client: Redis, choice: str) -> None:
+    memory = Memory(client, Model(client, "test", 3600).keys, MemoryParams(), lambda _: None)
+    recorder = Recorder()
+    spam_filter = make_filter(client, Several(recorder, Remembering(memory.remember)), choice=choice)
+    for label, raw in letters(30):
+        await spam_filter.learn(Message.parse(raw), label, "test")
+    _, raw = next(letters(1, seed=8))
+    seen = Message.parse(raw)
+    check = await spam_filter.check(seen)
+    await spam_filter.learn(seen, "spam", "test")
+    writing = asyncio.create_task(memory.run())
+    await memory.settled()
+    writing.cancel()
+    await asyncio.wait([writing])
+
+    found = await memory.explained(seen.key)
+
+    assert found is not None
+    _, why = found
+    assert why is not None
+    assert why == check.explain(why.at)
+    assert (why.score, why.probability, why.verdict) == (check.score, check.probability, str(check.verdict))
+    assert math.fsum([why.prior, *(clue.log_ratio for clue in why.clues)]) == why.score
+    assert [clue.token for clue in why.clues] == [clue.token for clue in check.clues]
+    assert len(why.clues) > 1 or choice == "gaussian"  # its numbers have been seen too little to vote
+    assert why.state.learned == check.state.learned
+    assert sum(why.state.learned.values()) == 30
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+async def test_what_is_taught_by_memory_is_what_the_message_teaches_and_is_taken_back_exactly(
+    client: Redis, choice: str
+) -> None:
+    for label, raw in letters(12):
+        await make_filter(client, choice=choice).learn(Message.parse(raw), label, "test")
+    before = await stored(client)
+    seen: list[Checked] = []
+    spam_filter = make_filter(client, observer=Remembering(lambda checked, _: seen.append(checked)), choice=choice)
+    await spam_filter.check(PRIZE)
+
+    by_message = await spam_filter.learn(PRIZE, "spam", "test")
+    after = await stored(client)
+    await spam_filter.unlearn(PRIZE, "test")
+    by_id = await spam_filter.learn(Checked.unpack(PRIZE.key, seen[0].pack()), "spam", "test")
+
+    assert (by_id.before, by_id.after) == (by_message.before, by_message.after)
+    assert await stored(client) == after
+    known = await spam_filter.recall(PRIZE.key)
+    assert known is not None
+    assert (await spam_filter.unlearn(known, "test")).outcome == Outcome.UNLEARNED
+    assert await stored(client) == before
+
+
+async def test_each_write_of_a_contested_message_has_a_version_of_its_own(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    """Else whoever read the first of two entries could take back the second with what the first one held."""
+    versions: list[str] = []
+
+    async def contradict(request: bytes) -> Fate:
+        if b"EVALSHA" not in request:
+            return Fate.PASS
+        entry = await model.entry(PRIZE.key)
+        if entry is None:
+            return Fate.LOSE_REPLY
+        versions.append(entry.version)
+        if len(versions) == 1:
+            await make_filter(client).learn(PRIZE, "ham", "another")
+        return Fate.PASS
+
+    model = Model(client, "test", 3600)
+    await make_filter(client).learn(PRIZE, "spam", "test")
+    await make_filter(client).unlearn(PRIZE, "test")  # Redis knows the script: its first answer is one to a change
+    async with Proxy(shared_redis.socket, tmp_path / "s", contradict) as way:
+        lossy = open_client(StoreParams(way.url))
+        lesson = await make_filter(lossy).learn(PRIZE, "spam", "test")
+        await lossy.aclose()
+
+    entry = await model.entry(PRIZE.key)
+    assert lesson.outcome == Outcome.RELEARNED
+    assert entry is not None
+    assert entry.version not in versions
+    assert (await model.totals()).messages == (0, 1)
+
+
+def budgeted(client: Redis, rate: float) -> Filter:
+    model = Model(client, "test", 3600)
+    return Filter(
+        tokenizer=Tokenizer(),
+        classifier=Classifier(),
+        calibration=Calibration(),
+        model=model,
+        counts=model,
+        params=Params(Policy(spam=Budget(rate)), {"spam": 1, "ham": 1}),
+    )
+
+
+async def test_a_budget_is_promised_once_enough_ham_was_learned_and_not_after_it_was_taken_back(
+    client: Redis,
+) -> None:
+    spam_filter, model = budgeted(client, 0.3), Model(client, "test", 3600)  # 9 ham
+    spam, *hams = [Message.parse(raw) for _, raw in letters(11)]
+    await spam_filter.learn(spam, "spam", "test")
+    for message in hams[:8]:
+        await spam_filter.learn(message, "ham", "test")
+
+    before = await spam_filter.check(spam)
+    await spam_filter.learn(hams[8], "ham", "test")
+    promised = await spam_filter.check(spam)
+    lesson = await spam_filter.learn(hams[9], "ham", "test")
+    entry = await model.entry(hams[9].key)
+    await spam_filter.learn(hams[9], "spam", "test")
+    relearned = await model.entry(hams[9].key)
+    await spam_filter.unlearn(hams[9], "test")
+    await spam_filter.unlearn(hams[8], "test")
+    after = await spam_filter.check(spam)
+
+    assert "needs 1 more ham to promise 30 %" in before.reason
+    assert promised.thresholds.promised
+    assert entry is not None
+    assert relearned is not None
+    first = First.unpack(entry.first)
+    assert (first.message_key, first.probability) == (hams[9].key, lesson.before.probability)
+    assert first.budgets == ((0.3, lesson.before.verdict.is_spam),)
+    assert relearned.first == entry.first
+    assert not after.thresholds.promised
+
+
+async def test_a_check_can_be_decided_by_another_policy(client: Redis) -> None:
+    spam_filter = make_filter(client)
+    check = await spam_filter.check(PRIZE)
+    taught = replace(check, state=ModelState({"ham": 1, "spam": 1}, {}), probability=0.7)
+
+    decided = await spam_filter.decide(taught, Treatment("*@x", 0, Policy(0.4, 0.6), Actions()))
+
+    assert (decided.verdict, decided.thresholds) == (Verdict.SPAM, Thresholds(0.4, 0.6))
+    assert (taught.policy, decided.policy) == ("default", "*@x")
+    assert decided.probability == 0.7

@@ -1,0 +1,49 @@
+"""How often a lesson waits for Redis, where its filter has a mirror."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from redis.asyncio import Redis
+
+from nbstream.filter import Lesson
+from nbstream.mail.message import Message
+from nbstream.store.connection import Params, open_client
+from nbstream.store.model.model import Model
+from nbstream.store.replica.mirror import Mirror
+from tests.conftest import RedisServer
+from tests.filter.test_filter import PRIZE, make_filter
+from tests.letters import letters
+from tests.store.proxy import Fate, Proxy
+from tests.store.replica.test_mirror import running
+
+
+async def test_a_lesson_is_one_round_trip_and_the_other_label_and_unlearning_are_two(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    requests: list[bytes] = []
+
+    async def count(request: bytes) -> Fate:
+        requests.append(request)
+        return Fate.PASS
+
+    async with (
+        Proxy(shared_redis.socket, tmp_path / "s", count) as way,
+        running(Mirror(Model(client, "test", 3600), 5.0)) as mirror,
+    ):
+        counted = open_client(Params(way.url))
+        spam_filter = make_filter(counted, counts=mirror)
+        for label, raw in letters(5):  # Redis knows the script then, and the connection is open
+            await spam_filter.learn(Message.parse(raw), label, "test")
+
+        async def taught(label: str | None) -> tuple[str, int]:
+            requests.clear()
+            lesson: Lesson = await (
+                spam_filter.learn(PRIZE, label, "test") if label else spam_filter.unlearn(PRIZE, "test")
+            )
+            return str(lesson.outcome), len(requests)
+
+        found = [await taught(label) for label in ("spam", "spam", "ham", None, None)]
+        await counted.aclose()
+
+    assert found == [("learned", 1), ("already", 1), ("relearned", 2), ("unlearned", 2), ("unknown", 1)]

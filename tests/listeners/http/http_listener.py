@@ -1,0 +1,168 @@
+"""The HTTP door with everything real behind it: Redis, mirror, filter, memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from redis.asyncio import Redis
+
+from nbstream.assembly import assembly
+from nbstream.assembly.http import Behind, http_door
+from nbstream.config import Settings
+from nbstream.filter import Filter, Remembering, Several
+from nbstream.listeners.http.listener import HttpListener
+from nbstream.listeners.sockets import Place, TcpPlace, UnixPlace, listening, told
+from nbstream.metrics.metrics import Metrics
+from nbstream.relay.maildir_next_hop import MaildirNextHop
+from nbstream.store.recent.checked_messages import Memory
+from nbstream.store.replica.mirror import Mirror
+from tests.waiting import DEADLINE_SECONDS
+
+PRIZE = (
+    b"From: Prize Office <winner@offers.example>\nSubject: You have won\nMessage-ID: <p@x>\n\nClaim your prize\n"
+)
+LUNCH = b"From: Ann <ann@example.org>\nSubject: Lunch on Friday?\nMessage-ID: <l@x>\n\nShall we have lunch?\n"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of the door."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class HttpDoor:
+    """A running HTTP door; ``ask`` makes one request on a connection of its own."""
+
+    listener: HttpListener
+    where: str
+    metrics: Metrics
+    mirror: Mirror
+    memory: Memory
+    spam_filter: Filter
+
+    @property
+    def url(self) -> str:
+        return f"http://{'door' if self.path else self.where}"
+
+    @property
+    def path(self) -> str | None:
+        return self.where.removeprefix("unix:") if self.where.startswith("unix:") else None
+
+    async def ask(self, path: str, body: bytes | None = None, method: str | None = None, **headers: str) -> Answer:
+        """GET, or POST where there is a body; header names with _ for -."""
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        connector = aiohttp.UnixConnector(self.path) if self.path else None
+        timeout = aiohttp.ClientTimeout(DEADLINE_SECONDS)
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+            session.request(
+                method or ("GET" if body is None else "POST"), self.url + path, data=body, headers=fields
+            ) as response,
+        ):
+            return Answer(response.status, response.headers, await response.read())
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """A connection on which bytes are said; it is broken off at the end."""
+        if self.path:
+            reader, writer = await asyncio.open_unix_connection(self.path)
+        else:
+            host, port = self.where.rsplit(":", 1)
+            reader, writer = await asyncio.open_connection(host, int(port))
+        try:
+            yield reader, writer
+        finally:
+            writer.transport.abort()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def raw(self, request: bytes) -> bytes:
+        """What comes until the door closes, after these bytes."""
+        async with self.open() as (reader, writer):
+            writer.write(request)
+            return await rest(reader)
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+async def rest(reader: asyncio.StreamReader) -> bytes:
+    """What comes until the door closes."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        return await reader.read()
+
+
+@asynccontextmanager
+async def open_http(
+    client: Redis,
+    folder: Path,
+    *,
+    place: Place | None = None,
+    follow: bool = True,
+    change: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> AsyncIterator[HttpDoor]:
+    """A door on a model that needs one message of each class; ``change`` edits the settings' values.
+
+    ``follow=False`` leaves the mirror empty.
+    """
+    values: dict[str, Any] = {"state_dir": str(folder), "model": {"min_learned": {"ham": 1, "spam": 1}}}
+    values["listeners"] = {"http": {"listen": "127.0.0.1:0"}}
+    change(values)
+    settings = Settings.model_validate(values)
+    assert settings.listeners.http
+    async with AsyncExitStack() as stack:
+        metrics = Metrics()
+        model = assembly.model(settings, client)
+        mirror = Mirror(model, 5.0)
+        memory = assembly.memory(settings, model)
+        tasks = [asyncio.create_task(memory.run())]
+        if follow:
+            tasks.append(asyncio.create_task(mirror.run()))
+            await mirror.loaded.wait()
+        for task in tasks:
+            stack.push_async_callback(_ended, task)
+        observer = Several(metrics, Remembering(memory.remember))
+        spam_filter = assembly.spam_filter(settings, model, mirror, observer, memory=memory)
+        behind = Behind(
+            lambda: settings, metrics, mirror, model, memory, MaildirNextHop(folder / "Maildir"), lambda: False
+        )
+        listener = http_door(settings.listeners.http, spam_filter, behind)
+        place = place or TcpPlace("127.0.0.1", 0)
+        found = listening(place)
+        await listener.start(found)
+        stack.push_async_callback(listener.drain, 0)
+        yield HttpDoor(listener, told(place, found), metrics, mirror, memory, spam_filter)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    while not task.done():  # more than once, as the daemon does
+        task.cancel()
+        await asyncio.wait([task], timeout=1)
+
+
+def unix_place(folder: Path) -> UnixPlace:
+    """A socket in that folder."""
+    return UnixPlace(folder / "http.sock")
+
+
+def free_socket() -> tuple[socket.socket, str]:
+    """A listening socket on loopback, and where it is."""
+    place = TcpPlace("127.0.0.1", 0)
+    found = listening(place)
+    return found, told(place, found)

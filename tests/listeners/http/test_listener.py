@@ -1,0 +1,150 @@
+"""The HTTP door: metrics, health, who may ask, and how much."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+from nbstream.listeners.http.access import Access
+from nbstream.listeners.http.listener import Health, HttpListener, Route, health_routes, metrics_route
+from tests.listeners.http.http_listener import free_socket
+
+LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
+NOBODY = ()
+
+
+@asynccontextmanager
+async def serving(routes: Iterable[Route], access: Access | None = None) -> AsyncIterator[str]:
+    listener = HttpListener(routes, access)
+    socket, where = free_socket()
+    await listener.start(socket)
+    try:
+        yield f"http://{where}"
+    finally:
+        await listener.drain(0)
+
+
+async def get(url: str, **headers: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as response:
+        return response.status, await response.text()
+
+
+async def healthy() -> Health:
+    return Health(True, {})
+
+
+async def one() -> bytes:
+    return b"nbstream_x 1\n"
+
+
+async def degraded() -> Health:
+    return Health(False, {"next_hop": "cannot be reached"})
+
+
+async def test_metrics_and_health_are_served() -> None:
+    async with serving([metrics_route(one), *health_routes(healthy)]) as url:
+        assert await get(f"{url}/metrics") == (200, "nbstream_x 1\n")
+        assert await get(f"{url}/healthz") == (200, "ok\n")
+        async with aiohttp.ClientSession() as session, session.head(f"{url}/healthz") as response:
+            assert response.status == 200
+        assert await get(f"{url}/readyz") == (200, '{"ready": true, "degraded": {}}')
+        assert (await get(f"{url}/"))[0] == 404
+
+
+async def test_what_is_degraded_is_said() -> None:
+    async with serving(health_routes(degraded)) as url:
+        assert await get(f"{url}/readyz") == (
+            503,
+            '{"ready": false, "degraded": {"next_hop": "cannot be reached"}}',
+        )
+
+
+async def test_a_door_for_metrics_has_nothing_else() -> None:
+    async with serving([metrics_route(one)]) as url:
+        assert (await get(f"{url}/metrics"))[0] == 200
+        assert (await get(f"{url}/readyz"))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({}, 401),
+        ({"Password": "wrong"}, 401),
+        ({"Password": "secret"}, 200),
+        ({"Password": "teaching"}, 200),
+        ({"Authorization": "Bearer secret"}, 200),
+        ({"Authorization": "bearer  secret"}, 200),
+        ({"Authorization": "Basic secret"}, 401),
+        ({"Authorization": "secret"}, 401),
+    ],
+)
+async def test_a_peer_that_is_not_allowed_needs_the_password(headers: dict[str, str], code: int) -> None:
+    access = Access("secret", "teaching", NOBODY, lambda: LOOPBACK)
+    async with serving([metrics_route(one), *health_routes(healthy)], access) as url:
+        assert (await get(f"{url}/metrics", **headers))[0] == code
+        assert (await get(f"{url}/healthz", **headers))[0] == 200
+
+
+@pytest.mark.parametrize(("headers", "password"), [({}, "none"), ({"Password": "guess"}, "wrong")])
+async def test_who_is_refused_is_told_to_the_log_without_what_was_tried(
+    headers: dict[str, str], password: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving([metrics_route(one)], Access("secret", None, NOBODY)) as url:
+        assert (await get(f"{url}/metrics?x=1", **headers))[0] == 401
+        assert (await get(f"{url}/metrics", Password="secret"))[0] == 200
+    (refused,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert vars(refused)["fields"] == {"peer": "127.0.0.1", "path": "/metrics", "password": password}
+    assert "guess" not in caplog.text
+
+
+Fields = list[tuple[str, str]]
+
+
+@pytest.mark.parametrize(
+    ("peer", "fields", "reads", "teaches"),
+    [
+        ("127.0.0.1", [], True, True),
+        ("::ffff:127.0.0.1", [], True, True),
+        ("192.0.2.1", [], True, False),
+        ("198.51.100.1", [], False, False),
+        ("198.51.100.1", [("password", "read")], True, False),
+        ("198.51.100.1", [("Password", "write")], True, True),
+        ("198.51.100.1", [("Password", "wrong"), ("Password", "write")], True, True),
+        ("192.0.2.1", [("Authorization", "Bearer write")], True, True),
+        (None, [], True, True),
+        ("127.0.0.1", [("X-Forwarded-For", "127.0.0.2")], True, True),
+        ("127.0.0.1", [("X-Forwarded-For", "198.51.100.1")], False, False),
+        ("127.0.0.1", [("X-Forwarded-For", "127.0.0.1, 198.51.100.1")], False, False),
+        ("127.0.0.1", [("x-real-ip", "198.51.100.1")], False, False),
+        ("127.0.0.1", [("X-Real-IP", "somebody")], False, False),
+        ("127.0.0.1", [("Forwarded", "for=127.0.0.1")], False, False),
+        (None, [("X-Forwarded-For", "198.51.100.1")], False, False),
+        (None, [("X-Forwarded-For", "198.51.100.1"), ("Password", "write")], True, True),
+        ("", [], False, False),
+        ("127.0.0.1", [("Host", "127.0.0.1:11334")], True, True),
+        ("127.0.0.1", [("Host", "[::1]:11334")], True, True),
+        ("127.0.0.1", [("Host", "localhost:11334")], True, True),
+        ("127.0.0.1", [("Host", "mail")], True, True),
+        ("127.0.0.1", [("Host", "page.example:11334")], False, False),
+        ("::1", [("host", "page.example.")], False, False),
+        ("127.0.0.1", [("Host", "filter.example"), ("Password", "write")], True, True),
+        ("192.0.2.1", [("Host", "filter.example")], True, False),
+        (None, [("Host", "filter.example")], True, True),
+    ],
+)
+def test_who_may_read_and_who_may_teach(peer: str | None, fields: Fields, reads: bool, teaches: bool) -> None:
+    allowed = (*LOOPBACK, ipaddress.ip_network("192.0.2.0/24"))
+    access = Access("read", "write", allowed, lambda: LOOPBACK)
+
+    assert access.reads(peer, fields) is reads
+    assert access.teaches(peer, fields) is teaches
+
+
+def test_one_password_opens_both_levels_where_there_is_no_other() -> None:
+    assert Access("only").teaches("192.0.2.1", [("Password", "only")])
+    assert not Access(None).teaches("192.0.2.1", [("Password", "")])
+    assert not Access(None).reads("192.0.2.1", [("Password", "None")])

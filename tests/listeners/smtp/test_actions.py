@@ -1,0 +1,383 @@
+"""The SMTP door acts on verdicts: over real sockets, before a Maildir and before an SMTP server."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import pathlib
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiosmtpd.smtp import SMTP, Envelope, Session
+from redis.asyncio import Redis
+
+from nbstream.mail import header_fields
+from nbstream.mail.message import Message
+from nbstream.policy import verdict_fields
+from nbstream.policy.actions import Action, Actions
+from nbstream.policy.address_patterns import Pattern
+from nbstream.policy.policy import Budget, Policy
+from nbstream.policy.recipient_rules import Rule
+from nbstream.relay import quarantine
+from nbstream.relay.quarantine import Note, Quarantine
+from nbstream.relay.smtp_connections import Params as HopParams
+from nbstream.relay.smtp_next_hop import SmtpNextHop
+from tests.listeners.conftest import HAM, SPAM, Door, open_door
+
+SPAMMY = b"From: w@offers.example\r\nSubject: prize\r\n\r\nClaim your free prize now, this offer ends today.\r\n"
+HAMMY = b"From: ann@example.org\r\nSubject: lunch\r\n\r\nShall we have lunch on Friday? Ben will come too.\r\n"
+UNSURE, LOW = 0.51, 0.52  # a model of one message of each class is sure of little
+
+
+def actions(**chosen: str) -> Actions:
+    return Actions(**{verdict: Action.parse(text) for verdict, text in chosen.items()})
+
+
+def rule(place: int, match: str, spam: str, threshold: float = LOW) -> Rule:
+    return Rule.numbered(place, Pattern(match), Policy(UNSURE, threshold), actions(spam=spam))
+
+
+@dataclass
+class Sink:
+    """A mail server that takes everything but what it is told to refuse."""
+
+    refuse: Mapping[str, str] = field(default_factory=dict)
+    answer: str = "250 2.0.0 queued as 42"
+    taken: list[tuple[str | None, list[str], bytes]] = field(default_factory=list)
+
+    async def handle_RCPT(  # noqa: N802 - aiosmtpd's name
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        if address in self.refuse:
+            return self.refuse[address]
+        envelope.rcpt_tos.append(address)
+        return "250 2.1.5 fine"
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+        assert isinstance(envelope.content, bytes)
+        self.taken.append((envelope.mail_from, list(envelope.rcpt_tos), envelope.content))
+        return self.answer
+
+
+@asynccontextmanager
+async def taught(client: Redis, folder: pathlib.Path, **options: Any) -> AsyncIterator[Door]:
+    """A door that knows one spam and one ham."""
+    async with open_door(client, folder / "Maildir", **options) as door:
+        assert (await door.send(SPAMMY, SPAM)).startswith("250 2.0.0 learned")
+        assert (await door.send(HAMMY, HAM)).startswith("250 2.0.0 learned")
+        yield door
+
+
+@asynccontextmanager
+async def before_server(client: Redis, folder: pathlib.Path, sink: Sink, **options: Any) -> AsyncIterator[Door]:
+    """A taught door whose next hop is an SMTP server."""
+
+    server = await asyncio.get_running_loop().create_server(
+        lambda: SMTP(sink, hostname="hop.test", enable_SMTPUTF8=True), "127.0.0.1", 0
+    )
+    try:
+        port = server.sockets[0].getsockname()[1]
+        hop = SmtpNextHop("127.0.0.1", port, HopParams(connect_timeout_seconds=5))
+        async with taught(client, folder, next_hop=hop, **options) as door:
+            yield door
+    finally:
+        server.close()
+
+
+async def send(door: Door, *recipients: str, content: bytes = SPAMMY) -> str:
+    """One message to several recipients; the last reply."""
+    dialogue = await door.talk()
+    await dialogue.hello()
+    await dialogue.say("MAIL FROM:<from@example.org> BODY=8BITMIME")
+    for recipient in recipients:
+        assert (await dialogue.say(f"RCPT TO:<{recipient}>")).startswith("250")
+    assert (await dialogue.say("DATA")).startswith("354")
+    dialogue.writer.write(content + b".\r\n")
+    reply = await dialogue.reply()
+    dialogue.writer.close()
+    return reply
+
+
+def held(door: Door) -> list[tuple[Note, bytes]]:
+    waiting = Quarantine(door.maildir.with_name("Quarantine"))
+    return [quarantine.read(each) for each in waiting.held()]
+
+
+def envelopes(door: Door) -> dict[str, str]:
+    """By recipients, what the own field of each delivered file says before its model."""
+    return {" ".join(to): own(raw) for raw in door.delivered() for to in [told(raw, "x-envelope-to")]}
+
+
+def told(raw: bytes, name: str) -> list[str]:
+    canonical = header_fields.canonical(raw)
+    found = header_fields.fields(canonical, header_fields.body_offset(canonical))
+    return [each.text for each in found if each.name == name]
+
+
+def own(raw: bytes) -> str:
+    (value,) = told(raw, "x-nbstream")
+    found = re.match(r'(\w+); probability=[\d.]+; reason="[^"]*";(?:\s*(policy="[^"]*");)?\s*model=', value)
+    assert found, value
+    return " ".join(filter(None, found.groups()))
+
+
+# Before a Maildir
+
+
+async def test_spam_waits_in_the_quarantine_with_its_envelope(client: Redis, tmp_path: pathlib.Path) -> None:
+    rules = [rule(0, "*", "quarantine")]
+    async with taught(client, tmp_path, rules=rules) as door:
+        assert (await send(door, "a@x", "b@y")).startswith("250 2.0.0 Accepted nbstream id=")
+        assert (await send(door, "a@x", content=HAMMY)).startswith("250 2.0.0 Delivered to the Maildir")
+
+        ((note, content),) = held(door)
+        assert (note.verdict, note.policy) == ("spam", "")
+        assert (note.envelope.sender.address, note.envelope.sender.parameters) == (
+            "from@example.org",
+            ("BODY=8BITMIME",),
+        )
+        assert [each.address for each in note.envelope.recipients] == ["a@x", "b@y"]
+        assert content.endswith(SPAMMY)
+        assert own(content) == "spam"
+        assert told(content, "x-spam-flag") == ["YES"]
+        (file,) = (
+            tmp_path / "Quarantine" / "new"
+        ).iterdir()  # to be learned as it lies there, it is the same message
+        stored = header_fields.strip(header_fields.canonical(file.read_bytes()), verdict_fields.VERDICT_FIELDS)
+        assert Message.parse(stored).key == note.id
+        assert stored == SPAMMY
+        assert len(door.delivered()) == 1
+        assert door.metric("nbstream_actions_total", action="quarantine") == 1
+        assert door.metric("nbstream_actions_total", action="pass") == 1
+        assert door.metric("nbstream_relay_replies_total", code="250") == 1
+
+
+async def test_recipients_are_decided_apart(client: Redis, tmp_path: pathlib.Path) -> None:
+    rules = [
+        rule(0, "*@held.example", "quarantine"),
+        rule(1, "boss@*", "redirect:abuse@x"),
+        rule(2, "*@strict.example", "reject"),
+        rule(3, "*@tolerant.example", "quarantine", threshold=0.999),
+    ]
+    async with taught(client, tmp_path, rules=rules, actions=actions(unsure="pass")) as door:
+        reply = await send(
+            door,
+            *("a@held.example", "boss@y", "c@strict.example", "d@tolerant.example", "e@held.example", "f@y"),
+        )
+
+        assert reply.startswith("250 2.0.0 Delivered to the Maildir")
+        assert "verdict=unsure" in reply
+        assert envelopes(door) == {
+            "c@strict.example d@tolerant.example": 'unsure policy="*@tolerant.example"',
+            "f@y": 'unsure policy="default"',
+            "abuse@x": 'spam policy="recipients[1]"',
+        }
+        (redirected,) = (raw for raw in door.delivered() if told(raw, "x-envelope-to") == ["abuse@x"])
+        assert told(redirected, "x-nbstream-recipient") == ["boss@y"]
+        ((note, content),) = held(door)
+        assert [each.address for each in note.envelope.recipients] == ["a@held.example", "e@held.example"]
+        assert note.policy == "*@held.example"
+        assert own(content) == 'spam policy="*@held.example"'
+
+
+async def test_a_rule_for_all_recipients_is_not_named(client: Redis, tmp_path: pathlib.Path) -> None:
+    async with taught(client, tmp_path, rules=[rule(0, "*@x", "pass")]) as door:
+        await send(door, "a@x", "b@x")
+
+        assert envelopes(door) == {"a@x b@x": "spam"}
+
+
+@pytest.mark.parametrize(
+    ("action", "reply"),
+    [
+        ("reject", "550 5.7.1 Message refused as spam"),
+        ("defer", "451 4.7.1 Message deferred, please try again later"),
+    ],
+)
+async def test_what_is_not_kept_is_said_and_leaves_nothing(
+    action: str, reply: str, client: Redis, tmp_path: pathlib.Path
+) -> None:
+    async with taught(client, tmp_path, rules=[rule(0, "*", action)]) as door:
+        assert (await send(door, "a@x")).startswith(reply)
+        assert (door.delivered(), held(door)) == ([], [])
+        assert door.metric("nbstream_actions_total", action=action) == 1
+
+
+async def test_a_rejected_verdict_may_have_another_action(client: Redis, tmp_path: pathlib.Path) -> None:
+    strict = Rule.numbered(0, Pattern("*"), Policy(UNSURE, LOW, LOW), actions(reject="quarantine"))
+    async with taught(client, tmp_path, rules=[strict]) as door:
+        assert (await send(door, "a@x")).startswith("250")
+        assert held(door)[0][0].verdict == "reject"
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+async def test_a_disk_that_fails_leaves_neither_a_file_nor_a_half_kept_message(
+    failing: int, code: int, client: Redis, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = [rule(0, "*@held.example", "quarantine")]
+    async with taught(client, tmp_path, rules=rules) as door:
+        await send(door, "a@held.example", "b@x")
+        before = (len(door.delivered()), len(held(door)))
+        calls = iter(range(1, 9))
+
+        def fail(_descriptor: int) -> None:
+            if next(calls) == failing:
+                raise OSError(code, os.strerror(code))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", fail)
+            reply = await send(door, "a@held.example", "b@x")
+
+        assert reply.startswith("452 4.3.1" if code == errno.ENOSPC else "451 4.4.1")
+        assert (len(door.delivered()), len(held(door))) == before == (1, 1)
+        assert list((tmp_path / "Maildir/tmp").iterdir()) == list((tmp_path / "Quarantine/tmp").iterdir()) == []
+
+
+async def test_without_counts_all_passes(client: Redis, tmp_path: pathlib.Path) -> None:
+    rules = [rule(0, "*", "reject")]
+    async with open_door(client, tmp_path / "Maildir", follow=False, rules=rules) as door:
+        assert (await send(door, "a@x")).startswith("250 2.0.0 Delivered")
+        assert door.metric("nbstream_actions_total", action="pass") == 1
+
+
+async def test_fields_of_ours_that_come_from_outside_do_not_get_into_the_quarantine(
+    client: Redis, tmp_path: pathlib.Path
+) -> None:
+    forged = b'X-Nbstream-Quarantine: {"id": 1}\r\nX-Nbstream-Recipient: x@y\r\n' + SPAMMY
+    async with taught(client, tmp_path, rules=[rule(0, "*", "quarantine")]) as door:
+        await send(door, "a@x", content=forged)
+
+        ((_, content),) = held(door)
+        assert told(content, "x-nbstream-quarantine") == told(content, "x-nbstream-recipient") == []
+
+
+# Before an SMTP server
+
+
+async def test_before_a_server_the_quarantine_takes_what_all_agree_on(
+    client: Redis, tmp_path: pathlib.Path
+) -> None:
+    rules = [rule(0, "*@x", "quarantine"), rule(1, "*@y", "quarantine")]
+    sink = Sink()
+    async with before_server(client, tmp_path, sink, rules=rules) as door:
+        assert (await send(door, "a@x", "b@y")).startswith("250 2.0.0 Accepted")
+
+        ((note, content),) = held(door)
+        assert [each.address for each in note.envelope.recipients] == ["a@x", "b@y"]
+        assert own(content) == 'spam policy="*@x"'
+        assert sink.taken == []
+        assert door.metric("nbstream_relay_replies_total", code="250") == 0
+
+
+@pytest.mark.parametrize("recipients", [("a@x", "b@y", "c@z"), ("c@z", "b@y", "a@x")])
+async def test_before_a_server_the_mildest_holds_for_all(
+    recipients: tuple[str, ...], client: Redis, tmp_path: pathlib.Path
+) -> None:
+    rules = [rule(0, "*@x", "reject"), rule(1, "*@y", "quarantine"), rule(2, "*@z", "pass")]
+    sink = Sink()
+    async with before_server(client, tmp_path, sink, rules=rules) as door:
+        assert (await send(door, *recipients)).startswith("250 2.0.0 queued as 42")
+
+        ((sender, to, content),) = sink.taken
+        assert (sender, to) == ("from@example.org", list(recipients))
+        assert own(content) == 'spam policy="*@z"'
+        assert content.endswith(SPAMMY)
+        assert held(door) == []
+
+
+async def test_a_redirection_goes_there_instead_and_the_answer_is_the_servers(
+    client: Redis, tmp_path: pathlib.Path
+) -> None:
+    sink = Sink()
+    async with before_server(client, tmp_path, sink, rules=[rule(0, "*", "redirect:abuse@x.example")]) as door:
+        assert (await send(door, "a@x")).startswith("250 2.0.0 queued as 42")
+        sink.answer = "554 5.7.0 not here"
+        assert (await send(door, "a@x", "hidden@y")).startswith("554 5.7.0 not here")
+
+        (one, both) = sink.taken
+        assert (one[0], one[1]) == (both[0], both[1]) == ("from@example.org", ["abuse@x.example"])
+        assert told(one[2], "x-nbstream-recipient") == ["a@x"]
+        assert one[2].endswith(SPAMMY)
+        # Passed on to one of them it would tell of the other.
+        assert told(both[2], "x-nbstream-recipient") == []
+        assert b"hidden" not in both[2]
+
+
+async def test_a_redirection_that_the_server_refuses_is_put_off_and_not_told(
+    client: Redis, tmp_path: pathlib.Path
+) -> None:
+    sink = Sink(refuse={"abuse@x.example": "550 5.1.1 <abuse@x.example>: no such user"})
+    async with before_server(client, tmp_path, sink, rules=[rule(0, "*", "redirect:abuse@x.example")]) as door:
+        reply = await send(door, "a@x")
+
+        assert reply.startswith("451 4.4.1")
+        assert "abuse" not in reply
+        assert sink.taken == []
+
+
+async def test_at_the_recipient_the_server_has_the_word(client: Redis, tmp_path: pathlib.Path) -> None:
+    sink = Sink(refuse={"no@x": "550 5.1.1 no such user"})
+    async with before_server(client, tmp_path, sink, rules=[rule(0, "*", "quarantine")]) as door:
+        dialogue = await door.talk()
+        await dialogue.hello()
+        await dialogue.say("MAIL FROM:<from@example.org>")
+        assert await dialogue.say("RCPT TO:<no@x>") == "550 5.1.1 no such user"
+        await dialogue.say("RCPT TO:<yes@x>")
+        await dialogue.say("DATA")
+        dialogue.writer.write(SPAMMY + b".\r\n")
+
+        assert (await dialogue.reply()).startswith("250")
+        assert [each.address for each in held(door)[0][0].envelope.recipients] == ["yes@x"]
+
+
+async def test_a_full_disk_under_the_quarantine_is_452_and_the_server_gets_nothing(
+    client: Redis, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = Sink()
+    async with before_server(client, tmp_path, sink, rules=[rule(0, "*", "quarantine")]) as door:
+
+        def fail(_descriptor: int) -> None:
+            raise OSError(errno.ENOSPC, "full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", fail)
+            reply = await send(door, "a@x")
+
+        assert reply.startswith("452 4.3.1")
+        assert (sink.taken, held(door)) == ([], [])
+        assert (await send(door, "a@x")).startswith("250")
+        assert len(held(door)) == 1
+
+
+async def test_the_budget_of_a_rule_is_followed_and_told(client: Redis, tmp_path: pathlib.Path) -> None:
+    budget = Rule.numbered(0, Pattern("*@b.example"), Policy(0.5, Budget(0.5)), Actions())
+    async with taught(client, tmp_path, rules=[budget]) as door:
+        assert (await door.send(SPAMMY, "b@b.example")).startswith("250")
+
+        (raw,) = door.delivered()
+        assert "; needs 4 more ham to promise 50 %" in told(raw, "x-nbstream")[0]
+        assert door.metric("nbstream_budget_ham_needed", rate="0.5") == 4
+        assert door.metric("nbstream_budget_promised", rate="0.5") == 0
+
+
+async def test_a_recipient_that_is_not_ascii_is_not_told_as_another_one(
+    client: Redis, tmp_path: pathlib.Path
+) -> None:
+    async with taught(client, tmp_path, rules=[rule(0, "*", "redirect:abuse@x.example")]) as door:
+        dialogue = await door.talk()
+        await dialogue.hello()
+        await dialogue.say("MAIL FROM:<from@example.org> SMTPUTF8")
+        assert (await dialogue.say("RCPT TO:<jürgen@y>".encode())).startswith("250")
+        await dialogue.say("DATA")
+        dialogue.writer.write(SPAMMY + b".\r\n")
+        assert (await dialogue.reply()).startswith("250")
+
+        (raw,) = door.delivered()
+        assert told(raw, "x-envelope-to") == ["abuse@x.example"]
+        assert told(raw, "x-nbstream-recipient") == []

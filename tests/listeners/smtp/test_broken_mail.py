@@ -1,0 +1,93 @@
+"""Broken mail passes: never refused, never altered beyond its line ends."""
+
+from __future__ import annotations
+
+import smtplib
+from collections.abc import Iterable
+from pathlib import Path
+
+from nbstream.mail import header_fields
+from nbstream.policy.verdict_fields import GUARD_FIELD, VERDICT_FIELDS
+from tests.integration.daemon import DaemonProcess
+from tests.letters import letters
+from tests.mutation import mutations
+
+RICH = b"""\
+From: =?utf-8?q?caf=C3=A9?= <a@example.org>
+Subject: =?utf-8?b?SGVsbG8=?=
+MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary="b"
+
+--b
+Content-Type: text/html; charset=utf-8
+Content-Transfer-Encoding: quoted-printable
+
+<html><a href=3D"http://example.org/x?y">click</a><p style=3D"display:none">hidden</p>
+--b
+Content-Type: message/rfc822
+
+Subject: inner
+
+body
+--b
+Content-Type: application/pdf; name="a.pdf"
+Content-Transfer-Encoding: base64
+
+JVBERi0xLjQK
+--b--
+"""
+
+
+def expected(raw: bytes) -> bytes:
+    """What is to arrive, up to the final line end: CRLF mapped, forged verdicts gone, LF in the file."""
+    return header_fields.strip(header_fields.canonical(raw), VERDICT_FIELDS).replace(b"\r\n", b"\n").rstrip(b"\n")
+
+
+def arrived(file: Path) -> bytes:
+    """A delivered file without the fields that were put on top."""
+    envelope = b"Return-Path: <from@example.org>\nX-Envelope-To: to@example.org\n"
+    content = file.read_bytes()
+    assert content.startswith(envelope)
+    raw = header_fields.canonical(content.removeprefix(envelope))
+    own = [name for name in VERDICT_FIELDS if name != GUARD_FIELD]
+    raw = header_fields.strip(raw, own).removeprefix(GUARD_FIELD.encode() + b":\r\n")
+    return raw.replace(b"\r\n", b"\n").rstrip(b"\n")
+
+
+def pass_all(daemon: DaemonProcess, maildir: Path, messages: Iterable[bytes]) -> int:
+    """Send each message and compare what arrived; the number of messages."""
+    host, _, port = daemon.address("smtp").partition(":")
+    count = 0
+    with smtplib.SMTP(host, int(port), timeout=60) as client:
+        client.ehlo("client")
+        for raw in messages:
+            count += 1
+            client.mail("from@example.org")
+            client.rcpt("to@example.org")
+            code, text = client.data(header_fields.canonical(raw))
+            loop = expected(raw).count(b"Received:") > 50 and code == 554
+            assert code == 250 or loop, (code, text, raw)
+            files = list((maildir / "new").iterdir())
+            if not loop:
+                assert len(files) == 1
+                assert arrived(files[0]) == expected(raw)
+            for file in files:
+                file.unlink()
+    return count
+
+
+def write_config(folder: Path) -> Path:
+    path = folder / "nb.yaml"
+    path.write_text(
+        f"state_dir: {folder / 'state'}\n"
+        "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}}\n"
+        "model: {min_learned: {spam: 0, ham: 0}}\nlog: {format: json}\n"
+    )
+    return path
+
+
+def test_mutated_messages_pass(tmp_path: Path, redis_binary: Path) -> None:  # the daemon starts it
+    originals = [RICH, *(raw for _, raw in letters(20))]
+    with DaemonProcess(write_config(tmp_path)) as daemon:
+        assert pass_all(daemon, tmp_path / "state/Maildir", mutations(originals, 400)) == 400
+        assert daemon.metric('nbstream_filter_failures_total{reason="error"}') == 0

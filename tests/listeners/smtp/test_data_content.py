@@ -1,0 +1,90 @@
+"""The content of DATA, chunk by chunk."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.errors import Reply
+from nbstream.listeners.smtp.data_content import END, Arriving
+from nbstream.listeners.smtp.replies import NO_MEMORY, TOO_BIG
+from nbstream.mail.header_fields import canonical
+
+FRAGMENTS = st.lists(
+    st.sampled_from([b"\r", b"\n", b".", b"a", b"\r\n", b"\r\n.", b"\r\n..", b"bcd"]), max_size=20
+)
+
+
+@dataclass
+class Budget:
+    """So many bytes are left."""
+
+    left: int = 1 << 30
+
+    def reserve(self, count: int) -> bool:
+        if count > self.left:
+            return False
+        self.left -= count
+        return True
+
+    def release(self, count: int) -> None:
+        self.left += count
+
+
+def arrive(wire: bytes, cuts: list[int], limit: int = 1 << 20) -> Arriving:
+    """What comes in when ``wire`` is cut at these places."""
+    arriving = Arriving(limit, Budget())
+    places = [0, *sorted(cut for cut in cuts if 0 < cut <= len(wire) - len(END)), len(wire)]
+    for start, end in itertools.pairwise(places):
+        arriving.add(wire[start:end], last=end == len(wire))
+    return arriving
+
+
+@given(FRAGMENTS, st.lists(st.integers(1, 60)))
+def test_the_message_is_the_same_wherever_it_is_cut(fragments: list[bytes], cuts: list[int]) -> None:
+    stuffed = b"".join(fragments)
+    while END in b"\r\n" + stuffed + END[:-1]:
+        stuffed = stuffed.replace(b".\r\n", b"") + b"x"
+    lines = (b"\r\n" + stuffed + b"\r\n").split(b"\r\n")
+    expected = canonical(b"\r\n".join(line.removeprefix(b".") for line in lines))[2:]
+
+    assert arrive(b"\r\n" + stuffed + END, cuts).content() == expected
+
+
+def test_an_empty_message_is_empty() -> None:
+    assert arrive(END, []).content() == b""
+
+
+@pytest.mark.parametrize(("length", "problem"), [(98, None), (99, TOO_BIG)])
+def test_a_message_may_be_as_long_as_the_limit(length: int, problem: Reply | None) -> None:
+    message = b"x" * (length - 2) + b"\r\n"
+
+    assert arrive(b"\r\n" + message + b".\r\n", [40], limit=98).problem == problem
+
+
+def test_what_is_refused_holds_no_memory() -> None:
+    budget = Budget(10)
+    arriving = Arriving(100, budget)
+    arriving.add(b"\r\n12345", last=False)
+    assert budget.left == 3
+
+    arriving.add(b"6789", last=False)
+
+    assert arriving.problem == NO_MEMORY
+    assert budget.left == 10
+    assert not arriving.hopeless
+
+
+def test_twice_the_limit_is_hopeless() -> None:
+    arriving = Arriving(10, Budget())
+
+    arriving.add(b"\r\n" + b"x" * 18, last=False)
+    assert arriving.problem == TOO_BIG
+    assert not arriving.hopeless
+    arriving.add(b"x", last=False)
+
+    assert arriving.hopeless

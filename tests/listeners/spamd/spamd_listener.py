@@ -1,0 +1,122 @@
+"""The spamd door with everything real behind it, and a client that says bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from redis.asyncio import Redis
+
+from nbstream.bayes.counts import CLASSES
+from nbstream.filter import Params as FilterParams
+from nbstream.listeners.sockets import TcpPlace, UnixPlace, listening
+from nbstream.listeners.spamd.handler import Params as AnswerParams
+from nbstream.listeners.spamd.listener import Params as SpamdParams
+from nbstream.listeners.spamd.listener import SpamdListener
+from nbstream.metrics.metrics import Metrics
+from nbstream.policy.policy import Policy
+from tests.listeners.conftest import LOOPBACK, Judge, open_filter
+from tests.waiting import DEADLINE_SECONDS, until
+
+SPAM = (
+    b'From: "Prize Office" <winner@offers.example>\r\nSubject: You have won\r\n\r\nClaim your free prize now.\r\n'
+)
+HAM = b"From: Ann <ann@example.org>\r\nSubject: Lunch?\r\n\r\nShall we have lunch on Friday?\r\n"
+
+
+def request(command: str, *fields: str, message: bytes = SPAM, version: str = "1.5") -> bytes:
+    """A request with its Content-length."""
+    lines = [f"{command} SPAMC/{version}", *fields, f"Content-length: {len(message)}"]
+    return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n" + message
+
+
+def tell(label: str, message: bytes = SPAM, *fields: str) -> bytes:
+    """A request to learn ``message`` as ``label``, or to forget it."""
+    asked = ["Remove: local"] if label == "forget" else [f"Message-class: {label}", "Set: local"]
+    return request("TELL", *asked, *fields, message=message)
+
+
+@dataclass
+class SpamdDoor:
+    """A running door."""
+
+    listener: SpamdListener
+    judge: Judge
+    metrics: Metrics
+    port: int
+    path: Path | None
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self.path:
+            return await asyncio.open_unix_connection(self.path)
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def ask(self, *pieces: bytes, end: bool = False) -> bytes:
+        """Say ``pieces``, each on its own, close this side if asked to; all that comes until the door closes."""
+        reader, writer = await self.connect()
+        try:
+            return await self.finish(reader, writer, pieces, end=end)
+        finally:
+            writer.close()
+
+    async def finish(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        pieces: Iterable[bytes],
+        *,
+        end: bool = False,
+    ) -> bytes:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+            if end:
+                writer.write_eof()
+            found = await reader.read()
+        writer.close()
+        return found
+
+    async def teach(self, *messages: tuple[str, bytes]) -> None:
+        for label, message in messages:
+            assert b"DidSet: local" in await self.ask(tell(label, message))
+
+    async def rested(self) -> None:
+        """Return when no connection is left; nothing is held for any then."""
+        await until(lambda: not self.listener.visits)
+        assert self.listener.budget.used == 0
+
+    @property
+    def learned(self) -> dict[str, int]:
+        """How many messages of each class are learned."""
+        totals = self.judge.mirror.totals
+        assert totals is not None
+        return dict(zip(CLASSES, totals.messages, strict=True))
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+@asynccontextmanager
+async def open_spamd(client: Redis, path: Path | None = None, **options: Any) -> AsyncIterator[SpamdDoor]:
+    """A door on TCP, or at ``path``; options are those of the parts behind it."""
+    metrics = Metrics()
+    policy = Policy(spam=options.pop("spam", 0.95))
+    params = FilterParams(policy, options.pop("min_learned", {"spam": 1, "ham": 1}))
+    answers = AnswerParams(
+        "test", allow_from=options.pop("allow_from", LOOPBACK), clues=options.pop("clues", False)
+    )
+    async with AsyncExitStack() as stack:
+        follow = options.pop("follow", True)
+        judge = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
+        listener = SpamdListener(judge.spam_filter, SpamdParams(answers, **options), metrics)
+        place = UnixPlace(path) if path else TcpPlace("127.0.0.1", 0)
+        socket = listening(place)
+        port = 0 if path else socket.getsockname()[1]
+        await listener.start(socket)
+        stack.push_async_callback(listener.drain, 0)
+        yield SpamdDoor(listener, judge, metrics, port, path)

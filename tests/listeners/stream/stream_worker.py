@@ -1,0 +1,149 @@
+"""A worker of the stream door with everything real behind it: Redis, mirror, filter. Its filter has faults."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis.asyncio import Redis
+
+from nbstream.bayes.calibration import Calibration
+from nbstream.bayes.classifier import Classifier
+from nbstream.errors import CountsFull
+from nbstream.filter import Check, Decide, Filter, Lesson, Params, Subject
+from nbstream.listeners.stream import listener
+from nbstream.mail.message import Message
+from nbstream.mail.mime import Limits
+from nbstream.metrics.metrics import Metrics
+from nbstream.metrics.stream import StreamMetrics
+from nbstream.policy.actions import Actions
+from nbstream.policy.policy import Policy
+from nbstream.policy.recipient_rules import Rules
+from nbstream.store import stream_queue
+from nbstream.store.connection import Params as ConnectParams
+from nbstream.store.connection import open_client
+from nbstream.store.model.model import Model
+from nbstream.store.replica.mirror import Mirror
+from nbstream.tokens.tokenizer import Tokenizer
+from tests.waiting import until
+
+SPAM = "win a free prize now, claim your cash"
+HAM = "shall we have lunch on friday with ann"
+FAULTS = "nbstream_filter_failures_total"
+RULES = Rules.build(Policy(), Actions())
+
+
+class Faulty(Filter):
+    """A filter with faults: by the text it fails (``times`` times), or ends its worker, or waits for ``go``."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.times = 0
+        self.error: Exception = RuntimeError("a fault")
+        self.begun: list[str] = []
+        self.go, self.late = asyncio.Event(), asyncio.Event()
+        self.die: Callable[[], object] = lambda: None
+
+    async def check(self, message: Message, decide: Decide | None = None) -> Check:
+        text = message.raw.decode()
+        self.begun.append(text)
+        if "slow" in text:
+            await self.go.wait()
+        if "late" in text:
+            await self.late.wait()
+        if "lengthy" in text:
+            await asyncio.sleep(0.05)
+        if "deadly" in text:
+            self.die()
+            await asyncio.Event().wait()
+        if "poison" in text and self.times:
+            self.times -= 1
+            raise self.error
+        return await super().check(message, decide)
+
+    async def learn(self, subject: Subject, label: str, source: str, actor: str = "") -> Lesson:
+        if isinstance(self.error, CountsFull):
+            raise self.error
+        return await super().learn(subject, label, source, actor)
+
+
+@dataclass
+class Worker:
+    """A running door."""
+
+    door: listener.StreamDoor
+    filter: Faulty
+    queue: stream_queue.Queue
+    model: Model
+    mirror: Mirror
+    metrics: Metrics
+    client: Redis
+    task: asyncio.Task[None]
+    stack: AsyncExitStack = field(repr=False)
+
+    async def add(self, **fields: str | bytes) -> bytes:
+        place: Any = await self.client.xadd(self.model.keys.incoming, dict(fields))  # type: ignore[arg-type]
+        return bytes(place)
+
+    async def answers(self) -> list[Mapping[str, str]]:
+        found: Any = await self.client.xrange(self.model.keys.outgoing)
+        return [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in found]
+
+    async def answer(self, **fields: str | bytes) -> Mapping[str, str]:
+        """Add an entry and return its answer."""
+        place = (await self.add(**fields)).decode()
+        await self.answered(place)
+        (answer,) = [each for each in await self.answers() if each["entry"] == place]
+        return answer
+
+    async def answered(self, *places: str) -> None:
+        async def all_are() -> bool:
+            return {*places} <= {each["entry"] for each in await self.answers()}
+
+        await until(all_are)
+
+    def found(self, outcome: str) -> float:
+        name = "nbstream_stream_entries_total"
+        return self.metrics.registry.get_sample_value(name, {"outcome": outcome}) or 0.0
+
+
+@asynccontextmanager
+async def working(
+    client: Redis, url: str, *, rules: Rules = RULES, tries: int = 3, follow: bool = True, **options: Any
+) -> AsyncIterator[Worker]:
+    claim_seconds = options.setdefault("claim_seconds", 60.0)
+    timeout = options.pop("timeout", 5.0)
+    async with AsyncExitStack() as stack:
+        model, metrics = Model(client, "test", 3600), Metrics()
+        mirror = Mirror(model, timeout)
+        following = asyncio.create_task(mirror.run() if follow else asyncio.Event().wait())
+        stack.push_async_callback(asyncio.wait, [following])
+        stack.callback(following.cancel)
+        if follow:
+            await mirror.loaded.wait()
+        others = tuple(rule.treatment.policy for rule in rules.rules)
+        spam_filter = Faulty(
+            tokenizer=Tokenizer(),
+            classifier=Classifier(),
+            calibration=Calibration(),
+            model=model,
+            counts=mirror,
+            params=Params(rules.top.policy, {"spam": 1, "ham": 1}, others),
+            observer=metrics,
+        )
+        blocking = open_client(ConnectParams(url, timeout_seconds=timeout), retries=0)
+        stack.push_async_callback(blocking.aclose)
+        params = stream_queue.Params(claim_seconds, tries, timeout_seconds=timeout)
+        waiting = stream_queue.Queue(client, blocking, model.keys, params)
+        door = listener.StreamDoor(
+            waiting, spam_filter, rules, listener.Params(Limits(), **options), StreamMetrics(metrics)
+        )
+        task = asyncio.create_task(door.run())
+        spam_filter.die = task.cancel
+        stack.push_async_callback(asyncio.wait, [task])
+        stack.callback(task.cancel)
+        yield Worker(door, spam_filter, waiting, model, mirror, metrics, client, task, stack)
+        assert not task.done() or task.cancelled() or not task.exception()

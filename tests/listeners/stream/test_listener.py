@@ -1,0 +1,137 @@
+"""The stream door on a real Redis: what programs add is checked or learned, and answered once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from redis.asyncio import Redis
+
+from nbstream.filter import Check, Params, Silent
+from nbstream.mail.message import Message
+from nbstream.policy.actions import Actions
+from nbstream.policy.address_patterns import Pattern
+from nbstream.policy.policy import Policy
+from nbstream.policy.recipient_rules import Rule, Rules
+from nbstream.store import stream_queue
+from nbstream.tokens.tokenizer import Tokens
+from tests.conftest import RedisServer
+from tests.listeners.stream.stream_worker import HAM, RULES, SPAM, Worker, working
+from tests.waiting import until
+
+
+async def test_a_text_is_checked_and_learned_by_its_label(worker: Worker) -> None:
+    first = await worker.answer(text=SPAM, id="sms 1")
+    assert first["id"] == "sms 1"
+    assert (first["verdict"], first["reason"]) == ("unsure", "learning 0/2")
+    assert "outcome" not in first
+
+    learned = await worker.answer(text=SPAM, label="spam")
+    assert (learned["outcome"], learned["id"]) == ("learned", learned["entry"])
+    assert learned["key"] == first["key"]
+    assert (await worker.answer(text=HAM, label="ham"))["outcome"] == "learned"
+    assert (await worker.answer(text=HAM, label="ham"))["outcome"] == "already"
+    assert (await worker.answer(text=HAM, label="spam"))["outcome"] == "relearned"
+    assert (await worker.answer(text=HAM, label="ham"))["outcome"] == "relearned"
+
+    spam, ham = await worker.answer(text=SPAM), await worker.answer(text=HAM)
+    assert float(spam["probability"]) > 0.5 > float(ham["probability"])
+    assert set(spam) == {"entry", "id", "verdict", "probability", "reason", "key"}
+    assert worker.mirror.totals is not None
+    assert sum(worker.mirror.totals.messages) == 2
+
+
+async def test_a_text_has_no_header_and_a_message_has(worker: Worker) -> None:
+    letter = "Subject: lunch\nX-Nbstream: spam; id=x\n\nAre you coming?\n"
+
+    text, raw = await worker.answer(text=letter), await worker.answer(raw=letter)
+
+    assert text["key"] == Message.of_text(letter).key
+    assert raw["key"] == Message.parse(b"Subject: lunch\n\nAre you coming?\n").key
+
+
+async def test_who_taught_is_in_the_history(worker: Worker) -> None:
+    await worker.answer(text=SPAM, label="spam", **{"from": "shop"})
+
+    (record,) = [each async for each in worker.model.history()]
+
+    assert (record.note.source, record.note.actor) == ("stream", "shop")
+
+
+async def test_an_entry_that_cannot_be_read_is_answered_with_the_reason(worker: Worker) -> None:
+    refused = await worker.answer(text="x", label="junk", id="7")
+
+    assert refused == {"entry": refused["entry"], "id": "7", "error": "label must be ham or spam"}
+    assert worker.found("refused") == 1
+
+
+async def test_a_large_message_is_checked_and_a_larger_one_refused(
+    client: Redis, shared_redis: RedisServer
+) -> None:
+    async with working(client, shared_redis.url, max_message_bytes=400_000) as worker:
+        assert "verdict" in await worker.answer(text="word " * 80_000)
+        assert (await worker.answer(raw=b"x" * 400_001))["error"] == "the message is larger than 400000 bytes"
+
+
+class Checks(Silent):
+    """Keeps what is reported of checks."""
+
+    def __init__(self) -> None:
+        self.found: list[Check] = []
+
+    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
+        self.found.append(check)
+
+
+async def test_the_recipients_rules_decide(client: Redis, shared_redis: RedisServer) -> None:
+    strict = Rule.numbered(0, Pattern("*@strict.example"), Policy(1e-9, 1e-8), Actions())
+    rules = Rules.build(Policy(), Actions(), [strict])
+    async with working(client, shared_redis.url, rules=rules) as worker:
+        await worker.answer(text=SPAM, label="spam")
+        await worker.answer(text=HAM, label="ham")
+
+        assert (await worker.answer(text=HAM))["verdict"] == "ham"
+        checked = Checks()
+        worker.filter._observer = checked
+        assert (await worker.answer(text=HAM, to="ann@strict.example"))["verdict"] == "spam"
+        assert [(str(each.verdict), each.policy) for each in checked.found] == [("spam", "*@strict.example")]
+        worker.door.rules = RULES
+        assert (await worker.answer(text=HAM, to="ann@strict.example"))["verdict"] == "ham"
+
+
+async def test_the_next_entry_goes_by_the_new_filter(worker: Worker) -> None:
+    await worker.answer(text=SPAM, label="spam")
+    await worker.answer(text=HAM, label="ham")
+    assert (await worker.answer(text=HAM))["verdict"] == "ham"
+
+    worker.door.spam_filter = worker.filter.with_params(Params(Policy(1e-9, 1e-8), {}))
+
+    assert (await worker.answer(text=HAM))["verdict"] == "spam"
+
+
+async def test_what_is_under_way_is_bounded_and_the_rest_waits_in_redis(
+    client: Redis, shared_redis: RedisServer
+) -> None:
+    async with working(client, shared_redis.url, max_in_flight=4) as worker:
+        places = [(await worker.add(text=f"slow {number}")).decode() for number in range(20)]
+        await until(lambda: len(worker.filter.begun) == 4)
+        await until(lambda: worker.metrics.registry.get_sample_value("nbstream_stream_lag") == 16, seconds=30)
+        assert worker.metrics.registry.get_sample_value("nbstream_stream_pending") == 4
+
+        worker.filter.go.set()
+
+        await worker.answered(*places)
+        assert await worker.client.xlen(worker.model.keys.incoming) == 0
+
+
+async def test_nothing_more_is_read_while_much_is_under_way(client: Redis, shared_redis: RedisServer) -> None:
+    async with working(client, shared_redis.url, max_in_flight=2, max_bytes_in_flight=1000) as worker:
+        large = (await worker.add(text="slow " + "x" * 1000)).decode()
+        await until(lambda: len(worker.filter.begun) == 1)
+        small = (await worker.add(text="slow")).decode()
+        await asyncio.sleep(0.5)  # there is room for one more by number; nothing is to happen in it
+        assert await worker.queue.standing() == stream_queue.Standing(lag=1, pending=1)
+
+        worker.filter.go.set()
+
+        await worker.answered(large, small)

@@ -1,0 +1,114 @@
+"""Which messages a piece of feedback mail is about."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbstream.mail import header_fields
+from nbstream.mail.forwards import Carried, carried, is_redirected, is_written_to
+
+INNER = "Subject: spam\r\n\r\nbuy now\r\n"
+TEXT = "Content-Type: text/plain\r\n\r\nsee attached"
+RFC822 = "Content-Type: message/rfc822\r\n\r\n"
+
+
+def multipart(kind: str, *parts: str) -> bytes:
+    body = "".join(f"--b\r\n{part}\r\n" for part in parts)
+    return f"Subject: Fwd\r\nContent-Type: multipart/{kind}; boundary=b\r\n\r\n{body}--b--\r\n".encode()
+
+
+def meant(raw: bytes, max_messages: int = 100) -> list[str] | None:
+    """The messages that are carried."""
+    found = carried(raw, max_messages)
+    return None if found is None else [each.decode() for each in found.messages]
+
+
+def test_a_forward_means_its_attached_messages() -> None:
+    assert meant(multipart("mixed", TEXT, RFC822 + INNER, RFC822 + "Subject: two\r\n\r\n")) == [
+        INNER,
+        "Subject: two\r\n\r\n",
+    ]
+
+
+def test_a_digest_needs_no_type_on_its_messages() -> None:
+    assert meant(multipart("digest", "\r\n" + INNER)) == [INNER]
+
+
+def test_an_abuse_report_means_the_message_it_carries() -> None:
+    report = "Content-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\n"
+    raw = multipart("report; report-type=feedback-report", TEXT, report, RFC822 + INNER)
+
+    assert meant(raw) == [INNER]
+
+
+def test_a_bounce_carries_nothing() -> None:
+    assert carried(multipart("report; report-type=delivery-status", TEXT, RFC822 + INNER), 9) == Carried()
+
+
+def test_a_mail_without_attached_messages_carries_nothing() -> None:
+    assert carried(b"Subject: x\r\n\r\nbody", 9) == Carried()
+    assert carried(multipart("mixed", TEXT), 9) == Carried()
+    assert carried(multipart("alternative", TEXT, RFC822 + INNER), 9) == Carried()
+
+
+def test_a_message_attached_in_base64_is_decoded() -> None:
+    part = (
+        "Content-Type: message/rfc822\r\nContent-Transfer-Encoding: base64\r\n\r\nU3ViamVjdDogc3BhbQoKYnV5IG5vdwo="
+    )
+
+    assert meant(multipart("mixed", part)) == ["Subject: spam\r\n\r\nbuy now\r\n"]
+
+
+def test_more_messages_or_parts_than_permitted_are_none_so_that_none_is_silently_left_out() -> None:
+    assert meant(multipart("mixed", *[RFC822 + INNER] * 6), max_messages=5) is None
+    assert meant(multipart("mixed", *[TEXT] * 50, RFC822 + INNER), max_messages=5) is None
+    assert meant(multipart("mixed", *[TEXT] * 9, RFC822 + INNER), max_messages=5) == [INNER]
+
+
+def test_an_abuse_report_without_a_message_means_none() -> None:
+    report = "Content-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\n"
+
+    found = carried(multipart("report; report-type=feedback-report", TEXT, report), 9)
+    assert found == Carried(feedback_type="abuse")
+
+
+def test_a_report_carries_its_type_and_perhaps_only_the_header_of_its_message() -> None:
+    report = "Content-Type: message/feedback-report\r\n\r\nUser-Agent: x/1\r\nFEEDBACK-type: Not-Spam (x)\r\n"
+    head = "Content-Type: text/rfc822-headers; charset=utf-8\r\n\r\nSubject: one"
+
+    found = carried(multipart("report; report-type=feedback-report", TEXT, report, head), 9)
+
+    assert found == Carried(headers_only=(b"Subject: one",), feedback_type="not-spam")
+    assert carried(multipart("report; report-type=feedback-report", TEXT, head), 9) == Carried(
+        headers_only=(b"Subject: one",), feedback_type=""
+    )
+    assert carried(multipart("mixed", TEXT, head), 9) == Carried()
+
+
+def test_resent_fields_say_that_a_mail_is_somebody_elses() -> None:
+    assert is_redirected(b"Resent-From: ann@example.org\r\nFrom: x@y\r\n\r\n")
+    assert not is_redirected(b"From: x@y\r\n\r\nResent-From: ann@example.org\r\n")
+
+
+@pytest.mark.parametrize(
+    ("head", "written"),
+    [
+        ("To: spam@nbstream.invalid", True),
+        ("To: ann@x\r\nCc: =?utf-8?q?J=C3=BCnk?= <SPAM@nbstream.invalid>, bob@y", True),
+        ("X-Forwarded-Message-Id: <1@x>", True),
+        ("To: no-spam@nbstream.invalid", False),
+        ("To: spam@nbstream.invalid.example", False),
+        ("From: spam@nbstream.invalid\r\nTo: ann@example.org", False),
+        ("Subject: Fwd: x\r\nIn-Reply-To: <1@x>", False),
+    ],
+)
+def test_who_a_mail_was_written_to_is_in_its_own_header(head: str, written: bool) -> None:
+    raw = f"{head}\r\n\r\nTo: spam@nbstream.invalid\r\n".encode()
+
+    assert is_written_to(raw, {"spam@nbstream.invalid", "ham@nbstream.invalid"}) is written
+
+
+def test_a_forward_inside_the_attached_message_is_left_alone() -> None:
+    inner = multipart("mixed", RFC822 + INNER).replace(b"--b", b"--c").replace(b"=b", b"=c").decode()
+
+    assert meant(multipart("mixed", RFC822 + inner)) == [header_fields.canonical(inner.encode()).decode()]

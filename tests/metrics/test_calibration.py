@@ -1,0 +1,61 @@
+"""What labels said of P(spam), as Prometheus gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from prometheus_client.core import Metric
+
+from nbstream.metrics.calibration import budgets, calibration
+from nbstream.policy.first_scores import First, FirstScores
+
+
+def labelled(ham: Iterable[float] = (), spam: Iterable[float] = ()) -> FirstScores:
+    """First scores with these P(spam)."""
+    found = FirstScores()
+    for label, probabilities in (("ham", ham), ("spam", spam)):
+        for place, probability in enumerate(probabilities):
+            found[label].add(First(place, f"{label}{place}", probability).pack())
+    return found
+
+
+def values(families: Iterable[Metric], name: str, *labels: str) -> dict[tuple[str, ...], float]:
+    samples = next(family for family in families if family.name == name).samples
+    return {tuple(sample.labels[label] for label in labels): sample.value for sample in samples}
+
+
+def test_each_labelled_message_is_in_the_bin_of_its_probability() -> None:
+    families = list(calibration(labelled(ham=[0.0, 0.0005, 0.001, 0.95], spam=[0.94, 0.95, 1.0])))
+
+    messages = values(families, "nbstream_calibration_messages", "class", "bin")
+    assert {key: value for key, value in messages.items() if value} == {
+        ("ham", "0-0.001"): 2,
+        ("ham", "0.001-0.01"): 1,
+        ("ham", "0.95-0.99"): 1,
+        ("spam", "0.9-0.95"): 1,
+        ("spam", "0.95-0.99"): 1,
+        ("spam", "0.999-1"): 1,
+    }
+    assert len(messages) == 2 * 13
+
+
+def test_so_many_of_a_bin_were_to_be_spam_as_their_probabilities_add_up_to() -> None:
+    families = calibration(labelled(ham=[0.96], spam=[0.95, 0.97, 0.2]))
+
+    expected = values(families, "nbstream_calibration_expected_spam", "bin")
+
+    assert expected[("0.95-0.99",)] == pytest.approx(0.96 + 0.95 + 0.97)
+    assert expected[("0.2-0.4",)] == pytest.approx(0.2)
+    assert sum(expected.values()) == pytest.approx(0.96 + 0.95 + 0.97 + 0.2)
+
+
+def test_a_budget_tells_what_it_allowed_and_what_it_lost() -> None:
+    first_scores = labelled(ham=[0.1] * 50)  # before there was a budget
+    for place in range(100):
+        first_scores["ham"].add(First(1000 + place, "later", 0.9, ((0.1, place == 7),)).pack())
+
+    families = list(budgets(first_scores, {0.1, 0.01}))
+
+    assert values(families, "nbstream_budget_ham_allowed", "rate") == {("0.01",): 0, ("0.1",): 10}
+    assert values(families, "nbstream_budget_ham_lost", "rate") == {("0.01",): 0, ("0.1",): 1}

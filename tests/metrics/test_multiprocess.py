@@ -1,0 +1,107 @@
+"""What several processes count together."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nbstream.metrics import multiprocess
+from nbstream.metrics.metrics import Metrics
+
+COUNTING = """
+import os, signal, sys
+from pathlib import Path
+from nbstream.metrics.metrics import Metrics
+from nbstream.metrics import multiprocess
+folder, member, quarantined = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+multiprocess.join(folder, member)
+metrics = Metrics(folder)
+for _ in range(3):
+    metrics.delivered("smtp", "spam")
+metrics.relayed("250", 0.5)
+if quarantined:
+    metrics.swept(quarantined, 1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "state [1]" / "metrics"  # a name that would be a pattern, too
+    found.parent.mkdir()
+    multiprocess.clear(found, ["1", "2"])
+    return found
+
+
+def count(folder: Path, member: str, quarantined: int = 0) -> None:
+    """A process counts as this member, and is killed."""
+    words = [sys.executable, "-c", COUNTING, str(folder), member, str(quarantined)]
+    assert subprocess.run(words, check=False, timeout=60).returncode == -9
+
+
+def lines(folder: Path) -> list[str]:
+    return Metrics(folder).counts_text().decode().splitlines()
+
+
+def test_sums_are_of_all_and_who_takes_a_place_goes_on_counting(folder: Path) -> None:
+    for member in ("1", "2", "1"):
+        count(folder, member)
+        multiprocess.gone(folder, member)
+        multiprocess.make(folder, member)
+
+    found = lines(folder)
+
+    assert 'nbstream_messages_total{listener="smtp",verdict="spam"} 9.0' in found
+    assert 'nbstream_relay_seconds_bucket{le="0.5"} 3.0' in found
+    assert "nbstream_relay_seconds_count 3.0" in found
+    assert Metrics(folder).verdicts() == {"spam": 9}
+
+
+def test_a_state_goes_with_its_process_and_a_finding_stays(folder: Path) -> None:
+    count(folder, "1", quarantined=7)
+    assert any(line.startswith("nbstream_build_info{") for line in lines(folder))
+
+    multiprocess.gone(folder, "1")
+
+    assert not any(line.startswith("nbstream_build_info{") for line in lines(folder))
+    assert "nbstream_quarantine_messages 7.0" in lines(folder)
+
+
+def test_the_names_of_what_was_never_counted_are_there(folder: Path) -> None:
+    assert "# TYPE nbstream_feedback_total counter" in lines(folder)
+
+
+def test_a_new_start_counts_from_nothing_and_forgets_places_that_are_no_more(folder: Path) -> None:
+    count(folder, "2")
+
+    multiprocess.clear(folder, ["1"])
+
+    assert Metrics(folder).verdicts() == {}
+    assert not list(folder.glob("*_2.db"))
+
+
+def test_the_files_have_all_their_blocks(folder: Path) -> None:
+    for path in folder.iterdir():
+        status = path.stat()
+        assert status.st_blocks * 512 >= status.st_size > 0
+        assert status.st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def state(lag: float, up: float, tokens: int) -> str:
+    """What a worker tells of its state, in part."""
+    return (
+        "# HELP nbstream_mirror_lag_seconds Seconds.\n# TYPE nbstream_mirror_lag_seconds gauge\n"
+        f"nbstream_mirror_lag_seconds {lag}\nnbstream_redis_up {up}\nnbstream_model_tokens {tokens}\n"
+    )
+
+
+def test_the_state_of_all_is_that_of_the_worst() -> None:
+    found = multiprocess.of_all([state(2.0, 1.0, 7), state(31.5, 0.0, 5), state(0.0, 1.0, 6)])
+
+    assert found == state(31.5, 0.0, 7)
+    assert multiprocess.of_all([state(0.5, 1.0, 7)]) == state(0.5, 1.0, 7)
+    assert multiprocess.of_all([]) == ""

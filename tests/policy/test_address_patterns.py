@@ -1,0 +1,156 @@
+"""Patterns over addresses: what they match, and when one says nothing new."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nbstream.policy.address_patterns import MAX_LENGTH, Pattern
+
+TEXTS = st.text("ab@*?", min_size=1, max_size=7)
+ADDRESSES = [
+    "".join(letters)
+    for size in range(3, 6)
+    for letters in itertools.product("ab@c", repeat=size)
+    if "@" in letters
+]
+"""All short words over the letters of the patterns and one that is in none."""
+
+
+def matched(text: str, address: str) -> bool:
+    """The plain meaning of a pattern, by trying everything."""
+    if not text:
+        return not address
+    if text[0] == "*":
+        return matched(text[1:], address) or (bool(address) and matched(text, address[1:]))
+    return bool(address) and text[0] in {"?", address[0]} and matched(text[1:], address[1:])
+
+
+def is_address(word: str) -> bool:
+    local, _, domain = word.rpartition("@")
+    return bool(local and domain)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("*", "a@b"),
+        ("*@sales.example", "Ann@SALES.example"),
+        ("ANN@*", "ann@a.b.c"),
+        ("?nn@sales.exampl?", "ann@sales.example"),
+        ("ann+*@x", "ann+@x"),
+        ("*@[192.0.2.1]", "a@[192.0.2.1]"),
+        ("*@[!a]", "a@[!a]"),
+        ("jürgen@x", "JÜRGEN@x"),
+        ("*.x", "a@b@c.x"),
+    ],
+)
+def test_what_matches(text: str, address: str) -> None:
+    assert Pattern(text).matches(address)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("*@sales.example", "ann@sales.example.org"),
+        ("*@sales.example", "ann@xsales.example"),
+        ("*@sales.example", "ann@salesxexample"),
+        ("?@x", "ab@x"),
+        ("*", "postmaster"),
+        ("*", "@x"),
+        ("*", "x@"),
+        ("*@[ab]", "x@a"),
+        ("", "a@b"),
+    ],
+)
+def test_what_does_not_match(text: str, address: str) -> None:
+    assert not (text and Pattern(text).matches(address))
+
+
+@settings(deadline=None)
+@given(TEXTS)
+def test_matching_means_what_it_says(text: str) -> None:
+    for address in ADDRESSES:
+        assert Pattern(text).matches(address) == (is_address(address) and matched(text, address))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a b@x", "a@x\n", "<a@x>", "a\0@x", "a@\u202ex", "a\x1b@x", "x" * 317 + "@x.y"]
+)
+def test_what_is_no_pattern(text: str) -> None:
+    with pytest.raises(ValueError, match=f"must be 1 to {MAX_LENGTH} characters"):
+        Pattern(text)
+
+
+@pytest.mark.parametrize("text", ["sales.example", "@sales.example", "ann@", "??", "?", "@*@", "ann?", "@", "*@"])
+def test_what_no_address_can_match_is_known(text: str) -> None:
+    assert not Pattern(text).matchable
+
+
+@pytest.mark.parametrize("text", ["*", "a@b", "*@b", "a@*", "???", "*b", "a*", "?@?", '"a@b"@c', "**"])
+def test_what_some_address_matches_is_known(text: str) -> None:
+    assert Pattern(text).matchable
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        ("a@b", "A@B"),
+        ("*", "*@x"),
+        ("*", "**"),
+        ("*@*", "*"),
+        ("?*@*?", "*"),
+        ("*@sales.example", "ann@sales.example"),
+        ("*@sales.example", "?*@sales.example"),
+        ("*@*.example", "*@a.b.example"),
+        ("*sales*", "*@sales.example"),
+        ("*?@x", "?*@x"),
+        ("ann*@x", "ann+?@x"),
+        ("*a*b*", "*a*a*b*b*"),
+    ],
+)
+def test_a_pattern_covers_a_narrower_one(outer: str, inner: str) -> None:
+    assert Pattern(outer).covers(Pattern(inner))
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        ("ann@sales.example", "*@sales.example"),
+        ("*@sales.example", "*sales.example"),
+        ("*@a.example", "*@b.example"),
+        ("?@x", "*@x"),
+        ("*@sales.example", "ann@*"),
+        ("ann?@x", "ann*@x"),
+        ("*@a*", "*@*a"),
+    ],
+)
+def test_a_pattern_does_not_cover_what_it_misses(outer: str, inner: str) -> None:
+    assert not Pattern(outer).covers(Pattern(inner))
+
+
+@settings(deadline=None)
+@given(TEXTS, TEXTS)
+def test_covering_is_sound(outer: str, inner: str) -> None:
+    if Pattern(outer).covers(Pattern(inner)):
+        for address in ADDRESSES:
+            assert Pattern(outer).matches(address) or not Pattern(inner).matches(address)
+
+
+@settings(deadline=None)
+@given(st.text("ab@*?", min_size=1, max_size=3), st.text("ab@*?", min_size=1, max_size=3))
+def test_covering_is_found_for_short_patterns(outer: str, inner: str) -> None:
+    """What tells two patterns of three characters apart is an address of five, at the longest."""
+    missed = any(Pattern(inner).matches(each) and not Pattern(outer).matches(each) for each in ADDRESSES)
+    assert Pattern(outer).covers(Pattern(inner)) or missed
+
+
+def test_patterns_made_to_take_long_do_not() -> None:
+    blow_up = Pattern("*a" + "?" * 200 + "@x")
+    assert not Pattern("*" + "a?" * 100 + "@x").covers(blow_up)
+    assert not Pattern("*a*" + "a*" * 150 + "b").matches("a" * 4000 + "@x")
+    assert blow_up.matchable
+    assert blow_up.covers(Pattern(blow_up.text.upper()))

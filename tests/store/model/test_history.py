@@ -1,0 +1,187 @@
+"""The history, through a real Redis: one record for each change, with all that telling and undoing need."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.errors import StoreIncompatible
+from nbstream.filter import Filter
+from nbstream.mail.message import Message
+from nbstream.store.connection import Params, open_client
+from nbstream.store.model.history import Note, Opinion, Record, Selection
+from nbstream.store.model.ledger import Entry
+from nbstream.store.model.model import Model
+from tests.conftest import RedisServer
+from tests.filter.test_filter import make_filter
+from tests.store.model.test_model import TOKENS, change, entry
+from tests.store.notes import NOTE
+from tests.store.proxy import LosesOneReply
+
+PRIZE = Message.parse(b"From: win@example.com\nSubject: prize\n\nClaim your free prize now\n")
+
+ODD = ["", "a b\tc\nd", "\x1b[2J\x00\x7f", "former:label", "Jürgen\u202e 🦜", "x" * 5000, "-1 0 =x"]
+
+
+@pytest.fixture
+async def model(client: Redis) -> Model:
+    opened = Model(client, "test", ledger_seconds=3600)
+    await opened.open()
+    return opened
+
+
+@pytest.fixture
+def spam_filter(client: Redis) -> Filter:
+    return make_filter(client)
+
+
+async def records(model: Model, since: float = 0.0) -> list[Record]:
+    """Newest first."""
+    return [record async for record in model.history(since)]
+
+
+async def test_learn_relearn_and_unlearn_each_leave_one_record(model: Model, spam_filter: Filter) -> None:
+    lessons, entries = [], []
+    for label in ("spam", "ham", None):
+        if label:
+            lessons.append(await spam_filter.learn(PRIZE, label, "smtp", "192.0.2.1"))
+        else:
+            lessons.append(await spam_filter.unlearn(PRIZE, "cli", "ann"))
+        entries.append(await model.entry(PRIZE.key))
+
+    found = (await records(model))[::-1]
+
+    assert [record.what for record in found] == ["learned spam", "relearned spam -> ham", "unlearned ham"]
+    assert [record.former for record in found] == [None, *entries[:2]]
+    assert [record.version for record in found] == [each.version if each else None for each in entries]
+    assert [record.label for record in found] == ["spam", "ham", None]
+    assert {record.message_key for record in found} == {PRIZE.key}
+    assert [(each.note.source, each.note.actor) for each in found] == [
+        *[("smtp", "192.0.2.1")] * 2,
+        ("cli", "ann"),
+    ]
+    for record, lesson in zip(found, lessons, strict=True):
+        assert record.note.before == Opinion(lesson.before.probability, str(lesson.before.verdict))
+        assert record.note.after == Opinion(lesson.after.probability, str(lesson.after.verdict))
+
+
+async def test_what_changes_nothing_leaves_no_record(model: Model, spam_filter: Filter) -> None:
+    await spam_filter.unlearn(PRIZE, "test")
+    assert await records(model) == []
+
+    await spam_filter.learn(PRIZE, "spam", "test")
+    await spam_filter.learn(PRIZE, "spam", "test")
+    await model.replace(PRIZE.key, None, entry("ham", TOKENS), NOTE)
+
+    assert [record.what for record in await records(model)] == ["learned spam"]
+
+
+async def test_the_former_entry_is_kept_whole(model: Model) -> None:
+    sums = [(b"=type=text/plain", 123), (b"=size.xx", 2**52), (b"=x", -4)]
+    former = Entry("v1", "ham", 7, tuple(b"t%d" % n for n in range(3000)), 12.25, "a\nb", "", -0.5, tuple(sums))
+    written = await change(model, "m1", former)
+    assert written is not None
+
+    await change(model, "m1", entry("spam", TOKENS))
+
+    (record, _) = await records(model)
+    assert record.former is not None
+    assert record.former.change == written
+    assert record.former.pack() == former.pack()
+
+
+@pytest.mark.parametrize("odd", ODD)
+async def test_whatever_a_source_or_an_actor_is_called_it_stays_intact(model: Model, odd: str) -> None:
+    note = Note(odd, odd[::-1], Opinion(1e-300, "ham"), Opinion(1 - 2**-53, "spam"))
+    await model.replace("m1", None, Entry("v1", "spam", 1, (b"a",), 1.5, odd, odd, 0.0), note)
+    await model.replace("m1", await model.entry("m1"), None, note)
+
+    newest, oldest = await records(model)
+
+    assert newest.note == oldest.note == note
+    assert (newest.what, oldest.what) == ("unlearned spam", "learned spam")
+    assert newest.former is not None
+    assert (newest.former.source, newest.former.actor) == (odd, odd)
+
+
+async def test_a_change_whose_reply_was_lost_has_one_record(
+    model: Model, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    async with LosesOneReply(shared_redis.socket, tmp_path / "s") as way:
+        lossy = open_client(Params(way.url))
+        await make_filter(lossy).learn(PRIZE, "spam", "test")
+        await lossy.aclose()
+
+    assert way.broken == 1
+    assert [record.what for record in await records(model)] == ["learned spam"]
+
+
+async def test_the_history_is_trimmed_to_about_a_number_of_records(model: Model) -> None:
+    model.kept = replace(model.kept, history=50)
+    for number in range(400):
+        await change(model, f"m{number}", entry("spam", TOKENS[:1]))
+
+    found = await records(model)
+
+    assert 50 <= len(found) <= 50 + 100  # Redis trims by whole nodes of 100 entries
+    assert [record.message_key for record in found] == [f"m{n}" for n in range(399, 399 - len(found), -1)]
+
+
+async def test_more_records_than_a_step_are_read_in_order_and_once(model: Model) -> None:
+    for number in range(1100):
+        await change(model, f"m{number}", entry("spam", []))
+
+    assert [record.message_key for record in await records(model)] == [f"m{n}" for n in range(1099, -1, -1)]
+
+
+async def test_a_stretch_of_the_history_begins_at_since(model: Model) -> None:
+    moments = [1000.0, 1000.001, 1000.002]
+    for number, at in enumerate(moments):
+        for place in (0, 1):
+            stored: Any = {"id": f"m{number}", "label": "spam", "version": "v", "source": "", "actor": ""}
+            opinions: Any = {"before": "0.5 unsure", "after": "0.5 unsure"}
+            await model.client.xadd(model.keys.history, {**stored, **opinions}, id=f"{round(at * 1000)}-{place}")
+
+    assert {record.at for record in await records(model)} == set(moments)
+    assert [record.message_key for record in await records(model, 1000.001)] == ["m2", "m2", "m1", "m1"]
+    assert await records(model, 1000.003) == []
+
+
+async def test_a_record_is_found_by_its_place(model: Model) -> None:
+    for label in ("spam", "ham"):
+        await change(model, "m1", entry(label, TOKENS))
+    for record in await records(model):
+        assert await model.record(record.id) == record
+
+    assert await model.record(b"1-1") is None
+
+
+async def test_a_record_of_another_program_is_refused(model: Model) -> None:
+    await model.client.xadd(model.keys.history, {"id": "m1"})
+
+    with pytest.raises(StoreIncompatible, match="another program"):
+        await records(model)
+
+
+async def test_a_selection_means_records_by_time_actor_label_and_message(model: Model) -> None:
+    notes = [Note("cli", actor, NOTE.before, NOTE.after) for actor in ("ann", "ben", "ann")]
+    new: list[Entry | None] = [entry("ham", TOKENS), entry("spam", TOKENS), None]
+    for note, after in zip(notes, new, strict=True):
+        await model.replace("m1", await model.entry("m1"), after, note)
+    await change(model, "m2", entry("ham", TOKENS))
+    unlearned, relearned, learned = (await records(model))[1:]
+
+    def meant(selection: Selection) -> list[str]:
+        return [each.what for each in (learned, relearned, unlearned) if each in selection]
+
+    assert meant(Selection()) == ["learned ham", "relearned ham -> spam", "unlearned spam"]
+    assert meant(Selection(actor="ann")) == ["learned ham", "unlearned spam"]
+    assert meant(Selection(label="spam")) == ["relearned ham -> spam", "unlearned spam"]
+    assert meant(Selection(label="ham", actor="ben")) == []
+    assert meant(Selection(message_key="m2")) == []
+    assert meant(Selection(since=unlearned.at, until=unlearned.at)) == []
+    assert meant(Selection(until=learned.at)) == []

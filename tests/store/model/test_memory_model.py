@@ -1,0 +1,106 @@
+"""The model in memory keeps what the one in Redis promises."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from redis.asyncio import Redis
+
+from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.store.model.ledger import Held
+from nbstream.store.model.memory_model import MemoryModel
+from nbstream.store.model.model import Model
+from tests.store.algebra import stored
+from tests.store.model.test_model import MESSAGES, SUM_NAMES, TOKENS, Step, entry, steps
+from tests.store.notes import NOTE
+
+NAMES = [*TOKENS, *SUM_NAMES]
+
+
+async def kept(model: MemoryModel) -> dict[str, dict[bytes, int]]:
+    """Counts by class, those that are not zero."""
+    rows, _ = await model.look_up(NAMES)
+    return {
+        label: {name: int(count) for name, count in zip(NAMES, column, strict=True) if count}
+        for label, column in zip(CLASSES, rows.T, strict=True)
+    }
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=steps)
+async def test_the_same_changes_give_the_same_counts_as_in_redis_and_none_when_all_are_taken_back(
+    client: Redis, steps: list[Step]
+) -> None:
+    await client.flushall()
+    memory, redis = MemoryModel(), Model(client, "test", ledger_seconds=3600)
+
+    for message, lesson in steps:
+        new = entry(*lesson) if lesson else None
+        for model in (memory, redis):
+            assert isinstance(await model.replace(message, await model.entry(message), new, NOTE), bytes)
+
+    counts, _ = await stored(redis)
+    assert await kept(memory) == counts
+    assert (await memory.look_up([]))[1] == await redis.totals() == (await redis.counts()).totals
+    assert sorted((await memory.vocabulary()).tolist()) == sorted((await redis.vocabulary()).tolist())
+
+    for message in MESSAGES:
+        for model in (memory, redis):
+            await model.replace(message, await model.entry(message), None, NOTE)
+
+    assert await kept(memory) == {"ham": {}, "spam": {}}
+    assert (await memory.look_up([]))[1] == Totals()
+    assert (await memory.vocabulary()).shape == (0, 2)
+    assert await stored(redis) == ({"ham": {}, "spam": {}}, {})
+
+
+async def test_an_empty_model_knows_nothing() -> None:
+    model = MemoryModel()
+
+    counts, totals = await model.look_up([b"a"])
+
+    assert counts.tolist() == [[0, 0]]
+    assert totals == Totals()
+    assert (await model.vocabulary()).shape == (0, 2)
+    assert await model.entry("m1") is None
+    assert await model.last_change() == b""
+
+
+async def test_an_entry_comes_back_as_it_was_with_the_id_of_its_change() -> None:
+    model, new = MemoryModel(), entry("spam", TOKENS, 123, [(b"=x", 7), (b"=size.xx", -9)])
+
+    change = await model.replace("m1", None, new, NOTE)
+
+    found = await model.entry("m1")
+    assert found is not None
+    assert (found.version, found.label, found.weight, found.tokens) == (new.version, "spam", 123, tuple(TOKENS))
+    assert (found.learned_at, found.source, found.actor) == (1.5, "test", "nobody")
+    assert (found.score, found.change) == (0.25, change)
+    assert found.sums == new.sums
+    assert await model.last_change() == change
+
+
+async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing() -> None:
+    model = MemoryModel()
+    await model.replace("m1", None, entry("spam", TOKENS), NOTE)
+    stale = await model.entry("m1")
+    await model.replace("m1", stale, entry("ham", TOKENS), NOTE)
+    before = await kept(model)
+
+    held = Held(await model.entry("m1"))
+    assert held.entry is not None
+    assert await model.replace("m1", stale, entry("spam", TOKENS), NOTE) == held
+    assert await model.replace("m1", None, entry("spam", TOKENS), NOTE) == held
+    assert await model.replace("m2", stale, entry("spam", TOKENS), NOTE) == Held(None)
+    assert await kept(model) == before
+
+
+async def test_the_vocabulary_is_the_very_same_array_until_something_is_learned() -> None:
+    model = MemoryModel()
+    await model.replace("m1", None, entry("spam", TOKENS[:2], sums=[(b"=x", 5)]), NOTE)
+
+    vocabulary = await model.vocabulary()
+    assert vocabulary.tolist() == [[0, 1000], [0, 1000]]
+    assert await model.vocabulary() is vocabulary
+
+    await model.replace("m2", None, entry("ham", TOKENS[:1]), NOTE)
+    assert (await model.vocabulary()).tolist() == [[1000, 1000], [0, 1000]]

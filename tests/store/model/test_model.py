@@ -1,0 +1,384 @@
+"""Learning is addition: on a real Redis, every sequence of changes ends at the sum over the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from nbstream.bayes.counts import CLASSES, Sums, Totals
+from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
+from nbstream.mail.message import Message
+from nbstream.store.connection import Params, open_client
+from nbstream.store.model.ledger import Entry, Held
+from nbstream.store.model.model import Model
+from nbstream.tokens.tokenizer import Tokenizer
+from tests.conftest import RedisServer
+from tests.store.algebra import stored, summed
+from tests.store.notes import NOTE
+from tests.waiting import until
+
+Lesson = tuple[str, list[bytes], int, Sums]
+Step = tuple[str, Lesson | None]
+
+# The first is of a header field that is called like a sum.
+TOKENS = [b"=x:free", *(f"token:{n}".encode() for n in range(7))]
+SUM_NAMES = [b"=x", b"=messages", b"=type=text/plain", b"=size.xx"]
+MESSAGES = ["m1", "m2", "m3"]
+
+
+def entry(label: str, tokens: list[bytes], weight: int = 1000, sums: Sums = ()) -> Entry:
+    return Entry(secrets.token_hex(4), label, weight, tuple(tokens), 1.5, "test", "nobody", 0.25, tuple(sums))
+
+
+@pytest.fixture
+async def model(client: Redis) -> Model:
+    opened = Model(client, "test", ledger_seconds=3600)
+    await opened.open()
+    return opened
+
+
+async def change(model: Model, message: str, new: Entry | None) -> bytes | None:
+    found = await model.replace(message, await model.entry(message), new, NOTE)
+    return found if isinstance(found, bytes) else None
+
+
+sums = st.lists(
+    st.tuples(st.sampled_from(SUM_NAMES), st.sampled_from([0, 1, 1000, 10**9])), unique_by=lambda each: each[0]
+)
+lessons = st.tuples(
+    st.sampled_from(CLASSES), st.lists(st.sampled_from(TOKENS), unique=True), st.sampled_from([0, 1, 1000]), sums
+)
+steps = st.lists(st.tuples(st.sampled_from(MESSAGES), st.none() | lessons), max_size=12)
+"""Messages that are learned, relearned (as either class) or unlearned."""
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=steps)
+async def test_any_sequence_of_changes_ends_at_the_sum_over_the_ledger(client: Redis, steps: list[Step]) -> None:
+    await client.flushall()
+    model = Model(client, "test", ledger_seconds=3600)
+
+    for message, new in steps:
+        await change(model, message, entry(*new) if new else None)
+
+    assert await stored(model) == await summed(model)
+
+
+async def test_learn_then_unlearn_gives_back_the_same_fields_and_integers(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS[:5]))
+    before = await stored(model)
+
+    await change(model, "m2", entry("ham", TOKENS[2:], sums=[(b"=x", 1)]))
+    await change(model, "m2", entry("spam", TOKENS[1:4], 7, [(b"=x", 1), (b"=messages", 2)]))
+    await change(model, "m2", None)
+
+    assert await stored(model) == before
+    assert await model.entry("m2") is None
+
+
+async def test_unlearning_everything_leaves_no_counts_and_no_totals(model: Model) -> None:
+    for message in MESSAGES:
+        await change(model, message, entry("ham", TOKENS, sums=[(b"=x", 1000)]))
+    for message in MESSAGES:
+        await change(model, message, None)
+
+    assert await stored(model) == ({"ham": {}, "spam": {}}, {})
+
+
+# Sums
+
+
+async def test_sums_are_learned_relearned_and_unlearned_with_their_message(model: Model) -> None:
+    await change(model, "m1", entry("spam", [], sums=[(b"=x", 5), (b"=messages", 1000)]))
+    await change(model, "m2", entry("spam", [], sums=[(b"=x", 7)]))
+    assert (await stored(model))[0] == {"ham": {}, "spam": {b"=x": 12, b"=messages": 1000}}
+
+    # The same name on both sides, one that goes and one that comes.
+    await change(model, "m1", entry("ham", [], sums=[(b"=x", 3), (b"=size.xx", 10**9)]))
+    assert (await stored(model))[0] == {"ham": {b"=x": 3, b"=size.xx": 10**9}, "spam": {b"=x": 7}}
+
+    await change(model, "m1", entry("ham", [], sums=[(b"=x", 4)]))
+    assert (await stored(model))[0] == {"ham": {b"=x": 4}, "spam": {b"=x": 7}}
+
+    await change(model, "m2", None)
+    await change(model, "m1", None)
+    assert await stored(model) == ({"ham": {}, "spam": {}}, {})
+
+
+async def test_a_change_has_all_digits_of_a_count(model: Model, client: Redis) -> None:
+    # In a mirror this cannot be seen: a change that it cannot read makes it scan all counts again.
+    largest = 2**53 - 1  # a sum of squares has 15 digits after 100,000 messages
+    await change(model, "m1", entry("spam", [b"big"], largest, [(b"=size.xx", -largest)]))
+
+    changes: Any = await client.xrange(model.keys.changes)
+
+    ((_, fields),) = changes
+    assert fields[b"counts:spam"] == b"%d %d" % (largest, -largest)
+    assert fields[b"totals"] == b"0 0 1 %d 1" % largest
+    assert (await model.look_up([b"big", b"=size.xx"]))[0].tolist() == [[0, largest], [0, -largest]]
+
+
+async def test_sums_belong_neither_to_the_totals_nor_to_the_vocabulary(model: Model) -> None:
+    lessons = {"m1": ("spam", TOKENS[:2]), "m2": ("ham", TOKENS[1:4]), "m3": ("spam", [])}
+    for message, (label, tokens) in lessons.items():
+        await change(model, message, entry(label, tokens))
+    _, without = await stored(model)
+
+    for message, (label, tokens) in lessons.items():
+        await change(model, message, entry(label, tokens, sums=[(name, 9) for name in SUM_NAMES]))
+
+    counts, totals = await stored(model)
+    assert (
+        totals
+        == without
+        == {
+            b"messages:spam": 2,
+            b"messages:ham": 1,
+            b"tokens:spam": 2000,
+            b"tokens:ham": 3000,
+            b"vocabulary": 4,
+        }
+    )
+    assert counts["spam"][b"=x"] == 18
+
+
+async def test_a_message_without_weight_is_counted_with_its_sums(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS, 0, [(b"=x", 1000), (b"=messages", 0)]))
+
+    assert await stored(model) == ({"ham": {}, "spam": {b"=x": 1000}}, {b"messages:spam": 1})
+
+    await change(model, "m1", entry("ham", TOKENS, 0, [(b"=x", 1000)]))
+    assert await stored(model) == ({"ham": {b"=x": 1000}, "spam": {}}, {b"messages:ham": 1})
+
+
+async def test_a_token_of_a_field_that_is_named_like_a_sum_is_a_token(model: Model) -> None:
+    tokens = Tokenizer().tokenize(Message.parse(b"=x: free\nSubject: lunch\n\nnow\n"))
+    assert b"=x:free" in tokens.head
+
+    await change(model, "m1", entry("spam", list(tokens.all), sums=[(b"=x", 7)]))
+
+    assert (await model.totals()).vocabulary == len(tokens.all)
+    counts = await model.counts()
+    assert sorted(counts.tokens()) == sorted(tokens.all)
+    assert counts.look_up([b"=x:free", b"=x"]).tolist() == [[0, 1000], [0, 7]]
+
+
+async def test_the_ledger_keeps_the_sums(model: Model) -> None:
+    new = entry("spam", TOKENS, sums=[(b"=type=text/plain", 123), (b"=size.xx", 2**52), (b"=x", -4)])
+
+    await change(model, "m1", new)
+
+    found = await model.entry("m1")
+    assert found is not None
+    assert found.sums == new.sums
+
+
+async def test_large_sums_stay_exact(model: Model) -> None:
+    await change(model, "m1", entry("spam", [], sums=[(b"=size.xx", 2**52)]))
+    await change(model, "m2", entry("spam", [], sums=[(b"=size.xx", 1)]))
+    assert (await stored(model))[0]["spam"] == {b"=size.xx": 2**52 + 1}
+
+    await change(model, "m1", None)
+    assert (await stored(model))[0]["spam"] == {b"=size.xx": 1}
+
+
+async def test_all_counts_are_read_with_their_totals(model: Model) -> None:
+    many = [b"t%d" % n for n in range(5000)]  # more than a step of the scan
+    await change(model, "m1", entry("spam", many, sums=[(b"=x", 5)]))
+    await change(model, "m2", entry("ham", many[:3000], 7, [(b"=messages", 7)]))
+
+    counts = await model.counts()
+
+    assert len(counts) == 5002
+    assert sorted(counts.tokens()) == sorted(many)
+    assert counts.totals == await model.totals() == Totals((1, 1), (21_000, 5_000_000), 5000)
+    names = [*many, b"=x", b"=messages"]
+    assert counts.look_up(names).tolist() == (await model.look_up(names))[0].tolist()
+
+
+async def test_the_vocabulary_is_the_counts_of_all_tokens_without_the_sums(model: Model) -> None:
+    assert (await model.vocabulary()).shape == (0, 2)
+    await change(model, "m1", entry("spam", TOKENS[:2], sums=[(b"=x", 5)]))
+    await change(model, "m2", entry("ham", TOKENS[1:3], 7))
+
+    assert sorted((await model.vocabulary()).tolist()) == [[0, 1000], [7, 0], [7, 1000]]
+
+
+async def test_a_message_of_more_tokens_than_lua_can_unpack_is_learned_whole(model: Model) -> None:
+    many = [b"t%d" % n for n in range(9000)]
+
+    await change(model, "m1", entry("spam", many))
+
+    counts, totals = await stored(model)
+    assert counts["spam"] == dict.fromkeys(many, 1000)
+    assert totals[b"vocabulary"] == 9000
+
+
+async def test_a_message_of_more_tokens_than_a_chunk_is_relearned_whole(model: Model) -> None:
+    many = [b"t%d" % n for n in range(2500)]
+    await change(model, "m1", entry("spam", many, sums=[(b"=x", 5)]))
+
+    await change(model, "m1", entry("ham", many[100:], 300, [(b"=x", 7)]))
+
+    counts, totals = await stored(model)
+    assert counts == {"ham": {**dict.fromkeys(many[100:], 300), b"=x": 7}, "spam": {}}
+    assert totals == {b"messages:ham": 1, b"tokens:ham": 300 * 2400, b"vocabulary": 2400}
+
+
+async def test_large_counts_stay_exact(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS[:1], weight=2**52))
+    await change(model, "m2", entry("spam", TOKENS[:1], weight=1))
+
+    assert (await stored(model))[0]["spam"] == {TOKENS[0]: 2**52 + 1}
+
+
+async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS))
+    stale = await model.entry("m1")
+    await change(model, "m1", entry("ham", TOKENS))
+    before = await stored(model)
+
+    held = Held(await model.entry("m1"))
+    assert held.entry is not None
+    assert await model.replace("m1", stale, entry("spam", TOKENS), NOTE) == held
+    assert await model.replace("m1", None, entry("spam", TOKENS), NOTE) == held
+    assert await model.replace("m2", stale, entry("spam", TOKENS), NOTE) == Held(None)
+    assert await stored(model) == before
+
+
+async def test_the_ledger_gives_back_what_was_written_and_expires(model: Model) -> None:
+    new = entry("spam", TOKENS, weight=123)
+
+    change_id = await change(model, "m1", new)
+
+    found = await model.entry("m1")
+    assert found is not None
+    assert (found.version, found.label, found.weight, found.tokens) == (new.version, "spam", 123, tuple(TOKENS))
+    assert (found.learned_at, found.source, found.actor) == (1.5, "test", "nobody")
+    assert (found.score, found.change) == (0.25, change_id)
+    assert 0 < await model.client.ttl(model.keys.ledger("m1")) <= 3600
+
+
+async def test_concurrent_writers_leave_the_sum_over_the_ledger(model: Model) -> None:
+    async def write(number: int) -> None:
+        for step in range(20):
+            label = CLASSES[(number + step) % 2]
+            new = None if step % 5 == 4 else entry(label, TOKENS[number : number + 4])
+            for _ in range(50):
+                if await change(model, MESSAGES[step % 3], new) is not None:
+                    break
+
+    await asyncio.gather(*(write(number) for number in range(4)))
+
+    assert await stored(model) == await summed(model)
+
+
+async def test_a_look_up_sees_counts_and_totals(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS[:2]))
+
+    counts, totals = await model.look_up([TOKENS[0], b"unknown"])
+
+    assert counts.tolist() == [[0, 1000], [0, 0]]
+    assert (totals.messages, totals.tokens, totals.vocabulary) == ((0, 1), (0, 2000), 2)
+    assert (await model.look_up([]))[0].shape == (0, 2)
+
+
+@pytest.mark.parametrize("field", ["schema", "tokenizer", "weight_one"])
+async def test_a_model_of_another_version_is_refused_with_a_way_forward(model: Model, field: str) -> None:
+    await model.client.hset(model.keys.schema, field, "999")
+
+    with pytest.raises(StoreIncompatible, match=rf"{field} 999 .*set model.name to a new name"):
+        await model.open()
+
+
+async def test_all_keys_of_a_model_share_one_hash_tag(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS))
+
+    keys: Any = await model.client.keys("*")
+    assert keys
+    assert all(key.startswith(b"nbstream:{test}:") for key in keys)
+
+
+async def test_models_do_not_touch_each_other(model: Model) -> None:
+    other = Model(model.client, "other", ledger_seconds=3600)
+    await change(other, "m1", entry("spam", TOKENS))
+
+    assert await stored(model) == ({"ham": {}, "spam": {}}, {})
+
+
+async def test_a_server_that_is_away_is_store_unavailable(own_redis: RedisServer) -> None:
+    own_redis.stop()
+    model = Model(open_client(Params(own_redis.url, timeout_seconds=1)), "test", 60)
+
+    with pytest.raises(StoreUnavailable):
+        await model.entry("m1")
+    with pytest.raises(StoreUnavailable):
+        await model.replace("m1", None, entry("spam", TOKENS), NOTE)
+
+
+async def test_a_server_out_of_memory_refuses_and_changes_nothing(own_redis: RedisServer) -> None:
+    client = open_client(Params(own_redis.url))
+    model = Model(client, "test", 3600)
+    await change(model, "m1", entry("spam", TOKENS))
+    before = await stored(model)
+    await client.config_set("maxmemory", "1")
+
+    with pytest.raises(StoreRefuses, match=r"OutOfMemory|OOM"):  # as Redis 7 and 6.2 say it
+        await change(model, "m2", entry("spam", TOKENS))
+
+    assert await stored(model) == before
+    await client.aclose()
+
+
+async def test_a_server_that_cannot_write_to_its_disk_refuses_and_can_be_read(
+    own_redis: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "nbstream")
+    own_redis.stop()
+    (tmp_path / "gone").mkdir()
+    own_redis.start("--dir", str(tmp_path / "gone"))
+    client = open_client(Params(own_redis.url))
+    await client.config_set("save", "3600 1")
+    model = Model(client, "test", 3600)
+    await model.open()
+    await change(model, "m1", entry("spam", TOKENS))
+    before = await stored(model)
+    (tmp_path / "gone").rmdir()
+    await client.bgsave()
+    await until(lambda: _saving_failed(client))
+
+    for _ in range(3):
+        with pytest.raises(StoreRefuses, match="MISCONF"):
+            await change(model, "m2", entry("spam", TOKENS))
+    assert await stored(model) == before
+    await model.open()
+    assert (await model.place()).totals == await model.totals()
+    assert (await model.look_up(TOKENS))[0].tolist() == [[0, 1000]] * len(TOKENS)
+
+    await client.config_set("stop-writes-on-bgsave-error", "no")
+    await change(model, "m2", entry("spam", TOKENS))
+    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+    await client.aclose()
+
+
+async def _saving_failed(client: Redis) -> bool:
+    found: Any = await client.info("persistence")
+    return bool(found["rdb_last_bgsave_status"] == "err")
+
+
+async def test_the_vocabulary_is_the_very_same_array_until_anybody_learns(model: Model, client: Redis) -> None:
+    assert (await model.vocabulary()).shape == (0, 2)
+    await change(model, "m1", entry("spam", [b"a", b"b"]))
+    vocabulary = await model.vocabulary()
+    assert vocabulary.tolist() == [[0, 1000], [0, 1000]]
+    assert await model.vocabulary() is vocabulary
+
+    await change(Model(client, "test", ledger_seconds=3600), "m2", entry("ham", [b"a", b"b"]))
+    assert (await model.vocabulary()).tolist() == [[1000, 1000], [1000, 1000]]

@@ -1,0 +1,46 @@
+"""A scan of all counts ends when it is cancelled, whatever becomes of the cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.store.model.keys import Keys
+from nbstream.store.model.scan import STEP, scan
+
+
+class Losing:
+    """A client that loses the first cancellation of each command, as redis-py does in Python 3.11."""
+
+    def __init__(self, client: Redis) -> None:
+        self._client = client
+        self.steps = 0
+        self.under_way = asyncio.Event()
+
+    async def hscan(self, *words: Any, **options: Any) -> Any:
+        self.steps += 1
+        self.under_way.set()
+        step = asyncio.ensure_future(self._client.hscan(*words, **options))
+        try:
+            return await asyncio.shield(step)
+        except asyncio.CancelledError:
+            return await step
+
+
+async def test_a_scan_ends_with_the_step_that_lost_a_cancellation(client: Redis) -> None:
+    keys = Keys("test")
+    for key in keys.counts:
+        await client.hset(key, mapping={f"body:{n}": n + 1 for n in range(10 * STEP)})
+    losing = Losing(client)
+    scanning = asyncio.create_task(scan(losing, keys))  # type: ignore[arg-type]  # no more than this is asked of it
+    await losing.under_way.wait()
+
+    scanning.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await scanning
+    assert losing.steps <= len(keys.counts)
+    assert len(asyncio.all_tasks()) == 1

@@ -1,0 +1,91 @@
+"""A temporary model leaves nothing behind, and touches nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.errors import StoreUnavailable
+from nbstream.store.connection import Params, open_client
+from nbstream.store.model.ledger import Entry
+from nbstream.store.model.model import Model
+from nbstream.store.model.temporary import temporary_model
+from tests.conftest import RedisServer
+from tests.store.notes import NOTE
+
+
+async def learn(model: Model, message: str) -> None:
+    await model.replace(message, None, Entry("v", "spam", 1000, (b"a", b"b"), 1.5, "test", "nobody", 0.25), NOTE)
+
+
+async def keys(client: Redis) -> list[bytes]:
+    found: Any = await client.keys("*")
+    return sorted(found)
+
+
+async def test_all_its_keys_are_removed_and_those_of_others_are_not(client: Redis) -> None:
+    other = Model(client, "evaluate", 3600)
+    await other.open()
+    await learn(other, "m1")
+    before = await keys(client)
+
+    async with temporary_model(client, "evaluate", 3600) as model:
+        for number in range(50):
+            await learn(model, f"m{number}")
+        assert len(await keys(client)) > len(before) + 50
+
+    assert await keys(client) == before
+
+
+async def test_two_at_once_do_not_meet(client: Redis) -> None:
+    async with temporary_model(client, "evaluate", 3600) as one:
+        async with temporary_model(client, "evaluate", 3600) as other:
+            await learn(other, "m1")
+        assert await one.entry("m1") is None
+        await learn(one, "m1")
+        assert (await one.totals()).messages == (0, 1)
+
+
+async def test_it_is_removed_after_an_error_too(client: Redis) -> None:
+    async def fail() -> None:
+        async with temporary_model(client, "evaluate", 3600) as model:
+            await learn(model, "m1")
+            raise EOFError
+
+    with pytest.raises(EOFError):
+        await fail()
+
+    assert await keys(client) == []
+
+
+async def test_it_is_removed_when_its_user_is_cancelled(client: Redis) -> None:
+    learned = asyncio.Event()
+
+    async def use() -> None:
+        async with temporary_model(client, "evaluate", 3600) as model:
+            await learn(model, "m1")
+            learned.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(use())
+    await learned.wait()
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert task.cancelled()
+    assert await keys(client) == []
+
+
+async def test_what_could_not_be_removed_is_named(own_redis: RedisServer) -> None:
+    client = open_client(Params(own_redis.url, timeout_seconds=1))
+
+    with pytest.raises(
+        StoreUnavailable, match=r"the keys nbstream:\{evaluate-[0-9a-f]{16}\}:\* may be left there"
+    ):
+        async with temporary_model(client, "evaluate", 3600):
+            own_redis.stop()
+
+    await client.aclose()

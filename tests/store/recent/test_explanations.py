@@ -1,0 +1,128 @@
+"""An explanation is kept as it was, to the last bit, or refused."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.bayes.clues import TokenClues
+from nbstream.errors import StoreIncompatible
+from nbstream.policy.explanation import CountedClue, CountedTokens, Evidence, Explanation
+from nbstream.policy.verdict import ModelState, Thresholds
+from nbstream.store.recent.explanations import pack, unpack
+from nbstream.tokens.tokenizer import Tokens
+from tests.bayes.taught import CHOICES, classifier_of, letter, score_of, taught
+
+TOKENS = (b"subject:x", b"from:\xc3\xa9", b"body:1")
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+COUNTS = st.integers(-(2**53), 2**53)
+CLUES = st.lists(
+    st.one_of(
+        st.builds(CountedClue, st.sampled_from(TOKENS), FINITE, COUNTS, COUNTS),
+        st.builds(
+            CountedClue, st.sampled_from([b"attribute:type=text/plain", b"number:size"]), FINITE, COUNTS, COUNTS
+        ),
+        st.builds(CountedClue, st.just(b"bernoulli:absent"), FINITE, st.none(), st.none()),
+    ),
+    max_size=110,
+    unique_by=lambda clue: clue.token,
+).map(lambda clues: tuple(sorted(clues, key=lambda clue: (-abs(clue.log_ratio), clue.token))))
+EXPLANATIONS = st.builds(
+    Explanation,
+    at=st.floats(0, 4e9),
+    verdict=st.sampled_from(["ham", "reject"]),
+    reason=st.text(st.characters(codec="ascii"), max_size=80),
+    probability=st.floats(0, 1),
+    score=FINITE,
+    prior=FINITE,
+    thresholds=st.sampled_from([Thresholds(), Thresholds(0.1, 0.2, 0.3)]),
+    state=st.builds(
+        ModelState, st.fixed_dictionaries({"ham": COUNTS, "spam": COUNTS}), st.fixed_dictionaries({"ham": COUNTS})
+    ),
+    clues=CLUES,
+)
+ONE = Explanation(
+    1.5, "spam", "why", 0.99, 3.1, 0.1, Thresholds(), ModelState({"ham": 1, "spam": 2}, {"ham": 50, "spam": 50}),
+    (CountedClue(b"body:1", 3.0, 0, 2000),),
+)  # fmt: skip
+
+
+@given(EXPLANATIONS)
+def test_what_is_unpacked_is_what_was_packed(explanation: Explanation) -> None:
+    assert unpack(pack(explanation, TOKENS), TOKENS) == explanation
+
+
+def test_the_least_and_the_largest_ratios_come_back() -> None:
+    ratios = (math.ulp(0.0), -math.ulp(0.0), 1.7976931348623157e308, 0.1 + 0.2)
+    told = Explanation(
+        **{name: getattr(ONE, name) for name in ONE.__slots__ if name != "clues"},
+        clues=tuple(CountedClue(b"body:1", ratio, 1, 1) for ratio in ratios),
+    )
+
+    found = unpack(pack(told, TOKENS), TOKENS)
+
+    assert found
+    assert sorted(clue.log_ratio for clue in found.clues) == sorted(ratios)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("growth", [1.0, 1.7])
+def test_the_clues_of_a_check_come_back_as_they_were_told(choice: str, growth: float) -> None:
+    classifier, tokens = classifier_of(choice), letter("spam", 5)
+    counts, names = taught(classifier), (*tokens.all, *classifier.sums)
+    score = score_of(counts, classifier, tokens)
+    counted = Evidence(names, counts.look_up(names), growth).counted(score.clues)
+    told = replace(ONE, clues=counted)
+
+    found = unpack(pack(told, tokens.all), tokens.all)
+
+    assert found == told == replace(ONE, clues=tuple(counted))
+    assert len(counted) == len(score.clues) > 0
+    assert [clue.token for clue in counted] == [clue.token for clue in score.clues]
+
+
+def test_more_than_32_bits_of_a_count_and_16_of_a_place_are_kept() -> None:
+    tokens = Tokens((), tuple(b"body:%d" % n for n in range(2**16 + 1)))
+    places, counts = np.array([0, 2**16]), np.array([[2**53, -(2**53)], [0, 2**31]])
+    told = replace(ONE, clues=CountedTokens(TokenClues(tokens, places, np.array([1.0, -2.0])), counts))
+
+    found = unpack(pack(told, tokens.all), tokens.all)
+
+    assert found == told
+    assert found.clues == (
+        CountedClue(b"body:65536", -2.0, 0, 2**31),
+        CountedClue(b"body:0", 1.0, 2**53, -(2**53)),
+    )
+
+
+def test_a_feature_that_has_the_name_of_a_token_and_no_counts_comes_back() -> None:
+    told = replace(ONE, clues=(CountedClue(b"body:1", 3.0, None, None), CountedClue(b"subject:x", 1.0, 1, 2)))
+
+    assert unpack(pack(told, TOKENS), TOKENS) == told
+
+
+@pytest.mark.parametrize("length", range(1, len(pack(ONE, TOKENS))))
+def test_what_is_cut_is_refused(length: int) -> None:
+    with pytest.raises(StoreIncompatible):
+        unpack(pack(ONE, TOKENS)[:length], TOKENS)
+
+
+def test_what_another_version_wrote_or_is_of_another_message_is_refused() -> None:
+    packed = pack(ONE, TOKENS)
+
+    with pytest.raises(StoreIncompatible):
+        unpack(b"9" + packed[1:], TOKENS)
+    with pytest.raises(StoreIncompatible):
+        unpack(packed + b"x", TOKENS)
+    with pytest.raises(StoreIncompatible):
+        unpack(packed, TOKENS[:1])
+
+
+def test_what_an_older_version_wrote_is_not_remembered() -> None:
+    assert unpack(b"1" + zlib.compress(b"{}"), TOKENS) is None

@@ -1,0 +1,353 @@
+"""The vocabulary stays within its limit; what is forgotten is what matters least, and the books stay balanced."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
+from nbstream.filter import Filter
+from nbstream.mail.message import Message
+from nbstream.store.connection import Params, open_client
+from nbstream.store.model.model import Model
+from nbstream.store.replica.eviction import BEGUN, KEPT, Sweeper
+from nbstream.store.replica.mirror import Mirror
+from tests.conftest import RedisServer
+from tests.filter.test_filter import make_filter
+from tests.letters import letters
+from tests.store.algebra import stored
+from tests.store.model.test_model import MESSAGES, TOKENS, Step, change, entry, steps
+from tests.store.replica.test_mirror import equals_redis, running
+from tests.waiting import until
+
+LIMIT = 10_000
+GOAL = int(KEPT * LIMIT)
+
+
+@pytest.fixture
+async def model(client: Redis) -> Model:
+    opened = Model(client, "test", ledger_seconds=3600)
+    await opened.open()
+    return opened
+
+
+@pytest.fixture
+async def mirror(model: Model) -> AsyncIterator[Mirror]:
+    async with running(Mirror(model, 5.0)) as following:
+        yield following
+
+
+@asynccontextmanager
+async def sweeping(sweeper: Sweeper) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(sweeper.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def sweeper_of(model: Model, mirror: Mirror, limit: int, evicted: Callable[[int], object] = int) -> Sweeper:
+    return Sweeper(model, mirror, limit, evicted)
+
+
+async def caught_up(model: Model, mirror: Mirror) -> None:
+    await mirror.applied(await model.last_change())
+
+
+async def expire(model: Model, message: str) -> None:
+    """What Redis does when the ledger's lifetime is over."""
+    await model.client.delete(model.keys.ledger(message))
+
+
+async def assert_balanced(model: Model) -> None:
+    """Totals are the sums of the counts, and the vocabulary is the number of tokens with a count above zero."""
+    counts, totals = await stored(model)
+    tokens = {
+        label: {n: count for n, count in counts[label].items() if n[:1] != b"=" or b":" in n} for label in CLASSES
+    }
+    for label in CLASSES:
+        assert totals.get(f"tokens:{label}".encode(), 0) == sum(tokens[label].values())
+    known = {token for label in CLASSES for token, count in tokens[label].items() if count > 0}
+    assert totals.get(b"vocabulary", 0) == len(known)
+
+
+async def vocabulary(model: Model) -> set[bytes]:
+    return set((await model.counts()).tokens())
+
+
+# What goes, and what stays
+
+
+async def test_endless_unique_tokens_stay_within_the_limit_and_mirrors_equal_redis(
+    model: Model, mirror: Mirror
+) -> None:
+    draw, evicted, largest = random.Random(1), list[int](), 0
+    async with running(Mirror(model, 5.0)) as other:
+        async with sweeping(sweeper_of(model, mirror, LIMIT, evicted.append)):
+            for number in range(200):
+                tokens = [b"%016x" % draw.getrandbits(64) for _ in range(300)]
+                new = entry(CLASSES[number % 2], tokens, draw.randint(1, 1000))
+                await mirror.applied(await change(model, f"m{number}", new) or b"")
+                largest = max(largest, mirror.vocabulary_size)
+            await until(lambda: mirror.vocabulary_size == 60_000 - sum(evicted) <= BEGUN * LIMIT)
+        await asyncio.gather(caught_up(model, mirror), caught_up(model, other))
+
+        left = sorted(await vocabulary(model))
+        assert len(left) <= BEGUN * LIMIT < largest
+        assert max(evicted) <= 250  # at a time: Redis does nothing else meanwhile
+        for each in (mirror, other):
+            assert await equals_redis(each, model, left)
+            assert sorted(each.snapshot()[0]) == left
+    await assert_balanced(model)
+
+
+async def test_what_no_live_ledger_entry_holds_goes_first(model: Model, mirror: Mirror) -> None:
+    live, dead = [b"live:%d" % n for n in range(5_000)], [b"dead:%d" % n for n in range(6_000)]
+    await change(model, "old", entry("spam", [*dead, *live[:10]], WEIGHT_ONE))
+    await expire(model, "old")
+    await change(model, "new", entry("ham", live, 1))
+    await caught_up(model, mirror)
+
+    assert await sweeper_of(model, mirror, LIMIT).sweep() == 11_000 - GOAL
+
+    left = await vocabulary(model)
+    assert left >= set(live)
+    assert len(left) == GOAL
+    await assert_balanced(model)
+
+
+async def test_then_what_was_learned_least_goes_and_of_equals_the_first_by_name(
+    model: Model, mirror: Mirror
+) -> None:
+    tokens = [b"t%05d" % n for n in range(10_500)]
+    order = random.Random(2).sample(tokens, len(tokens))
+    await change(model, "m1", entry("spam", order, 100))
+    await change(model, "m2", entry("ham", tokens[:500], 1))  # by sum more than the others
+    await change(model, "m3", entry("ham", tokens[-700:], 1))
+    await caught_up(model, mirror)
+
+    await sweeper_of(model, mirror, LIMIT).sweep()
+
+    assert await vocabulary(model) == set(tokens[:500]) | set(tokens[10_500 - GOAL + 500 :])
+
+
+async def test_a_sweep_reaches_its_goal_though_more_is_learned_while_it_goes_on(
+    model: Model, mirror: Mirror
+) -> None:
+    await change(model, "m1", entry("spam", [b"t%d" % n for n in range(12_000)]))
+    await caught_up(model, mirror)
+    begun = asyncio.Event()
+
+    async def flood() -> None:
+        await begun.wait()
+        await change(model, "m2", entry("spam", [b"later%d" % n for n in range(500)]))
+
+    flooding = asyncio.create_task(flood())
+    assert await sweeper_of(model, mirror, LIMIT, lambda _: begun.set()).sweep() == 12_500 - GOAL
+    await flooding
+
+    assert mirror.vocabulary_size == GOAL
+    assert await vocabulary(model) >= {b"later%d" % n for n in range(500)}
+
+
+async def test_sums_stay_and_do_not_count(model: Model, mirror: Mirror) -> None:
+    sums = [(b"=s%d" % n, 1) for n in range(10_001)]
+    await change(model, "m1", entry("spam", [b"t%d" % n for n in range(10_001)], 7, sums))
+    await caught_up(model, mirror)
+
+    assert await sweeper_of(model, mirror, LIMIT).sweep() == 10_001 - GOAL
+
+    counts, totals = await stored(model)
+    assert {name: counts["spam"][name] for name, _ in sums} == dict(sums)
+    assert totals == {b"messages:spam": 1, b"tokens:spam": 7 * GOAL, b"vocabulary": GOAL}
+    assert (await mirror.look_up([b"=s0", b"=s10000"]))[0].tolist() == [[0, 1], [0, 1]]
+
+
+async def test_nothing_goes_within_the_limit(model: Model, mirror: Mirror) -> None:
+    await change(model, "m1", entry("spam", [b"t%d" % n for n in range(GOAL)]))
+    await caught_up(model, mirror)
+    before = await stored(model), await model.last_change()
+
+    assert await sweeper_of(model, mirror, LIMIT).sweep() == 0
+
+    assert (await stored(model), await model.last_change()) == before
+
+
+async def test_a_model_that_is_over_the_limit_at_the_start_is_swept(model: Model) -> None:
+    await change(model, "m1", entry("spam", [b"t%d" % n for n in range(12_000)]))
+
+    async with running(Mirror(model, 5.0)) as mirror, sweeping(sweeper_of(model, mirror, LIMIT)):
+        await until(lambda: mirror.vocabulary_size == GOAL)
+
+
+async def test_a_flood_of_noise_leaves_the_verdicts_as_they_were(
+    client: Redis, model: Model, mirror: Mirror
+) -> None:
+    spam_filter: Filter = make_filter(client, counts=mirror)
+    mail = [(label, Message.parse(raw)) for label, raw in letters(160)]
+    for label, message in mail[:120]:
+        await spam_filter.learn(message, label, "test")
+    before = [(await spam_filter.check(message)).verdict for _, message in mail[120:]]
+    assert {verdict.is_spam for verdict in before} == {True, False}
+
+    for number in range(200):
+        noise = [b"%d.%d" % (number, word) for word in range(150)]
+        await change(model, f"noise{number}", entry(CLASSES[number % 2], noise, 100))
+    await caught_up(model, mirror)
+    await sweeper_of(model, mirror, LIMIT).sweep()
+
+    assert mirror.vocabulary_size == GOAL
+    assert [(await spam_filter.check(message)).verdict for _, message in mail[120:]] == before
+
+
+# The books
+
+
+moves = st.lists(
+    st.tuples(st.just("mend"), st.just(0))
+    | st.tuples(st.just("evict"), st.integers(0, len(TOKENS)))
+    | st.tuples(st.just("teach"), st.integers(0, 11)),
+    max_size=14,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=steps, moves=moves)
+async def test_whatever_is_forgotten_in_between_totals_are_the_sums_of_the_counts(
+    client: Redis, steps: list[Step], moves: list[tuple[str, int]]
+) -> None:
+    await client.flushall()
+    model = Model(client, "test", ledger_seconds=3600)
+
+    for move, number in moves:
+        if move == "teach":
+            for message, new in steps[number : number + 2]:
+                await change(model, message, entry(*new) if new else None)
+        else:
+            counts, _ = await model.look_up(TOKENS)
+            await model.evict(TOKENS, counts, number if move == "evict" else None)
+        await assert_balanced(model)
+
+    for message in MESSAGES:
+        await change(model, message, None)
+    counts, _ = await model.look_up(TOKENS)
+    await model.evict(TOKENS, counts, None)
+    await model.evict(TOKENS, np.maximum(counts, 0), 0)
+    _, totals = await stored(model)
+    assert totals == {}
+
+
+async def test_unlearning_what_was_forgotten_leaves_nothing_once_it_is_swept(model: Model, mirror: Mirror) -> None:
+    tokens = [b"t%05d" % n for n in range(10_001)]
+    await change(model, "m1", entry("spam", tokens, 5))
+    await caught_up(model, mirror)
+    sweeper = sweeper_of(model, mirror, LIMIT)
+    await sweeper.sweep()
+
+    await change(model, "m1", None)
+    await change(model, "m2", entry("ham", tokens[:2], 7))
+    await caught_up(model, mirror)
+    assert (await mirror.look_up(tokens[:3]))[0].tolist() == [[7, -5], [7, -5], [0, -5]]
+    await assert_balanced(model)
+
+    assert await sweeper.sweep() == 10_001 - GOAL
+    assert await stored(model) == (
+        {"ham": dict.fromkeys(tokens[:2], 7), "spam": {}},
+        {b"messages:ham": 1, b"tokens:ham": 14, b"vocabulary": 2},
+    )
+    assert await equals_redis(mirror, model, tokens)
+
+
+async def test_counts_below_zero_count_towards_the_limit(model: Model, mirror: Mirror) -> None:
+    tokens = [b"t%d" % n for n in range(10_001)]
+    async with sweeping(sweeper_of(model, mirror, LIMIT)):
+        for number in range(3):  # 27,000 tokens are forgotten in all, and then taken back
+            await change(model, f"m{number}", entry("spam", [b"%d:" % number + token for token in tokens]))
+        await until(lambda: mirror.vocabulary_size <= LIMIT)
+        for number in range(3):
+            await change(model, f"m{number}", None)
+        await until(lambda: len(mirror.snapshot()[0]) <= LIMIT)
+    await assert_balanced(model)
+
+
+async def test_what_was_taught_since_it_was_chosen_stays(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS, 5))
+    chosen, _ = await model.look_up(TOKENS)
+    await change(model, "m2", entry("ham", TOKENS[:3], 1))
+
+    done = await model.evict(TOKENS, chosen, 0)
+
+    assert done is not None
+    assert done[1] == len(TOKENS) - 3
+    counts, totals = await stored(model)
+    assert counts == {"ham": dict.fromkeys(TOKENS[:3], 1), "spam": dict.fromkeys(TOKENS[:3], 5)}
+    assert totals[b"vocabulary"] == 3
+
+
+async def test_forgetting_the_same_tokens_again_changes_nothing(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS))
+    chosen, _ = await model.look_up(TOKENS)
+    await model.evict(TOKENS, chosen, 2)
+    before = await stored(model), await model.last_change()
+
+    assert await model.evict(TOKENS, chosen, 2) is None
+    assert (await stored(model), await model.last_change()) == before
+
+
+async def test_large_counts_are_forgotten_exactly(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS[:1], weight=2**52 + 1))
+    await change(model, "m2", entry("spam", TOKENS[1:2], weight=3))
+    chosen, _ = await model.look_up(TOKENS[:2])
+
+    await model.evict(TOKENS[:1], chosen[:1], 0)
+
+    assert (await stored(model))[1] == {b"messages:spam": 2, b"tokens:spam": 3, b"vocabulary": 1}
+
+
+# When Redis is in trouble
+
+
+async def test_a_server_out_of_memory_can_still_forget(own_redis: RedisServer) -> None:
+    client = open_client(Params(own_redis.url))
+    model = Model(client, "test", 3600)
+    await change(model, "m1", entry("spam", TOKENS))
+    chosen, _ = await model.look_up(TOKENS)
+    await client.config_set("maxmemory", "1")
+
+    await model.evict(TOKENS, chosen, 3)
+
+    await client.config_set("maxmemory", "0")
+    await assert_balanced(model)
+    assert (await model.totals()).vocabulary == 3
+    await client.aclose()
+
+
+async def test_a_sweep_that_fails_is_made_again(
+    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for pause in ("_RETRY_SECONDS", "_NOTHING_SECONDS"):
+        monkeypatch.setattr(f"nbstream.store.replica.eviction.{pause}", 0.01)
+    client = open_client(Params(own_redis.url, timeout_seconds=1))
+    model = Model(client, "test", 3600)
+    async with running(Mirror(model, 1.0)) as mirror:
+        await change(model, "m1", entry("spam", [b"t%d" % n for n in range(10_001)]))
+        await caught_up(model, mirror)
+        own_redis.stop()
+        await until(lambda: not mirror.following)
+        async with sweeping(sweeper_of(model, mirror, LIMIT)) as task:
+            await until(lambda: "the sweep failed" in caplog.text)
+            assert not task.done()
+            own_redis.start()  # empty
+            await until(lambda: mirror.vocabulary_size == 0)
+            await change(model, "m1", entry("spam", [b"t%d" % n for n in range(10_001)]))
+            await until(lambda: mirror.vocabulary_size == GOAL)
+    await client.aclose()

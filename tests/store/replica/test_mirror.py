@@ -1,0 +1,244 @@
+"""The mirror ends equal to Redis, whatever happens while it loads and follows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.errors import StoreUnavailable
+from nbstream.store.connection import Params, open_client
+from nbstream.store.model.model import Model
+from nbstream.store.replica.mirror import Mirror, _place
+from tests.conftest import RedisServer
+from tests.store.model.test_model import SUM_NAMES, TOKENS, change, entry
+from tests.waiting import DEADLINE_SECONDS, until
+
+
+@asynccontextmanager
+async def running(mirror: Mirror) -> AsyncIterator[Mirror]:
+    task = asyncio.create_task(mirror.run())
+    try:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            await mirror.loaded.wait()
+        yield mirror
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def equals_redis(mirror: Mirror, model: Model, tokens: list[bytes]) -> bool:
+    ours, our_totals = await mirror.look_up(tokens)
+    theirs, their_totals = await model.look_up(tokens)
+    return bool((ours == theirs).all()) and our_totals == their_totals
+
+
+async def later_than(model: Model, moment: tuple[int, int]) -> bool:
+    """Whether the server's clock shows a later millisecond."""
+    seconds, microseconds = await model.client.time()
+    return (seconds, microseconds // 1000) > (moment[0], moment[1] // 1000)
+
+
+@pytest.fixture
+def model(client: Redis) -> Model:
+    return Model(client, "test", 3600)
+
+
+async def test_before_the_first_load_there_are_no_counts(model: Model) -> None:
+    with pytest.raises(StoreUnavailable):
+        await Mirror(model, 5.0).look_up(TOKENS)
+
+
+async def test_a_mirror_loads_what_is_there_and_follows_what_comes(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS[:4]))
+
+    async with running(Mirror(model, 5.0)) as mirror:
+        assert await equals_redis(mirror, model, TOKENS)
+        learned = await change(model, "m1", entry("ham", TOKENS[2:], weight=5))
+        assert learned is not None
+        await mirror.applied(learned)
+
+        assert await equals_redis(mirror, model, TOKENS)
+        assert mirror.lag_seconds == 0
+
+
+async def test_a_mirror_sees_sums_those_it_loads_and_those_that_come(model: Model) -> None:
+    await change(model, "m1", entry("spam", TOKENS[:4], sums=[(b"=x", 5), (b"=messages", 1000)]))
+    names = [*TOKENS, *SUM_NAMES]
+
+    async with running(Mirror(model, 5.0)) as mirror:
+        assert (await mirror.look_up([b"=x"]))[0].tolist() == [[0, 5]]
+        assert await equals_redis(mirror, model, names)
+        for new in (
+            entry("ham", TOKENS[2:], 7, [(b"=x", 6), (b"=size.xx", 10**12)]),  # =messages goes
+            entry("spam", [], 0, [(b"=x", 8)]),
+            None,
+        ):
+            await mirror.applied(await change(model, "m1", new) or b"")
+            assert await equals_redis(mirror, model, names)
+            assert sorted((await mirror.vocabulary()).tolist()) == sorted((await model.vocabulary()).tolist())
+
+
+async def test_the_vocabulary_of_a_mirror_is_the_very_same_array_until_something_is_learned(model: Model) -> None:
+    with pytest.raises(StoreUnavailable):
+        await Mirror(model, 5.0).vocabulary()
+    await change(model, "m1", entry("spam", TOKENS[:2], sums=[(b"=x", 5)]))
+
+    async with running(Mirror(model, 5.0)) as mirror:
+        vocabulary = await mirror.vocabulary()
+        assert vocabulary.tolist() == [[0, 1000], [0, 1000]]
+        assert await mirror.vocabulary() is vocabulary
+
+        await mirror.applied(await change(model, "m2", entry("ham", TOKENS[:2])) or b"")
+        assert (await mirror.vocabulary()).tolist() == [[1000, 1000], [1000, 1000]]
+
+
+async def test_a_learn_with_weight_zero_still_counts_the_message(model: Model) -> None:
+    async with running(Mirror(model, 5.0)) as mirror:
+        learned = await change(model, "m1", entry("spam", TOKENS, weight=0))
+        assert learned is not None
+        await mirror.applied(learned)
+
+        assert mirror.totals is not None
+        assert (mirror.totals.messages, mirror.totals.vocabulary) == ((0, 1), 0)
+
+
+async def test_a_mirror_that_loads_under_writers_ends_equal(model: Model) -> None:
+    tokens = [b"w%d" % n for n in range(3000)]
+    await change(model, "first", entry("spam", tokens))
+    stop = asyncio.Event()
+
+    async def write(number: int) -> bytes:
+        last, step = b"", 0
+        while not stop.is_set():
+            step += 1
+            start = (number * 700 + step * 13) % 2500
+            label = "spam" if step % 3 else "ham"
+            new = entry(label, tokens[start : start + 300], sums=[(b"=x", step), (b"=messages", 1000)])
+            last = await change(model, f"{number}-{step % 20}", new) or last
+        return last
+
+    writers = [asyncio.create_task(write(number)) for number in range(3)]
+    async with running(Mirror(model, 5.0)) as mirror, running(Mirror(model, 5.0)) as late:
+        stop.set()
+        last = max(await asyncio.gather(*writers), key=_place)
+        await asyncio.gather(mirror.applied(last), late.applied(last))
+
+        for each in (mirror, late):
+            assert await equals_redis(each, model, [*tokens, b"=x", b"=messages"])
+
+
+async def test_a_mirror_whose_place_was_trimmed_away_scans_again(model: Model) -> None:
+    async with running(Mirror(model, 5.0)) as mirror:
+        await change(model, "m1", entry("spam", TOKENS))
+        # Two changes, the first gone before anyone read it: what a mirror sees that was away for long.
+        async with model.client.pipeline(transaction=True) as pipe:
+            pipe.incr(model.keys.sequence)
+            pipe.hset(model.keys.counts[0], TOKENS[0], "77")
+            await pipe.execute()
+        learned = await change(model, "m2", entry("ham", TOKENS[:1]))
+        assert learned is not None
+        await mirror.applied(learned)
+
+        assert await equals_redis(mirror, model, TOKENS)
+
+
+async def test_a_server_that_lost_everything_is_scanned_again(model: Model) -> None:
+    async with running(Mirror(model, 5.0)) as mirror:
+        await change(model, "m1", entry("spam", TOKENS))
+        await model.client.flushall()
+
+        await until(lambda: equals_redis(mirror, model, TOKENS))
+
+
+async def test_while_redis_is_away_the_old_counts_serve_and_then_it_follows_again(own_redis: RedisServer) -> None:
+    model = Model(open_client(Params(own_redis.url, timeout_seconds=1)), "test", 3600)
+    async with running(Mirror(model, 5.0)) as mirror:
+        await mirror.applied(await change(model, "m1", entry("spam", TOKENS)) or b"")
+        own_redis.stop()
+        await until(lambda: not mirror.following)
+
+        assert (await mirror.look_up(TOKENS))[0][:, 1].tolist() == [1000] * len(TOKENS)
+        assert mirror.lag_seconds > 0
+
+        own_redis.start()  # empty: it kept nothing
+        await until(lambda: mirror.following)
+        await mirror.applied(await change(model, "m2", entry("ham", TOKENS)) or b"")
+        assert await equals_redis(mirror, model, TOKENS)
+    await model.client.aclose()
+
+
+async def test_a_cut_connection_loses_no_change(model: Model) -> None:
+    async with running(Mirror(model, 5.0)) as mirror:
+        last = b""
+        for number in range(60):
+            if number % 7 == 0:
+                await model.client.client_kill_filter(_type="normal", skipme=True)
+            last = await change(model, f"m{number}", entry("spam", TOKENS[number % 8 :])) or last
+        await mirror.applied(last)
+
+        assert await equals_redis(mirror, model, TOKENS)
+
+
+async def test_an_idle_mirror_follows_whatever_the_deadline_of_a_command(own_redis: RedisServer) -> None:
+    follower = Model(open_client(Params(own_redis.url, timeout_seconds=0.8), retries=0), "test", 3600)
+    async with running(Mirror(follower, 0.8)) as mirror:
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            assert mirror.following
+    await follower.client.aclose()
+
+
+async def test_a_redis_that_answers_nothing_is_not_followed(own_redis: RedisServer) -> None:
+    follower = Model(open_client(Params(own_redis.url, timeout_seconds=0.3), retries=0), "test", 3600)
+    async with running(Mirror(follower, 0.3)) as mirror:
+        own_redis.hang()
+
+        await until(lambda: not mirror.following)
+        assert mirror.lag_seconds > 0
+    await follower.client.aclose()
+
+
+async def test_applied_does_not_mistake_old_counts_for_new_ones(model: Model) -> None:
+    async with running(Mirror(model, 5.0)) as mirror:
+        for number in range(3):
+            await mirror.applied(await change(model, f"m{number}", entry("spam", TOKENS)) or b"")
+        await model.client.flushall()
+        emptied = await model.client.time()
+        await until(lambda: later_than(model, emptied))  # ids are milliseconds: the same one could come again
+
+        await mirror.applied(await change(model, "m9", entry("ham", TOKENS)) or b"")
+
+        assert await equals_redis(mirror, model, TOKENS)
+
+
+async def test_what_the_mirror_does_not_get_is_not_said_to_be_applied(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbstream.store.replica.mirror._APPLIED_SECONDS", 0.05)
+
+    with pytest.raises(StoreUnavailable, match="the change is stored"):
+        await Mirror(model, 5.0).applied(b"1-0")
+
+
+async def test_a_change_that_cannot_be_read_leads_to_a_new_scan(model: Model) -> None:
+    async with running(Mirror(model, 5.0)) as mirror:
+        await model.client.xadd(model.keys.changes, {"sequence": "1"})
+        await model.client.incr(model.keys.sequence)
+
+        await mirror.applied(await change(model, "m1", entry("spam", TOKENS)) or b"")
+        assert await equals_redis(mirror, model, TOKENS)
+
+
+async def test_a_cancelled_mirror_ends_even_while_redis_comes_and_goes(own_redis: RedisServer) -> None:
+    model = Model(open_client(Params(own_redis.url, timeout_seconds=1), retries=0), "test", 3600)
+    for _ in range(20):
+        task = asyncio.create_task(Mirror(model, 1.0).run())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task], timeout=DEADLINE_SECONDS)
+        assert task.done()
+    await model.client.aclose()

@@ -1,0 +1,151 @@
+"""A mirror ends equal to Redis in every count, whenever it starts and whatever it misses."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.bayes.counts import CLASSES, is_sum
+from nbstream.store.connection import Params, open_client
+from nbstream.store.model.model import Model
+from nbstream.store.replica.mirror import Mirror
+from tests.conftest import RedisServer
+from tests.store.algebra import first_scores, stored
+from tests.store.model.test_model import TOKENS, change, entry
+from tests.store.proxy import Fate, Proxy
+from tests.store.replica.test_mirror import running
+from tests.store.replicas import replicated
+from tests.store.writers import LETTERS, filter_of, has_changed, other_process, random_plans, written
+from tests.waiting import until
+
+
+@asynccontextmanager
+async def mirror_at(url: str) -> AsyncIterator[Mirror]:
+    """A mirror behind a client of its own, as in a daemon."""
+    client = open_client(Params(url), retries=0)
+    async with running(Mirror(Model(client, "test", 3600), 5.0)) as mirror:
+        yield mirror
+    await client.aclose()
+
+
+async def equal(mirror: Mirror, model: Model) -> bool:
+    """Whether the mirror holds each count and first score that is in Redis, no other, and the same totals."""
+    counts, _ = await stored(model)
+    names = list({name for of_class in counts.values() for name in of_class})
+    theirs = [[counts[label].get(name, 0) for label in CLASSES] for name in names]
+    tokens = [row for name, row in zip(names, theirs, strict=True) if not is_sum(name)]
+    return (
+        (await mirror.look_up(names))[0].tolist() == theirs
+        and sorted((await mirror.vocabulary()).tolist()) == sorted(tokens)
+        and mirror.totals == await model.totals()
+        and all(
+            {each.pack() for each in mirror.known_first_scores[label].kept()} == firsts
+            for label, firsts in (await first_scores(model)).items()
+        )
+    )
+
+
+async def cut_again_and_again(way: Proxy, draw: random.Random) -> None:
+    """Each time after so many bytes of answers: mostly within one."""
+    while True:
+        way.reply_bytes = draw.randrange(300_000)
+        await until(lambda: way.reply_bytes is None, LONG_SECONDS)
+
+
+LONG_SECONDS = 200.0
+LONG = pytest.param(20_000, id="long", marks=[pytest.mark.soak, pytest.mark.timeout(300)])
+
+
+@pytest.mark.parametrize("lessons", [pytest.param(480, id="short"), LONG])
+async def test_mirrors_started_at_any_moment_and_one_that_is_cut_end_equal_under_4_writers(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path, lessons: int
+) -> None:
+    draw, model = random.Random(lessons), Model(client, "test", 3600)
+    await client.hset(model.keys.counts[0], mapping={f"body:filler{n}": n + 1 for n in range(20_000)})  # 10 steps
+    plans = random_plans(seed=1, writers=4, messages=len(LETTERS), steps=lessons // 4)
+
+    async with (
+        other_process(shared_redis.url, plans) as process,
+        Proxy(shared_redis.socket, tmp_path / "s") as way,
+        AsyncExitStack() as stack,
+    ):
+        mirrors = [await stack.enter_async_context(mirror_at(way.url))]
+        cutting = asyncio.create_task(cut_again_and_again(way, draw))
+        for moment in sorted(draw.choices(range(lessons // 2), k=4)):
+            await until(partial(has_changed, model, moment), LONG_SECONDS)
+            mirrors.append(await stack.enter_async_context(mirror_at(shared_redis.url)))
+        await written(process, LONG_SECONDS)
+        cutting.cancel()
+        way.reply_bytes = None
+        assert way.broken > 0
+
+        for mirror in mirrors:
+            await until(partial(equal, mirror, model))
+
+
+async def test_a_mirror_whose_place_was_trimmed_away_serves_the_old_counts_until_it_has_scanned_again(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    model, open_way, scanning, open_scan = Model(client, "test", 3600), *(asyncio.Event() for _ in range(3))
+
+    async def hold(request: bytes) -> Fate:
+        await open_way.wait()
+        if b"HSCAN" in request:
+            scanning.set()
+            await open_scan.wait()
+        return Fate.PASS
+
+    open_way.set()
+    open_scan.set()
+    async with Proxy(shared_redis.socket, tmp_path / "s", hold) as way, mirror_at(way.url) as mirror:
+        await mirror.applied(await change(model, "m1", entry("spam", TOKENS[:1])) or b"")
+        open_way.clear()
+        open_scan.clear()
+        scanning.clear()
+        for number in range(2, 8):
+            await change(model, f"m{number}", entry("spam", TOKENS[:number]))
+        await client.xtrim(model.keys.changes, maxlen=1, approximate=False)
+        open_way.set()
+        await asyncio.wait_for(scanning.wait(), 20)
+
+        assert not mirror.following
+        assert mirror.totals is not None
+        assert mirror.totals.messages in {(0, 1), (0, 2)}  # the second came to a question asked before
+        assert (await mirror.look_up(TOKENS[:1]))[0].tolist() == [[0, 1000 * mirror.totals.messages[1]]]
+
+        open_scan.set()
+        await mirror.applied(await model.last_change())
+        assert await equal(mirror, model)
+
+
+async def test_after_a_failover_that_lost_changes_a_mirror_scans_again(
+    own_redis: RedisServer, tmp_path: Path
+) -> None:
+    async with (
+        replicated(own_redis, tmp_path / "replica") as pair,
+        Proxy(own_redis.socket, tmp_path / "s") as way,
+        mirror_at(way.url) as mirror,
+    ):
+        before, after = (Model(client, "test", 3600) for client in (pair.at_primary, pair.at_replica))
+        for number in range(5):
+            await filter_of(pair.at_primary).learn(LETTERS[number], "spam", "test")
+        await until(lambda: has_changed(after, 5))
+        await pair.promote()
+        for number in range(5, 10):
+            await filter_of(pair.at_primary).learn(LETTERS[number], "spam", "test")
+        await mirror.applied(await before.last_change())  # it knows what will be lost
+
+        for number in range(20, 28):
+            await filter_of(pair.at_replica).learn(LETTERS[number], "ham", "test")
+        own_redis.stop()
+        way.target = pair.replica.socket
+        way.cut()
+
+        await until(lambda: equal(mirror, after))

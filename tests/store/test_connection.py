@@ -1,0 +1,99 @@
+"""A connection to Redis as it is set up, over TLS too, and what is said of the server behind it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nbstream.errors import ConfigError, StoreForbids, StoreUnavailable
+from nbstream.store.connection import Params, durability_warnings, open_client
+from nbstream.store.embedded.server_programs import find_servers
+from nbstream.store.model.ledger import Entry
+from nbstream.store.model.model import Model
+from tests.conftest import RedisServer, missing
+from tests.integration.daemon import free_port
+from tests.store.notes import NOTE
+
+TOKENS = tuple(b"body:%d" % n for n in range(300))
+
+
+@pytest.fixture
+def certificate(program: Callable[[str], str], tmp_path: Path) -> Path:
+    """A certificate for 127.0.0.1 that nobody else has signed; its key is beside it."""
+    words = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
+    files = ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "certificate.pem")]
+    subprocess.run([program("openssl"), *words.split(), *files], check=True, capture_output=True, timeout=30)
+    return tmp_path / "certificate.pem"
+
+
+@pytest.fixture
+def tls_url(own_redis: RedisServer, certificate: Path) -> str:
+    """A server that speaks TLS, and asks clients for no certificate."""
+    port, key = free_port(), certificate.with_name("key.pem")
+    own_redis.stop()
+    try:
+        own_redis.start(
+            *("--tls-port", str(port), "--tls-auth-clients", "no"),
+            *(
+                "--tls-cert-file",
+                str(certificate),
+                "--tls-key-file",
+                str(key),
+                "--tls-ca-cert-file",
+                str(certificate),
+            ),
+        )
+    except AssertionError:
+        missing("a Redis server that was built with TLS")
+    return f"rediss://127.0.0.1:{port}/0"
+
+
+async def test_counts_go_to_a_server_behind_tls_and_come_back(tls_url: str, certificate: Path) -> None:
+    async with open_client(Params(f"{tls_url}?ssl_ca_certs={certificate}")) as client:
+        model = Model(client, "test", 3600)
+        await model.open()
+        entry = Entry("v1", "spam", 1000, TOKENS, 1.5, "test", "nobody", 0.25)
+        assert isinstance(await model.replace("m1", None, entry, NOTE), bytes)
+        assert (await model.look_up(TOKENS))[0].tolist() == [[0, 1000]] * len(TOKENS)
+
+
+async def test_a_server_whose_certificate_nobody_known_has_signed_is_not_believed(tls_url: str) -> None:
+    async with open_client(Params(tls_url)) as client:
+        with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            await Model(client, "test", 3600).totals()
+
+
+@pytest.mark.parametrize("server", find_servers(), ids=lambda path: path.parent.as_posix())
+async def test_what_a_server_would_lose_is_found_whatever_its_version(server: Path, tmp_path: Path) -> None:
+    redis = RedisServer(server, tmp_path)
+    redis.start("--maxmemory-policy", "allkeys-lru")
+    try:
+        async with open_client(Params(redis.url)) as client:
+            nothing_kept, may_evict = await durability_warnings(client)
+            await client.config_set("appendonly", "yes")
+            await client.config_set("maxmemory-policy", "noeviction")
+            (synced_too_seldom,) = await durability_warnings(client)
+            await client.config_set("appendfsync", "always")
+            assert await durability_warnings(client) == []
+    finally:
+        redis.stop()
+    assert "a restart loses everything learned" in nothing_kept
+    assert "Redis may evict keys (maxmemory-policy allkeys-lru)" in may_evict
+    assert "everysec" in synced_too_seldom
+
+
+@pytest.mark.parametrize("password", [None, "wrong"])
+async def test_a_refused_password_is_told_as_what_it_is(own_redis: RedisServer, password: str | None) -> None:
+    own_redis.stop()
+    own_redis.start("--requirepass", "right")
+
+    async with open_client(Params(own_redis.url, password)) as client:
+        # A kind of what a daemon waits out; a command ends with the exit code for a configuration.
+        with pytest.raises(StoreForbids, match="refuses the password, or wants one") as refused:
+            await Model(client, "test", 3600).open()
+
+    assert isinstance(refused.value, StoreUnavailable)
+    assert refused.value.exit_code == ConfigError.exit_code

@@ -1,0 +1,89 @@
+"""Where a token came from."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.mail.message import Message
+from nbstream.tokens.origins import source
+from nbstream.tokens.tokenizer import Tokenizer
+
+LETTER = b"""Received: from mail.example.org by mx.example.net; Sat, 21 Nov 2026 10:00:00 +0000
+Message-ID: <1@example.org>
+Date: Sat, 21 Nov 2026 10:00:00 +0000
+From: "Ann Lee" <ann@example.org>
+To: you@example.net
+Subject: RE: A  PRIZE!
+X-Mailer: Mutt 1.5
+X-Odd.Name: something
+URL: elsewhere
+MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary="xyz"
+
+--xyz
+Content-Type: text/html; charset=utf-8
+
+<a href="https://user@www.example.com:8080/path?q">now</a>
+--xyz
+Content-Type: application/pdf; name="a.pdf"
+Content-Disposition: attachment
+
+%PDF
+--xyz--
+"""
+
+
+@pytest.mark.parametrize(
+    ("token", "told"),
+    [
+        ("body:prize", "text"),
+        ("url:example.com", "link: host"),
+        ("url.query", "link: query"),
+        ("subject:prize", "Subject"),
+        ("subject.end:!", "Subject: last mark"),
+        ("subject.capitals", "Subject: all capitals"),
+        ("from.name:ann", "From: name"),
+        ("return-path.addresses:1", "Return-Path: number of addresses"),
+        ("date.shape:a", "Date: form"),
+        ("absent:to", "header: missing field"),
+        ("x-mailer:mutt", "X-Mailer"),
+        ("list-id:a", "List-Id"),
+        ("x-odd.name:something", "X-Odd: name"),
+        ("field-url:elsewhere", "Field-Url"),
+        ("text.digits:3", "text: digits"),
+        ("attribute:type=text/plain", "attribute"),
+        ("number:size", "number"),
+        ("bernoulli:absent", "all known tokens"),
+        ("", ""),
+    ],
+)
+def test_it_is_told_by_the_prefix(token: str, told: str) -> None:
+    assert source(token) == told
+
+
+def test_every_kind_of_token_of_a_letter_and_of_a_bare_text_has_words() -> None:
+    tokens = [
+        token.decode()
+        for message in (Message.parse(LETTER), Message.of_text("CALL 0900 now!"))
+        for token in Tokenizer().tokenize(message).all
+    ]
+    told = {source(token) for token in tokens}
+
+    assert {"text", "link: path", "link: port", "link: user", "part: file type", "part: content"} <= told
+    assert {
+        "Received: host or hops",
+        "Message-ID: form or host",
+        "To",
+        "header: order of fields",
+        "text: twenties",
+    } <= told
+    assert all(re.fullmatch(r"[A-Za-z][A-Za-z' :.-]*", each) for each in told)
+
+
+@given(st.text())
+def test_it_never_fails(token: str) -> None:
+    assert isinstance(source(token), str)

@@ -1,0 +1,56 @@
+"""The answers of the spamd protocol, byte for byte, as the clients of each version read them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.wire.spamd import Command, Request
+from nbstream.wire.spamd_replies import Judgement, render, render_told
+
+JUDGEMENT = Judgement(spam=True, score=15.04, required=5.0)
+OK = "SPAMD/1.1 0 EX_OK\r\n"
+SPAM = "Spam: True ; 15.0 / 5.0\r\n"
+
+
+def answer(command: str, version: int, content: str = "") -> str:
+    return render(Request(Command(command), version), JUDGEMENT, content.encode()).decode()
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_from_version_1_3_on_length_and_verdict_are_told(version: int) -> None:
+    for command in ("REPORT", "REPORT_IFSPAM", "SYMBOLS", "PROCESS", "HEADERS"):
+        assert answer(command, version, "text\n") == f"{OK}Content-length: 5\r\n{SPAM}\r\ntext\n"
+    assert answer("REPORT_IFSPAM", version) == f"{OK}Content-length: 0\r\n{SPAM}\r\n"
+    assert answer("CHECK", version) == f"{OK}{SPAM}\r\n"
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_before_that_a_verdict_or_a_message(version: int) -> None:
+    for command in ("REPORT", "REPORT_IFSPAM", "CHECK"):
+        assert answer(command, version, "text\n") == f"{OK}{SPAM}\r\ntext\n"
+    assert answer("SYMBOLS", version, "NBSTREAM_SPAM") == f"{OK}{SPAM}\r\nNBSTREAM_SPAM\r\n"
+    length = "Content-length: 5\r\n" if version == 2 else ""
+    assert answer("PROCESS", version, "text\n") == f"{OK}{length}\r\ntext\n"
+
+
+def test_the_other_verdict() -> None:
+    ham = render(Request(Command.CHECK, 5), Judgement(spam=False, score=-2.0, required=2.94))
+
+    assert ham.decode() == f"{OK}Spam: False ; -2.0 / 2.9\r\n\r\n"
+
+
+def test_what_was_changed_is_told() -> None:
+    end = "Content-length: 0\r\n\r\n"
+    assert render_told().decode() == OK + end
+    assert render_told(did_set=True).decode() == f"{OK}DidSet: local\r\n{end}"
+    assert render_told(did_remove=True).decode() == f"{OK}DidRemove: local\r\n{end}"
+
+
+@given(st.sampled_from(Command), st.integers(3, 5), st.binary(max_size=100))
+def test_the_length_is_that_of_what_follows(command: Command, version: int, content: bytes) -> None:
+    head, _, body = render(Request(command, version), JUDGEMENT, content).partition(b"\r\n\r\n")
+
+    assert body == content
+    assert (f"Content-length: {len(body)}" in head.decode().split("\r\n")) is (command is not Command.CHECK)
