@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import nbstream
-from tests.handbook.pages import DEPLOY_README, PAGES, README, ROOT, WRITTEN, name_of
+from tests.handbook.pages import DEPLOY_README, PAGES, README, ROOT, WRITTEN, name_of, page
+from tests.test_layers import LAYERS
 
 PACKAGE = Path(nbstream.__file__).parent
 _OUTSIDE = re.compile(r"https?://")
@@ -56,6 +57,16 @@ def test_a_list_begins_after_an_empty_line(path: Path) -> None:
     text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
 
     assert re.findall(r"^(?![-\s|]|\d+\. ).+\n(?:- |1\. ).*", text, re.MULTILINE) == []
+
+
+def test_the_packages_are_listed_as_the_layers_lie() -> None:
+    table = page("explanation/architecture.md").partition("\n## The packages\n")[2].partition("\n## ")[0]
+    first_cells = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    listed = [name for cell in first_cells for name in re.findall(r"`(\w+)(?:/|\.py)`", cell)]
+
+    ranks = [number for name in listed for number, layer in enumerate(LAYERS) if name in layer]
+    assert set(listed) == set().union(*LAYERS)
+    assert ranks == sorted(ranks)
 
 
 def test_the_readme_is_short_and_every_page_is_reached_from_it() -> None:
