@@ -15,7 +15,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run test test-interpreter soak bench accuracy picture reference docs format clean python redis corpora
+.PHONY: run test test-interpreter soak bench accuracy picture reference docs dist format clean python redis corpora
 
 run: python redis $(VENV)/run.stamp
 	@exec $(VENV)/bin/nbstream serve --hints
@@ -61,12 +61,18 @@ reference: $(VENV)/test.stamp
 docs: $(VENV)/test.stamp
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
 
+# The source archive, and the wheel that is built from it, by what is installed already: no network is asked.
+DIST ?= dist
+dist: $(VENV)/test.stamp
+	rm -f $(DIST)/nbstream-*.tar.gz $(DIST)/nbstream-*.whl
+	$(VENV)/bin/python -m build --no-isolation --outdir $(DIST)
+
 format: $(VENV)/test.stamp
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
 clean:
-	rm -rf .venv* .mypy_cache .ruff_cache .hypothesis site
+	rm -rf .venv* .mypy_cache .ruff_cache .hypothesis dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 python:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,14 @@ def test_every_file_that_is_copied_exists(instructions: list[tuple[str, str]]) -
     ]
     assert sources
     assert [word for word in sources if not (TOP / word).exists()] == []
+
+
+def test_what_the_build_reads_is_copied(instructions: list[tuple[str, str]]) -> None:
+    wheel = tomllib.loads((TOP / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    read = {*wheel["packages"], *wheel["shared-data"], wheel["hooks"]["custom"]["path"]}
+
+    copied = {word for rest in every(instructions, "COPY") for word in rest.split()[:-1]}
+    assert {name.partition("/")[0] for name in read} <= copied
 
 
 def test_it_runs_without_root(instructions: list[tuple[str, str]]) -> None:

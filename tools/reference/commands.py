@@ -139,6 +139,11 @@ _INTRODUCTION = """
 running daemon's private Redis, or start it for as long as they need it. `-c FILE` names the
 [configuration](settings.md); without it the first of `./nbstream.yaml`, `~/.config/nbstream/nbstream.yaml` and
 `/etc/nbstream/nbstream.yaml` is read, and without any of them the defaults hold.
+
+The wheel installs the manual pages nbstream(1) and nbstream.yaml(5), and completion for bash, zsh and fish, below
+the prefix that it is installed into. `man nbstream` finds its page where `PREFIX/bin` is on the path. The shells
+look below `/usr` by themselves; for another prefix write `source
+PREFIX/share/bash-completion/completions/nbstream` into `~/.bashrc`.
 """
 
 WORDS = """

@@ -1,0 +1,72 @@
+"""Shell completion, in real shells."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools.completion import INSTALLED, script
+
+BASH = """
+source "$1"; shift
+function=$(complete -p nbstream | grep -o -- '-F [^ ]*' | cut -c4-)
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
+"$function"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+LINES = pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("nbstream lea", {"learn"}),
+        ("nbstream learn ", {"spam", "ham"}),
+        ("nbstream undo --si", {"--since"}),
+        ("nbstream quarantine ", {"list", "show", "release"}),
+        ("nbstream quarantine release --ag", {"--again"}),
+        ("nbstream top-tokens --class ", {"spam", "ham"}),
+        ("nbstream check --json pri", {"prize.eml"}),
+        ("nbstream learn spam pri", {"prize.eml"}),
+        ("nbstream status -c pri", {"prize.eml"}),
+    ],
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a file, and with the completion script of each shell below its name."""
+    (tmp_path / "prize.eml").touch()
+    for shell in INSTALLED:
+        (tmp_path / shell).write_text(script(shell))
+    return tmp_path
+
+
+def answer(words: list[str], folder: Path) -> list[str]:
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+@LINES
+def test_bash_completes(line: str, offered: set[str], program: Callable[[str], str], folder: Path) -> None:
+    words = [program("bash"), "--norc", "-c", BASH, "bash", "./bash", *line.split(" ")]
+
+    assert set(answer(words, folder)) == offered
+
+
+@LINES
+def test_fish_completes(line: str, offered: set[str], program: Callable[[str], str], folder: Path) -> None:
+    words = [program("fish"), "--no-config", "-c", 'source fish; complete --do-complete "$argv"', line]
+
+    assert {each.partition("\t")[0] for each in answer(words, folder)} == offered
+
+
+def test_zsh_takes_the_script(program: Callable[[str], str], folder: Path) -> None:
+    assert answer([program("zsh"), "-f", "-n", "zsh"], folder) == []
+    assert (folder / "zsh").read_text().startswith("#compdef nbstream\n")
+
+
+def test_a_description_is_the_line_of_the_list_of_commands() -> None:
+    assert "'run the daemon'" in script("fish")
