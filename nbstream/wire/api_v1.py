@@ -1,7 +1,7 @@
 """Our own API over HTTP, version 1: what is read of requests, and the bodies of answers.
 
 Rules: pure; an answer holds neither an exception nor a path nor an address of this house, and every number in it
-is finite, so that it is JSON everywhere. ``wire.openapi`` describes the same shapes.
+is finite, so that it is JSON everywhere. ``wire.answers`` has the shapes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from nbstream.filter.results import Check, Lesson
     from nbstream.policy.verdict import ModelState, Thresholds
+    from nbstream.wire import answers
 
 PREFIX = "/v1/"
 PROBLEM_TYPE = "application/problem+json"
@@ -35,7 +36,7 @@ class Problem:
     status: int
     detail: str
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> answers.Problem:
         """The members of the problem; its type is that of its status."""
         title = HTTPStatus(self.status).phrase
         return {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail}
@@ -57,7 +58,7 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def check(found: Check, model: str) -> dict[str, Any]:
+def check(found: Check, model: str) -> answers.Check:
     """The answer to a check by the model of that name; ``score`` is in nats, before calibration."""
     return {
         "id": found.id,
@@ -66,14 +67,14 @@ def check(found: Check, model: str) -> dict[str, Any]:
         "score": found.score,
         "reason": found.reason,
         "model": model,
-        "learned": dict(found.state.learned),
+        "learned": explanation_json.learned(found.state),
         "needed": dict(found.state.needed),
         "thresholds": explanation_json.thresholds(found.thresholds),
         "clues": explanation_json.clues(found.clues),
     }
 
 
-def lesson(taught: Lesson) -> dict[str, Any]:
+def lesson(taught: Lesson) -> answers.Lesson:
     """The answer to feedback: what it did, and what is thought of the message before and after."""
     return {
         "id": taught.after.id,
@@ -81,18 +82,18 @@ def lesson(taught: Lesson) -> dict[str, Any]:
         "label": taught.label,
         "before": _opinion(taught.before),
         "after": _opinion(taught.after),
-        "learned": dict(taught.after.state.learned),
+        "learned": explanation_json.learned(taught.after.state),
         "needed": dict(taught.after.state.needed),
         "told": tell(taught),
     }
 
 
-def model(facts: ModelFacts) -> dict[str, Any]:
+def model(facts: ModelFacts) -> answers.Model:
     """The state of the model."""
     return {
         "name": facts.name,
         "state": str(facts.state),
-        "learned": dict(facts.state.learned),
+        "learned": explanation_json.learned(facts.state),
         "needed": dict(facts.state.needed),
         "tokens": facts.tokens,
         "thresholds": explanation_json.thresholds(facts.thresholds),
@@ -105,5 +106,5 @@ def health(*, ready: bool, degraded: Mapping[str, str]) -> dict[str, Any]:
     return {"ready": ready, "degraded": dict(degraded)}
 
 
-def _opinion(found: Check) -> dict[str, Any]:
+def _opinion(found: Check) -> answers.Opinion:
     return {"verdict": str(found.verdict), "probability": found.probability}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.tokens.origins import source
@@ -16,7 +15,8 @@ if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
     from nbstream.filter.message_record import Known
     from nbstream.policy.explanation import Explanation
-    from nbstream.policy.verdict import Thresholds
+    from nbstream.policy.verdict import ModelState, Thresholds
+    from nbstream.wire import answers
 
 
 def iso_time(seconds: float) -> str:
@@ -24,7 +24,7 @@ def iso_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
 
 
-def explanation(told: Explanation) -> dict[str, Any]:
+def explanation(told: Explanation) -> answers.Explanation:
     """All there is to say, with all clues; counts are in messages, by their weight."""
     return {
         "time": iso_time(told.at),
@@ -34,7 +34,7 @@ def explanation(told: Explanation) -> dict[str, Any]:
         "score": told.score,
         "prior": told.prior,
         "thresholds": thresholds(told.thresholds),
-        "learned": dict(told.state.learned),
+        "learned": learned(told.state),
         "needed": dict(told.state.needed),
         "clues": [
             {
@@ -50,34 +50,54 @@ def explanation(told: Explanation) -> dict[str, Any]:
     }
 
 
-def known(found: Known) -> dict[str, Any]:
+def known(found: Known) -> answers.Known:
     """A message that is known by its id: as it was checked, as it was learned, what was thought and is thought."""
     remembered, entry = found.remembered, found.entry
-    told: dict[str, Any] = {"id": found.id, "remembered": None, "learned": None}
+    last_check: answers.Remembered | None = None
     if remembered:
-        told["remembered"] = {
+        last_check = {
             "verdict": remembered.verdict,
             "probability": remembered.probability,
             "policy": remembered.policy,
         }
+    learned_as: answers.LedgerEntry | None = None
     if entry:
-        told["learned"] = {
+        learned_as = {
             "label": entry.label,
             "time": iso_time(entry.learned_at),
             "source": entry.source,
             "actor": entry.actor,
         }
-    told["then"] = explanation(found.then) if found.then else None
-    told["now"] = explanation(found.now)
-    return told
+    return {
+        "id": found.id,
+        "remembered": last_check,
+        "learned": learned_as,
+        "then": explanation(found.then) if found.then else None,
+        "now": explanation(found.now),
+    }
 
 
-def thresholds(found: Thresholds) -> dict[str, Any]:
+def thresholds(found: Thresholds) -> answers.Thresholds:
     """The thresholds; null for one that is never reached."""
-    return {name: None if value == math.inf else value for name, value in asdict(found).items()}
+    return {
+        "unsure": found.unsure,
+        "spam": _reachable(found.spam),
+        "reject": _reachable(found.reject),
+        "promise": found.promise,
+        "promised": found.promised,
+    }
 
 
-def clues(found: Sequence[Clue]) -> list[dict[str, Any]]:
+def _reachable(threshold: float | None) -> float | None:
+    return None if threshold == math.inf else threshold
+
+
+def learned(state: ModelState) -> answers.Counts:
+    """The messages learned of each class."""
+    return {"ham": state.learned["ham"], "spam": state.learned["spam"]}
+
+
+def clues(found: Sequence[Clue]) -> list[answers.Clue]:
     """Clues, the strongest first, with where they come from."""
     told = ((clue.token.decode("utf-8", "replace"), clue.log_ratio) for clue in found)
     return [{"token": token, "from": source(token), "log_ratio": log_ratio} for token, log_ratio in told]

@@ -16,14 +16,14 @@ from nbstream.cli.parser import EXIT_CODES, build_parser
 from nbstream.config import Settings, addresses, values
 from nbstream.config.section import Section
 from nbstream.errors import NbstreamError
-from nbstream.wire import openapi
+from nbstream.listeners.http import openapi
 from tools.reference import commands, http_api, metrics, settings
 from tools.reference.markup import Undocumented, first_sentence
 from tools.reference.pages import PAGES, ROOT, outdated
 
 
 def test_the_committed_files_are_what_the_code_makes() -> None:
-    names = [str(file.relative_to(ROOT)) for file in outdated()]
+    names = [str(file.relative_to(ROOT)) for file, _ in outdated()]
 
     assert names == [], f"run `make reference` and commit {', '.join(names)}: the code has changed"
 
@@ -146,4 +146,9 @@ def test_a_part_of_the_http_api_without_a_text_is_named() -> None:
     document = openapi.document("")
     document["paths"]["/v1/learn"]["post"]["parameters"][0] = {"name": "label"}
     with pytest.raises(Undocumented, match=r"the parameter label of POST /v1/learn has no description"):
+        http_api.text_of(document)
+
+    document = openapi.document("")
+    del document["components"]["schemas"]["Check"]["description"]
+    with pytest.raises(Undocumented, match=r"the schema Check has no description"):
         http_api.text_of(document)

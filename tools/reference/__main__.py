@@ -7,7 +7,7 @@ from tools.reference.pages import ROOT, outdated
 
 def main() -> None:
     """Write what is outdated."""
-    for file, text in outdated().items():
+    for file, text in outdated():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
         print(f"written: {file.relative_to(ROOT)}")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from nbstream.wire import openapi
+from nbstream.listeners.http import openapi
 from tools.reference.markup import NOTICE, Undocumented, table
 
 JsonObject = dict[str, Any]
@@ -75,25 +74,13 @@ def _location(parameter: JsonObject) -> str:
 
 
 def _schema(name: str, schema: JsonObject) -> str:
-    return f"\n### {name}\n\n" + table(("member", "type"), _members(schema, ""))
-
-
-def _members(schema: JsonObject, prefix: str) -> Iterator[tuple[str, str]]:
-    """The members of an object, and those of objects inside it that have no name of their own."""
-    for name, member in schema["properties"].items():
-        yield f"`{prefix}{name}`", _type(member)
-        inner, below = _inner(member)
-        if inner:
-            yield from _members(inner, f"{prefix}{name}{below}.")
-
-
-def _inner(schema: JsonObject) -> tuple[JsonObject | None, str]:
-    if "properties" in schema:
-        return schema, ""
-    if schema.get("type") == "array":
-        return _inner(schema["items"])[0], "[]"
-    options = [option for option in schema.get("anyOf", []) if "properties" in option]
-    return (options[0], "") if options else (None, "")
+    rows = [
+        (f"`{member}`", _type(detail), detail.get("description", ""))
+        for member, detail in schema["properties"].items()
+    ]
+    if not schema.get("description"):
+        raise Undocumented(f"the schema {name} has no description")
+    return f"\n### {name}\n\n{schema['description']}\n\n" + table(("member", "type", "meaning"), rows)
 
 
 def _type(schema: JsonObject) -> str:
@@ -104,8 +91,6 @@ def _type(schema: JsonObject) -> str:
         return " or ".join(map(_type, schema["anyOf"]))
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
-    if isinstance(schema["type"], list):
-        return " or ".join(schema["type"])
     if schema["type"] == "array":
         return f"array of {_type(schema['items'])}"
     if schema.get("additionalProperties"):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from tools.reference import commands, http_api, manual, metrics, settings, streams
+from tools.reference import commands, http_api, manual, metrics, schemas, settings, streams
 
 ROOT = Path(__file__).parents[2]
 
+# The page of the HTTP API reads the schemas, so they stand before it.
 PAGES: Mapping[str, Callable[[], str]] = {
+    "nbstream/listeners/http/schemas.json": schemas.text,
     "docs/reference/settings.md": settings.page,
     "docs/reference/metrics.md": metrics.page,
     "docs/reference/http-api.md": http_api.page,
@@ -20,7 +22,9 @@ PAGES: Mapping[str, Callable[[], str]] = {
 }
 
 
-def outdated() -> dict[Path, str]:
-    """The files that are not what the code would have them be, with the text that each should have."""
-    texts = {ROOT / name: make() for name, make in PAGES.items()}
-    return {file: text for file, text in texts.items() if not file.exists() or file.read_text() != text}
+def outdated() -> Iterator[tuple[Path, str]]:
+    """The files that are not what the code would have them be, with the text that each should have, one by one."""
+    for name, make in PAGES.items():
+        file, text = ROOT / name, make()
+        if not file.exists() or file.read_text() != text:
+            yield file, text

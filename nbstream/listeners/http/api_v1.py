@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.listeners.http import openapi
 from nbstream.listeners.http.listener import Level, Route
 from nbstream.listeners.http.responses import Refused, json
 from nbstream.mail import charsets
-from nbstream.wire import api_v1, explanation_json, openapi, rspamd
+from nbstream.wire import api_v1, explanation_json, rspamd
 
 if TYPE_CHECKING:
     from nbstream.filter.message_record import Known

@@ -1,26 +1,25 @@
-"""The OpenAPI 3.1 document of our own API: what ``wire.api_v1`` and ``wire.explanation_json`` make, in words.
+"""The OpenAPI 3.1 document of our own API: its paths, and the schemas of ``wire.answers``.
 
-Tests hold the running door to it, and generate their requests from it.
+The schemas are in ``schemas.json``, which `make reference` writes with pydantic from the types: to make them takes
+some 100 ms, which no start of a daemon should. Tests hold the running listener to the document, and generate their
+requests from it.
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.filter.results import Outcome
-from nbstream.policy.verdict import Verdict
 from nbstream.wire.api_v1 import PROBLEM_TYPE, TEXT_TYPE
 
 JsonObject = dict[str, Any]
 
+SCHEMAS = Path(__file__).with_name("schemas.json")
+
 _STRING: JsonObject = {"type": "string"}
-_NUMBER: JsonObject = {"type": "number"}
-_COUNT: JsonObject = {"type": "integer", "minimum": 0}
-_MAYBE_NUMBER: JsonObject = {"type": ["number", "null"]}
-_PROBABILITY: JsonObject = {"type": "number", "minimum": 0, "maximum": 1}
 _ID: JsonObject = {"type": "string", "pattern": "^[a-z2-7]{24}$"}
-_VERDICT: JsonObject = {"type": "string", "enum": [str(each) for each in Verdict]}
 _LABEL: JsonObject = {"type": "string", "enum": list(CLASSES)}
 
 _PROBLEMS = {
@@ -51,7 +50,7 @@ def document(version: str) -> JsonObject:
             "/v1/openapi.json": {"get": _self()},
         },
         "components": {
-            "schemas": _schemas(),
+            "schemas": json.loads(SCHEMAS.read_text()),
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "password": {"type": "apiKey", "in": "header", "name": "Password"},
@@ -151,99 +150,3 @@ _BODIES: JsonObject = {
 
 def _ref(name: str) -> JsonObject:
     return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _object(**members: JsonObject) -> JsonObject:
-    """An object that has these members, all of them, and no others."""
-    return {
-        "type": "object",
-        "properties": members,
-        "required": list(members),
-        "additionalProperties": False,
-    }
-
-
-def _maybe(schema: JsonObject) -> JsonObject:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _list(schema: JsonObject) -> JsonObject:
-    return {"type": "array", "items": schema}
-
-
-def _schemas() -> JsonObject:
-    by_class = _object(**dict.fromkeys(CLASSES, _COUNT))
-    needed = {"type": "object", "additionalProperties": _COUNT}
-    thresholds = _object(
-        unsure=_PROBABILITY,
-        spam=_MAYBE_NUMBER,
-        reject=_MAYBE_NUMBER,
-        promise=_STRING,
-        promised={"type": "boolean"},
-    )
-    clue = _object(**{"token": _STRING, "from": _STRING, "log_ratio": _NUMBER})
-    counted = _object(
-        **{
-            "token": _STRING,
-            "from": _STRING,
-            "ham": _MAYBE_NUMBER,
-            "spam": _MAYBE_NUMBER,
-            "log_ratio": _NUMBER,
-            "sum": _NUMBER,
-        }
-    )
-    known = {"learned": by_class, "needed": needed}
-    opinion = _object(verdict=_VERDICT, probability=_PROBABILITY)
-    return {
-        "Problem": _object(
-            type=_STRING, title=_STRING, status={"type": "integer", "minimum": 400, "maximum": 599}, detail=_STRING
-        ),
-        "Thresholds": thresholds,
-        "Opinion": opinion,
-        "Check": _object(
-            id=_ID,
-            verdict=_VERDICT,
-            probability=_PROBABILITY,
-            score=_NUMBER,
-            reason=_STRING,
-            model=_STRING,
-            **known,
-            thresholds=_ref("Thresholds"),
-            clues=_list(clue),
-        ),
-        "Lesson": _object(
-            id=_ID,
-            outcome={"type": "string", "enum": [str(each) for each in Outcome]},
-            label=_maybe(_LABEL),
-            before=_ref("Opinion"),
-            after=_ref("Opinion"),
-            **known,
-            told=_STRING,
-        ),
-        "Explanation": _object(
-            time={"type": "string", "format": "date-time"},
-            verdict=_VERDICT,
-            reason=_STRING,
-            probability=_PROBABILITY,
-            score=_NUMBER,
-            prior=_NUMBER,
-            thresholds=_ref("Thresholds"),
-            **known,
-            clues=_list(counted),
-        ),
-        "Known": _object(
-            id=_ID,
-            remembered=_maybe(_object(verdict=_VERDICT, probability=_PROBABILITY, policy=_STRING)),
-            learned=_maybe(_object(label=_LABEL, time=_STRING, source=_STRING, actor=_STRING)),
-            then=_maybe(_ref("Explanation")),
-            now=_ref("Explanation"),
-        ),
-        "Model": _object(
-            name=_STRING,
-            state=_STRING,
-            **known,
-            tokens=_COUNT,
-            thresholds=_ref("Thresholds"),
-            lag_seconds={"type": "number", "minimum": 0},
-        ),
-    }

@@ -1,0 +1,178 @@
+"""The shapes of the JSON answers of our own API and of ``nbstream explain --json``, member by member.
+
+They are types alone, which no program imports while it runs: a type checker holds the functions that make answers
+to them, and `make reference` makes of them the schemas of the OpenAPI document (``listeners/http/schemas.json``).
+What JSON Schema knows of a member beyond its type is a ``Keywords`` beside the type; its description is Markdown.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
+
+from nbstream.bayes.counts import CLASSES
+from nbstream.filter.results import Outcome
+from nbstream.policy.verdict import Verdict
+
+
+class Keywords:
+    """Keywords of JSON Schema for the type that it annotates; pydantic adds them, without being imported here."""
+
+    def __init__(self, description: str = "", **keywords: Any) -> None:
+        self.keywords = keywords | ({"description": description} if description else {})
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(core_schema), **self.keywords}
+
+
+Count = Annotated[int, Keywords(minimum=0)]
+Probability = Annotated[float, Keywords("P(spam).", minimum=0, maximum=1)]
+MessageId = Annotated[str, Keywords("The id of the message.", pattern="^[a-z2-7]{24}$")]
+VerdictName = Annotated[str, Keywords("What the message is called.", enum=[str(verdict) for verdict in Verdict])]
+Label = Annotated[str, Keywords(enum=list(CLASSES))]
+Reason = Annotated[str, Keywords("Why the message is called that.")]
+Score = Annotated[float, Keywords("The log-odds of spam before calibration, in nats.")]
+LogRatio = Annotated[float, Keywords("The weight of the clue: above 0 it is evidence for spam, below 0 for ham.")]
+TokenText = Annotated[str, Keywords("The token.")]
+Origin = Annotated[str, Keywords("Where in the message the token comes from.")]
+
+
+class Problem(TypedDict):
+    """Why a request has no other answer (RFC 9457)."""
+
+    type: Annotated[str, Keywords("`about:blank`: the type of the problem is that of its status.")]
+    title: Annotated[str, Keywords("The name of the status.")]
+    status: Annotated[int, Keywords("The status of the answer.", minimum=400, maximum=599)]
+    detail: Annotated[str, Keywords("What is wrong, in words.")]
+
+
+class Thresholds(TypedDict):
+    """The thresholds in force: P(spam) from which a message gets a verdict; `null` is never reached."""
+
+    unsure: Annotated[float, Keywords("From here on a message is unsure.", minimum=0, maximum=1)]
+    spam: Annotated[float | None, Keywords("From here on a message is spam.")]
+    reject: Annotated[float | None, Keywords("From here on a message is refused.")]
+    promise: Annotated[str, Keywords("What is promised of a budget, or why nothing is; empty without a budget.")]
+    promised: Annotated[bool, Keywords("Whether the threshold for spam keeps a budget.")]
+
+
+class Opinion(TypedDict):
+    """What a message is called at one moment."""
+
+    verdict: VerdictName
+    probability: Probability
+
+
+class Counts(TypedDict):
+    """Messages learned and not taken back, by class."""
+
+    ham: Count
+    spam: Count
+
+
+Needed = Annotated[dict[str, Count], Keywords("Messages of each class that the model needs before it decides.")]
+Learned = Annotated[Counts, Keywords("Messages of each class that the model has learned.")]
+
+Clue = TypedDict("Clue", {"token": TokenText, "from": Origin, "log_ratio": LogRatio})
+Clue.__doc__ = "A token that voted."
+
+_CountedMessages = Annotated[
+    float | None, Keywords("Messages that held the token, by their weight; `null` where nothing is counted.")
+]
+CountedClue = TypedDict(
+    "CountedClue",
+    {
+        "token": TokenText,
+        "from": Origin,
+        "ham": _CountedMessages,
+        "spam": _CountedMessages,
+        "log_ratio": LogRatio,
+        "sum": Annotated[float, Keywords("The prior and the weights of all clues up to this one.")],
+    },
+)
+CountedClue.__doc__ = "A token that voted, with what it was counted from."
+
+
+class Check(TypedDict):
+    """The result of a check."""
+
+    id: MessageId
+    verdict: VerdictName
+    probability: Probability
+    score: Score
+    reason: Reason
+    model: Annotated[str, Keywords("The name of the model.")]
+    learned: Learned
+    needed: Needed
+    thresholds: Thresholds
+    clues: Annotated[list[Clue], Keywords("The clues, the strongest first.")]
+
+
+class Lesson(TypedDict):
+    """The result of feedback."""
+
+    id: MessageId
+    outcome: Annotated[str, Keywords("What the feedback did.", enum=[str(outcome) for outcome in Outcome])]
+    label: Annotated[Label | None, Keywords("The label that was learned or taken back; `null` if there was none.")]
+    before: Annotated[Opinion, Keywords("What the message was called before.")]
+    after: Annotated[Opinion, Keywords("What the message is called now.")]
+    learned: Learned
+    needed: Needed
+    told: Annotated[str, Keywords("All of this in one line of words.")]
+
+
+class Explanation(TypedDict):
+    """Why a message is called what it is called, at one moment."""
+
+    time: Annotated[str, Keywords("The moment, with its offset from UTC.", format="date-time")]
+    verdict: VerdictName
+    reason: Reason
+    probability: Probability
+    score: Score
+    prior: Annotated[float, Keywords("What the score begins with, by the messages learned, in nats.")]
+    thresholds: Thresholds
+    learned: Learned
+    needed: Needed
+    clues: Annotated[list[CountedClue], Keywords("The strongest first; with the prior they sum to the score.")]
+
+
+class Remembered(TypedDict):
+    """The last check of a message."""
+
+    verdict: VerdictName
+    probability: Probability
+    policy: Annotated[str, Keywords("The rule of `recipients` that decided, or `default`.")]
+
+
+class LedgerEntry(TypedDict):
+    """What a message is learned as."""
+
+    label: Label
+    time: Annotated[str, Keywords("When it was learned, with its offset from UTC.")]
+    source: Annotated[str, Keywords("The listener or command that took the feedback.")]
+    actor: Annotated[str, Keywords("Who gave the feedback.")]
+
+
+class Known(TypedDict):
+    """What is known of a message by its id."""
+
+    id: MessageId
+    remembered: Annotated[Remembered | None, Keywords("The last check; `null` if it is not remembered.")]
+    learned: Annotated[LedgerEntry | None, Keywords("What the message is learned as; `null` if it is not.")]
+    then: Annotated[Explanation | None, Keywords("Why, at the last check; `null` if it is not remembered.")]
+    now: Annotated[Explanation, Keywords("Why, as the model is now.")]
+
+
+class Model(TypedDict):
+    """The state of the model."""
+
+    name: Annotated[str, Keywords("The name of the model.")]
+    state: Annotated[str, Keywords("`ready`, or `learning N/M` with N of the M messages that are needed.")]
+    learned: Learned
+    needed: Needed
+    tokens: Annotated[int, Keywords("Distinct tokens in the vocabulary.", minimum=0)]
+    thresholds: Thresholds
+    lag_seconds: Annotated[
+        float, Keywords("Seconds since the counts in memory were last known to equal Redis.", minimum=0)
+    ]

@@ -1,0 +1,36 @@
+"""The schemas of the OpenAPI document, from the types of the answers, by pydantic."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeAlias
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from nbstream.wire import answers
+
+_Answer: TypeAlias = answers.Check | answers.Known | answers.Lesson | answers.Model | answers.Problem
+
+
+class _AnswerSchemas(GenerateJsonSchema):
+    """As pydantic makes them, but without titles, and with no other members than those that are named."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """A title would repeat the name of the member."""
+        return False
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        """An object with all its members and no others."""
+        made = super().typed_dict_schema(schema)
+        made.pop("title", None)
+        return {**made, "additionalProperties": False}
+
+
+def text() -> str:
+    """The schemas as JSON, by their names."""
+    made = TypeAdapter[Any](_Answer).json_schema(
+        ref_template="#/components/schemas/{model}", schema_generator=_AnswerSchemas
+    )
+    return json.dumps(made["$defs"], indent=1) + "\n"
