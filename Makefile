@@ -52,8 +52,8 @@ accuracy: corpora $(VENV)/test.stamp
 picture: corpora $(VENV)/test.stamp
 	$(VENV)/bin/python -m tests.benchmarks.picture '$(CORPORA)'
 
-# What is made from the code and committed: the reference pages of the handbook (docs/reference/) and the manual pages
-# (share/man/). A test compares them.
+# What is made from the code and committed: the reference pages of the handbook (docs/reference/), the manual pages
+# (share/man/), the example of the configuration and the schemas of the HTTP API. A test compares them.
 reference: $(VENV)/test.stamp
 	$(VENV)/bin/python -m tools.reference
 

@@ -9,11 +9,13 @@ import typing
 from collections.abc import Callable, Iterator
 
 import pytest
+import yaml
 from prometheus_client import CollectorRegistry, Counter
 from pydantic import BaseModel
 
 from nbstream.cli.parser import EXIT_CODES, build_parser
-from nbstream.config import Settings, addresses, values
+from nbstream.config import Autolearn, Bernoulli, EventModels, Settings, StreamListener, addresses, values
+from nbstream.config.listeners import SpamdListener
 from nbstream.config.section import Section
 from nbstream.errors import NbstreamError
 from nbstream.listeners.http import openapi
@@ -152,3 +154,16 @@ def test_a_part_of_the_http_api_without_a_text_is_named() -> None:
     del document["components"]["schemas"]["Check"]["description"]
     with pytest.raises(Undocumented, match=r"the schema Check has no description"):
         http_api.text_of(document)
+
+
+def test_a_section_that_is_off_is_on_once_its_comment_marks_are_removed() -> None:
+    key = re.compile(r"( *)# ( +[a-z_]+: \S.*)")
+    lines = (ROOT / "config/nbstream.yaml").read_text().splitlines()
+    used = "\n".join(match.expand(r"\1\2") if (match := key.fullmatch(line)) else line for line in lines)
+
+    found = yaml.safe_load(used.replace(": null\n", ":\n"))
+
+    assert SpamdListener.model_validate(found["listeners"]["spamd"]) == SpamdListener()
+    assert StreamListener.model_validate(found["listeners"]["stream"]) == StreamListener()
+    assert EventModels.model_validate(found["model"]["event_models"]).bernoulli == Bernoulli()
+    assert Autolearn.model_validate(found["autolearn"]) == Autolearn()

@@ -150,7 +150,7 @@ def _yaml(hint: Any, value: Any) -> str:
     if isinstance(value, SecretStr):
         return value.get_secret_value()
     if isinstance(value, tuple):
-        return f"[{', '.join(map(str, value))}]"
+        return str(list(map(str, value))).replace("'", '"')
     if value is None or isinstance(value, bool):
         return str(value).lower().replace("none", "null")
     return str(value)
@@ -185,8 +185,7 @@ def _plain(kind: Any, limits: tuple[Any, ...]) -> str:
         return "`true`, `false`"
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return "a mapping"
-    words = "text of" if kind is str else _NUMBERS[kind]
-    return f"{words} {_bounds(limits)}{' characters' * (kind is str)}"
+    return f"text, {_bounds(limits)} characters" if kind is str else f"{_NUMBERS[kind]} {_bounds(limits)}"
 
 
 def _bounds(limits: tuple[Any, ...]) -> str:
@@ -206,15 +205,18 @@ def _number(value: Any) -> str:
 
 def page() -> str:
     """The page as Markdown."""
-    return f"{NOTICE}\n# Settings\n{DESCRIPTION}" + "".join(map(_section_text, sections()))
+    return f"{NOTICE}\n# Settings\n{DESCRIPTION}{_EXAMPLE}" + "".join(map(_section_text, sections()))
 
 
-DESCRIPTION = """
-The configuration is one YAML file. Every key may be left out, and every default is safe; a key that nbstream does
-not know stops the start. The file `config/nbstream.yaml` of the source has every key at its default, to copy
-from. Without `-c FILE` the first of `./nbstream.yaml`, `~/.config/nbstream/nbstream.yaml` (the folder is
-`$XDG_CONFIG_HOME` where that is set) and `/etc/nbstream/nbstream.yaml` is read; without any of them the defaults
-hold. A relative path counts from the folder in which the command was started, and `~` is the home folder.
+_EXAMPLE = """
+The file `config/nbstream.yaml` of the source has every key at its default, to copy from.
+"""
+
+DESCRIPTION = """ The configuration is one YAML file. Every key may be left out, and every default is safe; a key
+that nbstream does not know stops the start. Without `-c FILE` the first of `./nbstream.yaml`,
+`~/.config/nbstream/nbstream.yaml` (the folder is `$XDG_CONFIG_HOME` where that is set) and
+`/etc/nbstream/nbstream.yaml` is read; without any of them the defaults hold. A relative path counts from the
+folder in which the command was started, and `~` is the home folder.
 
 `nbstream config check FILE` says what is wrong with a file. A section that is marked *applied by a reload* takes
 effect with `nbstream reload` or SIGHUP; all else takes effect at the next start.
