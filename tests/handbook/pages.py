@@ -11,7 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 DEPLOY_README = ROOT / "deploy/README.md"
-WRITTEN = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "reference" not in path.parts]
+WRITTEN = [
+    path for path in sorted((ROOT / "docs").rglob("*.md")) if "reference" not in path.relative_to(ROOT).parts
+]
 """The pages that no program makes."""
 PAGES = [README, DEPLOY_README, *WRITTEN]
 
