@@ -76,11 +76,11 @@ class InputError(NbstreamError):
     exit_code = 66  # EX_NOINPUT
 
 
-class ReadingFailed(NbstreamError):
+class ReaderProcessFailed(NbstreamError):
     """The process that reads what is given on the command line has ended before all of it was read."""
 
 
-class ReadingFault(ReadingFailed):
+class ReaderProcessFault(ReaderProcessFailed):
     """It has ended of a fault in nbstream, which it has told itself: trying again does not help."""
 
     exit_code = 70  # EX_SOFTWARE

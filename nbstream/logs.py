@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-_QUOTED = frozenset(' ="\\')
-_LINES_OF_ONE = 10  # a minute of one peer: fail2ban, as it comes, acts on the fifth within ten minutes
-_LINES_OF_ALL = 200  # and of all, which may be many
+_QUOTED_CHARACTERS = frozenset(' ="\\')
+_LINES_PER_PEER = 10  # a minute of one peer: fail2ban, as it comes, acts on the fifth within ten minutes
+_LINES_OF_ALL_PEERS = 200  # and of all, which may be many
 
 
 class JsonFormatter(logging.Formatter):
@@ -43,60 +43,62 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line of one record; an exception follows on lines of its own."""
         time = datetime.fromtimestamp(record.created).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        fields = "".join(f" {name}={_value(value)}" for name, value in getattr(record, "fields", {}).items())
-        line = f"{time} {record.levelname.lower():7} {_escaped(record.getMessage())}{fields}"
+        fields = "".join(
+            f" {name}={_format_value(value)}" for name, value in getattr(record, "fields", {}).items()
+        )
+        line = f"{time} {record.levelname.lower():7} {_escape(record.getMessage())}{fields}"
         if record.exc_info:
-            line += "\n" + "\n".join(map(_escaped, self.formatException(record.exc_info).split("\n")))
+            line += "\n" + "\n".join(map(_escape, self.formatException(record.exc_info).split("\n")))
         return line
 
 
-def _value(value: Any) -> str:
-    text = _escaped("-" if value is None else str(value))
-    return f'"{text}"' if not text or _QUOTED & set(text) else text
+def _format_value(value: Any) -> str:
+    text = _escape("-" if value is None else str(value))
+    return f'"{text}"' if not text or _QUOTED_CHARACTERS & set(text) else text
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """``text`` with everything that is not printable written as an escape."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-class Strangers:
+class PeerRateLimitFilter:
     """Bounds the lines that tell of a ``peer``: whoever is refused again and again must not fill the disk.
 
     The next line that is let through says how many were ``left_out`` before it.
     """
 
     def __init__(self) -> None:
-        self._begin = 0.0
-        self._lines: Counter[str] = Counter()
-        self._left_out = 0
+        self._minute_started = 0.0
+        self._lines_by_peer: Counter[str] = Counter()
+        self._suppressed = 0
 
     def __call__(self, record: logging.LogRecord) -> bool:
         """Whether this line is written; a filter of a handler."""
         fields = getattr(record, "fields", {})
         if "peer" not in fields:
             return True
-        if not 0 <= record.created - self._begin < 60:
-            self._begin, self._lines = record.created, Counter()
+        if not 0 <= record.created - self._minute_started < 60:
+            self._minute_started, self._lines_by_peer = record.created, Counter()
         peer = fields["peer"]
-        if self._lines[peer] >= _LINES_OF_ONE or self._lines.total() >= _LINES_OF_ALL:
-            self._left_out += 1
+        if self._lines_by_peer[peer] >= _LINES_PER_PEER or self._lines_by_peer.total() >= _LINES_OF_ALL_PEERS:
+            self._suppressed += 1
             return False
-        self._lines[peer] += 1
-        if self._left_out:
-            record.fields = {**fields, "left_out": self._left_out}
-            self._left_out = 0
+        self._lines_by_peer[peer] += 1
+        if self._suppressed:
+            record.fields = {**fields, "left_out": self._suppressed}
+            self._suppressed = 0
         return True
 
 
-def _with_fields(fields: Mapping[str, object], record: logging.LogRecord) -> bool:
+def _add_fields(fields: Mapping[str, object], record: logging.LogRecord) -> bool:
     record.fields = {**fields, **getattr(record, "fields", {})}
     return True
 
 
-def set_up(style: str, level: str, fields: Mapping[str, object] | None = None) -> None:
+def set_up_logging(style: str, level: str, fields: Mapping[str, object] | None = None) -> None:
     """Send all logs to standard error; ``style`` is text, json, or auto (text on a terminal).
 
     Every line has ``fields`` before those of its event.
@@ -104,9 +106,9 @@ def set_up(style: str, level: str, fields: Mapping[str, object] | None = None) -
     text = style == "text" or (style == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
-    handler.addFilter(Strangers())
+    handler.addFilter(PeerRateLimitFilter())
     if fields:
-        handler.addFilter(partial(_with_fields, fields))
+        handler.addFilter(partial(_add_fields, fields))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # What no line shows need not be found out for each: a third of a line's time.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False

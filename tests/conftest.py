@@ -20,7 +20,7 @@ import pytest
 import uvloop
 from redis.asyncio import Redis
 
-from nbstream.store.connection import Params, open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.embedded.server_programs import find_servers
 
 # Hypothesis would fail an example that takes 200 ms, or whose data take long to draw: busy machines do both.
@@ -132,7 +132,7 @@ def own_redis(redis_binary: Path, tmp_path: Path) -> Iterator[RedisServer]:
 @pytest.fixture
 async def client(shared_redis: RedisServer) -> AsyncIterator[Redis]:
     """A client of an empty server."""
-    redis = open_client(Params(shared_redis.url))
+    redis = open_client(ConnectionOptions(shared_redis.url))
     await redis.flushall()
     yield redis
     await redis.aclose()

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from nbstream.logs import JsonFormatter, Strangers, TextFormatter
+from nbstream.logs import JsonFormatter, PeerRateLimitFilter, TextFormatter
 
 
 def record(message: str, **fields: object) -> logging.LogRecord:
@@ -56,7 +56,7 @@ def test_text_is_name_and_value() -> None:
     assert line.endswith('info    message id=x reply="250 ok" verdict=-')
 
 
-def refusals(strangers: Strangers, peers: list[str], second: float) -> list[tuple[str, object]]:
+def refusals(strangers: PeerRateLimitFilter, peers: list[str], second: float) -> list[tuple[str, object]]:
     """Who is told of where each of these peers is refused in that second, and how many lines were left out."""
     told = []
     for peer in peers:
@@ -69,7 +69,7 @@ def refusals(strangers: Strangers, peers: list[str], second: float) -> list[tupl
 
 
 def test_a_flood_of_one_peer_is_ten_lines_a_minute_and_leaves_room_for_others() -> None:
-    strangers = Strangers()
+    strangers = PeerRateLimitFilter()
 
     assert refusals(strangers, ["a"] * 500, 100.0) == [("a", None)] * 10
     assert refusals(strangers, ["b", "a"], 159.0) == [("b", 490)]
@@ -78,14 +78,14 @@ def test_a_flood_of_one_peer_is_ten_lines_a_minute_and_leaves_room_for_others() 
 
 
 def test_a_flood_of_many_peers_is_bounded_too() -> None:
-    strangers = Strangers()
+    strangers = PeerRateLimitFilter()
 
     assert len(refusals(strangers, [str(number) for number in range(5000)], 100.0)) == 200
     assert refusals(strangers, ["late"], 160.0) == [("late", 4800)]
 
 
 def test_what_tells_of_no_peer_is_told_always() -> None:
-    strangers = Strangers()
+    strangers = PeerRateLimitFilter()
     refusals(strangers, [str(number) for number in range(5000)], 100.0)
 
     assert strangers(record("message", id="x"))
@@ -94,7 +94,7 @@ def test_what_tells_of_no_peer_is_told_always() -> None:
 
 FLOOD = """
 import logging, nbstream.logs
-nbstream.logs.set_up("json", "info", {"worker": 1})
+nbstream.logs.set_up_logging("json", "info", {"worker": 1})
 for number in range(500):
     logging.getLogger("nbstream").warning("refused", extra={"fields": {"peer": "203.0.113.9"}})
 """

@@ -17,7 +17,7 @@ INSTALLED = {
 }
 """Where the script of each shell is installed, below the prefix: its shell looks for it there below /usr."""
 
-_FILES = (arguments.file, arguments.path, arguments.picture)
+_FILES = (arguments.file_path, arguments.nonempty_path, arguments.plot_file)
 
 
 def script(shell: str) -> str:

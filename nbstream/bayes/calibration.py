@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.bayes.counts import SUM_MARK, WEIGHT_ONE
-from nbstream.bayes.half_life import grown, in_steps
+from nbstream.bayes.counts import SUM_PREFIX, WEIGHT_ONE
+from nbstream.bayes.half_life import grow_weight, quantize_unit
 from nbstream.bayes.multinomial import HAM, SPAM
 
 if TYPE_CHECKING:
@@ -32,99 +32,103 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.counts import Sums, Totals
 
-_LARGEST = 36.0  # 1 / (1 + exp(-36)) is the last that differs from 1.0 in double precision
-_REACH = 24  # bins on each side of 0
-_UNIT = 6.0  # nats: bins are 1 nat wide around 0 and grow with the distance; the outermost are at 164 nats
+_MAX_LOG_ODDS = 36.0  # 1 / (1 + exp(-36)) is the last that differs from 1.0 in double precision
+_BINS_PER_SIDE = 24  # bins on each side of 0
+_BIN_SCALE_NATS = (
+    6.0  # nats: bins are 1 nat wide around 0 and grow with the distance; the outermost are at 164 nats
+)
 
-BINS = tuple(SUM_MARK + b"score%+d" % place for place in range(-_REACH, _REACH + 1))
+SCORE_BINS = tuple(SUM_PREFIX + b"score%+d" % place for place in range(-_BINS_PER_SIDE, _BINS_PER_SIDE + 1))
 """The names of the sums that count first scores, from the surest ham to the surest spam."""
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class CalibrationOptions:
     """The map before anything is learned, and how fast it changes.
 
     ``temperature`` in nats, its logarithm uncertain by ``temperature_spread``; the bias 0, uncertain by
     ``bias_spread`` nats. ``evidence`` is how much one message counts: they come in campaigns, of which fifty alike
-    say little more than one. ``wrong_labels`` is the share of labels that are taken to be slips, so that a few of
-    them do not flatten the map. ``youth`` messages of the smaller class halve a score's worth: with 50 instead
-    of 0, ham called spam among messages 100 to 300 of 2002h2 went from 5 to 3.
+    say little more than one. ``wrong_label_share`` is the share of labels that are taken to be slips, so that a
+    few of them do not flatten the map. ``youth`` messages of the smaller class halve a score's worth: with 50
+    instead of 0, ham called spam among messages 100 to 300 of 2002h2 went from 5 to 3.
     """
 
     temperature: float = 2.0
     temperature_spread: float = 0.2
     bias_spread: float = 3.0
-    evidence: float = 0.02
-    wrong_labels: float = 0.03
-    youth: float = 50.0
+    evidence_per_message: float = 0.02
+    wrong_label_share: float = 0.03
+    young_model_messages: float = 50.0
 
 
 def sigmoid(log_odds: float) -> float:
     """1 / (1 + exp(-x)): the probability of these log-odds, monotone, never exactly 0 or 1."""
-    clamped = max(-_LARGEST, min(_LARGEST, log_odds))
+    clamped = max(-_MAX_LOG_ODDS, min(_MAX_LOG_ODDS, log_odds))
     return 1.0 / (1.0 + math.exp(-clamped))
 
 
-_LEAST, _MOST = sigmoid(-_LARGEST), sigmoid(_LARGEST)
+_MIN_PROBABILITY, _MAX_PROBABILITY = sigmoid(-_MAX_LOG_ODDS), sigmoid(_MAX_LOG_ODDS)
 
 
 class Calibration:
     """Turns a score's log-odds into P(spam)."""
 
-    def __init__(self, params: Params = Params()) -> None:
-        self._params = params
-        self._grid = _Grid(params)
-        self._last: tuple[tuple[bytes, float], NDArray[np.float64]] | None = None
+    def __init__(self, params: CalibrationOptions = CalibrationOptions()) -> None:
+        self._options = params
+        self._grid = _PosteriorGrid(params)
+        self._last_posterior: tuple[tuple[bytes, float], NDArray[np.float64]] | None = None
 
     def probability(
         self, log_odds: float, counts: NDArray[np.int64], totals: Totals, unit: float = WEIGHT_ONE
     ) -> float:
-        """P(spam) for ``log_odds`` in nats, where ``counts`` are those of ``BINS``, shape (bins, classes).
+        """P(spam) for ``log_odds`` in nats, where ``counts`` are those of ``SCORE_BINS``, shape (bins, classes).
 
         ``unit`` is the count of one message.
         """
-        seen = counts.tobytes(), unit if unit == WEIGHT_ONE else in_steps(unit)
+        seen = counts.tobytes(), unit if unit == WEIGHT_ONE else quantize_unit(unit)
         if (
-            self._last is None or self._last[0] != seen
+            self._last_posterior is None or self._last_posterior[0] != seen
         ):  # something was learned, or with a half-life time has passed
-            self._last = seen, self._grid.posterior(counts, seen[1])
-        return self._grid.probability(self._discounted(log_odds, totals), self._last[1])
+            self._last_posterior = seen, self._grid.posterior(counts, seen[1])
+        return self._grid.probability(self._discount_young_model(log_odds, totals), self._last_posterior[1])
 
-    def lesson(self, log_odds: float, totals: Totals, growth: float = 1.0) -> Sums:
+    def lesson_sums(self, log_odds: float, totals: Totals, growth: float = 1.0) -> Sums:
         """What a message adds that had these log-odds, under these totals, before its first label.
 
         ``growth`` is that of the weights of this moment.
         """
-        place = round(_UNIT * math.asinh(self._discounted(log_odds, totals) / _UNIT))
-        return [(BINS[max(0, min(2 * _REACH, place + _REACH))], grown(WEIGHT_ONE, growth))]
+        place = round(_BIN_SCALE_NATS * math.asinh(self._discount_young_model(log_odds, totals) / _BIN_SCALE_NATS))
+        return [
+            (SCORE_BINS[max(0, min(2 * _BINS_PER_SIDE, place + _BINS_PER_SIDE))], grow_weight(WEIGHT_ONE, growth))
+        ]
 
-    def _discounted(self, log_odds: float, totals: Totals) -> float:
+    def _discount_young_model(self, log_odds: float, totals: Totals) -> float:
         """A young model is surer than it may be: fewer messages stand behind each count."""
-        return log_odds / (1 + self._params.youth / max(min(totals.messages), 1))
+        return log_odds / (1 + self._options.young_model_messages / max(min(totals.messages), 1))
 
 
-class _Grid:
+class _PosteriorGrid:
     """Pairs of temperature and bias, and what each bin's labels say about them."""
 
     _temperatures = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
     _biases = tuple(range(-24, 25, 3))
 
-    def __init__(self, params: Params) -> None:
+    def __init__(self, params: CalibrationOptions) -> None:
         pairs = np.array([(t, b) for t in self._temperatures for b in self._biases])
-        self._t, self._b = pairs.T
-        self._two_t = 2 * self._t
-        relative = np.log(self._t / params.temperature) / params.temperature_spread
-        self._log_prior = -0.5 * (relative**2 + (self._b / params.bias_spread) ** 2)
-        centres = _UNIT * np.sinh(np.arange(-_REACH, _REACH + 1) / _UNIT)
-        wrong = params.wrong_labels
-        spam = wrong + (1 - 2 * wrong) * _sigmoids((centres[:, np.newaxis] - self._b) / self._t)
+        self._temperature, self._bias = pairs.T
+        self._two_t = 2 * self._temperature
+        relative = np.log(self._temperature / params.temperature) / params.temperature_spread
+        self._log_prior = -0.5 * (relative**2 + (self._bias / params.bias_spread) ** 2)
+        centres = _BIN_SCALE_NATS * np.sinh(np.arange(-_BINS_PER_SIDE, _BINS_PER_SIDE + 1) / _BIN_SCALE_NATS)
+        wrong = params.wrong_label_share
+        spam = wrong + (1 - 2 * wrong) * _sigmoids((centres[:, np.newaxis] - self._bias) / self._temperature)
         self._log_likelihood = {SPAM: np.log(spam), HAM: np.log(1 - spam)}
-        self._evidence = params.evidence
+        self._evidence = params.evidence_per_message
 
     def posterior(self, counts: NDArray[np.int64], unit: float) -> NDArray[np.float64]:
         """The probability of each pair, given the labels in each bin."""
         labels = np.maximum(counts, 0)
-        log_posterior = self._log_prior + self._evidence / unit * _trust(labels) * sum(
+        log_posterior = self._log_prior + self._evidence / unit * _label_trust(labels) * sum(
             labels[:, column] @ rows for column, rows in self._log_likelihood.items()
         )
         weights = np.exp(log_posterior - log_posterior.max())
@@ -134,11 +138,11 @@ class _Grid:
     def probability(self, log_odds: float, posterior: NDArray[np.float64]) -> float:
         """P(spam), averaged over the pairs; never exactly 0 or 1."""
         # As 1/2 + tanh/2: the pairs with b and -b cancel out, so that no evidence at all is exactly 1/2.
-        mean = 0.5 + 0.5 * float(posterior @ np.tanh((log_odds - self._b) / self._two_t))
-        return max(_LEAST, min(_MOST, mean))
+        mean = 0.5 + 0.5 * float(posterior @ np.tanh((log_odds - self._bias) / self._two_t))
+        return max(_MIN_PROBABILITY, min(_MAX_PROBABILITY, mean))
 
 
-def _trust(labels: NDArray[np.int64]) -> float:
+def _label_trust(labels: NDArray[np.int64]) -> float:
     """From 0 to 1: whether the labels look like all there were, not only like corrections.
 
     People who correct errors, and nothing else, tell of each class only what was on the wrong side. In the worse
@@ -146,11 +150,11 @@ def _trust(labels: NDArray[np.int64]) -> float:
     """
     ham: list[int] = labels[:, HAM].tolist()  # so few are summed sooner without numpy
     spam: list[int] = labels[:, SPAM].tolist()
-    right, every = (sum(ham[:_REACH]), sum(spam[_REACH + 1 :])), (sum(ham), sum(spam))
+    right, every = (sum(ham[:_BINS_PER_SIDE]), sum(spam[_BINS_PER_SIDE + 1 :])), (sum(ham), sum(spam))
     worse = min(r / max(n, 1) for r, n in zip(right, every, strict=True))
     return max(0.0, min(1.0, (worse - 0.8) / 0.1))
 
 
 def _sigmoids(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
-    values: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-np.clip(log_odds, -_LARGEST, _LARGEST)))
+    values: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-np.clip(log_odds, -_MAX_LOG_ODDS, _MAX_LOG_ODDS)))
     return values

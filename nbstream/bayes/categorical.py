@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class CategoricalOptions:
     """``alpha``: how many messages with each value of an attribute each class is given."""
 
     alpha: float = 1.0
@@ -31,8 +31,11 @@ class Params:
             raise ValueError(f"alpha must be a number above 0: {self.alpha}")
 
 
-def log_probabilities(
-    counts: NDArray[np.int64], sizes: Sequence[int], params: Params = Params(), unit: float = WEIGHT_ONE
+def value_log_probabilities(
+    counts: NDArray[np.int64],
+    sizes: Sequence[int],
+    params: CategoricalOptions = CategoricalOptions(),
+    unit: float = WEIGHT_ONE,
 ) -> NDArray[np.float64]:
     """Per value and class ln P(value | class), in nats; shape (values, classes).
 

@@ -38,10 +38,17 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from nbstream.bayes import bernoulli, categorical, gaussian, lesson_weight, multinomial, priors
-from nbstream.bayes.clues import Clue, by_strength
+from nbstream.bayes.clues import Clue, sort_by_strength
 from nbstream.bayes.counts import CLASSES, Totals
-from nbstream.bayes.event_models import Bernoulli, Categorical, Counted, EventModel, Gaussian, Multinomial
-from nbstream.bayes.half_life import grown
+from nbstream.bayes.event_models import (
+    BernoulliModel,
+    CategoricalModel,
+    EventModel,
+    FeatureCounts,
+    GaussianModel,
+    MultinomialModel,
+)
+from nbstream.bayes.half_life import grow_weight
 from nbstream.bayes.multinomial import HAM, SPAM
 
 if TYPE_CHECKING:
@@ -52,28 +59,30 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class EventModels:
+class EventModelOptions:
     """Which event models vote, each by its parameters; None is one that does not."""
 
-    multinomial: multinomial.Params | None = field(default_factory=multinomial.Params)
-    bernoulli: bernoulli.Params | None = None
-    categorical: categorical.Params | None = None
-    gaussian: gaussian.Params | None = None
+    multinomial: multinomial.MultinomialOptions | None = field(default_factory=multinomial.MultinomialOptions)
+    bernoulli: bernoulli.BernoulliOptions | None = None
+    categorical: categorical.CategoricalOptions | None = None
+    gaussian: gaussian.GaussianOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class ClassifierOptions:
     """How features are weighed and how much is learned.
 
     Of the multinomial model ``head_clues`` vote for ham and as many for spam from headers and structure,
     ``body_clues`` each way from words and links. ``learning`` None learns every message at full weight.
     """
 
-    event_models: EventModels = field(default_factory=EventModels)
-    priors: priors.Params = field(default_factory=priors.Params)
+    event_models: EventModelOptions = field(default_factory=EventModelOptions)
+    prior: priors.PriorOptions = field(default_factory=priors.PriorOptions)
     head_clues: int = 12
     body_clues: int = 24
-    learning: lesson_weight.Params | None = field(default_factory=lesson_weight.Params)
+    lesson_weight: lesson_weight.LessonWeightOptions | None = field(
+        default_factory=lesson_weight.LessonWeightOptions
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,34 +100,34 @@ class Score:
 class Classifier:
     """Scores a message's tokens against class counts and says what it has to teach."""
 
-    def __init__(self, params: Params = Params()) -> None:
-        self._params = params
-        self._models = _models(params)
-        bounds = accumulate((len(model.names) for model in self._models), initial=0)
-        self._slices = [slice(first, last) for first, last in pairwise(bounds)]
-        self.sums = tuple(name for model in self._models for name in model.names)
+    def __init__(self, params: ClassifierOptions = ClassifierOptions()) -> None:
+        self._options = params
+        self._models = _build_event_models(params)
+        bounds = accumulate((len(model.sum_names) for model in self._models), initial=0)
+        self._sum_slices = [slice(first, last) for first, last in pairwise(bounds)]
+        self.sum_names = tuple(name for model in self._models for name in model.sum_names)
         """The names of the sums that a score needs."""
         self.needs_vocabulary = params.event_models.bernoulli is not None
         """Whether a score needs the counts of all tokens."""
         first = self._models[0] if len(self._models) == 1 else None
-        self._alone = first if isinstance(first, Multinomial) else None
-        self._last_prior = (0,) * len(CLASSES), log_prior(Totals(), params.priors)
+        self._only_multinomial = first if isinstance(first, MultinomialModel) else None
+        self._last_prior = (0,) * len(CLASSES), prior_log_odds(Totals(), params.prior)
 
-    def score(self, tokens: Tokens, counted: Counted) -> Score:
+    def score(self, tokens: Tokens, counted: FeatureCounts) -> Score:
         """The score of ``tokens``; the sums in ``counted`` are those of ``self.sums``, in that order."""
-        prior = self._prior(counted.totals)
-        if self._alone:  # as by default
-            clues = self._alone.clues(tokens, counted)
+        prior = self._prior_log_odds(counted.totals)
+        if self._only_multinomial:  # as by default
+            clues = self._only_multinomial.clues(tokens, counted)
             return Score(math.fsum([prior, *clues.ratios.tolist()]), clues, prior)
         votes = [
             vote
-            for model, part in zip(self._models, self._parts(counted), strict=True)
+            for model, part in zip(self._models, self._counts_by_model(counted), strict=True)
             for vote in model.votes(tokens, part)
         ]
         log_odds = math.fsum([prior, *(ratio for ratio, _ in votes)])
-        return Score(log_odds, tuple(Clue(name, ratio) for ratio, name in by_strength(votes)), prior)
+        return Score(log_odds, tuple(Clue(name, ratio) for ratio, name in sort_by_strength(votes)), prior)
 
-    def lesson(
+    def weigh_lesson(
         self,
         tokens: Tokens,
         log_odds: float,
@@ -130,55 +139,57 @@ class Classifier:
     ) -> tuple[int, Sums]:
         """The weight with which ``tokens`` are learned as ``label``, and the sums learned with them.
 
-        ``log_odds`` and ``totals`` are those before that; ``certain``: see ``lesson_weight.weight``; by ``growth``
-        the weights of this moment are multiplied.
+        ``log_odds`` and ``totals`` are those before that; ``certain``: see ``lesson_weight.lesson_weight``; by
+        ``growth`` the weights of this moment are multiplied.
         """
-        weight = lesson_weight.weight(log_odds, label, totals, self._params.learning, certain=certain)
-        weight = grown(weight, growth)
-        return weight, self._sums(tokens, weight)
+        weight = lesson_weight.lesson_weight(log_odds, label, totals, self._options.lesson_weight, certain=certain)
+        weight = grow_weight(weight, growth)
+        return weight, self._lesson_sums(tokens, weight)
 
-    def auto_lesson(
+    def weigh_autolearned_lesson(
         self, tokens: Tokens, log_odds: float, label: str, totals: Totals, share: float, growth: float
     ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
         """As ``lesson``, with a ``share`` of the weight."""
-        weight = round(share * lesson_weight.weight(log_odds, label, totals, self._params.learning))
-        weight = grown(weight, growth)
-        return weight, tuple(self._sums(tokens, weight))
+        weight = round(share * lesson_weight.lesson_weight(log_odds, label, totals, self._options.lesson_weight))
+        weight = grow_weight(weight, growth)
+        return weight, tuple(self._lesson_sums(tokens, weight))
 
-    def _prior(self, totals: Totals) -> float:
+    def _prior_log_odds(self, totals: Totals) -> float:
         """Found anew when a message was learned."""
         messages, prior = self._last_prior
         if messages != totals.messages:
-            prior = log_prior(totals, self._params.priors)
+            prior = prior_log_odds(totals, self._options.prior)
             self._last_prior = totals.messages, prior
         return prior
 
-    def _sums(self, tokens: Tokens, weight: int) -> list[tuple[bytes, int]]:
-        return [each for model in self._models for each in model.lesson(tokens, weight)]
+    def _lesson_sums(self, tokens: Tokens, weight: int) -> list[tuple[bytes, int]]:
+        return [each for model in self._models for each in model.lesson_sums(tokens, weight)]
 
-    def _parts(self, counted: Counted) -> list[Counted]:
+    def _counts_by_model(self, counted: FeatureCounts) -> list[FeatureCounts]:
         """What is counted, with the sums of each model."""
         return [
-            Counted(counted.tokens, counted.sums[part], counted.totals, counted.vocabulary, counted.unit)
-            for part in self._slices
+            FeatureCounts(
+                counted.tokens, counted.sums[part], counted.totals, counted.vocabulary_counts, counted.unit
+            )
+            for part in self._sum_slices
         ]
 
 
-def _models(params: Params) -> list[EventModel]:
+def _build_event_models(params: ClassifierOptions) -> list[EventModel]:
     chosen = params.event_models
     models: list[EventModel] = []
     if chosen.multinomial:
-        models.append(Multinomial(chosen.multinomial, params.head_clues, params.body_clues))
+        models.append(MultinomialModel(chosen.multinomial, params.head_clues, params.body_clues))
     if chosen.bernoulli:
-        models.append(Bernoulli(chosen.bernoulli))
+        models.append(BernoulliModel(chosen.bernoulli))
     if chosen.categorical:
-        models.append(Categorical(chosen.categorical))
+        models.append(CategoricalModel(chosen.categorical))
     if chosen.gaussian:
-        models.append(Gaussian(chosen.gaussian))
+        models.append(GaussianModel(chosen.gaussian))
     return models
 
 
-def log_prior(totals: Totals, params: priors.Params) -> float:
+def prior_log_odds(totals: Totals, params: priors.PriorOptions) -> float:
     """The prior log-odds of spam, by the messages learned; 0 where a class without any has no probability."""
     log_priors = priors.log_priors(totals.messages, params)
     ratio = float(log_priors[SPAM] - log_priors[HAM])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Vote: TypeAlias = tuple[float, bytes]
 """A log-ratio, and the name of what it comes from."""
 
-T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 class Clue(NamedTuple):
@@ -36,33 +36,33 @@ class Clue(NamedTuple):
     log_ratio: float
 
 
-class Asked(Sequence[T]):
+class LazySequence(Sequence[Item]):
     """A sequence that is made when somebody asks for what is in it; equal to a tuple of the same."""
 
-    __slots__ = ("_made",)
+    __slots__ = ("_cached_items",)
 
     def __init__(self) -> None:
-        self._made: tuple[T, ...] | None = None
+        self._cached_items: tuple[Item, ...] | None = None
 
     @abstractmethod
-    def _make(self) -> tuple[T, ...]:
+    def _compute_items(self) -> tuple[Item, ...]:
         """What is in it."""
 
-    def _items(self) -> tuple[T, ...]:
-        if self._made is None:
-            self._made = self._make()
-        return self._made
+    def _items(self) -> tuple[Item, ...]:
+        if self._cached_items is None:
+            self._cached_items = self._compute_items()
+        return self._cached_items
 
     @overload
-    def __getitem__(self, place: int) -> T: ...
+    def __getitem__(self, place: int) -> Item: ...
 
     @overload
-    def __getitem__(self, place: slice) -> tuple[T, ...]: ...
+    def __getitem__(self, place: slice) -> tuple[Item, ...]: ...
 
-    def __getitem__(self, place: int | slice) -> T | tuple[T, ...]:
-        return self._some(place) if isinstance(place, slice) else self._items()[place]
+    def __getitem__(self, place: int | slice) -> Item | tuple[Item, ...]:
+        return self._slice(place) if isinstance(place, slice) else self._items()[place]
 
-    def _some(self, places: slice) -> tuple[T, ...]:
+    def _slice(self, places: slice) -> tuple[Item, ...]:
         """What is in it there."""
         return self._items()[places]
 
@@ -75,63 +75,63 @@ class Asked(Sequence[T]):
         return repr(self._items())
 
 
-class TokenClues(Asked[Clue]):
-    """Tokens of one message that voted, by their ``places`` in ``tokens.all``, which are not in order.
+class TokenClues(LazySequence[Clue]):
+    """Tokens of one message that voted, by their ``token_indices`` in ``tokens.all``, which are not in order.
 
     ``ratios`` are theirs, shape (clues,). As a sequence: strongest first, equal ones by name.
     """
 
-    __slots__ = ("places", "ratios", "tokens")
+    __slots__ = ("ratios", "token_indices", "tokens")
 
     def __init__(self, tokens: Tokens, places: NDArray[np.intp], ratios: NDArray[np.float64]) -> None:
         super().__init__()
         self.tokens = tokens
-        self.places = places
+        self.token_indices = places
         self.ratios = ratios
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.token_indices)
 
-    def order(self) -> list[int]:
-        """Where in ``places`` the strongest is, and so on."""
+    def strength_order(self) -> list[int]:
+        """Where in ``token_indices`` the strongest is, and so on."""
         return [i for _, _, i in self._ranked()]
 
-    def _some(self, places: slice) -> tuple[Clue, ...]:
+    def _slice(self, places: slice) -> tuple[Clue, ...]:
         """Only these are made: a header tells 8 of 70."""
-        if self._made is not None:
-            return self._made[places]
+        if self._cached_items is not None:
+            return self._cached_items[places]
         ratios = self.ratios.tolist()
         return tuple(Clue(name, ratios[i]) for _, name, i in self._ranked()[places])
 
     def _ranked(self) -> list[tuple[float, bytes, int]]:
-        """The strongest first: minus its strength, its name, where it is in ``places``."""
+        """The strongest first: minus its strength, its name, where it is in ``token_indices``."""
         names = self.tokens.all
-        found = [names[place] for place in self.places.tolist()]
+        found = [names[place] for place in self.token_indices.tolist()]
         return sorted(zip((-np.abs(self.ratios)).tolist(), found, range(len(found)), strict=True))
 
-    def _make(self) -> tuple[Clue, ...]:
-        return self._some(slice(None))
+    def _compute_items(self) -> tuple[Clue, ...]:
+        return self._slice(slice(None))
 
 
-def strongest(names: Sequence[bytes], ratios: NDArray[np.float64], limit: int) -> NDArray[np.intp]:
+def strongest_indices(names: Sequence[bytes], ratios: NDArray[np.float64], limit: int) -> NDArray[np.intp]:
     """The places of the at most ``limit`` strongest votes for ham and as many for spam."""
     order = ratios.argsort()
     values = ratios[order].tolist()
     hams, spams = bisect_left(values, 0.0), len(values) - bisect_right(values, 0.0)
     # Equal ones are in any order; where the limit parts them it does so by name, the later ones speak for spam.
     if hams > limit > 0 and values[limit - 1] == values[limit]:
-        _by_name(order, values, limit, names)
+        _sort_ties_by_name(order, values, limit, names)
     if spams > limit > 0 and values[-limit] == values[-limit - 1]:
-        _by_name(order, values, len(values) - limit, names)
+        _sort_ties_by_name(order, values, len(values) - limit, names)
     return np.concatenate((order[: min(hams, limit)], order[len(values) - min(spams, limit) :]))
 
 
-def _by_name(order: NDArray[np.intp], values: list[float], at: int, names: Sequence[bytes]) -> None:
+def _sort_ties_by_name(order: NDArray[np.intp], values: list[float], at: int, names: Sequence[bytes]) -> None:
     """Put those in order that are equal to the one at ``at``."""
     first, end = bisect_left(values, values[at]), bisect_right(values, values[at])
     order[first:end] = sorted(order[first:end].tolist(), key=names.__getitem__)
 
 
-def by_strength(votes: Sequence[Vote]) -> list[Vote]:
+def sort_by_strength(votes: Sequence[Vote]) -> list[Vote]:
     """Those that say something, strongest first, equal ones by name."""
     return sorted(filter(itemgetter(0), votes), key=lambda vote: (-abs(vote[0]), vote[1]))

@@ -5,7 +5,7 @@ exactly, whatever was done in between, so nothing is ever clamped here: a count 
 changes arrive out of order. A token all of whose counts are zero is forgotten.
 
 Beside the tokens stand sums: what the event models and the calibration count that is no token, each under a name
-that begins with ``SUM_MARK``. They are added and subtracted like tokens, by amounts of their own, and belong
+that begins with ``SUM_PREFIX``. They are added and subtracted like tokens, by amounts of their own, and belong
 neither to the totals nor to the vocabulary. No token is taken for one: a sum's name has no colon, and a token
 that begins with the mark does (it is made from a header field whose name begins so).
 """
@@ -32,11 +32,11 @@ CLASSES = ("ham", "spam")
 WEIGHT_ONE = 1000
 """The fixed-point count of one occurrence at full weight."""
 
-SUM_MARK = b"="
+SUM_PREFIX = b"="
 """The beginning of the name of a sum."""
 
-_NOWHERE = 0  # this row stays zero: what an unknown token is looked up as
-_FIRST_CAPACITY = 1024
+_ZERO_ROW = 0  # this row stays zero: what an unknown token is looked up as
+_INITIAL_CAPACITY = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,18 @@ class Totals:
 
     messages: tuple[int, ...] = (0,) * len(CLASSES)
     tokens: tuple[int, ...] = (0,) * len(CLASSES)
-    vocabulary: int = 0
+    vocabulary_size: int = 0
 
-    def increased(self, column: int, weight: int, grown: int, messages: int = 1) -> Totals:
+    def with_lesson(self, column: int, weight: int, grown: int, messages: int = 1) -> Totals:
         """These once ``messages`` more of that summed ``weight`` are learned, and ``grown`` more tokens known."""
         return Totals(
             _increased(self.messages, column, messages),
             _increased(self.tokens, column, weight),
-            self.vocabulary + grown,
+            self.vocabulary_size + grown,
         )
 
 
-class Counts:
+class ClassCounts:
     """Token → one integer per class. About 150 bytes a token, its bytes included.
 
     ``put`` sets counts and leaves ``totals`` to the caller, who sets them as a whole; ``add`` and ``subtract``
@@ -69,11 +69,11 @@ class Counts:
 
     def __init__(self, classes: int = len(CLASSES)) -> None:
         self._rows: dict[bytes, int] = {}
-        self._counts = np.zeros((_FIRST_CAPACITY, classes), dtype=np.int64)
-        self._used = _NOWHERE + 1
+        self._counts = np.zeros((_INITIAL_CAPACITY, classes), dtype=np.int64)
+        self._used = _ZERO_ROW + 1
         self._free: list[int] = []
-        self._sums = 0
-        self._vocabulary: NDArray[np.int64] | None = None
+        self._sum_count = 0
+        self._vocabulary_counts: NDArray[np.int64] | None = None
         self.totals = Totals((0,) * classes, (0,) * classes)
 
     def __len__(self) -> int:
@@ -82,47 +82,47 @@ class Counts:
 
     def look_up(self, tokens: Sequence[bytes]) -> NDArray[np.int64]:
         """The counts of ``tokens``, shape (tokens, classes); zeros for an unknown token."""
-        return self._counts[self._places(tokens)]
+        return self._counts[self._row_numbers(tokens)]
 
-    def put(self, tokens: Sequence[bytes], rows: NDArray[np.int64]) -> None:
+    def set_counts(self, tokens: Sequence[bytes], rows: NDArray[np.int64]) -> None:
         """Set the counts of distinct ``tokens`` to ``rows``; a row of zeros forgets its token."""
-        self._write(tokens, self._places(tokens), rows)
+        self._write_rows(tokens, self._row_numbers(tokens), rows)
 
-    def put_column(self, tokens: Sequence[bytes], column: int, values: NDArray[np.int64]) -> None:
+    def set_column(self, tokens: Sequence[bytes], column: int, values: NDArray[np.int64]) -> None:
         """Set the counts of distinct ``tokens`` in one class, and leave those in the others."""
-        places = self._places(tokens)
+        places = self._row_numbers(tokens)
         rows = self._counts[places]
         rows[:, column] = values
-        self._write(tokens, places, rows)
+        self._write_rows(tokens, places, rows)
 
     def add(self, tokens: Sequence[bytes], column: int, weight: int, sums: Sums = ()) -> None:
         """Learn a message in the class of ``column``: distinct ``tokens``, each with ``weight``, and ``sums``."""
-        self._change(tokens, column, weight, messages=1)
-        self._raise(sums, column, 1)
+        self._change_tokens(tokens, column, weight, messages=1)
+        self._change_sums(sums, column, 1)
 
     def subtract(self, tokens: Sequence[bytes], column: int, weight: int, sums: Sums = ()) -> None:
         """Take back what ``add`` with the same arguments did."""
-        self._change(tokens, column, -weight, messages=-1)
-        self._raise(sums, column, -1)
+        self._change_tokens(tokens, column, -weight, messages=-1)
+        self._change_sums(sums, column, -1)
 
-    def vocabulary(self) -> NDArray[np.int64]:
+    def vocabulary_counts(self) -> NDArray[np.int64]:
         """The counts of all tokens, without the sums, shape (tokens, classes), in the order of ``tokens``.
 
         The very same array until a count changes.
         """
-        if self._vocabulary is None:
-            self._vocabulary = self._counts[[row for name, row in self._rows.items() if not is_sum(name)]]
-        return self._vocabulary
+        if self._vocabulary_counts is None:
+            self._vocabulary_counts = self._counts[[row for name, row in self._rows.items() if not is_sum(name)]]
+        return self._vocabulary_counts
 
     @property
-    def largest(self) -> int:
+    def largest_count(self) -> int:
         """The largest of all totals, counts and sums: 2 ms for a million tokens."""
         return max(*self.totals.tokens, int(self._counts.max()))
 
     @property
     def distinct_tokens(self) -> int:
         """The number of tokens that have a count other than zero, without the sums."""
-        return len(self._rows) - self._sums
+        return len(self._rows) - self._sum_count
 
     def snapshot(self) -> tuple[list[bytes], NDArray[np.int64]]:
         """All tokens and sums, and a copy of their counts, shape (names, classes)."""
@@ -132,42 +132,42 @@ class Counts:
         """All tokens, without the sums."""
         return [name for name in self._rows if not is_sum(name)]
 
-    def _raise(self, sums: Sums, column: int, sign: int) -> None:
+    def _change_sums(self, sums: Sums, column: int, sign: int) -> None:
         if sums:
             names = [name for name, _ in sums]
             rows = self.look_up(names)
             rows[:, column] += [sign * amount for _, amount in sums]
-            self.put(names, rows)
+            self.set_counts(names, rows)
 
-    def _change(self, tokens: Sequence[bytes], column: int, weight: int, messages: int) -> None:
+    def _change_tokens(self, tokens: Sequence[bytes], column: int, weight: int, messages: int) -> None:
         before = self.look_up(tokens)
         after = before.copy()
         after[:, column] += weight
-        self.put(tokens, after)
+        self.set_counts(tokens, after)
         grown = int((after > 0).any(axis=1).sum()) - int((before > 0).any(axis=1).sum())
-        self.totals = self.totals.increased(column, weight * len(tokens), grown, messages)
+        self.totals = self.totals.with_lesson(column, weight * len(tokens), grown, messages)
 
-    def _places(self, tokens: Sequence[bytes]) -> NDArray[np.intp]:
-        return np.fromiter(map(self._rows.get, tokens, repeat(_NOWHERE)), dtype=np.intp, count=len(tokens))
+    def _row_numbers(self, tokens: Sequence[bytes]) -> NDArray[np.intp]:
+        return np.fromiter(map(self._rows.get, tokens, repeat(_ZERO_ROW)), dtype=np.intp, count=len(tokens))
 
-    def _write(self, tokens: Sequence[bytes], places: NDArray[np.intp], rows: NDArray[np.int64]) -> None:
-        known, kept = places != _NOWHERE, np.any(rows != 0, axis=1)
+    def _write_rows(self, tokens: Sequence[bytes], places: NDArray[np.intp], rows: NDArray[np.int64]) -> None:
+        known, kept = places != _ZERO_ROW, np.any(rows != 0, axis=1)
         going, coming = np.flatnonzero(known & ~kept), np.flatnonzero(~known & kept)
         if len(going):
-            self._forget([tokens[i] for i in going.tolist()])
-            places[going] = _NOWHERE
+            self._release_rows([tokens[i] for i in going.tolist()])
+            places[going] = _ZERO_ROW
         if len(coming):
-            places[coming] = self._begin([tokens[i] for i in coming.tolist()])
+            places[coming] = self._assign_rows([tokens[i] for i in coming.tolist()])
         self._counts[places] = rows
-        self._vocabulary = None
+        self._vocabulary_counts = None
 
-    def _forget(self, names: list[bytes]) -> None:
+    def _release_rows(self, names: list[bytes]) -> None:
         rows = [self._rows.pop(name) for name in names]
         self._counts[rows] = 0
         self._free += rows
-        self._sums -= sum(map(is_sum, names))
+        self._sum_count -= sum(map(is_sum, names))
 
-    def _begin(self, names: list[bytes]) -> list[int]:
+    def _assign_rows(self, names: list[bytes]) -> list[int]:
         """A row for each of names that are not known: those that became free, then fresh ones."""
         reused = min(len(names), len(self._free))
         fresh = range(self._used, self._used + len(names) - reused)
@@ -176,13 +176,13 @@ class Counts:
         while self._used > len(self._counts):
             self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
         self._rows.update(zip(names, rows, strict=True))
-        self._sums += sum(map(is_sum, names))
+        self._sum_count += sum(map(is_sum, names))
         return rows
 
 
 def is_sum(name: bytes) -> bool:
     """Whether a sum is counted under ``name``, not a token."""
-    return name.startswith(SUM_MARK) and b":" not in name
+    return name.startswith(SUM_PREFIX) and b":" not in name
 
 
 def _increased(values: tuple[int, ...], column: int, change: int) -> tuple[int, ...]:

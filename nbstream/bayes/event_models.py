@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from nbstream.bayes import bernoulli, categorical, gaussian, multinomial
-from nbstream.bayes.clues import TokenClues, Vote, strongest
-from nbstream.bayes.counts import SUM_MARK, WEIGHT_ONE
-from nbstream.bayes.half_life import in_steps
+from nbstream.bayes.clues import TokenClues, Vote, strongest_indices
+from nbstream.bayes.counts import SUM_PREFIX, WEIGHT_ONE
+from nbstream.bayes.half_life import quantize_unit
 from nbstream.bayes.multinomial import HAM, SPAM
-from nbstream.tokens.attributes import ATTRIBUTES
-from nbstream.tokens.numbers import NUMBERS
+from nbstream.tokens.attributes import ATTRIBUTE_VALUES
+from nbstream.tokens.numbers import NUMBER_NAMES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class FeatureCounts:
     """What is known of a message's features.
 
     ``tokens`` are the counts of its tokens, shape (tokens, classes), in the order of ``Tokens.all``; ``sums``
@@ -41,7 +41,7 @@ class Counted:
     tokens: NDArray[np.int64]
     sums: NDArray[np.int64]
     totals: Totals
-    vocabulary: NDArray[np.int64] | None = None
+    vocabulary_counts: NDArray[np.int64] | None = None
     unit: float = WEIGHT_ONE
 
 
@@ -49,143 +49,151 @@ class EventModel(Protocol):
     """One of the models."""
 
     @property
-    def names(self) -> tuple[bytes, ...]:
+    def sum_names(self) -> tuple[bytes, ...]:
         """The sums that it reads."""
 
-    def lesson(self, tokens: Tokens, weight: int) -> Sums:
+    def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
         """The sums that it adds for a message of this weight."""
 
-    def votes(self, tokens: Tokens, counted: Counted) -> Sequence[Vote]:
+    def votes(self, tokens: Tokens, counted: FeatureCounts) -> Sequence[Vote]:
         """Its log-ratios for a message, which add up."""
 
 
 @dataclass(frozen=True, slots=True)
-class Multinomial:
+class MultinomialModel:
     """The strongest clues of two groups, each way for itself, by their share of all tokens of each class."""
 
-    params: multinomial.Params
+    options: multinomial.MultinomialOptions
     head_clues: int
     body_clues: int
-    names: tuple[bytes, ...] = ()
+    sum_names: tuple[bytes, ...] = ()
 
-    def lesson(self, tokens: Tokens, weight: int) -> Sums:
+    def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
         """Nothing: the tokens themselves are learned anyway."""
         return ()
 
-    def votes(self, tokens: Tokens, counted: Counted) -> Sequence[Vote]:
+    def votes(self, tokens: Tokens, counted: FeatureCounts) -> Sequence[Vote]:
         """The votes of the clues."""
         return [(ratio, name) for name, ratio in self.clues(tokens, counted)]
 
-    def clues(self, tokens: Tokens, counted: Counted) -> TokenClues:
+    def clues(self, tokens: Tokens, counted: FeatureCounts) -> TokenClues:
         """The same votes, not yet named."""
         ratios = self._ratios(counted)
         heads = len(tokens.head)
-        head = strongest(tokens.head, ratios[:heads], self.head_clues)
-        body = strongest(tokens.body, ratios[heads:], self.body_clues)
+        head = strongest_indices(tokens.head, ratios[:heads], self.head_clues)
+        body = strongest_indices(tokens.body, ratios[heads:], self.body_clues)
         places = np.concatenate((head, body + heads))
         return TokenClues(tokens, places, ratios[places])
 
-    def _ratios(self, counted: Counted) -> NDArray[np.float64]:
-        smoothing = self.params.smoothing
+    def _ratios(self, counted: FeatureCounts) -> NDArray[np.float64]:
+        smoothing = self.options.smoothing
         if isinstance(smoothing, multinomial.Lidstone):  # the complement of one of two classes is the other
-            return multinomial.log_ratios(counted.tokens, counted.totals, smoothing.alpha, counted.unit)
-        rows = multinomial.log_probabilities(counted.tokens, counted.totals, self.params, counted.unit)
-        return _log_ratios(rows)
+            return multinomial.token_log_ratios(counted.tokens, counted.totals, smoothing.alpha, counted.unit)
+        rows = multinomial.token_log_probabilities(counted.tokens, counted.totals, self.options, counted.unit)
+        return _spam_ham_difference(rows)
 
 
-class Bernoulli:
+class BernoulliModel:
     """Every token of the vocabulary votes, also by its absence."""
 
-    names = (SUM_MARK + b"messages",)
+    sum_names = (SUM_PREFIX + b"messages",)
 
-    def __init__(self, params: bernoulli.Params) -> None:
-        self._params = params
-        self._empty: tuple[NDArray[np.int64], tuple[int, ...], float, float] | None = None
+    def __init__(self, params: bernoulli.BernoulliOptions) -> None:
+        self._options = params
+        self._cached_empty_message: tuple[NDArray[np.int64], tuple[int, ...], float, float] | None = None
 
-    def lesson(self, tokens: Tokens, weight: int) -> Sums:
+    def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
         """One message of this weight."""
-        return [(self.names[0], weight)]
+        return [(self.sum_names[0], weight)]
 
-    def votes(self, tokens: Tokens, counted: Counted) -> Sequence[Vote]:
+    def votes(self, tokens: Tokens, counted: FeatureCounts) -> Sequence[Vote]:
         """One vote for what is there and one for what is not."""
-        assert counted.vocabulary is not None
+        assert counted.vocabulary_counts is not None
         weights = tuple(counted.sums[0].tolist())
-        present = _log_ratios(bernoulli.log_odds(counted.tokens, weights, self._params, counted.unit))
-        absent = self._empty_message(counted.vocabulary, weights, in_steps(counted.unit))
+        present = _spam_ham_difference(
+            bernoulli.presence_log_odds(counted.tokens, weights, self._options, counted.unit)
+        )
+        absent = self._empty_message(counted.vocabulary_counts, weights, quantize_unit(counted.unit))
         return [(math.fsum(present.tolist()), b"bernoulli:present"), (absent, b"bernoulli:absent")]
 
     def _empty_message(self, vocabulary: NDArray[np.int64], weights: tuple[int, ...], unit: float) -> float:
         """The log-ratio of a message without tokens: a pass over all there are, kept while they stay the same."""
-        known = self._empty
+        known = self._cached_empty_message
         if known is None or known[0] is not vocabulary or known[1:3] != (weights, unit):
-            ham, spam = bernoulli.log_absence(vocabulary, weights, self._params, unit).tolist()
-            known = self._empty = vocabulary, weights, unit, spam - ham
+            ham, spam = bernoulli.absence_log_probabilities(vocabulary, weights, self._options, unit).tolist()
+            known = self._cached_empty_message = vocabulary, weights, unit, spam - ham
         return known[3]
 
 
-class Categorical:
+class CategoricalModel:
     """Every attribute that the message has votes by its value."""
 
-    def __init__(self, params: categorical.Params) -> None:
-        self._params = params
-        self._values = [(name, value) for name, values in ATTRIBUTES.items() for value in values]
-        self._sizes = [len(values) for values in ATTRIBUTES.values()]
+    def __init__(self, params: categorical.CategoricalOptions) -> None:
+        self._options = params
+        self._values = [(name, value) for name, values in ATTRIBUTE_VALUES.items() for value in values]
+        self._sizes = [len(values) for values in ATTRIBUTE_VALUES.values()]
         self._rows = {each: row for row, each in enumerate(self._values)}
-        self.names = tuple(self._name(*each) for each in self._values)
+        self.sum_names = tuple(self._sum_name(*each) for each in self._values)
 
     @staticmethod
-    def _name(name: str, value: str) -> bytes:
-        return SUM_MARK + f"{name}={value.replace(' ', '-')}".encode()
+    def _sum_name(name: str, value: str) -> bytes:
+        return SUM_PREFIX + f"{name}={value.replace(' ', '-')}".encode()
 
-    def lesson(self, tokens: Tokens, weight: int) -> Sums:
+    def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
         """The values that the message's attributes take."""
-        return [(self._name(*each), weight) for each in tokens.attributes]
+        return [(self._sum_name(*each), weight) for each in tokens.attributes]
 
-    def votes(self, tokens: Tokens, counted: Counted) -> Sequence[Vote]:
+    def votes(self, tokens: Tokens, counted: FeatureCounts) -> Sequence[Vote]:
         """One vote for each attribute."""
-        rows = categorical.log_probabilities(counted.sums, self._sizes, self._params, counted.unit)
-        ratios = _log_ratios(rows).tolist()
+        rows = categorical.value_log_probabilities(counted.sums, self._sizes, self._options, counted.unit)
+        ratios = _spam_ham_difference(rows).tolist()
         return [
             (ratios[self._rows[each]], f"attribute:{each[0]}={each[1]}".encode()) for each in tokens.attributes
         ]
 
 
-class Gaussian:
+class GaussianModel:
     """Every number that the message has votes by its density."""
 
-    names = tuple(SUM_MARK + f"{name}.{moment}".encode() for name in NUMBERS for moment in ("n", "x", "xx"))
+    sum_names = tuple(
+        SUM_PREFIX + f"{name}.{moment}".encode() for name in NUMBER_NAMES for moment in ("n", "x", "xx")
+    )
 
-    def __init__(self, params: gaussian.Params) -> None:
-        self._params = params
+    def __init__(self, params: gaussian.GaussianOptions) -> None:
+        self._options = params
 
-    def lesson(self, tokens: Tokens, weight: int) -> Sums:
+    def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
         """The moments of the message's numbers."""
         return [
-            (SUM_MARK + f"{name}.{moment}".encode(), amount)
+            (SUM_PREFIX + f"{name}.{moment}".encode(), amount)
             for name, number in tokens.numbers
             for moment, amount in zip(("n", "x", "xx"), gaussian.moments(number, weight), strict=True)
         ]
 
-    def votes(self, tokens: Tokens, counted: Counted) -> Sequence[Vote]:
+    def votes(self, tokens: Tokens, counted: FeatureCounts) -> Sequence[Vote]:
         """One vote for each number."""
-        sums = counted.sums.reshape(len(NUMBERS), 3, -1)[[NUMBERS.index(name) for name, _ in tokens.numbers]]
+        sums = counted.sums.reshape(len(NUMBER_NAMES), 3, -1)[
+            [NUMBER_NAMES.index(name) for name, _ in tokens.numbers]
+        ]
         numbers = [number for _, number in tokens.numbers]
-        ratios = _log_ratios(gaussian.log_densities(numbers, sums, self._params, counted.unit)).tolist()
+        ratios = _spam_ham_difference(
+            gaussian.number_log_densities(numbers, sums, self._options, counted.unit)
+        ).tolist()
         return [
             (ratio, b"number:" + name.encode()) for ratio, (name, _) in zip(ratios, tokens.numbers, strict=True)
         ]
 
 
-def counted_under(clue: bytes) -> bytes:
+def clue_count_name(clue: bytes) -> bytes:
     """Under which name the messages are counted that a clue speaks of; a token is counted under its own."""
     kind, colon, rest = clue.partition(b":")
     if colon and kind == b"attribute":
-        return SUM_MARK + rest.replace(b" ", b"-")
+        return SUM_PREFIX + rest.replace(b" ", b"-")
     if colon and kind == b"number":
-        return SUM_MARK + rest + b".n"
+        return SUM_PREFIX + rest + b".n"
     return clue
 
 
-def _log_ratios(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _spam_ham_difference(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     ratios: NDArray[np.float64] = rows[:, SPAM] - rows[:, HAM]
     return ratios

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class GaussianOptions:
     """``variance_floor`` is added to every variance, in squared units of the number.
 
     ``min_messages``: a number says nothing while any class has it from fewer, of full weight.
@@ -43,8 +43,11 @@ def moments(number: int, weight: int) -> tuple[int, int, int]:
     return weight, weight * number, weight * number**2
 
 
-def log_densities(
-    numbers: Sequence[int], sums: NDArray[np.int64], params: Params = Params(), unit: float = WEIGHT_ONE
+def number_log_densities(
+    numbers: Sequence[int],
+    sums: NDArray[np.int64],
+    params: GaussianOptions = GaussianOptions(),
+    unit: float = WEIGHT_ONE,
 ) -> NDArray[np.float64]:
     """Per number and class ln p(x | class), in nats; shape (numbers, classes).
 
@@ -58,11 +61,11 @@ def log_densities(
 
     A number that too few messages of some class had is 0 in all classes, and so says nothing.
     """
-    rows = [_row(x, each.tolist(), params, unit) for x, each in zip(numbers, sums, strict=True)]
+    rows = [_class_log_densities(x, each.tolist(), params, unit) for x, each in zip(numbers, sums, strict=True)]
     return np.array(rows).reshape(len(numbers), sums.shape[-1])
 
 
-def _row(x: int, sums: list[list[int]], params: Params, unit: float) -> list[float]:
+def _class_log_densities(x: int, sums: list[list[int]], params: GaussianOptions, unit: float) -> list[float]:
     if min(sums[0]) < params.min_messages * unit:
         return [0.0] * len(sums[0])
     of_classes = zip(*sums, strict=True)

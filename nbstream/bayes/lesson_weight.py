@@ -35,20 +35,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class LessonWeightOptions:
     """``divisor``: the nats of log-odds that count as one; it must grow with the clues that vote.
 
-    ``doubt``: how steeply the weight falls once a label contradicts the model, down to ``least`` of it;
+    ``doubt_strength``: how steeply the weight falls once a label contradicts the model, down to ``least`` of it;
     ``doubt_messages``: how many messages of the smaller class the model must know for half of that.
     """
 
     divisor: float = 30.0
-    doubt: float = 4.0
+    doubt_strength: float = 4.0
     doubt_messages: int = 500
-    least: float = 0.1
+    min_doubt_factor: float = 0.1
 
 
-def weight(log_odds: float, label: str, totals: Totals, params: Params | None, *, certain: bool = False) -> int:
+def lesson_weight(
+    log_odds: float, label: str, totals: Totals, params: LessonWeightOptions | None, *, certain: bool = False
+) -> int:
     """The weight of a message that had these ``log_odds`` of spam before its ``label`` came.
 
     Without ``params`` it is ``WEIGHT_ONE``. With them ``WEIGHT_ONE`` x (1 - P(label)): what the model already
@@ -64,5 +66,5 @@ def weight(log_odds: float, label: str, totals: Totals, params: Params | None, *
     share = sigmoid(-agreement)
     if agreement < 0 and not certain:
         known = (max(min(totals.messages), 0) / params.doubt_messages) ** 2
-        share *= max(params.least, 1 / (1 + params.doubt * known / (known + 1) * agreement**2))
+        share *= max(params.min_doubt_factor, 1 / (1 + params.doubt_strength * known / (known + 1) * agreement**2))
     return round(WEIGHT_ONE * share)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class PriorOptions:
     """``alpha``: the messages that each class is given on top of those it has; 0 is maximum likelihood."""
 
     alpha: float = 1.0
@@ -25,7 +25,7 @@ class Params:
             raise ValueError(f"alpha must be a number from 0 on: {self.alpha}")
 
 
-def log_priors(messages: Sequence[int], params: Params = Params()) -> NDArray[np.float64]:
+def log_priors(messages: Sequence[int], params: PriorOptions = PriorOptions()) -> NDArray[np.float64]:
     """Per class ln P(class), from the number of ``messages`` learned in each; shape (classes,).
 
     P(class) = (n_c + alpha) / (n + alpha C), with n_c the class's messages, n those of all classes and C the

@@ -6,8 +6,8 @@ import os
 import pwd
 
 
-def user() -> str:
-    """``user`` and the name, or the number of one without a name; no peer's address reads so."""
+def current_user() -> str:
+    """``current_user`` and the name, or the number of one without a name; no peer's address reads so."""
     number = os.getuid()
     try:
         return f"user {pwd.getpwuid(number).pw_name}"

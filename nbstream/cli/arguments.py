@@ -18,26 +18,26 @@ def message_id(text: str) -> str:
     return text
 
 
-def beginning(text: str) -> str:
+def message_id_prefix(text: str) -> str:
     """The id of a message, or how it begins."""
     if not re.fullmatch(r"[a-z2-7]{1,24}", text):
         raise argparse.ArgumentTypeError(f"{text} begins no id: 24 characters of a-z and 2-7")
     return text
 
 
-def path(text: str) -> str:
+def nonempty_path(text: str) -> str:
     """A path: an empty one, such as a shell's variable that is not set, would be the folder one is in."""
     if not text:
         raise argparse.ArgumentTypeError("a path is empty")
     return text
 
 
-def file(text: str) -> Path:
+def file_path(text: str) -> Path:
     """The path of one file, which may not be empty either."""
-    return Path(path(text))
+    return Path(nonempty_path(text))
 
 
-def address(text: str) -> tuple[str, int]:
+def server_address(text: str) -> tuple[str, int]:
     """Host and port of a TCP server."""
     host, _, port = text.rpartition(":")
     if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
@@ -45,14 +45,14 @@ def address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def regime(text: str) -> str:
+def regime_name(text: str) -> str:
     """The name of a regime."""
     if not re.fullmatch(r"immediate|errors|unsure|none|delayed:[0-9]{1,9}", text):
         raise argparse.ArgumentTypeError(f"{text} is none of immediate, delayed:N, errors, unsure, none")
     return text
 
 
-def share(text: str) -> float:
+def fraction(text: str) -> float:
     """A number from 0 to 1 from the command line."""
     try:
         found = float(text)
@@ -63,21 +63,21 @@ def share(text: str) -> float:
     return found
 
 
-def picture(text: str) -> Path:
+def plot_file(text: str) -> Path:
     """A file that a picture can be written to."""
     if not text.lower().endswith((".svg", ".png", ".pdf")):
         raise argparse.ArgumentTypeError(f"{text} ends in none of .svg, .png, .pdf")
     return Path(text)
 
 
-def whole(text: str) -> int:
+def whole_number(text: str) -> int:
     """A count from the command line: a whole number, not negative."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is no whole number")
     return int(text)
 
 
-def moment(text: str) -> float:
+def timestamp(text: str) -> float:
     """A time from the command line, in seconds since the epoch; without an offset it is local."""
     ago = re.fullmatch(r"([0-9]{1,6})([mhd])", text)
     try:

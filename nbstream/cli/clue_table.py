@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.cli.terminal import printable
-from nbstream.policy.verdict import shown
-from nbstream.tokens.origins import source
+from nbstream.policy.verdict import format_threshold
+from nbstream.tokens.origins import token_origin
 
 if TYPE_CHECKING:
     from nbstream.policy.explanation import CountedClue, Explanation
 
-_FOR_SPAM, _FOR_HAM, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
-_LEAST = 8  # columns of words, however narrow the terminal is
+_SPAM_COLOUR, _HAM_COLOUR, _NO_COLOUR = "\x1b[31m", "\x1b[32m", "\x1b[0m"
+_MIN_COLUMNS = 8  # columns of words, however narrow the terminal is
 _GAP = "  "
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TableStyle:
     """How many clues are shown (None: all), in how many columns (None: as many as it takes), whether in colour."""
 
     clues: int | None = None
@@ -43,83 +43,85 @@ class _Row:
     token: str
 
 
-def table(explanation: Explanation, look: Look) -> list[str]:
+def render_table(explanation: Explanation, look: TableStyle) -> list[str]:
     """The prior, the clues and the sum that they make, then what became of it."""
-    rows = [_Row(0.0, ("weight", "sum", "ham", "spam"), "from", "token"), *_rows(explanation, look.clues)]
+    rows = [_Row(0.0, ("weight", "sum", "ham", "spam"), "from", "token"), *_make_rows(explanation, look.clues)]
     widths = [max(map(len, column)) for column in zip(*(row.numbers for row in rows), strict=True)]
-    origin, token = max(_columns(row.origin) for row in rows), max(_columns(row.token) for row in rows)
+    origin, token = max(_display_width(row.origin) for row in rows), max(_display_width(row.token) for row in rows)
     if look.columns is not None:
         left = look.columns - sum(widths) - len(_GAP) * (len(widths) + 1)
-        origin = max(_LEAST, min(origin, max(left // 2, left - token)))
-        token = max(_LEAST, left - origin)
-    lines = [_line(row, widths, origin, token, colour=look.colour) for row in rows]
-    return [*lines, "", *_conclusion(explanation)]
+        origin = max(_MIN_COLUMNS, min(origin, max(left // 2, left - token)))
+        token = max(_MIN_COLUMNS, left - origin)
+    lines = [_render_row(row, widths, origin, token, colour=look.colour) for row in rows]
+    return [*lines, "", *_conclusion_lines(explanation)]
 
 
-def summary(explanation: Explanation) -> str:
+def render_summary(explanation: Explanation) -> str:
     """Verdict, P(spam) and reason."""
     return printable(f"{explanation.verdict} {explanation.probability:.6f}  ({explanation.reason})")
 
 
-def _rows(explanation: Explanation, limit: int | None) -> list[_Row]:
-    clues, sums = explanation.clues[:limit], explanation.sums()[:limit]
-    learned, prior = explanation.state.learned, _nats(explanation.prior)
+def _make_rows(explanation: Explanation, limit: int | None) -> list[_Row]:
+    clues, sums = explanation.clues[:limit], explanation.running_scores()[:limit]
+    learned, prior = explanation.state.learned, _format_nats(explanation.prior)
     known = str(learned.get("ham", 0)), str(learned.get("spam", 0))
     rows = [_Row(explanation.prior, (prior, prior, *known), "messages learned", "(prior)")]
-    rows += [_row(clue, sum_) for clue, sum_ in zip(clues, sums, strict=True)]
+    rows += [_make_row(clue, sum_) for clue, sum_ in zip(clues, sums, strict=True)]
     left = explanation.clues[len(clues) :]
     if left:
         weight = math.fsum(clue.log_ratio for clue in left)
-        numbers = (_nats(weight), _nats(explanation.score), "", "")
+        numbers = (_format_nats(weight), _format_nats(explanation.score), "", "")
         rows.append(_Row(weight, numbers, "", f"({len(left)} more clues)"))
     return rows
 
 
-def _row(clue: CountedClue, sum_: float) -> _Row:
+def _make_row(clue: CountedClue, sum_: float) -> _Row:
     token = clue.token.decode()
     ham, spam = ("" if count is None else f"{count / WEIGHT_ONE:.3f}" for count in (clue.ham, clue.spam))
-    numbers = (_nats(clue.log_ratio), _nats(sum_), ham, spam)
-    return _Row(clue.log_ratio, numbers, printable(source(token)), printable(token))
+    numbers = (_format_nats(clue.log_ratio), _format_nats(sum_), ham, spam)
+    return _Row(clue.log_ratio, numbers, printable(token_origin(token)), printable(token))
 
 
-def _line(row: _Row, widths: list[int], origin: int, token: int, *, colour: bool) -> str:
+def _render_row(row: _Row, widths: list[int], origin: int, token: int, *, colour: bool) -> str:
     weight, *others = (number.rjust(width) for number, width in zip(row.numbers, widths, strict=True))
     if colour and row.log_ratio:
-        weight = f"{_FOR_SPAM if row.log_ratio > 0 else _FOR_HAM}{weight}{_PLAIN}"
-    words = _cut(row.origin, origin)
-    padding = " " * (origin - _columns(words))
-    return _GAP.join([weight, *others, words + padding, _cut(row.token, token)]).rstrip()
+        weight = f"{_SPAM_COLOUR if row.log_ratio > 0 else _HAM_COLOUR}{weight}{_NO_COLOUR}"
+    words = _truncate(row.origin, origin)
+    padding = " " * (origin - _display_width(words))
+    return _GAP.join([weight, *others, words + padding, _truncate(row.token, token)]).rstrip()
 
 
-def _conclusion(explanation: Explanation) -> list[str]:
+def _conclusion_lines(explanation: Explanation) -> list[str]:
     state, at = explanation.state, explanation.thresholds
     learned = ", ".join(f"{label} {count}" for label, count in state.learned.items())
     return [
-        f"score {_nats(explanation.score)} -> probability {explanation.probability:.6f} -> {explanation.verdict}",
+        f"score {_format_nats(explanation.score)} -> probability {explanation.probability:.6f} "
+        f"-> {explanation.verdict}",
         printable(f"  because  {explanation.reason}"),
-        f"  thresholds  unsure {shown(at.unsure)}, spam {shown(at.spam)}, reject {_threshold(at.reject)}",
+        f"  thresholds  unsure {format_threshold(at.unsure)}, spam {format_threshold(at.spam)}, "
+        f"reject {_format_threshold(at.reject)}",
         f"  model  {state}: {learned} known",
     ]
 
 
-def _threshold(probability: float | None) -> str:
-    return "never" if probability is None else shown(probability)
+def _format_threshold(probability: float | None) -> str:
+    return "never" if probability is None else format_threshold(probability)
 
 
-def _nats(number: float) -> str:
+def _format_nats(number: float) -> str:
     return f"{number:+.2f}"
 
 
-def _cut(text: str, columns: int) -> str:
+def _truncate(text: str, columns: int) -> str:
     """``text`` in at most so many columns of a terminal; what is cut ends with a tilde."""
-    if _columns(text) <= columns:
+    if _display_width(text) <= columns:
         return text
-    while _columns(text) > columns - 1:
+    while _display_width(text) > columns - 1:
         text = text[:-1]
     return f"{text}~"
 
 
-def _columns(text: str) -> int:
+def _display_width(text: str) -> int:
     """How many columns a terminal gives to it."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in {"W", "F"} else 1 for c in text

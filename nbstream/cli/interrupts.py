@@ -16,13 +16,13 @@ Result = TypeVar("Result")
 _Handler: TypeAlias = Callable[[int, FrameType | None], object]
 
 
-def silently() -> None:
+def exit_silently() -> None:
     """From now on Ctrl-C ends the process without a word, while there is nothing to end in order."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def run(work: Coroutine[Any, Any, Result]) -> Result:
+def run_interruptible(work: Coroutine[Any, Any, Result]) -> Result:
     """``asyncio.run``; raises ``KeyboardInterrupt`` where the first Ctrl-C, or anything else, cancelled it."""
     import asyncio  # noqa: PLC0415 - a third of the time that --help takes
 
@@ -34,7 +34,7 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             loop.call_soon_threadsafe(task.cancel)
 
-        with _heard_by(interrupted):
+        with _sigint_handled_by(interrupted):
             return await work
 
     try:
@@ -43,13 +43,13 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
         raise KeyboardInterrupt from None
 
 
-def at_once() -> AbstractContextManager[None]:
+def interrupt_at_once() -> AbstractContextManager[None]:
     """Inside, where the loop may stand still and wait for input, Ctrl-C raises ``KeyboardInterrupt``."""
-    return _heard_by(signal.default_int_handler)
+    return _sigint_handled_by(signal.default_int_handler)
 
 
 @contextmanager
-def _heard_by(handler: _Handler) -> Iterator[None]:
+def _sigint_handled_by(handler: _Handler) -> Iterator[None]:
     """Inside, this is what hears Ctrl-C; with what it then puts in its own place that stays so."""
     before = signal.getsignal(signal.SIGINT)
     if before == signal.SIG_IGN:

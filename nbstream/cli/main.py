@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nbstream.cli import interrupts, standard_streams
-from nbstream.cli.commands import imported
+from nbstream.cli.commands import import_command
 from nbstream.cli.parser import build_parser
-from nbstream.cli.terminal import complain
+from nbstream.cli.terminal import print_error
 from nbstream.errors import NbstreamError, OutputFailed
 
 if TYPE_CHECKING:
@@ -27,20 +27,20 @@ EX_INTERRUPTED = 130
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if words is None:  # the process is there for this command alone
-        interrupts.silently()
-    standard_streams.stand_in()
+        interrupts.exit_silently()
+    standard_streams.open_closed_streams()
     try:
-        with standard_streams.printing():
+        with standard_streams.flush_at_end():
             options = build_parser().parse_args(words)
-            return int(imported(options.module).run(options))
+            return int(import_command(options.module).run(options))
     except KeyboardInterrupt:
         return EX_INTERRUPTED
     except OutputFailed as error:
         if not isinstance(error.__cause__, BrokenPipeError):  # the reader went away (head, less): as it likes
-            complain(error)
+            print_error(error)
         return error.exit_code
     except NbstreamError as error:
-        complain(error)
+        print_error(error)
         return error.exit_code
     except Exception:  # noqa: BLE001 - told whole, as Python would, but for the exit code: 1 is spam
         with suppress(OSError):

@@ -12,70 +12,76 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nbstream.cli import interrupts
-from nbstream.cli.terminal import complain
+from nbstream.cli.terminal import print_error
 from nbstream.errors import InputError
 
 STANDARD_INPUT = "-"
 
 _MAILDIR_FOLDERS = ("new", "cur")
-_MBOX_START = b"From "
-_MAX_BYTES = 256 << 20
-_LOOKED_AT = 512
-_COMPRESSED = (b"\x1f\x8b", b"BZh91AY&SY", b"\xfd7zXZ\0", b"(\xb5/\xfd", b"PK\3\4")  # gzip, bzip2, xz, zstd, zip
-_SEPARATOR = re.compile(rb"From .*\d\d:\d\d")  # with its date; "From the top" is text
+_MBOX_FROM = b"From "
+_MAX_MESSAGE_BYTES = 256 << 20
+_SNIFFED_BYTES = 512
+_COMPRESSED_STARTS = (
+    b"\x1f\x8b",
+    b"BZh91AY&SY",
+    b"\xfd7zXZ\0",
+    b"(\xb5/\xfd",
+    b"PK\3\4",
+)  # gzip, bzip2, xz, zstd, zip
+_MBOX_SEPARATOR = re.compile(rb"From .*\d\d:\d\d")  # with its date; "From the top" is text
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class NamedMessage:
     """A message and where it came from; a message of an mbox is ``file#number``, counted from 1."""
 
     name: str
     raw: bytes
 
 
-def read(paths: Iterable[str], errors: list[InputError]) -> Iterator[Source]:
+def read_messages(paths: Iterable[str], errors: list[InputError]) -> Iterator[NamedMessage]:
     """The messages of all paths, in order; what cannot be read is added to ``errors`` and left out.
 
     A folder without any is told on standard error, and no error: an empty Junk folder is nothing wrong.
     """
-    sources = _read(paths, errors)
+    sources = _read_paths(paths, errors)
     while True:
-        with interrupts.at_once():
+        with interrupts.interrupt_at_once():
             source = next(sources, None)
         if source is None:
             return
         yield source
 
 
-def _read(paths: Iterable[str], errors: list[InputError]) -> Iterator[Source]:
+def _read_paths(paths: Iterable[str], errors: list[InputError]) -> Iterator[NamedMessage]:
     for path in paths:
         file = None
-        for file in _files(path, errors):
+        for file in _list_files(path, errors):
             try:
                 if file == STANDARD_INPUT:
-                    yield from _messages(file, sys.stdin.buffer)
+                    yield from _split_messages(file, sys.stdin.buffer)
                 else:
                     with Path(file).open("rb") as stream:
-                        yield from _messages(file, stream)
+                        yield from _split_messages(file, stream)
             except OSError as error:
                 errors.append(InputError(f"{file}: {error.strerror}"))
             except InputError as error:
                 errors.append(error)
         if file is None:
             place = "Maildir's own cur and new" if _is_maildir(path) else "folder"
-            complain(f"{path}: no message in this {place}")
+            print_error(f"{path}: no message in this {place}")
 
 
-def unknown(message_id: str) -> InputError:
+def unknown_id_error(message_id: str) -> InputError:
     """What is said of an id by which nothing is found: it may be that of a command, which nothing remembers."""
     return InputError(f"{message_id}: unknown id, no daemon remembers it; give the message itself")
 
 
-def count(paths: Iterable[str]) -> int | None:
+def count_messages(paths: Iterable[str]) -> int | None:
     """How many messages there are to read; None where that is not known (standard input, a pipe, an mbox)."""
     total = 0
     for path in paths:
-        for file in _files(path, []):
+        for file in _list_files(path, []):
             try:
                 if file == STANDARD_INPUT or _is_special(Path(file)) or _is_mbox(file):
                     return None
@@ -87,10 +93,10 @@ def count(paths: Iterable[str]) -> int | None:
 
 def _is_mbox(file: str) -> bool:
     with Path(file).open("rb") as stream:
-        return stream.read(len(_MBOX_START)) == _MBOX_START
+        return stream.read(len(_MBOX_FROM)) == _MBOX_FROM
 
 
-def _files(path: str, errors: list[InputError]) -> Iterator[str]:
+def _list_files(path: str, errors: list[InputError]) -> Iterator[str]:
     """The files of a path: itself, those of a Maildir, or all in a folder, sorted.
 
     Of a folder without hidden ones, and without pipes and devices.
@@ -129,38 +135,38 @@ def _is_special(file: Path) -> bool:
         return False  # whoever opens it is told why not
 
 
-def _messages(name: str, stream: BinaryIO) -> Iterator[Source]:
-    first = stream.readline(_MAX_BYTES)
-    if not first.startswith(_MBOX_START):
-        raw = first + stream.read(_MAX_BYTES)
-        if len(raw) > _MAX_BYTES:
-            raise InputError(f"{name}: larger than {_MAX_BYTES >> 20} MiB, that is no message")
-        if raw.startswith(_COMPRESSED):
+def _split_messages(name: str, stream: BinaryIO) -> Iterator[NamedMessage]:
+    first = stream.readline(_MAX_MESSAGE_BYTES)
+    if not first.startswith(_MBOX_FROM):
+        raw = first + stream.read(_MAX_MESSAGE_BYTES)
+        if len(raw) > _MAX_MESSAGE_BYTES:
+            raise InputError(f"{name}: larger than {_MAX_MESSAGE_BYTES >> 20} MiB, that is no message")
+        if raw.startswith(_COMPRESSED_STARTS):
             raise InputError(f"{name}: compressed, unpack it first")
-        if not raw.strip() or b"\0" in raw[:_LOOKED_AT]:
+        if not raw.strip() or b"\0" in raw[:_SNIFFED_BYTES]:
             raise InputError(f"{name}: {'empty' if not raw.strip() else 'a binary file'}, that is no message")
-        yield Source(name, raw)
+        yield NamedMessage(name, raw)
         return
-    for number, raw in enumerate(_mbox(stream), start=1):
-        yield Source(f"{name}#{number}", raw)
+    for number, raw in enumerate(_split_mbox(stream), start=1):
+        yield NamedMessage(f"{name}#{number}", raw)
 
 
-def _mbox(stream: BinaryIO) -> Iterator[bytes]:
+def _split_mbox(stream: BinaryIO) -> Iterator[bytes]:
     """The messages of an mbox whose first ``From `` line is read already (mboxrd: ``>From `` loses its ``>``)."""
     lines: list[bytes] = []
     blank = True
     for line in stream:
-        if blank and _SEPARATOR.match(line):
-            yield _joined(lines)
+        if blank and _MBOX_SEPARATOR.match(line):
+            yield _join_lines(lines)
             lines = []
             blank = True
             continue
         blank = line in {b"\n", b"\r\n"}
-        lines.append(line[1:] if line.startswith(b">") and line.lstrip(b">").startswith(_MBOX_START) else line)
-    yield _joined(lines)
+        lines.append(line[1:] if line.startswith(b">") and line.lstrip(b">").startswith(_MBOX_FROM) else line)
+    yield _join_lines(lines)
 
 
-def _joined(lines: list[bytes]) -> bytes:
+def _join_lines(lines: list[bytes]) -> bytes:
     """A message without the empty line that an mbox puts behind it."""
     if len(lines) > 1 and lines[-1] in {b"\n", b"\r\n"}:
         lines = lines[:-1]

@@ -19,7 +19,7 @@ def check_writable(paths: Sequence[Path]) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def translate_write_errors(path: Path) -> Iterator[None]:
     """Turn an ``OSError`` inside into an ``InputError`` that names ``path``."""
     try:
         yield

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from nbstream import __version__
 from nbstream.cli import arguments
-from nbstream.cli.terminal import note, printable
+from nbstream.cli.terminal import print_note, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ CONFIG_HELP = (
     "/etc/nbstream/nbstream.yaml)"
 )
 
-_TAUGHT = "[PATH ...] [--id ID ...]"  # with nargs="+" argparse would show that a path must be there
+_LEARN_USAGE = "[PATH ...] [--id ID ...]"  # with nargs="+" argparse would show that a path must be there
 
 
 class _Parser(argparse.ArgumentParser):
@@ -70,7 +70,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and how it is used, and exit."""
-        note(f"{self.format_usage()}{self.prog}: {printable(message)}")
+        print_note(f"{self.format_usage()}{self.prog}: {printable(message)}")
         self.exit(EX_USAGE)
 
     def parse_known_args(  # type: ignore[override]  # what the two overloads of the stub come to
@@ -98,7 +98,7 @@ def build_parser() -> _Parser:
     common.add_argument(
         "-c",
         "--config",
-        type=arguments.file,
+        type=arguments.file_path,
         metavar="FILE",
         help=CONFIG_HELP,
     )
@@ -170,7 +170,7 @@ def _add_check(commands: _Commands, common: _Parser) -> None:
     check.add_argument(
         "paths",
         nargs="+",
-        type=arguments.path,
+        type=arguments.nonempty_path,
         metavar="PATH",
         help="message, mbox, folder, Maildir, or - for standard input",
     )
@@ -189,13 +189,18 @@ def _add_explain(commands: _Commands, common: _Parser) -> None:
     explain.add_argument(
         "subjects",
         nargs="+",
-        type=arguments.path,
+        type=arguments.nonempty_path,
         metavar="ID|PATH",
         help="the id in an X-Nbstream field, or a message, mbox, folder, Maildir, or - for standard input",
     )
     shown = explain.add_mutually_exclusive_group()
     shown.add_argument(
-        "-n", dest="clues", type=arguments.whole, default=20, metavar="N", help="how many clues (default: 20)"
+        "-n",
+        dest="clues",
+        type=arguments.whole_number,
+        default=20,
+        metavar="N",
+        help="how many clues (default: 20)",
     )
     shown.add_argument("--all", action="store_const", dest="clues", const=None, help="all clues")
     explain.add_argument("--now", action="store_true", help="of an ID, what would be thought of it now")
@@ -209,7 +214,7 @@ def _add_learn(commands: _Commands, common: _Parser) -> None:
         "learn",
         "learn messages as spam or as ham",
         common,
-        usage=f"spam|ham {_TAUGHT}",
+        usage=f"spam|ham {_LEARN_USAGE}",
         details="A message that was learned with the other label is relearned; one that was learned with the same "
         "label changes nothing.",
     )
@@ -220,7 +225,7 @@ def _add_learn(commands: _Commands, common: _Parser) -> None:
         "unlearn",
         "take back what messages were learned as",
         common,
-        usage=_TAUGHT,
+        usage=_LEARN_USAGE,
         details="Exactly what was added is subtracted.",
     )
     unlearn.set_defaults(module="learn", label=None, wrong_usage=unlearn.error)
@@ -228,7 +233,7 @@ def _add_learn(commands: _Commands, common: _Parser) -> None:
         paths = each.add_argument(
             "paths",
             nargs="+",
-            type=arguments.path,
+            type=arguments.nonempty_path,
             default=[],
             metavar="PATH",
             help="message, mbox, folder, Maildir, or - for standard input; none is needed with --id",
@@ -270,7 +275,7 @@ def _add_top_tokens(commands: _Commands, common: _Parser) -> None:
     top.add_argument(
         "--class", dest="label", choices=("spam", "ham"), default="spam", help="for which (default: spam)"
     )
-    top.add_argument("-k", type=arguments.whole, default=20, metavar="N", help="how many (default: 20)")
+    top.add_argument("-k", type=arguments.whole_number, default=20, metavar="N", help="how many (default: 20)")
     top.add_argument("--json", action="store_true", help="one JSON object a line")
     top.set_defaults(module="top_tokens")
 
@@ -284,7 +289,10 @@ def _add_transfer(commands: _Commands, common: _Parser) -> None:
         details="The file holds the counts and the ledger, and only its owner can read it.",
     )
     export.add_argument(
-        "file", type=arguments.path, metavar="FILE", help="replaced once the export is whole; - is standard output"
+        "file",
+        type=arguments.nonempty_path,
+        metavar="FILE",
+        help="replaced once the export is whole; - is standard output",
     )
     export.set_defaults(module="export")
     import_ = _command(
@@ -295,7 +303,7 @@ def _add_transfer(commands: _Commands, common: _Parser) -> None:
         details="The model must be empty, unless --merge is given.",
     )
     import_.add_argument(
-        "file", type=arguments.path, metavar="FILE", help="what export wrote; - is standard input"
+        "file", type=arguments.nonempty_path, metavar="FILE", help="what export wrote; - is standard input"
     )
     import_.add_argument(
         "--merge", action="store_true", help="add to a model that is not empty; it keeps its own word on a message"
@@ -316,7 +324,7 @@ def _add_migrate(commands: _Commands, common: _Parser) -> None:
 def _add_history(commands: _Commands, common: _Parser) -> None:
     history = _command(commands, "history", "who taught what, when, and what it did", common)
     _add_selection(history)
-    history.add_argument("--limit", type=arguments.whole, metavar="N", help="only the last N changes")
+    history.add_argument("--limit", type=arguments.whole_number, metavar="N", help="only the last N changes")
     history.add_argument("--json", action="store_true", help="one JSON object a line")
     history.set_defaults(module="history")
 
@@ -324,7 +332,7 @@ def _add_history(commands: _Commands, common: _Parser) -> None:
 def _add_undo(commands: _Commands, common: _Parser) -> None:
     undo = _command(commands, "undo", "take back what was taught; without --yes say what that would be", common)
     _add_selection(undo)
-    undo.add_argument("--until", type=arguments.moment, metavar="TIME", help="only what was before then")
+    undo.add_argument("--until", type=arguments.timestamp, metavar="TIME", help="only what was before then")
     undo.add_argument(
         "--id", type=arguments.message_id, metavar="ID", help="only this message; --since is not needed then"
     )
@@ -345,7 +353,10 @@ def _add_forget_auto(commands: _Commands, common: _Parser) -> None:
 def _add_selection(parser: _Parser) -> None:
     """Which changes of the history are meant."""
     parser.add_argument(
-        "--since", type=arguments.moment, metavar="TIME", help="from then on: 30m, 2h, 3d ago, or 2026-01-31T12:00"
+        "--since",
+        type=arguments.timestamp,
+        metavar="TIME",
+        help="from then on: 30m, 2h, 3d ago, or 2026-01-31T12:00",
     )
     parser.add_argument("--actor", metavar="A", help="only what this one taught: a peer's address, a user")
     parser.add_argument("--label", choices=("spam", "ham"), help="only what was learned, or unlearned, as this")
@@ -358,10 +369,12 @@ def _add_quarantine(commands: _Commands, common: _Parser) -> None:
     listing.add_argument("--json", action="store_true", help="one JSON object a line")
     show = _command(actions, "show", "one message, its envelope and its text", common)
     show.add_argument(
-        "id", type=arguments.beginning, metavar="ID", help="the id of its verdict, or how that begins"
+        "id", type=arguments.message_id_prefix, metavar="ID", help="the id of its verdict, or how that begins"
     )
     release = _command(actions, "release", "deliver messages, and learn them as ham", common)
-    release.add_argument("ids", nargs="+", type=arguments.beginning, metavar="ID", help="an id, or how it begins")
+    release.add_argument(
+        "ids", nargs="+", type=arguments.message_id_prefix, metavar="ID", help="an id, or how it begins"
+    )
     release.add_argument(
         "--again", action="store_true", help="also what an interrupted release may have delivered already"
     )
@@ -373,8 +386,10 @@ def _add_config(commands: _Commands) -> None:
     actions = config.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
     check = _command(actions, "check", "say what is wrong with a file, without starting anything")
     one = check.add_mutually_exclusive_group()
-    one.add_argument("file", nargs="?", type=arguments.file, metavar="FILE", help="default: the one that is read")
-    one.add_argument("-c", "--config", type=arguments.file, metavar="FILE", help="the same")
+    one.add_argument(
+        "file", nargs="?", type=arguments.file_path, metavar="FILE", help="default: the one that is read"
+    )
+    one.add_argument("-c", "--config", type=arguments.file_path, metavar="FILE", help="the same")
     check.set_defaults(module="config_check")
 
 
@@ -387,11 +402,11 @@ def _add_replay(commands: _Commands, common: _Parser) -> None:
         details="It prints how good the verdicts were. Give it a daemon of its own.",
     )
     replay.add_argument(
-        "index", type=arguments.file, metavar="INDEX", help="lines of label<TAB>path, in stream order"
+        "index", type=arguments.file_path, metavar="INDEX", help="lines of label<TAB>path, in stream order"
     )
     replay.add_argument(
         "--smtp",
-        type=arguments.address,
+        type=arguments.server_address,
         metavar="HOST:PORT",
         help="the daemon's SMTP door (default: as configured)",
     )
@@ -401,9 +416,9 @@ def _add_replay(commands: _Commands, common: _Parser) -> None:
         default="immediate",
         help="which messages get their label told (default: immediate, which is each at once)",
     )
-    replay.add_argument("--limit", type=arguments.whole, metavar="N", help="only the first N messages")
+    replay.add_argument("--limit", type=arguments.whole_number, metavar="N", help="only the first N messages")
     replay.add_argument(
-        "--skip", type=arguments.whole, default=0, metavar="N", help="leave the first N out of the measures"
+        "--skip", type=arguments.whole_number, default=0, metavar="N", help="leave the first N out of the measures"
     )
     replay.add_argument("--json", action="store_true", help="the result as one JSON object")
     replay.set_defaults(module="replay")
@@ -420,7 +435,7 @@ def _add_evaluate(commands: _Commands, common: _Parser) -> None:
     evaluate.add_argument(
         "index",
         nargs="?",
-        type=arguments.file,
+        type=arguments.file_path,
         metavar="INDEX",
         help="lines of label<TAB>path, in stream order, or a .csv or .tsv of label and text",
     )
@@ -428,33 +443,39 @@ def _add_evaluate(commands: _Commands, common: _Parser) -> None:
         evaluate.add_argument(
             f"--{label}",
             nargs="+",
-            type=arguments.path,
+            type=arguments.nonempty_path,
             metavar="PATH",
             help=f"instead of INDEX: messages, mboxes, folders of {label}",
         )
     evaluate.add_argument(
         "--regime",
-        type=arguments.regime,
+        type=arguments.regime_name,
         default="immediate",
         metavar="immediate|delayed:N|errors|unsure|none",
         help="which labels are learned, and when (default: each at once)",
     )
-    evaluate.add_argument("--limit", type=arguments.whole, metavar="N", help="only the first N messages")
+    evaluate.add_argument("--limit", type=arguments.whole_number, metavar="N", help="only the first N messages")
     evaluate.add_argument(
-        "--skip", type=arguments.whole, default=0, metavar="N", help="leave the first N out of the measures"
+        "--skip", type=arguments.whole_number, default=0, metavar="N", help="leave the first N out of the measures"
     )
     evaluate.add_argument(
         "--label-noise",
-        type=arguments.share,
+        type=arguments.fraction,
         default=0.0,
         metavar="P",
         help="flip this share of the labels that are learned",
     )
-    evaluate.add_argument("--seed", type=arguments.whole, default=0, metavar="S", help="which labels are flipped")
-    evaluate.add_argument("--json", type=arguments.path, metavar="FILE|-", help="the measures as one JSON object")
-    evaluate.add_argument("--scores", type=arguments.file, metavar="FILE", help="what each message got, as TSV")
     evaluate.add_argument(
-        "--plot", type=arguments.file, metavar="FILE.png", help="ROC, learning curve and histograms"
+        "--seed", type=arguments.whole_number, default=0, metavar="S", help="which labels are flipped"
+    )
+    evaluate.add_argument(
+        "--json", type=arguments.nonempty_path, metavar="FILE|-", help="the measures as one JSON object"
+    )
+    evaluate.add_argument(
+        "--scores", type=arguments.file_path, metavar="FILE", help="what each message got, as TSV"
+    )
+    evaluate.add_argument(
+        "--plot", type=arguments.file_path, metavar="FILE.png", help="ROC, learning curve and histograms"
     )
     evaluate.add_argument("--redis", metavar="URL", help="count in a temporary model there instead of in memory")
     evaluate.set_defaults(module="evaluate", wrong_usage=evaluate.error)
@@ -471,13 +492,13 @@ def _add_tune(commands: _Commands, common: _Parser) -> None:
     tune.add_argument(
         "--with",
         dest="other",
-        type=arguments.file,
+        type=arguments.file_path,
         metavar="FILE",
         help="compare the verdict section of this configuration",
     )
     tune.add_argument(
         "--plot",
-        type=arguments.picture,
+        type=arguments.plot_file,
         metavar="FILE.svg|png|pdf",
         help="DET curve, costs, and errors by threshold",
     )

@@ -22,72 +22,75 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from nbstream.cli import message_files
-from nbstream.errors import InputError, ReadingFailed, ReadingFault
-from nbstream.filter import Taught
+from nbstream.errors import InputError, ReaderProcessFailed, ReaderProcessFault
+from nbstream.filter import TokenizedMessage
 from nbstream.mail import header_fields
 from nbstream.mail.message import Message
 from nbstream.policy.verdict_fields import VERDICT_FIELDS
 from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
-    from nbstream.mail.mime import Limits
+    from nbstream.mail.mime import MessageLimits
     from nbstream.tokens.tokenizer import Tokenizer
 
-_CHUNK = 16  # messages: written and read with 1 % of what it takes to take them apart
+_MESSAGES_PER_CHUNK = 16  # messages: written and read with 1 % of what it takes to take them apart
 _SIZE_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class MessageChunk:
     """Some messages in order, what could not be read on the way to them, and whether they are the last."""
 
-    taught: Sequence[Taught]
+    messages: Sequence[TokenizedMessage]
     errors: Sequence[InputError]
     last: bool
 
 
-def chunks(paths: Sequence[str], tokenizer: Tokenizer, limits: Limits) -> Iterator[Chunk]:
-    """The messages of all paths, as ``message_files.read`` reads them."""
+def read_chunks(paths: Sequence[str], tokenizer: Tokenizer, limits: MessageLimits) -> Iterator[MessageChunk]:
+    """The messages of all paths, as ``message_files.read_messages`` reads them."""
     errors: list[InputError] = []
-    taught: list[Taught] = []
-    for source in message_files.read(paths, errors):
-        message = Message(header_fields.strip(header_fields.canonical(source.raw), VERDICT_FIELDS), limits)
-        taught.append(Taught(message.key, tokenizer.tokenize(message), message.former_key))
-        if len(taught) == _CHUNK:
-            yield Chunk(tuple(taught), tuple(errors), last=False)
+    taught: list[TokenizedMessage] = []
+    for source in message_files.read_messages(paths, errors):
+        message = Message(
+            header_fields.strip_fields(header_fields.normalize_line_ends(source.raw), VERDICT_FIELDS), limits
+        )
+        taught.append(TokenizedMessage(message.key, tokenizer.tokenize(message), message.former_key))
+        if len(taught) == _MESSAGES_PER_CHUNK:
+            yield MessageChunk(tuple(taught), tuple(errors), last=False)
             taught.clear()
             errors.clear()
-    yield Chunk(tuple(taught), tuple(errors), last=True)
+    yield MessageChunk(tuple(taught), tuple(errors), last=True)
 
 
 @contextmanager
-def beside(made: Iterator[Chunk]) -> Iterator[AsyncGenerator[Chunk, None]]:
+def in_own_process(made: Iterator[MessageChunk]) -> Iterator[AsyncGenerator[MessageChunk, None]]:
     """The same chunks, made by a process of their own, which is gone at the end.
 
-    Raises, while they are asked for, ``ReadingFault`` where it fails, ``ReadingFailed`` where others end it.
+    Raises, while they are asked for, ``ReaderProcessFault`` where it fails, ``ReaderProcessFailed`` where others
+    end it.
     """
     if threading.active_count() > 1:
-        yield _here(made)
+        yield _in_this_process(made)
         return
     reading, writing = os.pipe()
-    child = _fork()
+    child = _fork_reader()
     if child == 0:
         os.close(reading)
-        _write(made, writing)
+        _write_to_pipe(made, writing)
     os.close(writing)
     if child is None:
         os.close(reading)
-        yield _here(made)
+        yield _in_this_process(made)
         return
     try:
         with open(reading, "rb", buffering=0) as pipe:  # noqa: PTH123 - a descriptor has no path
-            yield _received(pipe, child)
+            yield _read_from_pipe(pipe, child)
     finally:
         os.kill(child, signal.SIGKILL)  # if it has ended, it still has its number
         os.waitpid(child, 0)
 
 
-def _fork() -> int | None:
+def _fork_reader() -> int | None:
     """The number of the child, in which it is 0; None where there may be none."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored nobody can wait for a child
     heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # before there are two of us
@@ -100,12 +103,12 @@ def _fork() -> int | None:
     return child
 
 
-async def _here(made: Iterator[Chunk]) -> AsyncGenerator[Chunk, None]:
+async def _in_this_process(made: Iterator[MessageChunk]) -> AsyncGenerator[MessageChunk, None]:
     for chunk in made:
         yield chunk
 
 
-def _write(made: Iterator[Chunk], descriptor: int) -> NoReturn:
+def _write_to_pipe(made: Iterator[MessageChunk], descriptor: int) -> NoReturn:
     """Write all to the pipe, and end this process, with which the pipe is closed: not before all is said."""
     code = 0
     try:
@@ -118,7 +121,7 @@ def _write(made: Iterator[Chunk], descriptor: int) -> NoReturn:
     except BrokenPipeError:
         pass  # nobody wants the rest
     except BaseException:  # noqa: BLE001 - whatever it is, what follows in the parent is not for this process
-        code = ReadingFault.exit_code
+        code = ReaderProcessFault.exit_code
         traceback.print_exc()
     finally:
         os._exit(code)
@@ -132,13 +135,13 @@ def _end_with_reader(descriptor: int) -> None:
     os._exit(0)
 
 
-def _failed(child: int) -> bool:
+def _ended_by_fault(child: int) -> bool:
     """Whether it has ended of itself, not by a signal; it can still be waited for then."""
     ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # its end has closed the pipe
     return ended is not None and ended.si_code == os.CLD_EXITED
 
 
-async def _received(pipe: BinaryIO, child: int) -> AsyncGenerator[Chunk, None]:
+async def _read_from_pipe(pipe: BinaryIO, child: int) -> AsyncGenerator[MessageChunk, None]:
     stream = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(stream)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
@@ -148,11 +151,11 @@ async def _received(pipe: BinaryIO, child: int) -> AsyncGenerator[Chunk, None]:
             stop_if_cancelled()  # lost, it would be missed for as long as nothing comes
             size = await stream.readexactly(_SIZE_BYTES)
             packed = await stream.readexactly(int.from_bytes(size, "big"))
-            chunk: Chunk = pickle.loads(packed)  # noqa: S301 - this very program wrote it
+            chunk: MessageChunk = pickle.loads(packed)  # noqa: S301 - this very program wrote it
             yield chunk
             last = chunk.last
     except asyncio.IncompleteReadError as error:
-        kind = ReadingFault if _failed(child) else ReadingFailed
+        kind = ReaderProcessFault if _ended_by_fault(child) else ReaderProcessFailed
         raise kind("the process that reads the messages has ended before the last of them") from error
     finally:
         transport.close()

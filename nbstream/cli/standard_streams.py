@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from nbstream.errors import OutputFailed
 
 
-def stand_in() -> None:
+def open_closed_streams() -> None:
     """Open what is closed: input and output so that using them fails, error so that what is said is lost."""
     for name, flags in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
@@ -25,14 +25,14 @@ def stand_in() -> None:
 
 
 @contextmanager
-def printing() -> Iterator[None]:
+def flush_at_end() -> Iterator[None]:
     """Inside, all that is printed is on its way at the end, in whatever letters the terminal has.
 
     Raises ``OutputFailed`` where it cannot be.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a token may be in any script
-    with redirect_stdout(_Output(sys.stdout)):
+    with redirect_stdout(_CheckedOutput(sys.stdout)):
         try:
             yield
         finally:
@@ -40,16 +40,16 @@ def printing() -> Iterator[None]:
 
 
 @contextmanager
-def writing() -> Iterator[None]:
+def translate_output_errors() -> Iterator[None]:
     """Turn an ``OSError`` inside into ``OutputFailed``; what is left to write then goes nowhere."""
     try:
         yield
     except OSError as error:
-        forget(sys.stdout)
+        discard_buffer(sys.stdout)
         raise OutputFailed(f"standard output: {error.strerror}") from error
 
 
-def forget(stream: TextIO) -> None:
+def discard_buffer(stream: TextIO) -> None:
     """Let what is left in the buffer of a stream go nowhere: Python would try again at its exit, and complain."""
     with suppress(OSError):  # of a stream in memory
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -57,7 +57,7 @@ def forget(stream: TextIO) -> None:
         os.close(nowhere)
 
 
-class _Output:
+class _CheckedOutput:
     """A stream that fails with ``OutputFailed``."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -67,9 +67,9 @@ class _Output:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        with writing():
+        with translate_output_errors():
             return self._stream.write(text)
 
     def flush(self) -> None:
-        with writing():
+        with translate_output_errors():
             self._stream.flush()

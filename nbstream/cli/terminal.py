@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from nbstream.cli.standard_streams import forget
+from nbstream.cli.standard_streams import discard_buffer
 
 
 def printable(text: str) -> str:
@@ -12,14 +12,14 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def complain(problem: object) -> None:
+def print_error(problem: object) -> None:
     """Say on standard error what is wrong, in one line or, as a configuration's problems are, in several."""
-    note(f"nbstream: {problem}")
+    print_note(f"nbstream: {problem}")
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """Say on standard error what is no result; where it cannot be written it is lost, and changes no exit code."""
     try:
         print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
     except OSError:
-        forget(sys.stderr)
+        discard_buffer(sys.stderr)

@@ -6,64 +6,90 @@ an error nor ``repr`` shows a secret. The text below each key says what the key 
 module owns.
 """
 
-from nbstream.config.actions import Actions, Quarantine
-from nbstream.config.addresses import Address
-from nbstream.config.event_models import Bernoulli, Categorical, EventModels, Gaussian, Multinomial
-from nbstream.config.listeners import HttpListener, Listeners, MetricsListener, SmtpListener, StreamListener
-from nbstream.config.live_settings import LIVE, POLICY, adopted, changed, policy_hash, waiting
-from nbstream.config.loading import find_config, load
+from nbstream.config.actions import ActionsSettings, QuarantineSettings
+from nbstream.config.addresses import TcpAddress
+from nbstream.config.event_models import (
+    BernoulliSettings,
+    CategoricalSettings,
+    EventModelsSettings,
+    GaussianSettings,
+    MultinomialSettings,
+)
+from nbstream.config.listeners import (
+    HttpListenerSettings,
+    ListenersSettings,
+    MetricsListenerSettings,
+    SmtpListenerSettings,
+    StreamListenerSettings,
+)
+from nbstream.config.live_settings import (
+    LIVE_SECTIONS,
+    POLICY_SECTIONS,
+    changed_keys,
+    keys_awaiting_restart,
+    merge_live_settings,
+    policy_hash,
+)
+from nbstream.config.loading import find_config_file, load_settings
 from nbstream.config.settings import (
-    Autolearn,
-    Feedback,
-    Limits,
-    Log,
-    MinLearned,
-    Model,
-    Recipients,
-    Redis,
-    Relay,
+    AutolearnSettings,
+    FeedbackSettings,
+    LimitsSettings,
+    LogSettings,
+    MinLearnedSettings,
+    ModelSettings,
+    RecipientRuleSettings,
+    RedisSettings,
+    RelaySettings,
     Settings,
 )
-from nbstream.config.values import FalsePositiveCost, FalsePositiveRate, MaildirHop, Network, SecretFile, SmtpHop
-from nbstream.config.verdict import Verdict
+from nbstream.config.values import (
+    FalsePositiveCost,
+    FalsePositiveRate,
+    MaildirNextHopSetting,
+    Network,
+    SecretFile,
+    SmtpNextHopSetting,
+)
+from nbstream.config.verdict import VerdictSettings
 
 __all__ = [
-    "LIVE",
-    "POLICY",
-    "Actions",
-    "Address",
-    "Autolearn",
-    "Bernoulli",
-    "Categorical",
-    "EventModels",
+    "LIVE_SECTIONS",
+    "POLICY_SECTIONS",
+    "ActionsSettings",
+    "AutolearnSettings",
+    "BernoulliSettings",
+    "CategoricalSettings",
+    "EventModelsSettings",
     "FalsePositiveCost",
     "FalsePositiveRate",
-    "Feedback",
-    "Gaussian",
-    "HttpListener",
-    "Limits",
-    "Listeners",
-    "Log",
-    "MaildirHop",
-    "MetricsListener",
-    "MinLearned",
-    "Model",
-    "Multinomial",
+    "FeedbackSettings",
+    "GaussianSettings",
+    "HttpListenerSettings",
+    "LimitsSettings",
+    "ListenersSettings",
+    "LogSettings",
+    "MaildirNextHopSetting",
+    "MetricsListenerSettings",
+    "MinLearnedSettings",
+    "ModelSettings",
+    "MultinomialSettings",
     "Network",
-    "Quarantine",
-    "Recipients",
-    "Redis",
-    "Relay",
+    "QuarantineSettings",
+    "RecipientRuleSettings",
+    "RedisSettings",
+    "RelaySettings",
     "SecretFile",
     "Settings",
-    "SmtpHop",
-    "SmtpListener",
-    "StreamListener",
-    "Verdict",
-    "adopted",
-    "changed",
-    "find_config",
-    "load",
+    "SmtpListenerSettings",
+    "SmtpNextHopSetting",
+    "StreamListenerSettings",
+    "TcpAddress",
+    "VerdictSettings",
+    "changed_keys",
+    "find_config_file",
+    "keys_awaiting_restart",
+    "load_settings",
+    "merge_live_settings",
     "policy_hash",
-    "waiting",
 ]

@@ -9,28 +9,28 @@ from pydantic import BeforeValidator, Field
 
 from nbstream.config.section import FilePath, Section
 from nbstream.config.values import read_action
-from nbstream.policy.actions import Action, Kind
+from nbstream.policy.actions import Action, ActionKind
 
 MessageAction = Annotated[Action, BeforeValidator(read_action)]
 
 
-class Actions(Section):
+class ActionsSettings(Section):
     """What happens to a message by its verdict."""
 
-    ham: MessageAction = Action(Kind.PASS)
+    ham: MessageAction = Action(ActionKind.PASS)
     """The action for a message whose verdict is ham."""
 
-    unsure: MessageAction = Action(Kind.PASS)
+    unsure: MessageAction = Action(ActionKind.PASS)
     """The action for a message whose verdict is unsure."""
 
-    spam: MessageAction = Action(Kind.PASS)
+    spam: MessageAction = Action(ActionKind.PASS)
     """The action for a message whose verdict is spam."""
 
-    reject: MessageAction = Action(Kind.REJECT)
+    reject: MessageAction = Action(ActionKind.REJECT)
     """The action for a message whose verdict is reject, which only ``verdict.reject`` can give."""
 
 
-class Quarantine(Section):
+class QuarantineSettings(Section):
     """Where messages wait, and how long; no path means the folder in the state folder, no days for ever."""
 
     path: FilePath | None = None

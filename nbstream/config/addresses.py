@@ -19,11 +19,11 @@ _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 _ALLOWED_ADDRESS = "must be HOST:PORT or [IPV6]:PORT, the port from 0 to 65535"
 MAX_SOCKET_PATH = 99  # unix(7): 107, and a socket is made under a name that may be eight bytes longer
-DEFAULT_MODE = 0o660
+DEFAULT_SOCKET_MODE = 0o660
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class TcpAddress:
     """A host (name, IPv4 or IPv6 without brackets) and a TCP port; port 0 lets the system choose one."""
 
     host: str
@@ -33,7 +33,7 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
-    def loopback(self) -> bool:
+    def is_loopback(self) -> bool:
         """True when only this machine can reach it: 127.0.0.0/8, ::1 or ``localhost`` (RFC 6761 6.3)."""
         if self.host.lower() == "localhost":
             return True
@@ -49,20 +49,20 @@ class UnixAddress:
 
     path: Path
 
-    loopback = True
+    is_loopback = True
 
     def __str__(self) -> str:
         return f"unix:{self.path}"
 
 
-def read_address(value: object) -> Address:
+def read_address(value: object) -> TcpAddress:
     """``HOST:PORT`` or ``[IPV6]:PORT``, the port from 0 to 65535."""
-    if isinstance(value, Address):
+    if isinstance(value, TcpAddress):
         return value
     parts = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
     if parts is None or int(parts["port"]) > 65535 or not _is_host(parts):
         raise ValueError(_ALLOWED_ADDRESS)
-    return Address(parts["v6"] or parts["host"], int(parts["port"]))
+    return TcpAddress(parts["v6"] or parts["host"], int(parts["port"]))
 
 
 def _is_host(parts: re.Match[str]) -> bool:
@@ -82,7 +82,7 @@ def _is_ip(text: str, kind: type[IPv4Address | IPv6Address]) -> bool:
     return True
 
 
-def read_place(value: object) -> Address | UnixAddress:
+def read_listen_address(value: object) -> TcpAddress | UnixAddress:
     """``HOST:PORT`` or ``[IPV6]:PORT``, the port from 0 to 65535, or ``unix:/PATH``."""
     if isinstance(value, UnixAddress):
         return value
@@ -95,9 +95,9 @@ def read_place(value: object) -> Address | UnixAddress:
     return UnixAddress(path)
 
 
-def read_mode(value: object) -> int:
+def read_socket_mode(value: object) -> int:
     """Permissions in quotes, such as ``"0660"``; YAML would read a bare number as decimal, or not."""
-    if isinstance(value, int) and not isinstance(value, bool) and value == DEFAULT_MODE:
+    if isinstance(value, int) and not isinstance(value, bool) and value == DEFAULT_SOCKET_MODE:
         return value
     if not isinstance(value, str) or not re.fullmatch(r"0?[0-7]{3}", value):
         raise ValueError('must be permissions in quotes, such as "0660"')

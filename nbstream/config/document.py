@@ -12,15 +12,15 @@ from pathlib import Path
 import yaml
 from yaml.constructor import SafeConstructor
 
-from nbstream.config.paths import read_file
-from nbstream.config.problems import Key, Problem, kind, refusal
+from nbstream.config.paths import read_text_file
+from nbstream.config.problems import ConfigProblem, KeyPath, config_error, describe_kind
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DEPTH = 20
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML can be built without its C part
 _TEXT_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "timestamp", "value", "merge"))
-_OTHER_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool", "null"))
+_SCALAR_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool", "null"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class Document:
     """The data of a file, and the line (from 1 on) of each key and list item in it."""
 
     data: dict[str, object] = field(default_factory=dict)
-    lines: dict[Key, int] = field(default_factory=dict)
+    lines: dict[KeyPath, int] = field(default_factory=dict)
 
-    def line(self, key: Key) -> int | None:
+    def line_of(self, key: KeyPath) -> int | None:
         """The line of the key, or of the nearest key above it that the file has."""
         above = (key[:length] for length in range(len(key), 0, -1))
         return next((self.lines[part] for part in above if part in self.lines), None)
@@ -40,21 +40,23 @@ def read_document(file: Path) -> Document:
     """Read a file of at most ``MAX_FILE_BYTES``; ConfigError lists what is wrong with its form."""
     reader = _NodeReader()
     try:
-        data = reader.read_text(read_file(file, MAX_FILE_BYTES))
+        data = reader.read_text(read_text_file(file, MAX_FILE_BYTES))
     except ValueError as error:
-        raise refusal(str(file), [Problem((), None, str(error))]) from None
+        raise config_error(str(file), [ConfigProblem((), None, str(error))]) from None
     except yaml.YAMLError as error:
-        raise refusal(str(file), [_syntax_problem(error)]) from None
+        raise config_error(str(file), [_syntax_problem(error)]) from None
     if reader.problems:
-        raise refusal(str(file), reader.problems)
+        raise config_error(str(file), reader.problems)
     if data is None:
         return Document()
     if not isinstance(data, dict):
-        raise refusal(str(file), [Problem((), None, f"found {kind(data)}, must be a mapping of settings")])
+        raise config_error(
+            str(file), [ConfigProblem((), None, f"found {describe_kind(data)}, must be a mapping of settings")]
+        )
     return Document(data, reader.lines)
 
 
-def _unsupported(text: str) -> Problem | None:
+def _find_unsupported(text: str) -> ConfigProblem | None:
     """The first alias or too deep value, found without building a tree.
 
     libyaml's composer recurses in C: 500,000 brackets end the process (PyYAML 6.0.3). Without aliases the tree is
@@ -65,52 +67,54 @@ def _unsupported(text: str) -> Problem | None:
         line = event.start_mark.line + 1 if event.start_mark else None
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            return Problem((), line, f"found values nested deeper than {MAX_DEPTH}, must be fewer")
+            return ConfigProblem((), line, f"found values nested deeper than {MAX_DEPTH}, must be fewer")
         if isinstance(event, yaml.AliasEvent):
-            return Problem((), line, "found an alias, must be the value itself (text with a * needs quotes)")
+            return ConfigProblem((), line, "found an alias, must be the value itself (text with a * needs quotes)")
     return None
 
 
-def _syntax_problem(error: yaml.YAMLError) -> Problem:
+def _syntax_problem(error: yaml.YAMLError) -> ConfigProblem:
     # Not str(error): the loader without C quotes the line of the file, and a password with it.
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
-        return Problem((), None, f"must be YAML: {getattr(error, 'reason', 'not readable')}")
+        return ConfigProblem((), None, f"must be YAML: {getattr(error, 'reason', 'not readable')}")
     mark = error.problem_mark
     within = f" {error.context}" if error.context else ""
     hint = "; text that begins with * or & needs quotes" if "alias" in within or "anchor" in within else ""
-    return Problem((), mark.line + 1, f"must be YAML:{within} {error.problem} (column {mark.column + 1}){hint}")
+    return ConfigProblem(
+        (), mark.line + 1, f"must be YAML:{within} {error.problem} (column {mark.column + 1}){hint}"
+    )
 
 
 class _NodeReader:
     """Turns nodes into plain data, and notes lines and problems on the way."""
 
     def __init__(self) -> None:
-        self.lines: dict[Key, int] = {}
-        self.problems: list[Problem] = []
+        self.lines: dict[KeyPath, int] = {}
+        self.problems: list[ConfigProblem] = []
         self._scalars = SafeConstructor()
 
     def read_text(self, text: str) -> object:
         """The data of a whole file; nothing in it, as well as a problem, leaves None."""
-        unsupported = _unsupported(text)
+        unsupported = _find_unsupported(text)
         if unsupported:
             self.problems.append(unsupported)
             return None
         root = yaml.compose(text, Loader=_LOADER)
         return None if root is None else self._read(root, ())
 
-    def _read(self, node: yaml.Node, key: Key) -> object:
+    def _read(self, node: yaml.Node, key: KeyPath) -> object:
         if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
             return self._mapping(node, key)
         if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
             return self._sequence(node, key)
         if isinstance(node, yaml.ScalarNode) and node.tag in _TEXT_TAGS:
             return node.value
-        if isinstance(node, yaml.ScalarNode) and node.tag in _OTHER_TAGS:
+        if isinstance(node, yaml.ScalarNode) and node.tag in _SCALAR_TAGS:
             return self._scalar(node, key)
         self._refuse(node, key, "found a tag, must be a plain value without one")
         return None
 
-    def _mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, object]:
+    def _mapping(self, node: yaml.MappingNode, key: KeyPath) -> dict[str, object]:
         values: dict[str, object] = {}
         for name, value in node.value:
             if not isinstance(name, yaml.ScalarNode):
@@ -123,19 +127,19 @@ class _NodeReader:
                 values[name.value] = self._read(value, (*key, name.value))
         return values
 
-    def _sequence(self, node: yaml.SequenceNode, key: Key) -> list[object]:
+    def _sequence(self, node: yaml.SequenceNode, key: KeyPath) -> list[object]:
         values = []
         for position, item in enumerate(node.value):
             self.lines[(*key, position)] = item.start_mark.line + 1
             values.append(self._read(item, (*key, position)))
         return values
 
-    def _scalar(self, node: yaml.ScalarNode, key: Key) -> object:
+    def _scalar(self, node: yaml.ScalarNode, key: KeyPath) -> object:
         try:
             return self._scalars.construct_object(node)
         except (ValueError, KeyError):  # 0x_ passes YAML's pattern of a number; !!bool maybe fits no word
             self._refuse(node, key, "found a malformed value, must be a number, true, false or null")
             return None
 
-    def _refuse(self, node: yaml.Node, key: Key, text: str) -> None:
-        self.problems.append(Problem(key, node.start_mark.line + 1, text))
+    def _refuse(self, node: yaml.Node, key: KeyPath, text: str) -> None:
+        self.problems.append(ConfigProblem(key, node.start_mark.line + 1, text))

@@ -8,18 +8,18 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from nbstream.config.section import Section
 
-Positive = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]  # 1e-320 gives infinite scores
+PositiveNumber = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]  # 1e-320 gives infinite scores
 
 
-class Multinomial(Section):
+class MultinomialSettings(Section):
     """The shares of tokens in each class, smoothed by ``alpha`` or by ``m``."""
 
-    alpha: Positive | None = 0.12
+    alpha: PositiveNumber | None = 0.12
     """The number of occurrences that each token is given in each class (Lidstone's smoothing; 1 is Laplace's). A
     larger number makes the model more cautious.
     """
 
-    m: Positive | None = None
+    m: PositiveNumber | None = None
     """Replaces ``alpha``, which must be ``null`` then: the number of occurrences that each class is given in all,
     shared out as the tokens are distributed over all classes (the m-estimate).
     """
@@ -35,56 +35,56 @@ class Multinomial(Section):
         return value
 
 
-class Bernoulli(Section):
+class BernoulliSettings(Section):
     """The presence and absence of the tokens that ``min_messages`` hold."""
 
-    alpha: Positive = 1
+    alpha: PositiveNumber = 1
     """The number of messages with a token, and of messages without it, that each class is given."""
 
-    min_messages: Positive = 5
+    min_messages: PositiveNumber = 5
     """A token belongs to the vocabulary of this event model once so many messages, counted by their weight, have
     held it.
     """
 
 
-class Categorical(Section):
+class CategoricalSettings(Section):
     """The attributes of a message."""
 
-    alpha: Positive = 1
+    alpha: PositiveNumber = 1
     """The number of messages with each value of an attribute that each class is given."""
 
 
-class Gaussian(Section):
+class GaussianSettings(Section):
     """The numbers of a message."""
 
-    variance_floor: Positive = 400
+    variance_floor: PositiveNumber = 400
     """This number is added to each variance."""
 
-    min_messages: Positive = 10
+    min_messages: PositiveNumber = 10
     """A number votes once each class has so many messages, counted by their weight."""
 
 
-class EventModels(Section):
+class EventModelsSettings(Section):
     """The event models that vote; None is one that does not."""
 
-    multinomial: Multinomial | None = Multinomial()
+    multinomial: MultinomialSettings | None = MultinomialSettings()
     """Tokens vote by their share of all tokens of each class; only the strongest clues vote."""
 
-    bernoulli: Bernoulli | None = None
+    bernoulli: BernoulliSettings | None = None
     """Every token of the vocabulary votes, by its presence or by its absence. It is meant for
     ``model.learning_weights: full``. After each lesson the next check reads the whole vocabulary once (0.3 s for a
     million tokens).
     """
 
-    categorical: Categorical | None = None
+    categorical: CategoricalSettings | None = None
     """Attributes vote, for example the content type, the charset and the mail program."""
 
-    gaussian: Gaussian | None = None
+    gaussian: GaussianSettings | None = None
     """Numbers vote, for example the size, the number of links, the share of capitals and the time of day."""
 
     @field_validator("gaussian")
     @classmethod
-    def _at_least_one(cls, value: Gaussian | None, info: ValidationInfo) -> Gaussian | None:
+    def _at_least_one(cls, value: GaussianSettings | None, info: ValidationInfo) -> GaussianSettings | None:
         if value is None and len(info.data) == 3 and not any(info.data.values()):
             raise ValueError("must be given where all the other event models are null")
         return value

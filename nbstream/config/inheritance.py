@@ -13,60 +13,63 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from nbstream.policy.config_bounds import MAX_BUDGETS, MAX_RULES, ham_needed
+from nbstream.policy.config_bounds import MAX_BUDGETS, MAX_RECIPIENT_RULES, ham_needed
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from nbstream.config.actions import Actions
-    from nbstream.config.problems import Key
-    from nbstream.config.settings import Feedback, Memory, Recipients
-    from nbstream.config.verdict import Verdict
+    from nbstream.config.actions import ActionsSettings
+    from nbstream.config.problems import KeyPath
+    from nbstream.config.settings import FeedbackSettings, MemorySettings, RecipientRuleSettings
+    from nbstream.config.verdict import VerdictSettings
 
-_ONE_KEY = ({"spam", "false_positive_cost", "max_false_positive_rate"},)
+_ALTERNATIVE_KEYS = ({"spam", "false_positive_cost", "max_false_positive_rate"},)
 
-Found = tuple["Key", str, object]
+RuleProblem = tuple["KeyPath", str, object]
 """A key below the one that is checked, what is allowed there, and what was found."""
 
 
-def inherited(rules: object, top: Mapping[str, BaseModel | None]) -> object:
+def inherit_settings(rules: object, top: Mapping[str, BaseModel | None]) -> object:
     """The rules as read from the file, with all that they inherit from the sections of ``top``.
 
     A section that is refused itself (None) is left out of the rules: it is put right first.
     """
-    if not isinstance(rules, list | tuple) or len(rules) > MAX_RULES:
+    if not isinstance(rules, list | tuple) or len(rules) > MAX_RECIPIENT_RULES:
         return rules
-    return [_with(rule, top) if isinstance(rule, dict) else rule for rule in rules]
+    return [_inherit_into_rule(rule, top) if isinstance(rule, dict) else rule for rule in rules]
 
 
-def _with(rule: dict[str, Any], top: Mapping[str, BaseModel | None]) -> dict[str, Any]:
+def _inherit_into_rule(rule: dict[str, Any], top: Mapping[str, BaseModel | None]) -> dict[str, Any]:
     full = dict(rule)
     for name, section in top.items():
         given = rule.get(name, {})
         if section is None:
             full.pop(name, None)
         elif isinstance(given, dict):
-            full[name] = {**_given_above(section, given), **given}
+            full[name] = {**_inherited_values(section, given), **given}
     return full
 
 
-def _given_above(section: BaseModel, given: dict[str, Any]) -> dict[str, Any]:
+def _inherited_values(section: BaseModel, given: dict[str, Any]) -> dict[str, Any]:
     """What the file gives at the top and the rule does not replace."""
-    replaced = set(given).union(*(keys for keys in _ONE_KEY if keys & set(given)))
+    replaced = set(given).union(*(keys for keys in _ALTERNATIVE_KEYS if keys & set(given)))
     return {key: getattr(section, key) for key in section.model_fields_set - replaced}
 
 
-def problems(
-    rules: Sequence[Recipients], verdict: Verdict | None, feedback: Feedback | None, memory: Memory | None
-) -> list[Found]:
+def rule_problems(
+    rules: Sequence[RecipientRuleSettings],
+    verdict: VerdictSettings | None,
+    feedback: FeedbackSettings | None,
+    memory: MemorySettings | None,
+) -> list[RuleProblem]:
     """What is wrong with the rules as a whole, under a top with this ``verdict``."""
-    if len(rules) > MAX_RULES:
-        return [((), f"must be a list of at most {MAX_RULES} rules", f"{len(rules)} rules")]
-    found = _too_many_budgets(rules, verdict)
+    if len(rules) > MAX_RECIPIENT_RULES:
+        return [((), f"must be a list of at most {MAX_RECIPIENT_RULES} rules", f"{len(rules)} rules")]
+    found = _surplus_budget_problems(rules, verdict)
     for place, rule in enumerate(rules):
-        found += lessons(rule.actions, (place, "actions"), feedback)
-        found += budgets(rule.verdict, (place, "verdict"), memory)
-        if feedback and rule.match.text.lower() in _addresses(feedback):
+        found += feedback_action_problems(rule.actions, (place, "actions"), feedback)
+        found += budget_problems(rule.verdict, (place, "verdict"), memory)
+        if feedback and rule.match.text.lower() in _feedback_addresses(feedback):
             text = "must match an address that mail is delivered to: this is a feedback address"
             found.append(((place, "match"), text, rule.match.text))
         earlier = next((each for each in range(place) if rules[each].match.covers(rule.match)), None)
@@ -77,13 +80,15 @@ def problems(
     return found
 
 
-def _too_many_budgets(rules: Sequence[Recipients], verdict: Verdict | None) -> list[Found]:
+def _surplus_budget_problems(
+    rules: Sequence[RecipientRuleSettings], verdict: VerdictSettings | None
+) -> list[RuleProblem]:
     """The budgets that a first score has no room for."""
-    rates = set(verdict.rates.values() if verdict else ())
+    rates = set(verdict.budget_rates.values() if verdict else ())
     text = f"must be one of the budgets above: no more than {MAX_BUDGETS} different ones can be kept"
-    found: list[Found] = []
+    found: list[RuleProblem] = []
     for place, rule in enumerate(rules):
-        for name, rate in rule.verdict.rates.items():
+        for name, rate in rule.verdict.budget_rates.items():
             if rate in rates or len(rates) < MAX_BUDGETS:
                 rates.add(rate)
             else:
@@ -91,33 +96,35 @@ def _too_many_budgets(rules: Sequence[Recipients], verdict: Verdict | None) -> l
     return found
 
 
-def lessons(actions: Actions, key: Key, feedback: Feedback | None) -> list[Found]:
+def feedback_action_problems(
+    actions: ActionsSettings, key: KeyPath, feedback: FeedbackSettings | None
+) -> list[RuleProblem]:
     """The actions, below ``key``, that would send mail to be learned."""
     if feedback is None:
         return []
     return [
         ((*key, name), "must be redirected to no feedback address: it would be learned there", str(action))
         for name, action in actions
-        if action.address.lower() in _addresses(feedback)
+        if action.address.lower() in _feedback_addresses(feedback)
     ]
 
 
-def budgets(verdict: Verdict, key: Key, memory: Memory | None) -> list[Found]:
+def budget_problems(verdict: VerdictSettings, key: KeyPath, memory: MemorySettings | None) -> list[RuleProblem]:
     """The budgets, below ``key``, that more ham would have to be remembered for than are."""
     kept = memory.first_scores if memory else math.inf
     text = f"must be a rate that memory.first_scores ({kept} ham) suffice to promise: this one takes"
     return [
         ((*key, name), f"{text} {ham_needed(rate)}", rate)
-        for name, rate in verdict.rates.items()
+        for name, rate in verdict.budget_rates.items()
         if ham_needed(rate) > kept
     ]
 
 
-def _addresses(feedback: Feedback) -> set[str]:
+def _feedback_addresses(feedback: FeedbackSettings) -> set[str]:
     return {feedback.spam_address.lower(), feedback.ham_address.lower()}
 
 
-def located(found: Sequence[Found]) -> ValidationError:
+def located_error(found: Sequence[RuleProblem]) -> ValidationError:
     """The error that names each key, to be raised by a validator."""
     details = [
         InitErrorDetails(type=PydanticCustomError("value_error", "{error}", {"error": text}), loc=key, input=value)

@@ -7,25 +7,25 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
 
 from nbstream.config.addresses import (
-    DEFAULT_MODE,
-    Address,
+    DEFAULT_SOCKET_MODE,
+    TcpAddress,
     UnixAddress,
     read_address,
     read_host_name,
-    read_mode,
-    read_place,
+    read_listen_address,
+    read_socket_mode,
 )
 from nbstream.config.section import ByteCount, Count, PasswordFile, Seconds, Section
 from nbstream.config.values import Network, SecretFile, read_network
 
-ListenAddress = Annotated[Address, BeforeValidator(read_address)]
-ListenPlace = Annotated[Address | UnixAddress, BeforeValidator(read_place)]
-SocketMode = Annotated[int, BeforeValidator(read_mode)]
+ListenAddress = Annotated[TcpAddress, BeforeValidator(read_address)]
+SocketListenAddress = Annotated[TcpAddress | UnixAddress, BeforeValidator(read_listen_address)]
+SocketMode = Annotated[int, BeforeValidator(read_socket_mode)]
 SocketGroup = Annotated[str, Field(min_length=1, max_length=100)]
 Networks = Annotated[tuple[Annotated[Network, BeforeValidator(read_network)], ...], Strict(False)]
 
 
-def room_for_one(value: int, info: ValidationInfo, door: str) -> int:
+def require_room_for_one_message(value: int, info: ValidationInfo, door: str) -> int:
     """Bytes in flight, if they are enough for one message.
 
     With less, a message of the permitted size would be put off for ever instead of being refused.
@@ -36,26 +36,26 @@ def room_for_one(value: int, info: ValidationInfo, door: str) -> int:
     return value
 
 
-class Door(Section):
+class SocketListenerSettings(Section):
     """What the doors for programs have in common: where they listen, and who may connect to a unix socket.
 
     ``socket_group`` is the name of a group that the socket is given to; None leaves it as it is.
     """
 
-    listen: ListenPlace
+    listen: SocketListenAddress
     """Where the listener accepts connections."""
 
-    socket_mode: SocketMode = DEFAULT_MODE
+    socket_mode: SocketMode = DEFAULT_SOCKET_MODE
     """The permissions of the unix socket, in quotes."""
 
     socket_group: SocketGroup | None = None
     """The name of the group that the unix socket is given to. ``null`` leaves the group of the process."""
 
 
-class SmtpListener(Section):
+class SmtpListenerSettings(Section):
     """The SMTP door and its bounds."""
 
-    listen: ListenAddress = Address("127.0.0.1", 10025)
+    listen: ListenAddress = TcpAddress("127.0.0.1", 10025)
     """Where the listener accepts connections. Port 0 lets the system choose a port."""
 
     max_message_bytes: ByteCount = 50 << 20
@@ -84,10 +84,10 @@ class SmtpListener(Section):
     @field_validator("max_bytes_in_flight")
     @classmethod
     def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
-        return room_for_one(value, info, "smtp")
+        return require_room_for_one_message(value, info, "smtp")
 
 
-class HttpListener(Section):
+class HttpListenerSettings(Section):
     """The HTTP door; beyond this machine only with a password.
 
     ``write_password_file`` is for teaching, ``password_file`` then for all else; ``allow_from`` are the networks
@@ -100,10 +100,10 @@ class HttpListener(Section):
     ::1 and localhost).
     """
 
-    listen: ListenPlace = Address("127.0.0.1", 11334)
+    listen: SocketListenAddress = TcpAddress("127.0.0.1", 11334)
     """Where the listener accepts connections."""
 
-    socket_mode: SocketMode = DEFAULT_MODE
+    socket_mode: SocketMode = DEFAULT_SOCKET_MODE
     """The permissions of the unix socket, in quotes."""
 
     socket_group: SocketGroup | None = None
@@ -138,10 +138,10 @@ class HttpListener(Section):
     @field_validator("listen")
     @classmethod
     def _password_beyond_loopback(
-        cls, value: Address | UnixAddress, info: ValidationInfo
-    ) -> Address | UnixAddress:
+        cls, value: TcpAddress | UnixAddress, info: ValidationInfo
+    ) -> TcpAddress | UnixAddress:
         # No entry means that password_file was refused itself: one problem, one line.
-        if info.data.get("password_file", "refused") is None and not value.loopback:
+        if info.data.get("password_file", "refused") is None and not value.is_loopback:
             raise ValueError("must be a loopback address, or listeners.http.password_file must be set")
         return value
 
@@ -157,7 +157,7 @@ class HttpListener(Section):
 
     @field_validator("write_password_file")
     @classmethod
-    def _two_levels(cls, value: SecretFile | None, info: ValidationInfo) -> SecretFile | None:
+    def _write_password_needs_password(cls, value: SecretFile | None, info: ValidationInfo) -> SecretFile | None:
         # Without a password for reading, this one would be asked for by nobody who reads beyond loopback.
         if value and info.data.get("password_file", "refused") is None:
             raise ValueError("must be left out where listeners.http.password_file is")
@@ -166,13 +166,13 @@ class HttpListener(Section):
     @field_validator("max_bytes_in_flight")
     @classmethod
     def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
-        return room_for_one(value, info, "http")
+        return require_room_for_one_message(value, info, "http")
 
 
-class SpamdListener(Door):
+class SpamdListenerSettings(SocketListenerSettings):
     """The door for clients of SpamAssassin's server, and its bounds."""
 
-    listen: ListenPlace = Address("127.0.0.1", 1783)
+    listen: SocketListenAddress = TcpAddress("127.0.0.1", 1783)
     """Where the listener accepts connections."""
 
     max_message_bytes: ByteCount = 50 << 20
@@ -194,17 +194,17 @@ class SpamdListener(Door):
     @field_validator("max_bytes_in_flight")
     @classmethod
     def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
-        return room_for_one(value, info, "spamd")
+        return require_room_for_one_message(value, info, "spamd")
 
 
-class MetricsListener(Section):
+class MetricsListenerSettings(Section):
     """``/metrics`` alone, for a scraper on another host."""
 
     listen: ListenAddress
     """Where the listener accepts connections."""
 
 
-class StreamListener(Section):
+class StreamListenerSettings(Section):
     """The door for programs that use Redis: it has no address, only bounds.
 
     ``answers`` and ``dead`` are about how many entries those two streams keep.
@@ -234,27 +234,27 @@ class StreamListener(Section):
     """About so many dead entries are kept, the newest ones."""
 
 
-class Listeners(Section):
+class ListenersSettings(Section):
     """The doors; None is a closed one."""
 
-    smtp: SmtpListener | None = SmtpListener()
+    smtp: SmtpListenerSettings | None = SmtpListenerSettings()
     """Mail comes in here. The mail server passes each message on to this listener and gets the answer of the next
     hop back.
     """
 
-    http: HttpListener | None = HttpListener()
+    http: HttpListenerSettings | None = HttpListenerSettings()
     """Checks and lessons over HTTP, by the API of nbstream (``/v1/``) and by the API of rspamd (``/checkv2``,
     ``/learnspam`` and others); metrics for Prometheus (``/metrics``) and health for a supervisor (``/healthz``,
     ``/readyz``).
     """
 
-    metrics: MetricsListener | None = None
+    metrics: MetricsListenerSettings | None = None
     """``/metrics`` alone, without a password, for a scraper on another machine."""
 
-    spamd: SpamdListener | None = None
+    spamd: SpamdListenerSettings | None = None
     """The protocol of SpamAssassin's server, for spamc, Exim's ``spam =`` and others."""
 
-    stream: StreamListener | None = None
+    stream: StreamListenerSettings | None = None
     """Programs add entries to the stream ``nbstream:{MODEL}:in`` in Redis and read the answers in
     ``nbstream:{MODEL}:out``.
     """

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from nbstream.config.document import Document, read_document
-from nbstream.config.problems import Key, Problem, kind, refusal, shown
+from nbstream.config.problems import ConfigProblem, KeyPath, config_error, describe_kind, format_value
 from nbstream.config.section import Section
 from nbstream.config.settings import Settings
 
@@ -25,7 +25,7 @@ SYSTEM_FOLDER = Path("/etc/nbstream")
 
 _PATH_STARTS = ("/", "~/", "./", "../")
 _SCHEME = re.compile(r"[a-z+]{1,10}://")
-_ALLOWED = {
+_ALLOWED_TEXTS = {
     "int_type": "must be a whole number, without quotes",
     "float_type": "must be a number such as 5 or 0.5, without quotes",
     "bool_type": "must be true or false",
@@ -40,7 +40,7 @@ _ALLOWED = {
 }
 
 
-def find_config(explicit: Path | None) -> Path | None:
+def find_config_file(explicit: Path | None) -> Path | None:
     """The file to load: the explicit one, else the first there is of the usual ones; None means the defaults.
 
     The usual ones: ``./nbstream.yaml``, then ``nbstream/nbstream.yaml`` in the user's configuration folder, then
@@ -69,7 +69,7 @@ def _exists(file: Path) -> bool:
         return False
 
 
-def load(path: Path | None) -> Settings:
+def load_settings(path: Path | None) -> Settings:
     """The settings of a file, or the defaults for None; ConfigError lists every problem of the file."""
     if path is None:
         return _validated(Document(), "defaults")
@@ -80,12 +80,12 @@ def _validated(document: Document, name: str) -> Settings:
     try:
         return Settings.model_validate(document.data)
     except ValidationError as error:
-        problems = [_problem(document, details) for details in error.errors(include_url=False)]
+        problems = [_config_problem(document, details) for details in error.errors(include_url=False)]
     # Raised outside of the handler: as its context, pydantic's error would carry the input along.
-    raise refusal(name, problems)
+    raise config_error(name, problems)
 
 
-def _problem(document: Document, details: ErrorDetails) -> Problem:
+def _config_problem(document: Document, details: ErrorDetails) -> ConfigProblem:
     key = details["loc"]
     if details["type"] == "extra_forbidden":
         text = _unknown_key(key)
@@ -94,43 +94,43 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
     else:
         inherited = " (inherited)" if key[0] == "recipients" else " (the default)"
         default = "" if key in document.lines else inherited
-        text = f"found {_found(details)}{default}, {allowed(details)}"
-    return Problem(key, document.line(key), text)
+        text = f"found {_describe_found(details)}{default}, {describe_allowed(details)}"
+    return ConfigProblem(key, document.line_of(key), text)
 
 
-def _found(details: ErrorDetails) -> str:
+def _describe_found(details: ErrorDetails) -> str:
     value = details["input"]
     if details["loc"][-1] in {"url", "password_file"}:
-        return _found_near_secret(value, is_path=details["loc"][-1] == "password_file")
+        return _describe_found_near_secret(value, is_path=details["loc"][-1] == "password_file")
     # What stands in the place of a whole section may well be a URL or a password.
-    return kind(value) if details["type"] in {"model_type", "tuple_type"} else shown(value)
+    return describe_kind(value) if details["type"] in {"model_type", "tuple_type"} else format_value(value)
 
 
-def _found_near_secret(value: object, is_path: bool) -> str:
+def _describe_found_near_secret(value: object, is_path: bool) -> str:
     """As much of a URL, or of the path of a password file, as can be no password put there by mistake."""
     if not isinstance(value, str):
-        return kind(value)
+        return describe_kind(value)
     if is_path:
-        return shown(value) if value.startswith(_PATH_STARTS) else "text that is no absolute path"
+        return format_value(value) if value.startswith(_PATH_STARTS) else "text that is no absolute path"
     scheme = _SCHEME.match(value)
     return f"a URL with {scheme[0]}" if scheme else "text that is no URL"
 
 
-def allowed(details: ErrorDetails) -> str:
+def describe_allowed(details: ErrorDetails) -> str:
     """What may stand there instead, in our own words."""
     if details["type"] == "model_type":
         return f"must be a mapping with keys among {', '.join(_keys_below(details['loc']))}"
-    return _ALLOWED.get(details["type"], "must be another value").format(**details.get("ctx", {}))
+    return _ALLOWED_TEXTS.get(details["type"], "must be another value").format(**details.get("ctx", {}))
 
 
-def _unknown_key(key: Key) -> str:
+def _unknown_key(key: KeyPath) -> str:
     known = _keys_below(key[:-1])
     close = get_close_matches(str(key[-1]), known, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     return f"found an unknown key, {hint}must be one of {', '.join(known)}"
 
 
-def _keys_below(key: Key) -> list[str]:
+def _keys_below(key: KeyPath) -> list[str]:
     """The keys that the section at this key takes."""
     section: type[Section] = Settings
     for name in key:

@@ -18,7 +18,7 @@ def read_path(value: object) -> Path:
         raise ValueError("must be a path without ~ where the home folder is not known") from None
 
 
-def read_file(path: Path, limit: int) -> str:
+def read_text_file(path: Path, limit: int) -> str:
     """The text of a file of at most ``limit`` bytes; ValueError when there is none, and never its content."""
     try:
         with path.open("rb") as file:

@@ -13,55 +13,57 @@ from typing import TypeAlias
 
 from nbstream.errors import ConfigError
 
-Key: TypeAlias = tuple[str | int, ...]
+KeyPath: TypeAlias = tuple[str | int, ...]
 
-_LONGEST_SHOWN = 200
-_WORD = re.compile(rf"[A-Za-z0-9_-]{{1,{_LONGEST_SHOWN}}}")
+_MAX_SHOWN_CHARACTERS = 200
+_WORD = re.compile(rf"[A-Za-z0-9_-]{{1,{_MAX_SHOWN_CHARACTERS}}}")
 _URL_USER = re.compile(r"://.*@", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ConfigProblem:
     """One thing wrong: its key (empty for the file as a whole), its line from 1 on, and what to do about it."""
 
-    key: Key
+    key: KeyPath
     line: int | None
     text: str
 
     def render(self, name: str) -> str:
         """The line for the reader of the file called ``name``."""
         place = f"{name}:{self.line}" if self.line else name
-        return ": ".join(part for part in (place, dotted(self.key), self.text) if part)
+        return ": ".join(part for part in (place, format_key(self.key), self.text) if part)
 
 
-def refusal(name: str, problems: Iterable[Problem]) -> ConfigError:
+def config_error(name: str, problems: Iterable[ConfigProblem]) -> ConfigError:
     """The error that lists these problems of the file called ``name``, from its top to its end."""
     in_order = sorted(problems, key=lambda problem: problem.line or 0)
     return ConfigError("\n".join(problem.render(name) for problem in in_order))
 
 
-def dotted(key: Key) -> str:
+def format_key(key: KeyPath) -> str:
     """``feedback.allow_from[1]``; a key that is no plain word is quoted and stays on its line."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{_word(part)}" for part in key).lstrip(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{_format_key_part(part)}" for part in key).lstrip(
+        "."
+    )
 
 
-def _word(part: str) -> str:
-    return part if _WORD.fullmatch(part) else shown(part)
+def _format_key_part(part: str) -> str:
+    return part if _WORD.fullmatch(part) else format_value(part)
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value as YAML writes it, but short and on one line, and without the password of a URL."""
     if isinstance(value, str):
         text = _URL_USER.sub("://***@", value)
-        return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}...")
+        return repr(text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[: _MAX_SHOWN_CHARACTERS - 3]}...")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        return f"{value}"[:_LONGEST_SHOWN]
-    return kind(value)
+        return f"{value}"[:_MAX_SHOWN_CHARACTERS]
+    return describe_kind(value)
 
 
-def kind(value: object) -> str:
+def describe_kind(value: object) -> str:
     """What sort of value it is, in the words of the file."""
     words: dict[type, str] = {dict: "a mapping", list: "a list", str: "text", bool: "true or false"}
     if value is None:

@@ -22,34 +22,34 @@ from pydantic import (
 )
 
 from nbstream.config import inheritance
-from nbstream.config.actions import Actions, Quarantine
-from nbstream.config.event_models import EventModels
-from nbstream.config.inheritance import located
-from nbstream.config.listeners import Listeners, Networks
+from nbstream.config.actions import ActionsSettings, QuarantineSettings
+from nbstream.config.event_models import EventModelsSettings
+from nbstream.config.inheritance import located_error
+from nbstream.config.listeners import ListenersSettings, Networks
 from nbstream.config.section import ByteCount, Count, FilePath, PasswordFile, Probability, Seconds, Section
 from nbstream.config.values import (
     EMBEDDED,
-    MaildirHop,
+    MaildirNextHopSetting,
     SecretFile,
-    SmtpHop,
-    has_password,
+    SmtpNextHopSetting,
+    read_address_pattern,
     read_mail_address,
     read_model_name,
     read_network,
     read_next_hop,
-    read_pattern,
     read_redis_url,
     read_workers,
-    without_secrets,
+    redact_url,
+    url_has_password,
 )
-from nbstream.config.verdict import Verdict
-from nbstream.policy.address_patterns import Pattern
+from nbstream.config.verdict import VerdictSettings
+from nbstream.policy.address_patterns import AddressPattern
 
 MailAddress = Annotated[str, BeforeValidator(read_mail_address)]
 _ANY_HOST = {"0.0.0.0", "::"}  # noqa: S104 - recognised here, not listened on
 
 
-class Redis(Section):
+class RedisSettings(Section):
     """Where the counts live; ``url`` is hidden as a whole, since it may carry a password."""
 
     url: Annotated[SecretStr, BeforeValidator(read_redis_url)] = SecretStr(EMBEDDED)
@@ -70,19 +70,19 @@ class Redis(Section):
         url = info.data.get("url")
         if value and url and url.get_secret_value() == EMBEDDED:
             raise ValueError("must be left out: the embedded Redis has no password")
-        if value and url and has_password(url):
+        if value and url and url_has_password(url):
             raise ValueError("must be left out: redis.url already carries a password")
         return value
 
     @property
-    def embedded(self) -> bool:
+    def is_embedded(self) -> bool:
         """True when the daemon runs its own Redis."""
         return self.url.get_secret_value() == EMBEDDED
 
     @property
-    def place(self) -> str:
+    def display_url(self) -> str:
         """``embedded``, or the URL without user, password and options: fit for logs."""
-        return without_secrets(self.url)
+        return redact_url(self.url)
 
     @property
     def password(self) -> SecretStr | None:
@@ -90,10 +90,12 @@ class Redis(Section):
         return self.password_file.secret if self.password_file else None
 
 
-class Relay(Section):
+class RelaySettings(Section):
     """Where mail goes next, and how long its answers may take."""
 
-    next_hop: Annotated[MaildirHop | SmtpHop, BeforeValidator(read_next_hop)] = MaildirHop()
+    next_hop: Annotated[MaildirNextHopSetting | SmtpNextHopSetting, BeforeValidator(read_next_hop)] = (
+        MaildirNextHopSetting()
+    )
     """Where mail goes next. ``maildir`` is the folder ``Maildir`` in ``state_dir``, ``maildir:PATH`` is another
     Maildir, and ``smtp://HOST:PORT`` is an SMTP server.
     """
@@ -114,7 +116,7 @@ class Relay(Section):
     """
 
 
-class MinLearned(Section):
+class MinLearnedSettings(Section):
     """Messages each class must have before a verdict other than unsure."""
 
     spam: Annotated[int, Field(ge=0, le=1_000_000)] = 50
@@ -124,7 +126,7 @@ class MinLearned(Section):
     """Until so many ham messages are learned every verdict is unsure, with the reason ``learning N/M``."""
 
 
-class Model(Section):
+class ModelSettings(Section):
     """The counts in use and the arithmetic on them."""
 
     name: Annotated[str, BeforeValidator(read_model_name)] = "default"
@@ -132,7 +134,7 @@ class Model(Section):
     nothing; the old one stays in Redis.
     """
 
-    min_learned: MinLearned = MinLearned()
+    min_learned: MinLearnedSettings = MinLearnedSettings()
     """The messages of each class that a model must have learned before a verdict other than unsure."""
 
     ledger_days: Annotated[int, Field(ge=1, le=36500)] = 365
@@ -152,7 +154,7 @@ class Model(Section):
     ``model.name`` and run ``nbstream import``.
     """
 
-    event_models: EventModels = EventModels()
+    event_models: EventModelsSettings = EventModelsSettings()
     """The event models whose log-ratios are added up to the score. ``null`` leaves one out."""
 
     prior_messages: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = 1
@@ -164,7 +166,7 @@ class Model(Section):
     """
 
 
-class Memory(Section):
+class MemorySettings(Section):
     """The checked messages that are remembered, so that feedback needs no more than an id; 0 messages: none.
 
     ``explanations``: and why each was called what it was called.
@@ -190,7 +192,7 @@ class Memory(Section):
     """
 
 
-class Limits(Section):
+class LimitsSettings(Section):
     """How much work one message may cause."""
 
     look_bytes: ByteCount = 1 << 20
@@ -206,7 +208,7 @@ class Limits(Section):
     """The levels of MIME parts inside each other that are looked at."""
 
 
-class Autolearn(Section):
+class AutolearnSettings(Section):
     """Learning without people what checks are sure of, in a layer of its own."""
 
     ham: Probability = 0.001
@@ -219,7 +221,7 @@ class Autolearn(Section):
     """So many more messages of one class than of the other may be learned this way."""
 
 
-class Headers(Section):
+class HeadersSettings(Section):
     """What the header of a delivered message says beside the verdict."""
 
     clues: bool = True
@@ -229,7 +231,7 @@ class Headers(Section):
     """
 
 
-class Feedback(Section):
+class FeedbackSettings(Section):
     """The two addresses that take corrections by mail, and the networks they are taken from."""
 
     spam_address: MailAddress = "spam@nbstream.invalid"
@@ -252,26 +254,26 @@ class Feedback(Section):
         return value
 
 
-class Recipients(Section):
+class RecipientRuleSettings(Section):
     """What holds for the recipients that a pattern matches; what is not given is inherited from the top."""
 
-    match: Annotated[Pattern, BeforeValidator(read_pattern)]
+    match: Annotated[AddressPattern, BeforeValidator(read_address_pattern)]
     """The pattern of the addresses for which the rule holds. ``*`` is any characters, ``?`` is one character,
     every other character is itself, and upper and lower case are the same.
     """
 
-    verdict: Verdict = Verdict()
+    verdict: VerdictSettings = VerdictSettings()
     """The thresholds for these recipients, with the keys of the section ``verdict``. A key that is not given is
     inherited from there.
     """
 
-    actions: Actions = Actions()
+    actions: ActionsSettings = ActionsSettings()
     """The actions for these recipients, with the keys of the section ``actions``. A key that is not given is
     inherited from there.
     """
 
 
-class Log(Section):
+class LogSettings(Section):
     """Format and level of the log; ``auto`` is text on a terminal, JSON otherwise."""
 
     format: Literal["auto", "text", "json"] = "auto"
@@ -295,13 +297,13 @@ class Settings(Section):
     worker, and each worker has its own replica of the counts in memory.
     """
 
-    redis: Redis = Redis()
+    redis: RedisSettings = RedisSettings()
     """The Redis that holds the counts, which all daemons with the same model share."""
 
-    listeners: Listeners = Listeners()
+    listeners: ListenersSettings = ListenersSettings()
     """The listeners. ``null`` closes one."""
 
-    relay: Relay = Relay()
+    relay: RelaySettings = RelaySettings()
     """Where a checked message goes. A message is accepted only after the next hop has accepted it, and the reply
     of the next hop is the reply to the client.
     """
@@ -312,55 +314,55 @@ class Settings(Section):
     always gets 451, or the reply of the next hop.
     """
 
-    model: Model = Model()
+    model: ModelSettings = ModelSettings()
     """One named set of counts, and the arithmetic on them."""
 
-    memory: Memory = Memory()
+    memory: MemorySettings = MemorySettings()
     """What is remembered of checked messages, which can then be taught by the id in their verdict header alone
     (inline forwards, abuse reports with the header only, ``nbstream learn spam --id ID``).
     """
 
-    limits: Limits = Limits()
+    limits: LimitsSettings = LimitsSettings()
     """The work that one message may cause. What lies beyond a limit is delivered, but neither looked at nor
     learned.
     """
 
-    verdict: Verdict = Verdict()
+    verdict: VerdictSettings = VerdictSettings()
     """The probabilities of spam from which a message gets each verdict; below ``unsure`` it is ham. 0 < unsure <=
     spam < 1, and spam <= reject <= 1. The threshold for spam has one of three forms: ``spam``,
     ``false_positive_cost`` or ``max_false_positive_rate``. A form that is given replaces the default.
     """
 
-    autolearn: Autolearn | None = None
+    autolearn: AutolearnSettings | None = None
     """Learning without people: a message that a check is this sure of is learned too, with half the weight, in a
     layer of its own. A person's label takes that back, and ``nbstream forget-auto`` drops the whole layer. Use it
     only for a model whose mistakes people correct.
     """
 
-    headers: Headers = Headers()
+    headers: HeadersSettings = HeadersSettings()
     """What the header of a delivered message says beside the verdict."""
 
-    feedback: Feedback = Feedback()
+    feedback: FeedbackSettings = FeedbackSettings()
     """Corrections by mail: a message that is forwarded to one of two addresses is learned. Both addresses must
     reach the SMTP listener.
     """
 
-    actions: Actions = Actions()
+    actions: ActionsSettings = ActionsSettings()
     """What happens to a message by its verdict. ``pass`` delivers it with the verdict in its header.
     ``quarantine`` keeps it for ``nbstream quarantine``. ``redirect:ADDRESS`` sends it to that address instead,
     through the next hop. ``reject`` refuses it for good (550). ``defer`` puts it off (451), and its sender tries
     again. Nothing is ever dropped silently.
     """
 
-    recipients: Annotated[tuple[Recipients, ...], Strict(False)] = ()
+    recipients: Annotated[tuple[RecipientRuleSettings, ...], Strict(False)] = ()
     """Other thresholds and actions for some recipients: a list of rules. The first rule whose pattern matches the
     whole address holds. A file has at most 200 rules and at most 20 different budgets.
     """
 
-    quarantine: Quarantine = Quarantine()
+    quarantine: QuarantineSettings = QuarantineSettings()
     """Where messages with the action ``quarantine`` wait."""
 
-    log: Log = Log()
+    log: LogSettings = LogSettings()
     """The log of the daemon, which has one line for each message."""
 
     drain_seconds: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] = 30
@@ -370,64 +372,72 @@ class Settings(Section):
 
     @field_validator("relay")
     @classmethod
-    def _not_in_a_circle(cls, value: Relay, info: ValidationInfo) -> Relay:
+    def _next_hop_is_another_server(cls, value: RelaySettings, info: ValidationInfo) -> RelaySettings:
         listeners = info.data.get("listeners")
         own = listeners.smtp.listen if listeners and listeners.smtp else None
-        hop = value.next_hop.address if isinstance(value.next_hop, SmtpHop) else None
-        if own and hop and own.port == hop.port and hop.loopback and (own.loopback or own.host in _ANY_HOST):
+        hop = value.next_hop.address if isinstance(value.next_hop, SmtpNextHopSetting) else None
+        if own and hop and own.port == hop.port and hop.is_loopback and (own.is_loopback or own.host in _ANY_HOST):
             raise ValueError("next_hop must be another server: listeners.smtp.listen is this daemon's own")
         return value
 
     @field_validator("verdict")
     @classmethod
-    def _enough_first_scores(cls, value: Verdict, info: ValidationInfo) -> Verdict:
-        found = inheritance.budgets(value, (), info.data.get("memory"))
+    def _enough_first_scores(cls, value: VerdictSettings, info: ValidationInfo) -> VerdictSettings:
+        found = inheritance.budget_problems(value, (), info.data.get("memory"))
         if found:
-            raise located(found)
+            raise located_error(found)
         return value
 
     @field_validator("autolearn")
     @classmethod
-    def _only_what_is_sure(cls, value: Autolearn | None, info: ValidationInfo) -> Autolearn | None:
+    def _autolearn_beyond_thresholds(
+        cls, value: AutolearnSettings | None, info: ValidationInfo
+    ) -> AutolearnSettings | None:
         verdict, model = info.data.get("verdict"), info.data.get("model")
         if value and verdict and value.ham >= verdict.unsure:
             raise ValueError(f"must have a ham below verdict.unsure ({verdict.unsure})")
-        if value and verdict and value.spam < (verdict.fixed or verdict.unsure):
-            raise ValueError(f"must have a spam of at least verdict.spam ({verdict.fixed or verdict.unsure})")
+        if value and verdict and value.spam < (verdict.fixed_spam_threshold or verdict.unsure):
+            raise ValueError(
+                f"must have a spam of at least verdict.spam ({verdict.fixed_spam_threshold or verdict.unsure})"
+            )
         if value and model and model.event_models.bernoulli:
             raise ValueError("must be null where model.event_models.bernoulli is chosen: it has one vocabulary")
         return value
 
     @field_validator("actions")
     @classmethod
-    def _no_lesson(cls, value: Actions, info: ValidationInfo) -> Actions:
-        found = inheritance.lessons(value, (), info.data.get("feedback"))
+    def _no_redirect_to_feedback(cls, value: ActionsSettings, info: ValidationInfo) -> ActionsSettings:
+        found = inheritance.feedback_action_problems(value, (), info.data.get("feedback"))
         if found:
-            raise located(found)
+            raise located_error(found)
         return value
 
     @field_validator("recipients", mode="before")
     @classmethod
-    def _inherit(cls, value: object, info: ValidationInfo) -> object:
-        return inheritance.inherited(value, {key: info.data.get(key) for key in ("verdict", "actions")})
+    def _inherit_from_top(cls, value: object, info: ValidationInfo) -> object:
+        return inheritance.inherit_settings(value, {key: info.data.get(key) for key in ("verdict", "actions")})
 
     @field_validator("recipients")
     @classmethod
-    def _each_has_its_own(cls, value: tuple[Recipients, ...], info: ValidationInfo) -> tuple[Recipients, ...]:
-        found = inheritance.problems(value, *(info.data.get(key) for key in ("verdict", "feedback", "memory")))
+    def _check_recipient_rules(
+        cls, value: tuple[RecipientRuleSettings, ...], info: ValidationInfo
+    ) -> tuple[RecipientRuleSettings, ...]:
+        found = inheritance.rule_problems(
+            value, *(info.data.get(key) for key in ("verdict", "feedback", "memory"))
+        )
         if found:
-            raise located(found)
+            raise located_error(found)
         return value
 
     @field_validator("quarantine")
     @classmethod
-    def _no_mailbox(cls, value: Quarantine, info: ValidationInfo) -> Quarantine:
+    def _quarantine_is_not_maildir(cls, value: QuarantineSettings, info: ValidationInfo) -> QuarantineSettings:
         relay, state = info.data.get("relay"), info.data.get("state_dir")
-        if relay is None or state is None or isinstance(relay.next_hop, SmtpHop):
+        if relay is None or state is None or isinstance(relay.next_hop, SmtpNextHopSetting):
             return value
         if value.folder(state) == (relay.next_hop.path or state / "Maildir"):
             found = str(value.path) if value.path else None
-            raise located([(("path",), "must be another folder than the Maildir of relay.next_hop", found)])
+            raise located_error([(("path",), "must be another folder than the Maildir of relay.next_hop", found)])
         return value
 
     _source: Path | None = PrivateAttr(default=None)
@@ -438,10 +448,10 @@ class Settings(Section):
         return self._source
 
     @property
-    def maildir(self) -> Path | None:
+    def maildir_folder(self) -> Path | None:
         """The folder that mail is delivered into; None when the next hop is a server."""
         hop = self.relay.next_hop
-        return None if isinstance(hop, SmtpHop) else hop.path or self.state_dir / "Maildir"
+        return None if isinstance(hop, SmtpNextHopSetting) else hop.path or self.state_dir / "Maildir"
 
     @property
     def quarantine_folder(self) -> Path:

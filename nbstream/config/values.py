@@ -15,10 +15,10 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from pydantic import SecretStr
 
-from nbstream.config.addresses import Address, read_address
-from nbstream.config.paths import read_file, read_path
+from nbstream.config.addresses import TcpAddress, read_address
+from nbstream.config.paths import read_path, read_text_file
 from nbstream.policy.actions import Action
-from nbstream.policy.address_patterns import Pattern
+from nbstream.policy.address_patterns import AddressPattern
 
 MAX_SECRET_BYTES = 4096
 EMBEDDED = "embedded"
@@ -31,29 +31,29 @@ _URL_STARTS = ("redis://", "rediss://", "unix://")
 _DATABASE = re.compile(r"(?:/[0-9]{0,9})?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
-MAX_COST = 1e9
-MAX_RATE = 0.5
+MAX_FALSE_POSITIVE_COST = 1e9
+MAX_FALSE_POSITIVE_RATE = 0.5
 MAX_WORKERS = 128
 _ALLOWED_REJECT = (
     "must be null, a number above 0 and at most 1, {false_positive_cost: C} with C above 0, "
-    f"or {{max_false_positive_rate: R}} with R above 0 and at most {MAX_RATE}"
+    f"or {{max_false_positive_rate: R}} with R above 0 and at most {MAX_FALSE_POSITIVE_RATE}"
 )
-_ALLOWED_HOP = "must be maildir, maildir:PATH or smtp://HOST:PORT"
+_ALLOWED_NEXT_HOP = "must be maildir, maildir:PATH or smtp://HOST:PORT"
 _ALLOWED_URL = "must be embedded, redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH"
 
 
 @dataclass(frozen=True, slots=True)
-class MaildirHop:
+class MaildirNextHopSetting:
     """Mail is delivered into a Maildir folder; no path means the one in the state folder."""
 
     path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SmtpHop:
+class SmtpNextHopSetting:
     """Mail goes on to the SMTP server at this address."""
 
-    address: Address
+    address: TcpAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,15 @@ class SecretFile:
     secret: SecretStr
 
 
-def read_reject(value: object) -> float | FalsePositiveCost | FalsePositiveRate:
+def read_reject_threshold(value: object) -> float | FalsePositiveCost | FalsePositiveRate:
     """A P(spam) up to 1, ``{false_positive_cost: C}``, or ``{max_false_positive_rate: R}`` with R up to 0.5."""
     if isinstance(value, FalsePositiveCost | FalsePositiveRate):
         return value
     if isinstance(value, dict) and len(value) == 1:
         name, number = next(iter(value.items()))
-        if name == "false_positive_cost" and _is_number(number) and 0 < number <= MAX_COST:
+        if name == "false_positive_cost" and _is_number(number) and 0 < number <= MAX_FALSE_POSITIVE_COST:
             return FalsePositiveCost(float(number))
-        if name == "max_false_positive_rate" and _is_number(number) and 0 < number <= MAX_RATE:
+        if name == "max_false_positive_rate" and _is_number(number) and 0 < number <= MAX_FALSE_POSITIVE_RATE:
             return FalsePositiveRate(float(number))
     elif _is_number(value) and 0 < value <= 1:  # type: ignore[operator]  # a number
         return float(value)  # type: ignore[arg-type]
@@ -106,28 +106,28 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def read_next_hop(value: object) -> MaildirHop | SmtpHop:
+def read_next_hop(value: object) -> MaildirNextHopSetting | SmtpNextHopSetting:
     """``maildir``, ``maildir:PATH`` or ``smtp://HOST:PORT``."""
-    if isinstance(value, MaildirHop | SmtpHop):
+    if isinstance(value, MaildirNextHopSetting | SmtpNextHopSetting):
         return value
     text = value if isinstance(value, str) else ""
     kind, _, rest = text.partition(":")
     if text == "maildir":
-        return MaildirHop()
+        return MaildirNextHopSetting()
     if kind == "maildir" and rest:
-        return MaildirHop(read_path(rest))
+        return MaildirNextHopSetting(read_path(rest))
     if kind == "smtp" and rest.startswith("//"):
-        return SmtpHop(_server_address(rest.removeprefix("//")))
-    raise ValueError(_ALLOWED_HOP)
+        return SmtpNextHopSetting(_server_address(rest.removeprefix("//")))
+    raise ValueError(_ALLOWED_NEXT_HOP)
 
 
-def _server_address(text: str) -> Address:
+def _server_address(text: str) -> TcpAddress:
     try:
         address = read_address(text)
     except ValueError:
-        raise ValueError(_ALLOWED_HOP) from None
+        raise ValueError(_ALLOWED_NEXT_HOP) from None
     if address.port == 0:
-        raise ValueError(f"{_ALLOWED_HOP}, the port from 1 to 65535")
+        raise ValueError(f"{_ALLOWED_NEXT_HOP}, the port from 1 to 65535")
     return address
 
 
@@ -136,7 +136,7 @@ def read_secret_file(value: object) -> SecretFile:
     if isinstance(value, SecretFile):
         return value
     path = read_path(value)
-    secret = read_file(path, MAX_SECRET_BYTES).rstrip("\r\n")
+    secret = read_text_file(path, MAX_SECRET_BYTES).rstrip("\r\n")
     if not secret.strip():
         raise ValueError("must be a file with a secret in it (it is empty)")
     return SecretFile(path, SecretStr(secret))
@@ -168,13 +168,13 @@ def _is_redis_url(text: str) -> bool:
     return bool(parts.hostname) and port != 0 and _DATABASE.fullmatch(parts.path) is not None
 
 
-def has_password(url: SecretStr) -> bool:
+def url_has_password(url: SecretStr) -> bool:
     """True when the URL itself carries a password, before the host or among its options."""
     parts = urlsplit(url.get_secret_value())
     return parts.password is not None or "password" in parse_qs(parts.query, keep_blank_values=True)
 
 
-def without_secrets(url: SecretStr) -> str:
+def redact_url(url: SecretStr) -> str:
     """What a log may show of the URL: neither user, password nor options."""
     text = url.get_secret_value()
     if text == EMBEDDED:
@@ -216,10 +216,12 @@ def read_action(value: object) -> Action:
     return value if isinstance(value, Action) else Action.parse(value if isinstance(value, str) else "")
 
 
-def read_pattern(value: object) -> Pattern:
+def read_address_pattern(value: object) -> AddressPattern:
     """A pattern of up to 320 characters that an address can match, such as ``*@example.org``."""
-    pattern = value if isinstance(value, Pattern) else Pattern(value if isinstance(value, str) else "")
-    if not pattern.matchable:
+    pattern = (
+        value if isinstance(value, AddressPattern) else AddressPattern(value if isinstance(value, str) else "")
+    )
+    if not pattern.matches_any_address:
         raise ValueError("must be a pattern that an address can match, such as *@example.org")
     return pattern
 

@@ -8,16 +8,16 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 
 from nbstream.config.section import Probability, Section
 from nbstream.config.values import (
-    MAX_COST,
-    MAX_RATE,
+    MAX_FALSE_POSITIVE_COST,
+    MAX_FALSE_POSITIVE_RATE,
     FalsePositiveCost,
     FalsePositiveRate,
-    read_reject,
+    read_reject_threshold,
     read_until_promised,
 )
 
 
-class Verdict(Section):
+class VerdictSettings(Section):
     """P(spam) from which a message is so called, each in one of three forms.
 
     Of ``spam``, ``false_positive_cost`` and ``max_false_positive_rate`` one is a number; ``spam`` has its default
@@ -34,12 +34,16 @@ class Verdict(Section):
     more spam. It must be at least ``unsure``.
     """
 
-    false_positive_cost: Annotated[float, Field(gt=0, le=MAX_COST, allow_inf_nan=False)] | None = None
+    false_positive_cost: Annotated[float, Field(gt=0, le=MAX_FALSE_POSITIVE_COST, allow_inf_nan=False)] | None = (
+        None
+    )
     """Replaces ``spam``: how many missed spam messages one lost ham message is worth. With a cost of C the
     threshold is C / (1 + C); with 99 it is 0.99.
     """
 
-    max_false_positive_rate: Annotated[float, Field(gt=0, le=MAX_RATE, allow_inf_nan=False)] | None = None
+    max_false_positive_rate: (
+        Annotated[float, Field(gt=0, le=MAX_FALSE_POSITIVE_RATE, allow_inf_nan=False)] | None
+    ) = None
     """Replaces ``spam``: a budget. 0.001 allows one ham message in a thousand to be called spam. The threshold is
     then the lowest that keeps the budget; it is computed from the labelled ham and moves as more is learned. The
     budget needs the labels of all ham, or of a fair sample, not of errors alone: 2,995 labelled ham messages for
@@ -50,7 +54,9 @@ class Verdict(Section):
     """The threshold while a budget cannot be promised yet. ``unsure`` calls nothing spam; a number is a P(spam).
     """
 
-    reject: Annotated[float | FalsePositiveCost | FalsePositiveRate, BeforeValidator(read_reject)] | None = None
+    reject: (
+        Annotated[float | FalsePositiveCost | FalsePositiveRate, BeforeValidator(read_reject_threshold)] | None
+    ) = None
     """From this P(spam) on a message is refused instead of delivered (see ``actions.reject``). ``null`` never
     refuses. It also takes ``{false_positive_cost: C}`` or ``{max_false_positive_rate: R}``; nothing is refused by
     a budget before the budget can be promised. It must be at least ``spam``. Do not set it behind Postfix's
@@ -58,13 +64,13 @@ class Verdict(Section):
     """
 
     @property
-    def fixed(self) -> float | None:
+    def fixed_spam_threshold(self) -> float | None:
         """The threshold of spam where it is a number, of probability or of cost; None for a budget."""
         cost = self.false_positive_cost
         return self.spam if cost is None else cost / (1 + cost)
 
     @property
-    def rates(self) -> dict[str, float]:
+    def budget_rates(self) -> dict[str, float]:
         """The budgets among the thresholds, by their keys."""
         reject = self.reject.rate if isinstance(self.reject, FalsePositiveRate) else None
         found = {"max_false_positive_rate": self.max_false_positive_rate, "reject": reject}

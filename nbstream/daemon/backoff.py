@@ -13,7 +13,7 @@ class Backoff:
     def __init__(self) -> None:
         self._next = _FIRST_SECONDS
 
-    def after(self, lived_seconds: float) -> float:
+    def seconds_after(self, lived_seconds: float) -> float:
         """Seconds to wait after a life of ``lived_seconds``."""
         if lived_seconds >= _STEADY_SECONDS:
             self._next = _FIRST_SECONDS

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from nbstream.config import Settings
 
-Message: TypeAlias = "Mapping[str, Any]"
+ChannelMessage: TypeAlias = "Mapping[str, Any]"
 
-_LINE_BYTES = 16 << 20  # far more than the settings that a file may hold, or the metrics of a worker
+_MAX_LINE_BYTES = 16 << 20  # far more than the settings that a file may hold, or the metrics of a worker
 _WRITE_SECONDS = 5.0
 
 
@@ -35,22 +35,22 @@ class Channel:
         self._writer = writer
 
     @classmethod
-    async def of(cls, end: socket.socket) -> Channel:
+    async def over_socket(cls, end: socket.socket) -> Channel:
         """The channel on this end of a socket pair, which it closes."""
         end.setblocking(False)
-        return cls(*await asyncio.open_unix_connection(sock=end, limit=_LINE_BYTES))
+        return cls(*await asyncio.open_unix_connection(sock=end, limit=_MAX_LINE_BYTES))
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: ChannelMessage) -> None:
         """Send it; OSError where the other end is gone, or reads nothing for too long (TimeoutError)."""
-        self.post(message)
+        self.send_soon(message)
         async with asyncio.timeout(_WRITE_SECONDS):
             await self._writer.drain()
 
-    def post(self, message: Message) -> None:
+    def send_soon(self, message: ChannelMessage) -> None:
         """Have it sent, whether the other end is still there or not; for what is rare."""
         self._writer.write(json.dumps(message).encode() + b"\n")
 
-    async def receive(self) -> Message | None:
+    async def receive(self) -> ChannelMessage | None:
         """The next message; None where the other end is gone, or does not speak as it should."""
         try:
             line = await self._reader.readline()
@@ -67,12 +67,12 @@ class Channel:
                 await self._writer.wait_closed()
 
 
-def packed(settings: Settings) -> str:
+def pack_settings(settings: Settings) -> str:
     """The settings as text for a message."""
     return base64.b64encode(pickle.dumps(settings)).decode("ascii")
 
 
-def unpacked(text: str) -> Settings:
+def unpack_settings(text: str) -> Settings:
     """The settings that the parent packed."""
     settings: Settings = pickle.loads(base64.b64decode(text))  # noqa: S301 - of our parent, over our own socket
     return settings

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.daemon.tasks import ended
+from nbstream.daemon.tasks import cancel_and_wait
 from nbstream.listeners.control_socket import ControlListener
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def reloading(
+async def serve_control(
     reloader: Reloader, state_dir: Path, workers: Callable[[], list[int]] = list
 ) -> AsyncIterator[None]:
     """Reload on request, and answer those that ask for it on the control door of ``state_dir``.
@@ -47,4 +47,4 @@ async def reloading(
         yield
     finally:
         await control.close()
-        await ended(task)
+        await cancel_and_wait(task)

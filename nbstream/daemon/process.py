@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING
 
 from nbstream.assembly import assembly
 from nbstream.daemon import addresses, signals
-from nbstream.daemon.control import reloading
+from nbstream.daemon.control import serve_control
 from nbstream.daemon.reloader import Reloader
-from nbstream.daemon.server import House
+from nbstream.daemon.server import Server
 from nbstream.metrics.metrics import Metrics
 from nbstream.store.embedded.locks import lock_daemon
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.daemon.addresses import Addresses, Names, Sockets
+    from nbstream.daemon.addresses import BoundAddresses, ListenerSockets, UnixSocketInodes
 
 _log = logging.getLogger(__name__)
 
 
-class Daemon:
+class SingleProcessDaemon:
     """One process of nbstream; ``run`` returns after a drain."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._metrics = Metrics()
-        self._house = House(settings, self._metrics)
-        self._reloader = Reloader(settings, self._adopt, self._metrics)
+        self._server = Server(settings, self._metrics)
+        self._reloader = Reloader(settings, self._apply_settings, self._metrics)
 
     def stop(self) -> None:
         """Begin to drain."""
-        self._house.stop()
+        self._server.stop()
 
     def reload(self) -> None:
         """Read the configuration anew, soon; whether it was applied, log, metrics and the control door say.
@@ -41,48 +41,48 @@ class Daemon:
         """
         self._reloader.request()
 
-    async def run(self, on_ready: Callable[[Addresses], None] | None = None) -> None:
+    async def run(self, on_ready: Callable[[BoundAddresses], None] | None = None) -> None:
         """Serve until ``stop`` or SIGTERM or SIGINT, then drain; SIGHUP reloads.
 
         ``on_ready`` is called once mail is accepted. Raises ``ConfigError``, ``StoreIncompatible`` or
         ``CannotStart``.
         """
-        signals.handle(self.stop, self.reload)
-        where = addresses.places(self._settings)
-        sockets: Sockets = {}
-        names: Names = {}
+        signals.handle_signals(self.stop, self.reload)
+        where = addresses.listen_addresses(self._settings)
+        sockets: ListenerSockets = {}
+        names: UnixSocketInodes = {}
 
-        def opened() -> Sockets:
+        def opened() -> ListenerSockets:
             nonlocal sockets, names
-            sockets = addresses.opened(where)
-            names = addresses.names(where)
+            sockets = addresses.open_sockets(where)
+            names = addresses.unix_socket_inodes(where)
             return sockets
 
         def ready(loaded: bool) -> None:
-            bound_addresses = addresses.addresses(where, sockets)
-            say_ready(bound_addresses, loaded=loaded)
+            bound_addresses = addresses.bound_addresses(where, sockets)
+            log_ready(bound_addresses, loaded=loaded)
             if on_ready:
                 on_ready(bound_addresses)
 
         with lock_daemon(self._settings.state_dir):
             async with (
-                reloading(self._reloader, self._settings.state_dir),
-                assembly.store(self._settings) as store,
+                serve_control(self._reloader, self._settings.state_dir),
+                assembly.open_redis(self._settings) as store,
             ):
                 try:
-                    await self._house.run(store, opened, ready)
+                    await self._server.run(store, opened, ready)
                 finally:
-                    addresses.remove(names)
+                    addresses.remove_unix_sockets(names)
                 _log.info("stopped")
 
-    async def _adopt(self, settings: Settings) -> None:
-        self._house.adopt(settings)
+    async def _apply_settings(self, settings: Settings) -> None:
+        self._server.apply_settings(settings)
 
 
-def say_ready(addresses: Addresses, *, loaded: bool) -> None:
+def log_ready(addresses: BoundAddresses, *, loaded: bool) -> None:
     """Log that mail is taken, and where."""
     _log.log(
         logging.INFO if loaded else logging.WARNING,
         "ready" if loaded else "listening, but not ready: no counts are loaded",
-        extra={"fields": addresses.told()},
+        extra={"fields": addresses.as_text()},
     )

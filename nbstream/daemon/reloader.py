@@ -32,7 +32,7 @@ class ReloadObserver(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reloaded:
+class ReloadResult:
     """What a reload did. ``policy`` is the hash of what is in force now, either way.
 
     ``problems`` is empty where the file was applied: then ``changed`` are the keys that hold anew, and ``waiting``
@@ -60,10 +60,10 @@ class Reloader:
         self._file = settings.source.absolute() if settings.source else None
         self._apply = apply
         self._observer = observer
-        self._wanted = asyncio.Event()
-        self._one_at_a_time = asyncio.Lock()
+        self._reload_requested = asyncio.Event()
+        self._reload_lock = asyncio.Lock()
         # Of its own: where a file system hangs, the threads that take messages apart are not used up.
-        self._reader = ThreadPoolExecutor(1, "configuration")
+        self._read_executor = ThreadPoolExecutor(1, "configuration")
 
     @property
     def file(self) -> str | None:
@@ -72,64 +72,66 @@ class Reloader:
 
     def request(self) -> None:
         """Reload soon. However often it is asked for until the next reload begins, that one is enough."""
-        self._wanted.set()
+        self._reload_requested.set()
 
     async def run(self) -> None:
         """Reload whenever it is requested, until cancelled."""
         try:
             while True:
-                await self._wanted.wait()
-                self._wanted.clear()
+                await self._reload_requested.wait()
+                self._reload_requested.clear()
                 await self.reload()
         finally:
-            self._reader.shutdown(wait=False, cancel_futures=True)
+            self._read_executor.shutdown(wait=False, cancel_futures=True)
 
-    async def reload(self) -> Reloaded:
+    async def reload(self) -> ReloadResult:
         """Read the file now and apply it; after a reload that is under way, since that may have read it before."""
-        async with self._one_at_a_time:
+        async with self._reload_lock:
             before = self.settings
             try:
-                found = await self._read()
-                settings = config.adopted(before, found)
+                found = await self._read_settings()
+                settings = config.merge_live_settings(before, found)
                 await self._apply(settings)
             except ConfigError as error:
-                return self._refused(str(error).split("\n"))
+                return self._refuse_result(str(error).split("\n"))
             except Exception as error:  # noqa: BLE001 - a fault here is no reason to stop taking mail
                 _log.error("reload failed: %s", error, exc_info=True)
-                return self._refused(["a fault in nbstream; the log has it"])
+                return self._refuse_result(["a fault in nbstream; the log has it"])
             self.settings = settings
-            changed, waiting = config.changed(before, settings), config.waiting(settings, found)
-            return self._applied(found, changed, waiting)
+            changed, waiting = config.changed_keys(before, settings), config.keys_awaiting_restart(settings, found)
+            return self._apply_result(found, changed, waiting)
 
-    async def _read(self) -> Settings:
+    async def _read_settings(self) -> Settings:
         try:
             async with asyncio.timeout(_READ_SECONDS):
-                return await asyncio.get_running_loop().run_in_executor(self._reader, _load, self._file)
+                return await asyncio.get_running_loop().run_in_executor(
+                    self._read_executor, _load_settings, self._file
+                )
         except TimeoutError:
             raise ConfigError(f"{self._file}: not read within {_READ_SECONDS:g} s") from None
 
-    def _applied(self, found: Settings, changed: tuple[str, ...], waiting: tuple[str, ...]) -> Reloaded:
+    def _apply_result(self, found: Settings, changed: tuple[str, ...], waiting: tuple[str, ...]) -> ReloadResult:
         self._observer.reloaded(applied=True)
-        done = Reloaded(self.file, config.policy_hash(self.settings), (), changed, waiting)
+        done = ReloadResult(self.file, config.policy_hash(self.settings), (), changed, waiting)
         fields = {"file": done.file, "policy": done.policy, "changed": ", ".join(changed) or None}
         _log.info("reloaded", extra={"fields": fields})
         if waiting:
             _log.warning("changed in the file, but in force only after a restart: %s", ", ".join(waiting))
         return done
 
-    def _refused(self, problems: list[str]) -> Reloaded:
+    def _refuse_result(self, problems: list[str]) -> ReloadResult:
         self._observer.reloaded(applied=False)
         more = len(problems) - _MAX_PROBLEMS
         told = [*problems[:_MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
         for problem in told:
             _log.error("reload refused, nothing is changed: %s", problem)
-        return Reloaded(self.file, config.policy_hash(self.settings), tuple(told))
+        return ReloadResult(self.file, config.policy_hash(self.settings), tuple(told))
 
 
-def _load(file: Path | None) -> Settings:
+def _load_settings(file: Path | None) -> Settings:
     """The file, or where there was none at the start whatever stands at the usual places now."""
-    found = config.find_config(file)
+    found = config.find_config_file(file)
     if found and found.exists() and not found.is_file():
         # A pipe could be read at the start, and once; another time its reader would wait for a writer for ever.
         raise ConfigError(f"{found}: must be a regular file to be read again")
-    return config.load(found.absolute() if found else None)
+    return config.load_settings(found.absolute() if found else None)

@@ -10,44 +10,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbstream.daemon import addresses
-from nbstream.listeners.sockets import reserved, shared
+from nbstream.listeners.sockets import reserve_address, socket_at_same_address
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.daemon.addresses import Addresses, Sockets
+    from nbstream.daemon.addresses import BoundAddresses, ListenerSockets
 
 
-class Shares:
+class SharedSockets:
     """Reserved from the start, until ``close``. Raises ``CannotStart`` for what is taken."""
 
     def __init__(self, settings: Settings) -> None:
-        self._places = {name: where for name, where in addresses.places(settings).items() if name != "metrics"}
-        self._held = addresses.opened(self._places, reserved)
-        self._names = addresses.names(self._places)
+        self._listen_addresses = {
+            name: where for name, where in addresses.listen_addresses(settings).items() if name != "metrics"
+        }
+        self._reserved_sockets = addresses.open_sockets(self._listen_addresses, reserve_address)
+        self._unix_socket_inodes = addresses.unix_socket_inodes(self._listen_addresses)
 
     @property
-    def addresses(self) -> Addresses:
+    def bound_addresses(self) -> BoundAddresses:
         """Where workers listen: with the ports that the system chose."""
-        return addresses.addresses(self._places, self._held)
+        return addresses.bound_addresses(self._listen_addresses, self._reserved_sockets)
 
-    def share(self) -> Sockets:
+    def open_for_worker(self) -> ListenerSockets:
         """New sockets for one worker, not listening yet; raises ``OSError``."""
-        found: Sockets = {name: [] for name in self._held}
+        found: ListenerSockets = {name: [] for name in self._reserved_sockets}
         try:
-            for name, held in self._held.items():
+            for name, held in self._reserved_sockets.items():
                 for each in held:
-                    found[name].append(shared(each))
+                    found[name].append(socket_at_same_address(each))
         except BaseException:
-            addresses.close(found)
+            addresses.close_sockets(found)
             raise
         return found
 
-    def leave(self) -> None:
+    def leave_to_workers(self) -> None:
         """Leave the addresses to the workers: where none of them listens any more, nobody is let in."""
-        addresses.close(self._held)
+        addresses.close_sockets(self._reserved_sockets)
 
     def close(self) -> None:
         """Let go of the addresses; a unix socket that is still ours has no name any more."""
-        self.leave()
-        addresses.remove(self._names)
-        self._names = {}
+        self.leave_to_workers()
+        addresses.remove_unix_sockets(self._unix_socket_inodes)
+        self._unix_socket_inodes = {}

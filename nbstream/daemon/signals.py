@@ -11,12 +11,12 @@ from collections.abc import Callable
 _log = logging.getLogger(__name__)
 
 
-def handle(stop: Callable[[], object], reload: Callable[[], object]) -> None:
+def handle_signals(stop: Callable[[], object], reload: Callable[[], object]) -> None:
     """Call these at signals from now on; whoever was started under nohup does not notice a closed terminal."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    terminals = _terminals()
+    terminals = _terminal_descriptors()
 
     def hung_up() -> None:
         """SIGHUP has two senders: an administrator, and the kernel where the terminal of a daemon is closed."""
@@ -29,7 +29,7 @@ def handle(stop: Callable[[], object], reload: Callable[[], object]) -> None:
     loop.add_signal_handler(signal.SIGHUP, hung_up)
 
 
-def _terminals() -> list[int]:
+def _terminal_descriptors() -> list[int]:
     """Which of the standard streams are a terminal that the daemon ends with; under nohup none is."""
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         return []

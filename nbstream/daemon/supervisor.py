@@ -17,24 +17,24 @@ from typing import TYPE_CHECKING
 
 from nbstream import logs
 from nbstream.assembly import assembly
-from nbstream.assembly.http import metrics_door
+from nbstream.assembly.http import make_metrics_listener
 from nbstream.daemon import addresses, signals
-from nbstream.daemon.addresses import Addresses
-from nbstream.daemon.control import reloading
-from nbstream.daemon.process import say_ready
+from nbstream.daemon.addresses import BoundAddresses
+from nbstream.daemon.control import serve_control
+from nbstream.daemon.process import log_ready
 from nbstream.daemon.reloader import Reloader
-from nbstream.daemon.shared_sockets import Shares
-from nbstream.daemon.tasks import ended
-from nbstream.daemon.worker_slot import Crew, Post
+from nbstream.daemon.shared_sockets import SharedSockets
+from nbstream.daemon.tasks import cancel_and_wait
+from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.metrics import multiprocess
 from nbstream.metrics.metrics import Metrics
-from nbstream.store.embedded.locks import lock_daemon, os_errors
+from nbstream.store.embedded.locks import lock_daemon, translate_os_errors
 from nbstream.store.embedded.server import EmbeddedRedis
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.daemon.addresses import Sockets
+    from nbstream.daemon.addresses import ListenerSockets
     from nbstream.listeners.http.listener import HttpListener
 
 _log = logging.getLogger(__name__)
@@ -45,16 +45,16 @@ _STATE_SECONDS = 2.0  # for a worker to tell its state to a scraper
 _LATE_SECONDS = 5.0  # beyond drain_seconds: then a worker that has not ended is killed
 
 
-class Parent:
+class Supervisor:
     """The process that ``nbstream serve`` is where there are several; ``run`` returns after a drain."""
 
     def __init__(self, settings: Settings, workers: int) -> None:
         self._settings = settings
-        self._since = time.time()
-        self._folder = settings.state_dir.absolute() / "metrics"
-        self._numbers = range(1, workers + 1)
-        self._reloader = Reloader(settings, self._adopt, self)
-        self._posts: list[Post] = []
+        self._settings_since = time.time()
+        self._metrics_folder = settings.state_dir.absolute() / "metrics"
+        self._worker_numbers = range(1, workers + 1)
+        self._reloader = Reloader(settings, self._apply_settings, self)
+        self._slots: list[WorkerSlot] = []
         self._stop = asyncio.Event()
         self._metrics: Metrics | None = None
 
@@ -74,48 +74,50 @@ class Parent:
         if self._metrics:
             self._metrics.reloaded(applied)
 
-    async def run(self, on_ready: Callable[[Addresses], None] | None = None) -> None:
+    async def run(self, on_ready: Callable[[BoundAddresses], None] | None = None) -> None:
         """Serve until ``stop`` or SIGTERM or SIGINT, then drain; SIGHUP reloads.
 
         ``on_ready`` is called once all workers take mail. Raises ``ConfigError``, ``CannotStart`` or
         ``WorkerFailed``.
         """
-        signals.handle(self.stop, self.reload)
+        signals.handle_signals(self.stop, self.reload)
         state = self._settings.state_dir
         with lock_daemon(state):
-            with os_errors(state):
-                multiprocess.clear(self._folder, [multiprocess.PARENT, *map(str, self._numbers)])
-            multiprocess.join(self._folder, multiprocess.PARENT)
-            self._metrics = Metrics(self._folder)
-            async with reloading(self._reloader, state, self._pids), self._redis():
+            with translate_os_errors(state):
+                multiprocess.prepare_folder(
+                    self._metrics_folder, [multiprocess.SUPERVISOR, *map(str, self._worker_numbers)]
+                )
+            multiprocess.join_folder(self._metrics_folder, multiprocess.SUPERVISOR)
+            self._metrics = Metrics(self._metrics_folder)
+            async with serve_control(self._reloader, state, self._worker_pids), self._embedded_redis():
                 await self._serve(self._metrics, on_ready)
                 _log.info("stopped")
 
-    def _pids(self) -> list[int]:
-        return [post.pid for post in self._posts if post.pid is not None]
+    def _worker_pids(self) -> list[int]:
+        return [post.pid for post in self._slots if post.pid is not None]
 
     @asynccontextmanager
-    async def _redis(self) -> AsyncIterator[None]:
+    async def _embedded_redis(self) -> AsyncIterator[None]:
         """Use the embedded server, so that it neither waits for the first worker nor ends with the last."""
-        if not self._settings.redis.embedded:
+        if not self._settings.redis.is_embedded:
             yield
             return
         embedded = EmbeddedRedis(self._settings.state_dir)
         try:
             await embedded.join()
             starting = asyncio.create_task(embedded.ensure_running())
-            await self._unless_stopped(starting, seconds=_REDIS_SECONDS)
+            await self._wait_unless_stopped(starting, seconds=_REDIS_SECONDS)
             if starting.done():
                 try:
                     starting.result()
                 except StoreUnavailable as error:
                     _log.error("starting without Redis: %s", error)
-            await ended(starting)
+            await cancel_and_wait(starting)
             yield
         finally:
             await embedded.release()
 
-    async def _unless_stopped(self, *tasks: asyncio.Task[None], seconds: float | None = None) -> None:
+    async def _wait_unless_stopped(self, *tasks: asyncio.Task[None], seconds: float | None = None) -> None:
         """Return when one of the tasks is done, at ``stop``, or after ``seconds``."""
         stopping = asyncio.create_task(self._stop.wait())
         try:
@@ -123,26 +125,29 @@ class Parent:
         finally:
             stopping.cancel()
 
-    async def _serve(self, metrics: Metrics, on_ready: Callable[[Addresses], None] | None) -> None:
-        shares = Shares(self._settings)
+    async def _serve(self, metrics: Metrics, on_ready: Callable[[BoundAddresses], None] | None) -> None:
+        shares = SharedSockets(self._settings)
         try:
             door, for_scrapers = await self._open_metrics()
-            told = Addresses(shares.addresses.smtp, {**shares.addresses.others, **for_scrapers.others})
-            crew = Crew(
-                settings=lambda: self._settings,
-                since=lambda: self._since,
-                share=shares.share,
-                metrics=self._folder,
-                died=metrics.worker_died,
-                served=lambda: any(post.ready.is_set() for post in self._posts),
+            told = BoundAddresses(
+                shares.bound_addresses.smtp, {**shares.bound_addresses.others, **for_scrapers.others}
             )
-            self._posts = [Post(number, crew) for number in self._numbers]
-            tasks = [asyncio.create_task(post.run(), name=f"worker {post.number}") for post in self._posts]
+            crew = WorkerContext(
+                settings=lambda: self._settings,
+                settings_since=lambda: self._settings_since,
+                share_sockets=shares.open_for_worker,
+                metrics_folder=self._metrics_folder,
+                on_worker_death=metrics.worker_died,
+                any_was_ready=lambda: any(post.ready.is_set() for post in self._slots),
+            )
+            self._slots = [WorkerSlot(number, crew) for number in self._worker_numbers]
+            tasks = [asyncio.create_task(post.run(), name=f"worker {post.number}") for post in self._slots]
             try:
-                await self._until_stopped(tasks, told, on_ready)
+                await self._wait_until_stopped(tasks, told, on_ready)
             finally:
                 _log.info("draining")
-                shares.leave()  # else who connects to a unix socket that they have closed would wait for nobody
+                # Else who connects to a unix socket that the workers have closed would wait for nobody.
+                shares.leave_to_workers()
                 await self._drain(tasks)
                 if door:
                     await door.drain(0)
@@ -153,92 +158,94 @@ class Parent:
         finally:
             shares.close()
 
-    async def _open_metrics(self) -> tuple[HttpListener | None, Addresses]:
+    async def _open_metrics(self) -> tuple[HttpListener | None, BoundAddresses]:
         """The door for metrics, where it is open; it is the parent's own."""
-        where = {name: place for name, place in addresses.places(self._settings).items() if name == "metrics"}
-        sockets: Sockets = addresses.opened(where)
+        where = {
+            name: place for name, place in addresses.listen_addresses(self._settings).items() if name == "metrics"
+        }
+        sockets: ListenerSockets = addresses.open_sockets(where)
         if not sockets:
-            return None, Addresses()
-        door = metrics_door(self._rendered)
+            return None, BoundAddresses()
+        door = make_metrics_listener(self._render_metrics)
         await door.start(*sockets["metrics"])
-        return door, addresses.addresses(where, sockets)
+        return door, addresses.bound_addresses(where, sockets)
 
-    async def _rendered(self) -> bytes:
+    async def _render_metrics(self) -> bytes:
         """What all count, and the state of the model as the workers tell it."""
         assert self._metrics is not None
         counts = self._metrics.counts_text()
 
-        async def state(post: Post) -> str | None:
+        async def state(post: WorkerSlot) -> str | None:
             with suppress(TimeoutError):
                 answer = await post.ask("state", seconds=_STATE_SECONDS)
                 return str(answer["told"]) if answer and "told" in answer else None
             return None
 
-        found = await asyncio.gather(*(state(post) for post in self._posts if post.at_work))
-        return counts + multiprocess.of_all([each for each in found if each]).encode()
+        found = await asyncio.gather(*(state(post) for post in self._slots if post.is_serving))
+        return counts + multiprocess.merge_states([each for each in found if each]).encode()
 
-    async def _until_stopped(
+    async def _wait_until_stopped(
         self,
         tasks: list[asyncio.Task[None]],
-        told: Addresses,
-        on_ready: Callable[[Addresses], None] | None,
+        told: BoundAddresses,
+        on_ready: Callable[[BoundAddresses], None] | None,
     ) -> None:
         """Return at ``stop``, or when a worker has said that it is of no use to go on."""
-        begun = asyncio.create_task(self._all_ready())
+        begun = asyncio.create_task(self._wait_until_all_ready())
         try:
-            await self._unless_stopped(begun, *tasks)
+            await self._wait_unless_stopped(begun, *tasks)
             if not begun.done():
                 return
-            say_ready(told, loaded=all(post.loaded for post in self._posts))
+            log_ready(told, loaded=all(post.loaded for post in self._slots))
             if on_ready:
                 on_ready(told)
-            await self._unless_stopped(*tasks)
+            await self._wait_unless_stopped(*tasks)
         finally:
-            await ended(begun)
+            await cancel_and_wait(begun)
 
-    async def _all_ready(self) -> None:
-        for post in self._posts:
+    async def _wait_until_all_ready(self) -> None:
+        for post in self._slots:
             await post.ready.wait()
 
     async def _drain(self, tasks: list[asyncio.Task[None]]) -> None:
         """Have all workers drain, and end those that do not."""
-        for post in self._posts:
+        for post in self._slots:
             post.stop()
         _, late = await asyncio.wait(tasks, timeout=self._settings.drain_seconds + _LATE_SECONDS)
         if late:
-            fields = {"workers": ", ".join(str(post.number) for post in self._posts if post.pid is not None)}
+            fields = {"workers": ", ".join(str(post.number) for post in self._slots if post.pid is not None)}
             _log.error("draining took too long: workers are killed with what they have", extra={"fields": fields})
-            for post in self._posts:
+            for post in self._slots:
                 post.kill()
             await asyncio.wait(late, timeout=_LATE_SECONDS)
             for task in late:
-                await ended(task)
+                await cancel_and_wait(task)
 
-    async def _adopt(self, settings: Settings) -> None:
+    async def _apply_settings(self, settings: Settings) -> None:
         """Have all workers take over the settings, or none.
 
         First each builds what it would build of them, and only if that works everywhere each does it. One that
         then does not is replaced by one that is started with them.
         """
-        assembly.rules(settings)
+        assembly.make_rules(settings)
         problems = await self._ask_all("try", settings)
         if problems:
             raise ConfigError("\n".join(f"worker {post.number}: {why}" for post, why in problems.items()))
-        self._settings, self._since = settings, time.time()
-        logs.set_up(settings.log.format, settings.log.level)
+        self._settings, self._settings_since = settings, time.time()
+        logs.set_up_logging(settings.log.format, settings.log.level)
         for post, why in (await self._ask_all("adopt", settings)).items():
             _log.error("worker %d is replaced: %s", post.number, why)
             post.kill()
 
-    async def _ask_all(self, word: str, settings: Settings) -> dict[Post, str]:
+    async def _ask_all(self, word: str, settings: Settings) -> dict[WorkerSlot, str]:
         """Ask all workers at once; why those that failed did."""
 
-        async def ask(post: Post) -> str | None:
+        async def ask(post: WorkerSlot) -> str | None:
             try:
                 answer = await post.ask(word, settings, seconds=_TRY_SECONDS)
             except TimeoutError:
                 return f"no answer within {_TRY_SECONDS:g} s"
             return str(answer["problem"]) if answer and "problem" in answer else None
 
-        found = zip(self._posts, await asyncio.gather(*map(ask, self._posts)), strict=True)
+        found = zip(self._slots, await asyncio.gather(*map(ask, self._slots)), strict=True)
         return {post: why for post, why in found if why}

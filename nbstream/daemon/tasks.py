@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 
-async def ended(task: asyncio.Task[Any]) -> None:
+async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
     """Return when the task is cancelled and done."""
     while not task.done():  # more than once: see cancelling.stop_if_cancelled
         task.cancel()

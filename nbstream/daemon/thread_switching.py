@@ -6,9 +6,9 @@ import sys
 
 # Large messages are taken apart in threads. Whenever the loop has something to do meanwhile it waits so long for
 # its turn, some three times an answer: with Python's 5 ms a message of 20 MB delayed others half as long again.
-_SECONDS = 0.001
+_SWITCH_SECONDS = 0.001
 
 
-def shorten() -> None:
+def shorten_switch_interval() -> None:
     """Have threads of this process, which serves mail, give up the interpreter sooner."""
-    sys.setswitchinterval(_SECONDS)
+    sys.setswitchinterval(_SWITCH_SECONDS)

@@ -20,10 +20,10 @@ import uvloop
 from nbstream import __version__, config, logs
 from nbstream.assembly import assembly
 from nbstream.daemon import thread_switching
-from nbstream.daemon.addresses import close
-from nbstream.daemon.channel import Channel, packed, unpacked
-from nbstream.daemon.server import House
-from nbstream.daemon.tasks import ended
+from nbstream.daemon.addresses import close_sockets
+from nbstream.daemon.channel import Channel, pack_settings, unpack_settings
+from nbstream.daemon.server import Server
+from nbstream.daemon.tasks import cancel_and_wait
 from nbstream.errors import CannotStart, NbstreamError
 from nbstream.metrics import multiprocess
 from nbstream.metrics.metrics import Metrics
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nbstream.config import Settings
-    from nbstream.daemon.channel import Message
+    from nbstream.daemon.channel import ChannelMessage
 
 _log = logging.getLogger(__name__)
 
 
-def orders(
+def start_message(
     settings: Settings, since: float, number: int, metrics: Path, inherited: Mapping[str, list[int]]
-) -> Message:
+) -> ChannelMessage:
     """The first message to a worker; ``inherited`` are the descriptors of its sockets, by door."""
     return {
         "version": __version__,
-        "settings": packed(settings),
+        "settings": pack_settings(settings),
         "since": since,
         "number": number,
         "metrics": str(metrics),
@@ -55,54 +55,54 @@ def main() -> int:
     """Serve until the parent ends it; the only argument is the descriptor of the channel."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    thread_switching.shorten()
-    return uvloop.run(_serve(_inherited(int(sys.argv[1]))))
+    thread_switching.shorten_switch_interval()
+    return uvloop.run(_serve_channel(_inherited_socket(int(sys.argv[1]))))
 
 
-async def _serve(end: socket.socket) -> int:
-    channel = await Channel.of(end)
+async def _serve_channel(end: socket.socket) -> int:
+    channel = await Channel.over_socket(end)
     first = await channel.receive()
     if first is None:
         return 0
     try:
-        await _work(channel, first)
+        await _run_server(channel, first)
     except NbstreamError as error:
-        channel.post({"failed": str(error), "code": error.exit_code})
+        channel.send_soon({"failed": str(error), "code": error.exit_code})
         return error.exit_code
     finally:
         await channel.close()
     return 0
 
 
-async def _work(channel: Channel, first: Message) -> None:
+async def _run_server(channel: Channel, first: ChannelMessage) -> None:
     if first["version"] != __version__:
         # What the parent sends, and how it is to be understood, may have changed.
         raise CannotStart(f"nbstream {first['version']} runs, but {__version__} is installed: restart the daemon")
-    settings, number, folder = unpacked(first["settings"]), int(first["number"]), Path(first["metrics"])
-    logs.set_up(settings.log.format, settings.log.level, {"worker": number})
-    multiprocess.join(folder, str(number))
+    settings, number, folder = unpack_settings(first["settings"]), int(first["number"]), Path(first["metrics"])
+    logs.set_up_logging(settings.log.format, settings.log.level, {"worker": number})
+    multiprocess.join_folder(folder, str(number))
     metrics = Metrics(folder)
-    house = House(settings, metrics, worker=number)
-    metrics.policy(config.policy_hash(settings), since=float(first["since"]))
+    house = Server(settings, metrics, worker=number)
+    metrics.set_policy(config.policy_hash(settings), since=float(first["since"]))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, house.stop)
-    sockets = {name: [_inherited(each) for each in found] for name, found in first["sockets"].items()}
-    obeying = asyncio.create_task(_obey(channel, house, metrics), name="parent")
+    sockets = {name: [_inherited_socket(each) for each in found] for name, found in first["sockets"].items()}
+    obeying = asyncio.create_task(_follow_supervisor(channel, house, metrics), name="parent")
     try:
-        async with assembly.store(settings) as store:
-            await house.run(store, lambda: sockets, lambda loaded: channel.post({"ready": loaded}))
+        async with assembly.open_redis(settings) as store:
+            await house.run(store, lambda: sockets, lambda loaded: channel.send_soon({"ready": loaded}))
     finally:
-        close(sockets)
-        await ended(obeying)
+        close_sockets(sockets)
+        await cancel_and_wait(obeying)
 
 
-def _inherited(descriptor: int) -> socket.socket:
+def _inherited_socket(descriptor: int) -> socket.socket:
     found = socket.socket(fileno=descriptor)
     found.set_inheritable(False)
     found.setblocking(False)
     return found
 
 
-async def _obey(channel: Channel, house: House, metrics: Metrics) -> None:
+async def _follow_supervisor(channel: Channel, house: Server, metrics: Metrics) -> None:
     """Do what the parent says, until it says that this is the end, or ends itself."""
     while (message := await channel.receive()) is not None:
         if message.get("do") == "stop":
@@ -110,20 +110,20 @@ async def _obey(channel: Channel, house: House, metrics: Metrics) -> None:
             continue
         answer: dict[str, Any] = {"id": message["id"]}
         try:
-            answer["told"] = _done(message, house, metrics)
+            answer["told"] = _execute_command(message, house, metrics)
         except Exception as error:  # noqa: BLE001 - the parent is told, and mail goes on
             _log.exception("what the parent asked for failed")
             answer["problem"] = str(error) if isinstance(error, NbstreamError) else "a fault; the log has it"
-        channel.post(answer)
+        channel.send_soon(answer)
     house.stop()
 
 
-def _done(message: Message, house: House, metrics: Metrics) -> str:
+def _execute_command(message: ChannelMessage, house: Server, metrics: Metrics) -> str:
     match message["do"]:
         case "try":
-            house.try_out(unpacked(message["settings"]))
+            house.check_settings(unpack_settings(message["settings"]))
         case "adopt":
-            house.adopt(unpacked(message["settings"]), float(message["since"]))
+            house.apply_settings(unpack_settings(message["settings"]), float(message["since"]))
         case "state":
             return metrics.state_text().decode()
         case "answer":  # that it can is all that the parent wants to know

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import nbstream
 from nbstream.daemon import addresses
 from nbstream.daemon.backoff import Backoff
-from nbstream.daemon.channel import Channel, packed
-from nbstream.daemon.tasks import ended
-from nbstream.daemon.worker import orders
+from nbstream.daemon.channel import Channel, pack_settings
+from nbstream.daemon.tasks import cancel_and_wait
+from nbstream.daemon.worker import start_message
 from nbstream.errors import ConfigError, WorkerFailed
 from nbstream.metrics import multiprocess
 
@@ -27,51 +27,51 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nbstream.config import Settings
-    from nbstream.daemon.addresses import Sockets
-    from nbstream.daemon.channel import Message
+    from nbstream.daemon.addresses import ListenerSockets
+    from nbstream.daemon.channel import ChannelMessage
 
 _log = logging.getLogger(__name__)
 
 _LATE_SECONDS = 5.0  # for a process to end after its channel has
-_MAX_ASKED = 16
+_MAX_PENDING_ANSWERS = 16
 _ROUND_SECONDS = 10.0  # between two looks whether the worker still answers
 _SILENCE_SECONDS = 30.0  # of a worker that hangs: connections still come to it, and nobody takes them
 
 # The worker runs this very copy of nbstream, and finds all else where any program does, not in the working folder.
-_PROGRAM = (
+_WORKER_PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); import nbstream; del sys.path[0]; "
     "from nbstream.daemon.worker import main; sys.exit(main())"
 )
-_FOLDER = str(Path(nbstream.__file__).absolute().parents[1])
+_PACKAGE_FOLDER = str(Path(nbstream.__file__).absolute().parents[1])
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class WorkerContext:
     """What all posts have in common; the functions tell what holds when they are called."""
 
     settings: Callable[[], Settings]
-    since: Callable[[], float]
-    share: Callable[[], Sockets]
-    metrics: Path
-    died: Callable[[], object]
-    served: Callable[[], bool]
+    settings_since: Callable[[], float]
+    share_sockets: Callable[[], ListenerSockets]
+    metrics_folder: Path
+    on_worker_death: Callable[[], object]
+    any_was_ready: Callable[[], bool]
     """Whether any worker was ever ready: then another one may well be."""
 
 
-class Post:
+class WorkerSlot:
     """The place of worker ``number``, from 1 on. ``ready`` is set once the first worker here was ready."""
 
-    def __init__(self, number: int, crew: Crew) -> None:
+    def __init__(self, number: int, crew: WorkerContext) -> None:
         self.number = number
         self.ready = asyncio.Event()
-        self.at_work = False
+        self.is_serving = False
         self.loaded = False
-        self._crew = crew
+        self._context = crew
         self._process: Process | None = None
         self._channel: Channel | None = None
         self._stopping = asyncio.Event()
-        self._ids = itertools.count()
-        self._asked: dict[int, asyncio.Future[Message | None]] = {}
+        self._question_ids = itertools.count()
+        self._pending_answers: dict[int, asyncio.Future[ChannelMessage | None]] = {}
 
     @property
     def pid(self) -> int | None:
@@ -87,18 +87,18 @@ class Post:
         while not self._stopping.is_set():
             begin = loop.time()
             try:
-                how = await self._once()
+                how = await self._run_worker()
             except OSError as error:
                 how = f"cannot be started: {error}"
             if self._stopping.is_set():
                 return
-            if how and not self._crew.served():
+            if how and not self._context.any_was_ready():
                 raise WorkerFailed(f"no worker gets ready: the first to end {how}", WorkerFailed.exit_code)
-            seconds = backoff.after(loop.time() - begin)
-            multiprocess.gone(self._crew.metrics, str(self.number))
+            seconds = backoff.seconds_after(loop.time() - begin)
+            multiprocess.member_died(self._context.metrics_folder, str(self.number))
             fields = {"worker": self.number, "seconds": seconds}
             if how:
-                self._crew.died()
+                self._context.on_worker_death()
                 _log.error("worker %s; another one is started", how, extra={"fields": fields})
             else:
                 _log.info(
@@ -112,73 +112,73 @@ class Post:
         """Have the worker drain, and start no other one."""
         self._stopping.set()
         if self._channel:
-            self._channel.post({"do": "stop"})
+            self._channel.send_soon({"do": "stop"})
 
     def kill(self) -> None:
         """End the worker now."""
         if self._process and self._process.returncode is None:
             self._process.kill()
 
-    async def ask(self, word: str, settings: Settings | None = None, *, seconds: float) -> Message | None:
+    async def ask(self, word: str, settings: Settings | None = None, *, seconds: float) -> ChannelMessage | None:
         """What the worker answers: ``told``, or the ``problem``; None where there is no worker, or it has gone.
 
         Raises ``TimeoutError``; for a scraper at once where too many wait for an answer.
         """
         if self._channel is None:
             return None
-        if word == "state" and len(self._asked) >= _MAX_ASKED:
+        if word == "state" and len(self._pending_answers) >= _MAX_PENDING_ANSWERS:
             raise TimeoutError
-        number, answer = next(self._ids), asyncio.get_running_loop().create_future()
-        self._asked[number] = answer
+        number, answer = next(self._question_ids), asyncio.get_running_loop().create_future()
+        self._pending_answers[number] = answer
         message: dict[str, object] = {"id": number, "do": word}
         if settings:
-            message |= {"settings": packed(settings), "since": self._crew.since()}
+            message |= {"settings": pack_settings(settings), "since": self._context.settings_since()}
         async with asyncio.timeout(seconds):
             try:
                 await self._channel.send(message)
-                found: Message | None = await answer
+                found: ChannelMessage | None = await answer
             except ConnectionError:
                 return None
             finally:
-                del self._asked[number]
+                del self._pending_answers[number]
         return found
 
-    async def _once(self) -> str:
+    async def _run_worker(self) -> str:
         """One worker's life; how it ended, "" where it was told to by SIGTERM."""
-        multiprocess.make(self._crew.metrics, str(self.number))
+        multiprocess.create_member_files(self._context.metrics_folder, str(self.number))
         ours, theirs = socket.socketpair()
         try:
             with theirs:
                 process, inherited = await self._spawn(theirs)
-            channel = await Channel.of(ours)
+            channel = await Channel.over_socket(ours)
         except BaseException:
             ours.close()
             raise
         self._process, self._channel = process, channel
-        watching = asyncio.create_task(self._watch(), name=f"watch over worker {self.number}")
+        watching = asyncio.create_task(self._watch_worker(), name=f"watch over worker {self.number}")
         try:
             # The settings of this moment: what is adopted from now on is sent over the channel, after them. Nobody
             # waits for the worker to read them, since it has all its modules to load first.
-            channel.post(self._orders(inherited))
+            channel.send_soon(self._start_message(inherited))
             if self._stopping.is_set():
                 self.stop()  # it was told while there was no channel
-            failed = await self._listen(channel)
+            failed = await self._read_messages(channel)
         finally:
-            self._channel, self.at_work = None, False
-            await ended(watching)
+            self._channel, self.is_serving = None, False
+            await cancel_and_wait(watching)
             await channel.close()
-            for answer in self._asked.values():
+            for answer in self._pending_answers.values():
                 if not answer.done():
                     answer.set_result(None)
-        code = await self._ended(process)
+        code = await self._wait_for_exit(process)
         self._process = None
         if failed is None:
-            return _told(code)
-        if failed["code"] == ConfigError.exit_code or not self._crew.served():
+            return _describe_exit(code)
+        if failed["code"] == ConfigError.exit_code or not self._context.any_was_ready():
             raise WorkerFailed(str(failed["failed"]), int(failed["code"]))
         return f"failed: {failed['failed']}"
 
-    async def _watch(self) -> None:
+    async def _watch_worker(self) -> None:
         """End a worker that answers nothing any more, so that another one takes its place."""
         while True:
             await asyncio.sleep(_ROUND_SECONDS)
@@ -192,42 +192,42 @@ class Post:
                 self.kill()
                 return
 
-    def _orders(self, inherited: Mapping[str, list[int]]) -> Message:
-        crew = self._crew
-        return orders(crew.settings(), crew.since(), self.number, crew.metrics, inherited)
+    def _start_message(self, inherited: Mapping[str, list[int]]) -> ChannelMessage:
+        crew = self._context
+        return start_message(crew.settings(), crew.settings_since(), self.number, crew.metrics_folder, inherited)
 
     async def _spawn(self, theirs: socket.socket) -> tuple[Process, Mapping[str, list[int]]]:
         """Start a process; the descriptors that it inherits, by door."""
-        sockets = self._crew.share()
+        sockets = self._context.share_sockets()
         try:
             inherited = {name: [each.fileno() for each in found] for name, found in sockets.items()}
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-c", _PROGRAM, _FOLDER, str(theirs.fileno())),
+                *(sys.executable, "-P", "-c", _WORKER_PROGRAM, _PACKAGE_FOLDER, str(theirs.fileno())),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), *itertools.chain.from_iterable(inherited.values())),
                 start_new_session=True,
             )
         finally:
-            addresses.close(sockets)
+            addresses.close_sockets(sockets)
         return process, inherited
 
-    async def _listen(self, channel: Channel) -> Message | None:
+    async def _read_messages(self, channel: Channel) -> ChannelMessage | None:
         """Take what the worker says until it says no more; what it could not go on for."""
         failed = None
         while (message := await channel.receive()) is not None:
             if "ready" in message:
                 self.loaded = bool(message["ready"])
-                self.at_work = True
+                self.is_serving = True
                 self.ready.set()
                 _log.info("worker ready", extra={"fields": {"worker": self.number, "pid": self.pid}})
             elif "failed" in message:
                 failed = message
-            elif (answer := self._asked.get(message.get("id", -1))) and not answer.done():
+            elif (answer := self._pending_answers.get(message.get("id", -1))) and not answer.done():
                 answer.set_result(message)
         return failed
 
     @staticmethod
-    async def _ended(process: Process) -> int:
+    async def _wait_for_exit(process: Process) -> int:
         """The exit code of a worker that has nothing more to say."""
         try:
             async with asyncio.timeout(_LATE_SECONDS):
@@ -237,7 +237,7 @@ class Post:
             return await process.wait()
 
 
-def _told(code: int) -> str:
+def _describe_exit(code: int) -> str:
     """How a process ended, by its exit code; "" for 0."""
     if code < 0:
         names = {each.value: each.name for each in signal.Signals}  # not of all: most real-time ones have none

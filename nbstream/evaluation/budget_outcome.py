@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.policy.budget import binomial
+from nbstream.policy.budget import binomial_cumulative
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.evaluation.measures import Numbers
-    from nbstream.evaluation.run import Row
+    from nbstream.evaluation.measures import FloatArray
+    from nbstream.evaluation.run import EvaluationRow
 
 _PATH_STEP = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class BudgetOutcome:
     """What was asked and what came of it; shares are from 0 to 1.
 
     ``since`` is the number of the first message under the promise, from 1 on, None where there was none; then no
@@ -44,7 +44,7 @@ class Kept:
     spam_missed: float | None
     spam_missed_best: float | None
 
-    def text(self) -> str:
+    def to_text(self) -> str:
         """One line for a reader."""
         asked = f"budget of {100 * self.asked:g} % of the ham"
         if self.since is None or self.realised is None:
@@ -58,7 +58,7 @@ class Kept:
         return f"{asked}: promised from message {self.since} on, {lost} (p {self.p_value:.2f}){missed}{best}"
 
 
-def kept(rows: Sequence[Row], rate: float) -> Kept:
+def budget_outcome(rows: Sequence[EvaluationRow], rate: float) -> BudgetOutcome:
     """How ``rate`` was kept by the verdicts of ``rows``."""
     since = next((index for index, row in enumerate(rows) if row.thresholds.promised), None)
     under = rows[since or 0 :]
@@ -66,42 +66,44 @@ def kept(rows: Sequence[Row], rate: float) -> Kept:
     called = np.array([row.verdict.is_spam for row in under], dtype=np.bool_)
     probability = np.array([row.probability for row in under], dtype=np.float64)
     ham, lost = int((~is_spam).sum()), int((called & ~is_spam).sum())
-    return Kept(
+    return BudgetOutcome(
         asked=rate,
         since=None if since is None else since + 1,
         ham=ham,
         ham_lost=lost,
         realised=lost / ham if ham else None,
-        p_value=_at_least(ham, rate, lost) if ham and since is not None else None,
+        p_value=_binomial_tail(ham, rate, lost) if ham and since is not None else None,
         spam_missed=float((~called[is_spam]).mean()) if is_spam.any() else None,
-        spam_missed_best=None if since is None else _best(probability[~is_spam], probability[is_spam], rate),
+        spam_missed_best=None
+        if since is None
+        else _best_spam_missed(probability[~is_spam], probability[is_spam], rate),
     )
 
 
-def threshold_path(rows: Sequence[Row]) -> list[dict[str, float | int | None]]:
+def threshold_path(rows: Sequence[EvaluationRow]) -> list[dict[str, float | int | None]]:
     """The thresholds that decided every thousandth message; None is one that could not be reached, or not set."""
     return [
         {
             "message": number,
-            "unsure": _finite(rows[number - 1].thresholds.unsure),
-            "spam": _finite(rows[number - 1].thresholds.spam),
-            "reject": _finite(rows[number - 1].thresholds.reject),
+            "unsure": _finite_or_none(rows[number - 1].thresholds.unsure),
+            "spam": _finite_or_none(rows[number - 1].thresholds.spam),
+            "reject": _finite_or_none(rows[number - 1].thresholds.reject),
         }
         for number in range(_PATH_STEP, len(rows) + 1, _PATH_STEP)
     ]
 
 
-def _at_least(n: int, rate: float, lost: int) -> float:
+def _binomial_tail(n: int, rate: float, lost: int) -> float:
     """P(Binomial(n, rate) >= lost)."""
-    return 1.0 if lost == 0 else max(0.0, 1.0 - float(binomial(n, rate, lost - 1)[-1]))
+    return 1.0 if lost == 0 else max(0.0, 1.0 - float(binomial_cumulative(n, rate, lost - 1)[-1]))
 
 
-def _best(ham: Numbers, spam: Numbers, rate: float) -> float | None:
+def _best_spam_missed(ham: FloatArray, spam: FloatArray, rate: float) -> float | None:
     if not len(ham) or not len(spam):
         return None
     allowed = math.floor(rate * len(ham) + 1e-9)
     return float((spam <= np.sort(ham)[-1 - allowed]).mean()) if allowed < len(ham) else 0.0
 
 
-def _finite(threshold: float | None) -> float | None:
+def _finite_or_none(threshold: float | None) -> float | None:
     return threshold if threshold is not None and math.isfinite(threshold) else None

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from nbstream.evaluation.measures import Numbers
+    from nbstream.evaluation.measures import FloatArray
 
 _Z = 1.959963984540054  # the normal distribution has 2.5 % beyond
 
 
-def wilson(counts: Numbers, n: int) -> tuple[Numbers, Numbers]:
+def wilson_interval(counts: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
     """The lower and upper ends for ``counts`` of ``n`` messages each, as shares from 0 to 1."""
     if not n:
         return np.zeros_like(counts), np.ones_like(counts)
@@ -32,9 +32,9 @@ def wilson(counts: Numbers, n: int) -> tuple[Numbers, Numbers]:
     return np.where(counts == 0, 0.0, lower), np.where(counts == n, 1.0, upper)
 
 
-def of_sum(
-    one: tuple[Numbers, Numbers, Numbers], other: tuple[Numbers, Numbers, Numbers]
-) -> tuple[Numbers, Numbers]:
+def sum_interval(
+    one: tuple[FloatArray, FloatArray, FloatArray], other: tuple[FloatArray, FloatArray, FloatArray]
+) -> tuple[FloatArray, FloatArray]:
     """The interval of the sum of two independent estimates, each with its own (estimate, lower, upper).
 
     Each side is the root of the sum of the squared distances there (Zou, Donner, "Construction of confidence

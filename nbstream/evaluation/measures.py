@@ -14,13 +14,13 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Flags: TypeAlias = NDArray[np.bool_]
-    Numbers: TypeAlias = NDArray[np.float64]
+    BoolArray: TypeAlias = NDArray[np.bool_]
+    FloatArray: TypeAlias = NDArray[np.float64]
 
 _BINS = 15
 
 
-def one_minus_auc_percent(is_spam: Flags, score: Numbers) -> float | None:
+def one_minus_auc_percent(is_spam: BoolArray, score: FloatArray) -> float | None:
     """100 x (1 - the area under the ROC curve): the share of pairs of a ham and a spam in the wrong order.
 
     Equal scores count half (the rank sum of Mann and Whitney). Counted in integers, so it is exact.
@@ -33,7 +33,7 @@ def one_minus_auc_percent(is_spam: Flags, score: Numbers) -> float | None:
     return 100.0 * twice_wrong / (2 * len(hams) * len(spams))
 
 
-def fn_at_fp_percent(is_spam: Flags, score: Numbers, rate: float) -> float | None:
+def fn_at_fp_percent(is_spam: BoolArray, score: FloatArray, rate: float) -> float | None:
     """The percentage of spam that is missed when the threshold lets ``rate`` (below 1) of the ham be called spam.
 
     The threshold is the lowest with at most floor(rate x ham) ham at or above it, and spam from there on is
@@ -48,17 +48,17 @@ def fn_at_fp_percent(is_spam: Flags, score: Numbers, rate: float) -> float | Non
     return 100.0 * int((spams <= hams[allowed]).sum()) / len(spams)
 
 
-def hm_percent(is_spam: Flags, called_spam: Flags) -> float | None:
+def hm_percent(is_spam: BoolArray, called_spam: BoolArray) -> float | None:
     """The percentage of ham that was called spam."""
     return _percent(called_spam[~is_spam])
 
 
-def sm_percent(is_spam: Flags, called_spam: Flags) -> float | None:
+def sm_percent(is_spam: BoolArray, called_spam: BoolArray) -> float | None:
     """The percentage of spam that was called anything else."""
     return _percent(~called_spam[is_spam])
 
 
-def lam_percent(is_spam: Flags, called_spam: Flags) -> float | None:
+def lam_percent(is_spam: BoolArray, called_spam: BoolArray) -> float | None:
     """The logit average of hm and sm: logit^-1((logit hm + logit sm) / 2), in percent.
 
     The logit of 0 and of 1 is infinite: where none of n messages is misjudged, or all are, half a message is
@@ -71,7 +71,7 @@ def lam_percent(is_spam: Flags, called_spam: Flags) -> float | None:
     return 100.0 / (1.0 + math.exp(-mean))
 
 
-def expected_calibration_error(is_spam: Flags, probability: Numbers, bins: int = _BINS) -> float | None:
+def expected_calibration_error(is_spam: BoolArray, probability: FloatArray, bins: int = _BINS) -> float | None:
     """How far P(spam) is from the share of spam, on average over ``bins`` bins with as many messages each.
 
     The sum over bins of n_b / n x |mean probability - share of spam| (Naeini, Cooper, Hauskrecht, "Obtaining well
@@ -89,7 +89,7 @@ def expected_calibration_error(is_spam: Flags, probability: Numbers, bins: int =
     return float(np.abs(np.add.reduceat(ordered - spam, starts)).sum() / n)
 
 
-def roc_percent(is_spam: Flags, score: Numbers) -> tuple[Numbers, Numbers]:
+def roc_percent(is_spam: BoolArray, score: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The ROC curve: ham called spam and spam missed, in percent, for each threshold from strict to lenient.
 
     Needs ham and spam.
@@ -102,11 +102,11 @@ def roc_percent(is_spam: Flags, score: Numbers) -> tuple[Numbers, Numbers]:
     return 100.0 * lost / lost[-1], 100.0 * (1 - caught / caught[-1])
 
 
-def _percent(flags: Flags) -> float | None:
+def _percent(flags: BoolArray) -> float | None:
     return 100.0 * int(flags.sum()) / len(flags) if len(flags) else None
 
 
-def _logit(wrong: Flags) -> float:
+def _logit(wrong: BoolArray) -> float:
     count, n = float(wrong.sum()), len(wrong)
     if count in {0, n}:
         count, n = count + 0.5, n + 1

@@ -13,12 +13,12 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-HAM, SPAM, ORDER, MARK = "#0072B2", "#D55E00", "#009E73", "#555555"
-LINE, THIN = 1.2, 0.9
+HAM_COLOR, SPAM_COLOR, SCORE_COLOR, MARK_COLOR = "#0072B2", "#D55E00", "#009E73", "#555555"
+LINE_WIDTH, THIN_LINE_WIDTH = 1.2, 0.9
 _LABEL_POINTS, _SMALL_POINTS = 8, 7
 
 
-def finish(axes: Axes, x: str, y: str, *, narrow: bool = False) -> None:
+def finish_axes(axes: Axes, x: str, y: str, *, narrow: bool = False) -> None:
     """Name the axes, draw the grid, and put the legend above, not wider than a ``narrow`` panel."""
     axes.set_xlabel(x, fontsize=_LABEL_POINTS)
     axes.set_ylabel(y, fontsize=_LABEL_POINTS)

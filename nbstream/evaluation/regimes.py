@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class LabelledCheck:
     """A message, the label that a person would give it, and the check before that."""
 
     message: Message
@@ -28,59 +28,59 @@ class Case:
     check: Check
 
 
-class Regime(Protocol):
+class LabelRegime(Protocol):
     """Who gives labels, and when."""
 
-    def due(self, case: Case) -> Sequence[Case]:
+    def due_labels(self, case: LabelledCheck) -> Sequence[LabelledCheck]:
         """Whose labels are learned now that ``case`` has been scored."""
 
 
-class Delayed:
+class DelayedLabels:
     """Every label, ``delay`` messages later: when as many others have been scored. With 0 at once."""
 
     def __init__(self, delay: int) -> None:
         self._delay = delay
-        self._waiting: deque[Case] = deque()
+        self._waiting: deque[LabelledCheck] = deque()
 
-    def due(self, case: Case) -> Sequence[Case]:
+    def due_labels(self, case: LabelledCheck) -> Sequence[LabelledCheck]:
         """The case of ``delay`` messages ago."""
         self._waiting.append(case)
         return [self._waiting.popleft()] if len(self._waiting) > self._delay else []
 
 
-class Corrections:
+class CorrectionLabels:
     """What a person sees to be wrong, or ``unsure`` too; every label while the model does not decide yet."""
 
     def __init__(self, *, unsure: bool) -> None:
         self._unsure = unsure
 
-    def due(self, case: Case) -> Sequence[Case]:
+    def due_labels(self, case: LabelledCheck) -> Sequence[LabelledCheck]:
         """The case itself, if its label is given."""
         verdict = case.check.verdict
-        if case.check.state.learning or (self._unsure and verdict is Verdict.UNSURE):
+        if case.check.state.is_learning or (self._unsure and verdict is Verdict.UNSURE):
             return [case]
         wrong = verdict.is_spam if case.label == "ham" else verdict is Verdict.HAM
         return [case] if wrong else []
 
 
-class Never:
+class NoLabels:
     """No label at all: an untaught model."""
 
-    def due(self, case: Case) -> Sequence[Case]:
+    def due_labels(self, case: LabelledCheck) -> Sequence[LabelledCheck]:
         """Nothing."""
         return []
 
 
-def named(name: str) -> Regime:
+def parse_regime(name: str) -> LabelRegime:
     """The regime ``immediate``, ``delayed:N``, ``errors``, ``unsure`` or ``none``; ``ValueError`` for another."""
     kind, _, delay = name.partition(":")
     match kind, delay:
         case "delayed", _:
-            return Delayed(int(delay))
+            return DelayedLabels(int(delay))
         case "immediate", "":
-            return Delayed(0)
+            return DelayedLabels(0)
         case "errors" | "unsure", "":
-            return Corrections(unsure=kind == "unsure")
+            return CorrectionLabels(unsure=kind == "unsure")
         case "none", "":
-            return Never()
+            return NoLabels()
     raise ValueError(f"no regime is called {name}")

@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, TextIO
 import numpy as np
 
 from nbstream.evaluation import measures
-from nbstream.evaluation.budget_outcome import Kept, kept, threshold_path
+from nbstream.evaluation.budget_outcome import BudgetOutcome, budget_outcome, threshold_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.evaluation.measures import Flags, Numbers
-    from nbstream.evaluation.run import Params, Result, Row, Tally
+    from nbstream.evaluation.measures import BoolArray, FloatArray
+    from nbstream.evaluation.run import EvaluationOptions, EvaluationResult, EvaluationRow, LessonCountingStore
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class RowArrays:
     """Rows as arrays, one value a message."""
 
-    is_spam: Flags
-    score: Numbers
-    probability: Numbers
-    called_spam: Flags
+    is_spam: BoolArray
+    score: FloatArray
+    probability: FloatArray
+    called_spam: BoolArray
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> Columns:
+    def from_rows(cls, rows: Sequence[EvaluationRow]) -> RowArrays:
         """The columns of ``rows``."""
         return cls(
             np.array([row.label == "spam" for row in rows], dtype=np.bool_),
@@ -39,7 +39,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class EvaluationReport:
     """The measures, under the names that they have in JSON; None is undefined.
 
     ``messages``, ``spam``, ``ham`` and all percentages are of the measured messages, the others of the whole
@@ -68,13 +68,13 @@ class Report:
     skip: int
     limit: int | None
     threshold_path: list[dict[str, float | int | None]]
-    budget: Kept | None
+    budget: BudgetOutcome | None
 
-    def json(self) -> str:
+    def to_json(self) -> str:
         """One JSON object on one line."""
         return json.dumps(asdict(self), allow_nan=False)
 
-    def text(self) -> str:
+    def to_text(self) -> str:
         """A few lines for a reader."""
         rows = [
             ("1 - area under the ROC curve", self.one_minus_auc_percent, 4, "%"),
@@ -84,25 +84,30 @@ class Report:
             ("spam missed at 0.1 % of the ham lost", self.fn_at_fp_0_1_percent, 2, "%"),
             ("spam missed at 0.5 % of the ham lost", self.fn_at_fp_0_5_percent, 2, "%"),
             ("expected calibration error", self.expected_calibration_error, 4, ""),
-            ("milliseconds a message", _times(self.seconds_per_message, 1000), 2, ""),
+            ("milliseconds a message", _multiply(self.seconds_per_message, 1000), 2, ""),
             ("tokens learned of a message", self.tokens_per_message, 0, ""),
         ]
         if self.autolearned:
             rows.append(("learned without a label", self.autolearned, 0, ""))
         width = max(len(name) for name, *_ in rows)
         counted = f"{self.messages} measured: {self.spam} spam, {self.ham} ham; {self.learned} learned"
-        lines = [f"{name:{width}} {_number(value, digits):>9} {unit}" for name, value, digits, unit in rows]
-        budget = [self.budget.text()] if self.budget else []
+        lines = [f"{name:{width}} {_format_number(value, digits):>9} {unit}" for name, value, digits, unit in rows]
+        budget = [self.budget.to_text()] if self.budget else []
         return "\n".join([f"{counted} ({self.regime})", *(line.rstrip() for line in lines), *budget])
 
 
-def report(
-    result: Result, tally: Tally, params: Params, skip: int, limit: int | None, budget: float | None = None
-) -> Report:
+def build_report(
+    result: EvaluationResult,
+    tally: LessonCountingStore,
+    params: EvaluationOptions,
+    skip: int,
+    limit: int | None,
+    budget: float | None = None,
+) -> EvaluationReport:
     """The report on ``result`` without its first ``skip`` messages; ``budget`` is the rate that was to be kept."""
-    columns = Columns.of(result.rows[skip:])
+    columns = RowArrays.from_rows(result.rows[skip:])
     spam = int(columns.is_spam.sum())
-    return Report(
+    return EvaluationReport(
         messages=len(columns.is_spam),
         spam=spam,
         ham=len(columns.is_spam) - spam,
@@ -123,11 +128,11 @@ def report(
         skip=skip,
         limit=limit,
         threshold_path=threshold_path(result.rows),
-        budget=None if budget is None else kept(result.rows, budget),
+        budget=None if budget is None else budget_outcome(result.rows, budget),
     )
 
 
-def write_scores(file: TextIO, rows: Sequence[Row]) -> None:
+def write_scores(file: TextIO, rows: Sequence[EvaluationRow]) -> None:
     """All rows as tab-separated values under a line of names; ``index`` counts from 1, as lines of an index do.
 
     Numbers are written so that reading them gives the same ones.
@@ -137,9 +142,9 @@ def write_scores(file: TextIO, rows: Sequence[Row]) -> None:
         file.write(f"{index}\t{row.label}\t{row.score!r}\t{row.probability!r}\t{row.verdict}\n")
 
 
-def _times(value: float | None, factor: float) -> float | None:
+def _multiply(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _number(value: float | None, digits: int) -> str:
+def _format_number(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"

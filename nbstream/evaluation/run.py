@@ -23,21 +23,20 @@ from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from nbstream.errors import StoreIncompatible
-    from nbstream.evaluation.streams import Labelled
-    from nbstream.filter import Autolearner, Filter, Teachable
-    from nbstream.mail.mime import Limits
+    from nbstream.evaluation.streams import LabelledContent
+    from nbstream.filter import Autolearner, Filter, LessonStore
+    from nbstream.mail.mime import MessageLimits
     from nbstream.policy.verdict import Verdict
-    from nbstream.store.model.history import Note
-    from nbstream.store.model.learn_script import Replacement
-    from nbstream.store.model.ledger import Entry, Held
-    from nbstream.tokens.tokenizer import Params as TokenizerParams
-    from nbstream.tokens.tokenizer import Tokens
+    from nbstream.store.model.history import LessonNote
+    from nbstream.store.model.learn_script import LessonCommit
+    from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+    from nbstream.tokens.tokenizer import TokenizerOptions, Tokens
 
 _SOURCE = "evaluate"
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class EvaluationOptions:
     """The regime by name, the share of the labels that is flipped before it is learned, and the seed of which."""
 
     regime: str = "immediate"
@@ -46,7 +45,7 @@ class Params:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EvaluationRow:
     """One message: its true label, and what the filter said before the label was learned."""
 
     label: str
@@ -57,13 +56,13 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class EvaluationResult:
     """The rows in stream order, and the seconds of checking and learning, without reading the stream.
 
     ``autolearned`` messages were learned without a label.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[EvaluationRow, ...]
     seconds: float
     autolearned: int = 0
 
@@ -73,37 +72,37 @@ class Result:
         return self.rows[-1].thresholds if self.rows else Thresholds()
 
 
-class RememberingTokenizer(Tokenizer):
+class CachingTokenizer(Tokenizer):
     """Keeps a message's tokens for as long as the message is kept: they are asked for to score and to learn.
 
     On trec07p-20k a quarter of the time.
     """
 
-    def __init__(self, params: TokenizerParams) -> None:
+    def __init__(self, params: TokenizerOptions) -> None:
         super().__init__(params)
-        self._known: WeakKeyDictionary[Message, Tokens] = WeakKeyDictionary()
+        self._cache: WeakKeyDictionary[Message, Tokens] = WeakKeyDictionary()
 
     def tokenize(self, message: Message) -> Tokens:
         """The tokens of ``message``."""
-        tokens = self._known.get(message)
+        tokens = self._cache.get(message)
         if tokens is None:
-            tokens = self._known[message] = super().tokenize(message)
+            tokens = self._cache[message] = super().tokenize(message)
         return tokens
 
 
-class Tally:
+class LessonCountingStore:
     """A model that counts the messages learned into it, and their tokens."""
 
-    def __init__(self, model: Teachable) -> None:
+    def __init__(self, model: LessonStore) -> None:
         self._model = model
         self.learned = 0
         self.tokens = 0
 
-    async def entry(self, message_key: str) -> Entry | None:
+    async def entry(self, message_key: str) -> LedgerEntry | None:
         """What the message was learned as, or None."""
         return await self._model.entry(message_key)
 
-    async def entries(self, message_keys: Sequence[str]) -> Sequence[Entry | StoreIncompatible | None]:
+    async def entries(self, message_keys: Sequence[str]) -> Sequence[LedgerEntry | StoreIncompatible | None]:
         """What each of these messages was learned as, None, or why that cannot be read."""
         return await self._model.entries(message_keys)
 
@@ -111,13 +110,15 @@ class Tally:
         """As of the model."""
         return await self._model.ledger_keys(former_keys)
 
-    async def replace_many(self, changes: Sequence[Replacement]) -> list[bytes | Held]:
+    async def commit_lessons(self, changes: Sequence[LessonCommit]) -> list[bytes | LedgerConflict]:
         """Replace each, one after another."""
-        return [await self.replace(each.message_key, each.old, each.new, each.note) for each in changes]
+        return [await self.commit_lesson(each.message_key, each.old, each.new, each.note) for each in changes]
 
-    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | Held:
+    async def commit_lesson(
+        self, message_key: str, old: LedgerEntry | None, new: LedgerEntry | None, note: LessonNote
+    ) -> bytes | LedgerConflict:
         """Replace as the model does, and count what was learned."""
-        change = await self._model.replace(message_key, old, new, note)
+        change = await self._model.commit_lesson(message_key, old, new, note)
         if isinstance(change, bytes) and new is not None:
             self.learned += 1
             self.tokens += len(new.tokens)
@@ -135,46 +136,46 @@ class Tally:
 
 async def evaluate(
     spam_filter: Filter,
-    stream: Iterable[Labelled],
-    params: Params,
-    limits: Limits,
+    stream: Iterable[LabelledContent],
+    params: EvaluationOptions,
+    limits: MessageLimits,
     autolearner: Autolearner | None = None,
-) -> Result:
+) -> EvaluationResult:
     """Score and learn ``stream``. Raises what the filter and the reading of the stream raise.
 
     ``autolearner`` is an observer of the filter. It learns of a message after the person has spoken or not; in a
     daemon that may be the other way round, and comes to the same, since a person's label replaces.
     """
-    regime, chance = regimes.named(params.regime), random.Random(params.seed)  # noqa: S311 - no secret
-    rows: list[Row] = []
+    regime, chance = regimes.parse_regime(params.regime), random.Random(params.seed)  # noqa: S311 - no secret
+    rows: list[EvaluationRow] = []
     seconds, autolearned = 0.0, 0
     for each in stream:
         # Drawn for every message, learned or not, so that the same ones are flipped in every regime.
-        label = _other(each.label) if chance.random() < params.label_noise else each.label
+        label = _opposite_label(each.label) if chance.random() < params.label_noise else each.label
         started = time.perf_counter()
-        message = _message(each.content, limits)
+        message = _parse_message(each.content, limits)
         check = await spam_filter.check(message)
-        for case in regime.due(regimes.Case(message, label, check)):
+        for case in regime.due_labels(regimes.LabelledCheck(message, label, check)):
             await spam_filter.learn(case.message, case.label, _SOURCE)
         if autolearner:
-            autolearned += await autolearner.learn_waiting()
+            autolearned += await autolearner.learn_queued()
         seconds += time.perf_counter() - started
-        rows.append(Row(each.label, check.score, check.probability, check.verdict, check.thresholds))
-        await _let_cancel()
-    return Result(tuple(rows), seconds, autolearned)
+        rows.append(EvaluationRow(each.label, check.score, check.probability, check.verdict, check.thresholds))
+        await _allow_cancellation()
+    return EvaluationResult(tuple(rows), seconds, autolearned)
 
 
-def _message(content: bytes | str, limits: Limits) -> Message:
+def _parse_message(content: bytes | str, limits: MessageLimits) -> Message:
     if isinstance(content, str):
-        return Message.of_text(content, limits)
-    return Message(header_fields.strip(header_fields.canonical(content), VERDICT_FIELDS), limits)
+        return Message.from_text(content, limits)
+    return Message(header_fields.strip_fields(header_fields.normalize_line_ends(content), VERDICT_FIELDS), limits)
 
 
-def _other(label: str) -> str:
+def _opposite_label(label: str) -> str:
     return "ham" if label == "spam" else "spam"
 
 
-async def _let_cancel() -> None:
+async def _allow_cancellation() -> None:
     """Let Ctrl-C come in. Over counts in memory nothing else waits, and redis-py may have lost it before.
 
     See ``nbstream.store.replica.mirror`` for the latter.

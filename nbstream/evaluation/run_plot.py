@@ -14,30 +14,38 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from nbstream.evaluation import measures
-from nbstream.evaluation.plot_style import HAM, LINE, MARK, ORDER, SPAM, THIN, finish
-from nbstream.policy.verdict import shown
+from nbstream.evaluation.plot_style import (
+    HAM_COLOR,
+    LINE_WIDTH,
+    MARK_COLOR,
+    SCORE_COLOR,
+    SPAM_COLOR,
+    THIN_LINE_WIDTH,
+    finish_axes,
+)
+from nbstream.policy.verdict import format_threshold
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
 
-    from nbstream.evaluation.report import Columns
+    from nbstream.evaluation.report import RowArrays
     from nbstream.policy.verdict import Thresholds
 
 _SIZE_INCHES = (3.5, 7.4)
 _DOTS_PER_INCH = 200
-_RATES = {0.001: ":", 0.005: "--"}
-_STEPS = 100  # of the learning curve
-_BINS = 60
+_MARKED_RATES = {0.001: ":", 0.005: "--"}
+_LEARNING_CURVE_POINTS = 100  # of the learning curve
+_HISTOGRAM_BINS = 60
 
 
-def draw(path: Path, columns: Columns, skipped: int, thresholds: Thresholds) -> None:
+def write_run_plot(path: Path, columns: RowArrays, skipped: int, thresholds: Thresholds) -> None:
     """Write the picture as a PNG file. Raises ``OSError``."""
-    picture(columns, skipped, thresholds).savefig(path, format="png")
+    run_figure(columns, skipped, thresholds).savefig(path, format="png")
 
 
-def picture(columns: Columns, skipped: int, thresholds: Thresholds) -> Figure:
+def run_figure(columns: RowArrays, skipped: int, thresholds: Thresholds) -> Figure:
     """The picture of the measured messages, before which ``skipped`` came."""
     figure = Figure(figsize=_SIZE_INCHES, dpi=_DOTS_PER_INCH, layout="constrained")
     roc, learning, histogram = figure.subplots(3)
@@ -47,7 +55,7 @@ def picture(columns: Columns, skipped: int, thresholds: Thresholds) -> Figure:
     return figure
 
 
-def _draw_roc(axes: Axes, columns: Columns) -> None:
+def _draw_roc(axes: Axes, columns: RowArrays) -> None:
     """Ham lost against spam missed, on log scales: the nearer to the lower left corner the better."""
     is_spam, called = columns.is_spam, columns.called_spam
     hm, sm = measures.hm_percent(is_spam, called), measures.sm_percent(is_spam, called)
@@ -59,43 +67,53 @@ def _draw_roc(axes: Axes, columns: Columns) -> None:
         shown = slice(int(np.searchsorted(lost, 0.0, side="right")) - 1, int(np.argmin(missed)) + 1)
         axes.step(
             np.maximum(lost, left)[shown], np.maximum(missed, low)[shown], where="post",
-            color=ORDER, linewidth=LINE, label="scores",
+            color=SCORE_COLOR, linewidth=LINE_WIDTH, label="scores",
         )  # fmt: skip
         axes.plot(
-            max(hm, left), max(sm, low), "o", color=SPAM, clip_on=False, zorder=3,
+            max(hm, left), max(sm, low), "o", color=SPAM_COLOR, clip_on=False, zorder=3,
             label=f"verdicts: {hm:.2f} %, {sm:.2f} %",
         )  # fmt: skip
-        for rate, style in _RATES.items():
+        for rate, style in _MARKED_RATES.items():
             at_rate = measures.fn_at_fp_percent(is_spam, columns.score, rate)
             label = f"at {100 * rate:g} %: {at_rate:.2f} %"
-            axes.axvline(100 * rate, color=MARK, linestyle=style, linewidth=THIN, label=label)
+            axes.axvline(100 * rate, color=MARK_COLOR, linestyle=style, linewidth=THIN_LINE_WIDTH, label=label)
         axes.set(xscale="log", yscale="log", xlim=(left, 100), ylim=(low, 100))
-    finish(axes, "ham called spam (%)", "spam missed (%)")
+    finish_axes(axes, "ham called spam (%)", "spam missed (%)")
 
 
-def _draw_learning(axes: Axes, columns: Columns, skipped: int) -> None:
+def _draw_learning(axes: Axes, columns: RowArrays, skipped: int) -> None:
     """How the measures, each over all messages so far, get better with the messages seen."""
     n = len(columns.is_spam)
-    ends = np.unique(np.linspace(0, n, _STEPS + 1).astype(int))[1:]
+    ends = np.unique(np.linspace(0, n, _LEARNING_CURVE_POINTS + 1).astype(int))[1:]
     so_far = [(columns.is_spam[:end], columns.score[:end], columns.called_spam[:end]) for end in ends]
     lines = (
-        ("1 - AUC", ORDER, "-", [measures.one_minus_auc_percent(is_spam, score) for is_spam, score, _ in so_far]),
-        ("spam missed", SPAM, "--", [measures.sm_percent(is_spam, called) for is_spam, _, called in so_far]),
-        ("ham called spam", HAM, "-.", [measures.hm_percent(is_spam, called) for is_spam, _, called in so_far]),
+        (
+            "1 - AUC",
+            SCORE_COLOR,
+            "-",
+            [measures.one_minus_auc_percent(is_spam, score) for is_spam, score, _ in so_far],
+        ),
+        ("spam missed", SPAM_COLOR, "--", [measures.sm_percent(is_spam, called) for is_spam, _, called in so_far]),
+        (
+            "ham called spam",
+            HAM_COLOR,
+            "-.",
+            [measures.hm_percent(is_spam, called) for is_spam, _, called in so_far],
+        ),
     )
     for label, color, style, values in lines:
         known = np.array([value or math.nan for value in values])  # zero has no place on a log scale
         if not np.isnan(known).all():
-            axes.semilogy(skipped + ends, known, color=color, linestyle=style, linewidth=LINE, label=label)
+            axes.semilogy(skipped + ends, known, color=color, linestyle=style, linewidth=LINE_WIDTH, label=label)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    finish(axes, "messages seen", "over all so far (%)")
+    finish_axes(axes, "messages seen", "over all so far (%)")
 
 
-def _draw_scores(axes: Axes, columns: Columns, thresholds: Thresholds) -> None:
+def _draw_scores(axes: Axes, columns: RowArrays, thresholds: Thresholds) -> None:
     """How many ham and spam got which score, and where the verdicts begin."""
     if len(columns.score):
-        edges = np.histogram_bin_edges(columns.score, bins=_BINS).tolist()
-        for label, color, chosen in (("ham", HAM, ~columns.is_spam), ("spam", SPAM, columns.is_spam)):
+        edges = np.histogram_bin_edges(columns.score, bins=_HISTOGRAM_BINS).tolist()
+        for label, color, chosen in (("ham", HAM_COLOR, ~columns.is_spam), ("spam", SPAM_COLOR, columns.is_spam)):
             if chosen.any():
                 axes.hist(
                     columns.score[chosen], edges, histtype="stepfilled", log=True,
@@ -105,12 +123,12 @@ def _draw_scores(axes: Axes, columns: Columns, thresholds: Thresholds) -> None:
         for (name, threshold), style in zip(verdicts.items(), (":", "--", "-."), strict=True):
             score = _score_at(columns, threshold) if threshold else None
             if threshold and score is not None:
-                label = f"{name} from P = {shown(threshold)} on"
-                axes.axvline(score, color=MARK, linestyle=style, linewidth=THIN, label=label)
-    finish(axes, "score: log-odds of spam (nats)", "messages")
+                label = f"{name} from P = {format_threshold(threshold)} on"
+                axes.axvline(score, color=MARK_COLOR, linestyle=style, linewidth=THIN_LINE_WIDTH, label=label)
+    finish_axes(axes, "score: log-odds of spam (nats)", "messages")
 
 
-def _score_at(columns: Columns, probability: float) -> float | None:
+def _score_at(columns: RowArrays, probability: float) -> float | None:
     """The score at which P(spam) reaches ``probability``, read off the two nearest messages; None beyond all.
 
     Read off, since the map from scores to probabilities may have moved along the stream.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nbstream.evaluation.threshold_choices import Choice, Tuning
-    from nbstream.evaluation.tuning import Estimate
+    from nbstream.evaluation.threshold_choices import ThresholdChoice, TuningResult
+    from nbstream.evaluation.tuning import IntervalEstimate
 
-NOTE = "The scores are those that each message got before its label, from the model as it was then."
-BIASED = (
+SCORES_NOTE = "The scores are those that each message got before its label, from the model as it was then."
+BIASED_SAMPLE_TEXT = (
     "of the ham that was labelled much was not called ham: where only errors are labelled, "
     "all rates of ham called spam are too high, and no budget can be promised"
 )
@@ -36,47 +36,50 @@ class _Column:
         return max(map(len, (self.title, *self.cells)))
 
 
-def text(tuning: Tuning, model: str, *, width: int | None, bold: bool) -> str:
+def render_text(tuning: TuningResult, model: str, *, width: int | None, bold: bool) -> str:
     """Table and answers for a reader; a ``width`` in columns or None, and the present thresholds in ``bold``."""
-    present, known = tuning.present, tuning.present.rates
+    present, known = tuning.present, tuning.present.error_counts
     counted = f"{known.ham + known.spam:,} messages labelled: {known.ham:,} ham, {known.spam:,} spam"
     first = f"model {model}, the last {counted}"
-    now = f"present {present.setting} -> {_reached(present)}"
-    answers = [answer(choice) for choice in tuning.budgets]
+    now = f"present {present.setting} -> {_describe_threshold(present)}"
+    answers = [describe_choice(choice) for choice in tuning.budgets]
     if tuning.other:
-        answers += [f"{tuning.other.name}, {answer(tuning.other)}", *_moved(tuning.other)]
-    table = [*_table(tuning, width, bold=bold), ""] if known.ham or known.spam else []
-    return "\n".join([first, "", *table, now, *answers, "", NOTE])
+        answers += [
+            f"{tuning.other.name}, {describe_choice(tuning.other)}",
+            *_describe_verdict_changes(tuning.other),
+        ]
+    table = [*_render_table(tuning, width, bold=bold), ""] if known.ham or known.spam else []
+    return "\n".join([first, "", *table, now, *answers, "", SCORES_NOTE])
 
 
-def answer(choice: Choice) -> str:
+def describe_choice(choice: ThresholdChoice) -> str:
     """What a choice would have changed, in one line."""
-    if math.isinf(choice.spam_from):
-        return f"{choice.setting} -> {_reached(choice)}"
-    return f"{choice.setting} -> {_reached(choice)}: {choice.moves.sentence()}"
+    if math.isinf(choice.spam_threshold):
+        return f"{choice.setting} -> {_describe_threshold(choice)}"
+    return f"{choice.setting} -> {_describe_threshold(choice)}: {choice.verdict_changes.to_sentence()}"
 
 
-def as_json(tuning: Tuning, model: str) -> str:
+def render_json(tuning: TuningResult, model: str) -> str:
     """One JSON object on one line; null is unknown, or never reached."""
-    known = tuning.present.rates
+    known = tuning.present.error_counts
     return json.dumps(
         {
             "model": model,
             "messages": known.ham + known.spam,
             "ham": known.ham,
             "spam": known.spam,
-            "biased": tuning.biased,
+            "biased": tuning.is_biased,
             "cost_ratio": tuning.cost_ratio,
-            "present": _fields(tuning.present, tuning.cost_ratio),
-            "with": _fields(tuning.other, tuning.cost_ratio) if tuning.other else None,
-            "budgets": [_fields(choice, tuning.cost_ratio) for choice in tuning.budgets],
-            "fixed": [_fields(choice, tuning.cost_ratio) for choice in tuning.fixed],
+            "present": _choice_members(tuning.present, tuning.cost_ratio),
+            "with": _choice_members(tuning.other, tuning.cost_ratio) if tuning.other else None,
+            "budgets": [_choice_members(choice, tuning.cost_ratio) for choice in tuning.budgets],
+            "fixed": [_choice_members(choice, tuning.cost_ratio) for choice in tuning.fixed],
         },
         allow_nan=False,
     )
 
 
-def shown(probability: float) -> str:
+def format_threshold_rounded_up(probability: float) -> str:
     """A threshold with three digits of how far it is from 0 or 1, rounded up, so that no ham more reaches it."""
     if probability >= 1:
         return "never"
@@ -85,22 +88,28 @@ def shown(probability: float) -> str:
     return f"{rounded.normalize():f}"
 
 
-def _reached(choice: Choice) -> str:
-    threshold = "" if math.isinf(choice.spam_from) else f"threshold {shown(choice.spam_from)}"
+def _describe_threshold(choice: ThresholdChoice) -> str:
+    threshold = (
+        ""
+        if math.isinf(choice.spam_threshold)
+        else f"threshold {format_threshold_rounded_up(choice.spam_threshold)}"
+    )
     why = "" if choice.thresholds.promised else choice.thresholds.promise
     return ", ".join(filter(None, (threshold, why))) or "never"
 
 
-def _moved(choice: Choice) -> Iterator[str]:
+def _describe_verdict_changes(choice: ThresholdChoice) -> Iterator[str]:
     for label in ("ham", "spam"):
-        changes = sorted((was, would, n) for (own, was, would), n in choice.moves.counts.items() if own == label)
+        changes = sorted(
+            (was, would, n) for (own, was, would), n in choice.verdict_changes.counts.items() if own == label
+        )
         if changes:
             yield f"  {label}: {', '.join(f'{n:,} {was} -> {would}' for was, would, n in changes)}"
 
 
-def _table(tuning: Tuning, width: int | None, *, bold: bool) -> list[str]:
+def _render_table(tuning: TuningResult, width: int | None, *, bold: bool) -> list[str]:
     choices = tuning.by_threshold()
-    columns = _columns(choices, tuning.cost_ratio)
+    columns = _table_columns(choices, tuning.cost_ratio)
     while width and sum(column.width + _GAP for column in columns) - _GAP > width and len(columns) > 1:
         columns.remove(max(columns, key=lambda column: column.rank))
     first, *others = columns
@@ -114,69 +123,69 @@ def _table(tuning: Tuning, width: int | None, *, bold: bool) -> list[str]:
     return lines
 
 
-def _columns(choices: Sequence[Choice], ratio: float) -> list[_Column]:
-    lost, missed = ([*map(_percent, each)] for each in zip(*map(_shares, choices), strict=True))
-    cost = [_percent(choice.rates.cost(ratio)) for choice in choices]
+def _table_columns(choices: Sequence[ThresholdChoice], ratio: float) -> list[_Column]:
+    lost, missed = ([*map(_percent, each)] for each in zip(*map(_error_rates, choices), strict=True))
+    cost = [_percent(choice.error_counts.relative_cost(ratio)) for choice in choices]
     return [
         _Column(0, "", [choice.name for choice in choices]),
-        _Column(1, "from P", [shown(choice.spam_from) for choice in choices]),
-        _Column(4, "ham called spam", [f"{choice.rates.ham_called_spam[0]:,}" for choice in choices]),
-        _Column(2, "% of ham", [_number(share[0], 3) for share in lost]),
-        _Column(8, "95 %", [_band(share, 3) for share in lost]),
-        _Column(5, "spam missed", [f"{choice.rates.spam_missed[0]:,}" for choice in choices]),
-        _Column(3, "% of spam", [_number(share[0], 2) for share in missed]),
-        _Column(9, "95 %", [_band(share, 2) for share in missed]),
-        _Column(6, "unsure", [f"{choice.unsure.ham + choice.unsure.spam:,}" for choice in choices]),
-        _Column(7, f"cost at {ratio:.3g}", [_number(share[0], 2) for share in cost]),
+        _Column(1, "from P", [format_threshold_rounded_up(choice.spam_threshold) for choice in choices]),
+        _Column(4, "ham called spam", [f"{choice.error_counts.ham_called_spam[0]:,}" for choice in choices]),
+        _Column(2, "% of ham", [_format_number(share[0], 3) for share in lost]),
+        _Column(8, "95 %", [_format_interval(share, 3) for share in lost]),
+        _Column(5, "spam missed", [f"{choice.error_counts.spam_missed[0]:,}" for choice in choices]),
+        _Column(3, "% of spam", [_format_number(share[0], 2) for share in missed]),
+        _Column(9, "95 %", [_format_interval(share, 2) for share in missed]),
+        _Column(6, "unsure", [f"{choice.unsure_counts.ham + choice.unsure_counts.spam:,}" for choice in choices]),
+        _Column(7, f"cost at {ratio:.3g}", [_format_number(share[0], 2) for share in cost]),
     ]
 
 
-def _fields(choice: Choice, ratio: float) -> dict[str, Any]:
-    lost, missed = map(_percent, _shares(choice))
-    cost = _percent(choice.rates.cost(ratio))
+def _choice_members(choice: ThresholdChoice, ratio: float) -> dict[str, Any]:
+    lost, missed = map(_percent, _error_rates(choice))
+    cost = _percent(choice.error_counts.relative_cost(ratio))
     thresholds = choice.thresholds
     return {
         "name": choice.name,
         "setting": choice.setting,
-        "unsure_from": _finite(thresholds.unsure),
-        "spam_from": _finite(thresholds.spam),
-        "reject_from": _finite(thresholds.reject or math.inf),
+        "unsure_from": _finite_or_none(thresholds.unsure),
+        "spam_from": _finite_or_none(thresholds.spam),
+        "reject_from": _finite_or_none(thresholds.reject or math.inf),
         "promise": thresholds.promise or None,
-        "ham_called_spam": int(choice.rates.ham_called_spam[0]),
+        "ham_called_spam": int(choice.error_counts.ham_called_spam[0]),
         "ham_called_spam_percent": lost[0],
         "ham_called_spam_percent_95": lost[1:] if lost[0] is not None else None,
-        "spam_missed": int(choice.rates.spam_missed[0]),
+        "spam_missed": int(choice.error_counts.spam_missed[0]),
         "spam_missed_percent": missed[0],
         "spam_missed_percent_95": missed[1:] if missed[0] is not None else None,
-        "ham_unsure": choice.unsure.ham,
-        "spam_unsure": choice.unsure.spam,
+        "ham_unsure": choice.unsure_counts.ham,
+        "spam_unsure": choice.unsure_counts.spam,
         "cost_percent": cost[0],
         "cost_percent_95": cost[1:] if cost[0] is not None else None,
-        "answer": answer(choice),
+        "answer": describe_choice(choice),
         "moves": [
             {"label": label, "was": was, "would": would, "messages": count}
-            for (label, was, would), count in sorted(choice.moves.counts.items())
+            for (label, was, would), count in sorted(choice.verdict_changes.counts.items())
         ],
     }
 
 
-def _shares(choice: Choice) -> tuple[Estimate, Estimate]:
-    return choice.rates.lost(), choice.rates.missed()
+def _error_rates(choice: ThresholdChoice) -> tuple[IntervalEstimate, IntervalEstimate]:
+    return choice.error_counts.ham_called_spam_rate(), choice.error_counts.spam_missed_rate()
 
 
-def _percent(estimate: Estimate) -> tuple[float | None, float | None, float | None]:
-    value, low, high = (_finite(100 * float(each[0])) for each in estimate)
+def _percent(estimate: IntervalEstimate) -> tuple[float | None, float | None, float | None]:
+    value, low, high = (_finite_or_none(100 * float(each[0])) for each in estimate)
     return value, low, high
 
 
-def _finite(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _number(value: float | None, digits: int) -> str:
+def _format_number(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def _band(percents: tuple[float | None, float | None, float | None], digits: int) -> str:
+def _format_interval(percents: tuple[float | None, float | None, float | None], digits: int) -> str:
     value, low, high = percents
-    return "-" if value is None else f"{_number(low, digits)} to {_number(high, digits)}"
+    return "-" if value is None else f"{_format_number(low, digits)} to {_format_number(high, digits)}"

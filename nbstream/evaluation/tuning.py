@@ -21,62 +21,62 @@ from nbstream.policy.verdict import Verdict
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nbstream.evaluation.measures import Flags, Numbers
+    from nbstream.evaluation.measures import BoolArray, FloatArray
     from nbstream.policy.first_scores import FirstScores
     from nbstream.policy.verdict import Thresholds
 
-    Integers: TypeAlias = NDArray[np.int64]
-    Estimate: TypeAlias = tuple[Numbers, Numbers, Numbers]
+    IntArray: TypeAlias = NDArray[np.int64]
+    IntervalEstimate: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
     """A share, and the lower and the upper end of its interval."""
 
 _VERDICTS = (Verdict.HAM, Verdict.UNSURE, Verdict.SPAM, Verdict.REJECT)
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class LabelledSample:
     """Labelled messages in order of learning; both arrays have one value a message."""
 
-    is_spam: Flags
-    probability: Numbers
+    is_spam: BoolArray
+    probability: FloatArray
 
     @classmethod
-    def of(cls, first_scores: FirstScores) -> Sample:
+    def from_first_scores(cls, first_scores: FirstScores) -> LabelledSample:
         """All that is stored."""
-        ordered = first_scores.ordered()
+        ordered = first_scores.labelled_probabilities()
         return cls(
             np.array([label == "spam" for _, label, _ in ordered], dtype=np.bool_),
             np.array([probability for *_, probability in ordered], dtype=np.float64),
         )
 
     @property
-    def hams(self) -> Numbers:
+    def hams(self) -> FloatArray:
         """P(spam) of the ham, lowest first."""
         return np.sort(self.probability[~self.is_spam])
 
     @property
-    def spams(self) -> Numbers:
+    def spams(self) -> FloatArray:
         """P(spam) of the spam, lowest first."""
         return np.sort(self.probability[self.is_spam])
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class ErrorCounts:
     """Ham called spam and spam missed at several thresholds: counts of shape (thresholds), and of how many."""
 
     ham: int
     spam: int
-    ham_called_spam: Integers
-    spam_missed: Integers
+    ham_called_spam: IntArray
+    spam_missed: IntArray
 
-    def lost(self) -> Estimate:
+    def ham_called_spam_rate(self) -> IntervalEstimate:
         """The share of ham called spam, and the ends of its interval; nan without ham."""
-        return _share(self.ham_called_spam, self.ham)
+        return _estimate_share(self.ham_called_spam, self.ham)
 
-    def missed(self) -> Estimate:
+    def spam_missed_rate(self) -> IntervalEstimate:
         """The share of spam missed, and the ends of its interval; nan without spam."""
-        return _share(self.spam_missed, self.spam)
+        return _estimate_share(self.spam_missed, self.spam)
 
-    def cost(self, ratio: float | Numbers) -> Estimate:
+    def relative_cost(self, ratio: float | FloatArray) -> IntervalEstimate:
         """What the errors cost where a ham lost costs ``ratio`` spam passed, and the ends of its interval.
 
         As a share of what no filter costs, all spam passed: (ratio x ham called spam + spam missed) / spam, the
@@ -85,55 +85,55 @@ class Rates:
         ham or without spam.
         """
         worth = ratio * np.float64(self.ham / self.spam if self.spam else math.nan)
-        lost, low, high = self.lost()
-        missed = self.missed()
-        ends = intervals.of_sum((worth * lost, worth * low, worth * high), missed)
+        lost, low, high = self.ham_called_spam_rate()
+        missed = self.spam_missed_rate()
+        ends = intervals.sum_interval((worth * lost, worth * low, worth * high), missed)
         return worth * lost + missed[0], *ends
 
 
 @dataclass(frozen=True, slots=True)
-class Unsure:
+class UnsureCounts:
     """How many of each label are called unsure."""
 
     ham: int
     spam: int
 
 
-def rates(sample: Sample, thresholds: Numbers) -> Rates:
+def count_errors(sample: LabelledSample, thresholds: FloatArray) -> ErrorCounts:
     """What calling spam from each of ``thresholds`` on would have done."""
     hams, spams = sample.hams, sample.spams
-    return Rates(
+    return ErrorCounts(
         len(hams), len(spams),
         len(hams) - np.searchsorted(hams, thresholds).astype(np.int64),
         np.searchsorted(spams, thresholds).astype(np.int64),
     )  # fmt: skip
 
 
-def rates_of(sample: Sample, thresholds: Thresholds) -> Rates:
+def count_errors_at(sample: LabelledSample, thresholds: Thresholds) -> ErrorCounts:
     """The same for one set of thresholds; shapes are (1)."""
-    return rates(sample, np.array([thresholds.spam]))
+    return count_errors(sample, np.array([thresholds.spam]))
 
 
-def unsure(sample: Sample, thresholds: Thresholds) -> Unsure:
+def count_unsure(sample: LabelledSample, thresholds: Thresholds) -> UnsureCounts:
     """How many would have been unsure."""
-    found = verdicts(sample, thresholds) == _VERDICTS.index(Verdict.UNSURE)
-    return Unsure(int((found & ~sample.is_spam).sum()), int((found & sample.is_spam).sum()))
+    found = verdict_numbers(sample, thresholds) == _VERDICTS.index(Verdict.UNSURE)
+    return UnsureCounts(int((found & ~sample.is_spam).sum()), int((found & sample.is_spam).sum()))
 
 
-def verdicts(sample: Sample, thresholds: Thresholds) -> Integers:
+def verdict_numbers(sample: LabelledSample, thresholds: Thresholds) -> IntArray:
     """The verdict on each message, as ``decide`` of a taught model says, by its place from ham to reject."""
     edges = [thresholds.unsure, thresholds.spam, thresholds.reject or math.inf]  # in order, as thresholds are
     return np.searchsorted(edges, sample.probability, side="right").astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
+class VerdictChanges:
     """What other thresholds change: messages by label, verdict before and verdict after, of so many."""
 
     messages: int
     counts: Mapping[tuple[str, str, str], int]
 
-    def called_spam(self, label: str) -> int:
+    def called_spam_change(self, label: str) -> int:
         """How many more of one label are called spam; below zero for fewer."""
         return sum(
             count * (Verdict(after).is_spam - Verdict(before).is_spam)
@@ -141,9 +141,9 @@ class Moves:
             if own == label
         )
 
-    def sentence(self) -> str:
+    def to_sentence(self) -> str:
         """In words, for the middle of a sentence."""
-        ham, spam = self.called_spam("ham"), self.called_spam("spam")
+        ham, spam = self.called_spam_change("ham"), self.called_spam_change("spam")
         told = []
         if ham:
             told.append(f"moved {-ham:,} ham out of spam" if ham < 0 else f"moved {ham:,} more ham into spam")
@@ -152,17 +152,17 @@ class Moves:
         return f"would have {', '.join(told) or 'called the same messages spam'}, of the last {self.messages:,}"
 
 
-def moves(sample: Sample, before: Thresholds, after: Thresholds) -> Moves:
+def compare_verdicts(sample: LabelledSample, before: Thresholds, after: Thresholds) -> VerdictChanges:
     """What ``after`` changes against ``before``."""
-    was, would = verdicts(sample, before), verdicts(sample, after)
+    was, would = verdict_numbers(sample, before), verdict_numbers(sample, after)
     counts = {
         (label, str(_VERDICTS[one]), str(_VERDICTS[other])): int((own & (was == one) & (would == other)).sum())
         for label, own in (("ham", ~sample.is_spam), ("spam", sample.is_spam))
         for one, other in permutations(range(len(_VERDICTS)), 2)
     }
-    return Moves(len(was), {move: count for move, count in counts.items() if count})
+    return VerdictChanges(len(was), {move: count for move, count in counts.items() if count})
 
 
-def _share(counts: Integers, n: int) -> Estimate:
+def _estimate_share(counts: IntArray, n: int) -> IntervalEstimate:
     share = counts / n if n else np.full(len(counts), math.nan)
-    return share, *intervals.wilson(counts.astype(np.float64), n)
+    return share, *intervals.wilson_interval(counts.astype(np.float64), n)

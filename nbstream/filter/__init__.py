@@ -4,36 +4,42 @@ Rules: check touches no network; learn and unlearn return only when the change i
 process's own mirror has it; both may be repeated, the second time changes nothing and says so.
 """
 
-from nbstream.filter.autolearner import AutoLayer, Autolearner, Settler
-from nbstream.filter.check_queue import Line
-from nbstream.filter.filter import Decide, Filter, Subject
-from nbstream.filter.lesson_plan import Taught
-from nbstream.filter.lesson_text import tell, tell_counted, tell_many
-from nbstream.filter.observers import Remembering, Several
-from nbstream.filter.protocols import CountSource, Observer, Recalling, Silent, Teachable
-from nbstream.filter.results import Check, Lesson, Outcome, Params
+from nbstream.filter.autolearner import Autolearner, AutolearnLayer, AutolearnReconciler
+from nbstream.filter.check_queue import CheckQueue
+from nbstream.filter.filter import CheckDecider, Filter, LearnableMessage
+from nbstream.filter.lesson_plan import TokenizedMessage
+from nbstream.filter.lesson_text import describe_lesson, describe_lessons, describe_outcomes
+from nbstream.filter.observers import CompositeObserver, RememberingObserver
+from nbstream.filter.protocols import (
+    CheckedMessageSource,
+    CountSource,
+    FilterObserver,
+    LessonStore,
+    SilentObserver,
+)
+from nbstream.filter.results import Check, FilterPolicy, Lesson, LessonOutcome
 
 __all__ = [
-    "AutoLayer",
+    "AutolearnLayer",
+    "AutolearnReconciler",
     "Autolearner",
     "Check",
+    "CheckDecider",
+    "CheckQueue",
+    "CheckedMessageSource",
+    "CompositeObserver",
     "CountSource",
-    "Decide",
     "Filter",
+    "FilterObserver",
+    "FilterPolicy",
+    "LearnableMessage",
     "Lesson",
-    "Line",
-    "Observer",
-    "Outcome",
-    "Params",
-    "Recalling",
-    "Remembering",
-    "Settler",
-    "Several",
-    "Silent",
-    "Subject",
-    "Taught",
-    "Teachable",
-    "tell",
-    "tell_counted",
-    "tell_many",
+    "LessonOutcome",
+    "LessonStore",
+    "RememberingObserver",
+    "SilentObserver",
+    "TokenizedMessage",
+    "describe_lesson",
+    "describe_lessons",
+    "describe_outcomes",
 ]

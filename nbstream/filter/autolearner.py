@@ -16,31 +16,31 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.errors import NbstreamError, StoreIncompatible, StoreUnavailable
-from nbstream.filter.protocols import Silent
+from nbstream.filter.protocols import SilentObserver
 from nbstream.policy import autolearn
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.model.history import Note, Opinion
-from nbstream.store.model.ledger import Entry, Held
+from nbstream.store.model.history import Assessment, LessonNote
+from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 
 if TYPE_CHECKING:
-    from nbstream.filter.protocols import CountSource, Teachable
+    from nbstream.filter.protocols import CountSource, LessonStore
     from nbstream.filter.results import Check
     from nbstream.filter.scorer import Scorer
     from nbstream.tokens.tokenizer import Tokens
 
 _log = logging.getLogger(__name__)
 
-QUEUED = 256  # as many as wait to be remembered: 6 MB
-SOURCE = "auto"
+MAX_QUEUED = 256  # as many as wait to be remembered: 6 MB
+AUTOLEARN_SOURCE = "auto"
 _MAX_CONFLICTS = 20
-_SETTLE_SECONDS = 3600.0
+_RECONCILE_SECONDS = 3600.0
 _RETRY_SECONDS = 60.0
 
 
-class AutoLayer:
+class AutolearnLayer:
     """The layer as it is used: ``model`` keeps the lessons, ``counts`` is where they are read."""
 
-    def __init__(self, model: Teachable, counts: CountSource) -> None:
+    def __init__(self, model: LessonStore, counts: CountSource) -> None:
         self.model = model
         self.counts = counts
 
@@ -54,10 +54,12 @@ class AutoLayer:
             entry = await self.model.entry(message_key)
             if entry is None:  # or the reply to our own write was lost, and it was made again
                 return label
-            label, nothing = entry.label, Opinion(0.5, "unsure")
-            change = await self.model.replace(message_key, entry, None, Note(SOURCE, "", nothing, nothing))
+            label, nothing = entry.label, Assessment(0.5, "unsure")
+            change = await self.model.commit_lesson(
+                message_key, entry, None, LessonNote(AUTOLEARN_SOURCE, "", nothing, nothing)
+            )
             if isinstance(change, bytes):
-                await self.counts.applied(change)
+                await self.counts.wait_until_applied(change)
                 return label
         raise StoreUnavailable(f"message {message_key} is being changed by others all the time")
 
@@ -79,36 +81,36 @@ class AutoLayer:
         return await self.model.ledger_keys(former_keys)
 
 
-class Settler:
+class AutolearnReconciler:
     """Takes back what was learned of messages that people have labelled since where nobody saw to it.
 
     That is what an import brings, an undo puts back, and whoever teaches with autolearning switched off.
     ``disputed`` finds the messages.
     """
 
-    def __init__(self, layer: AutoLayer, disputed: Callable[[], AsyncIterator[str]]) -> None:
+    def __init__(self, layer: AutolearnLayer, disputed: Callable[[], AsyncIterator[str]]) -> None:
         self._layer = layer
-        self._disputed = disputed
+        self._disputed_messages = disputed
 
     async def run(self) -> None:
         """Look once an hour, until cancelled; a minute after a failure."""
         while True:
             stop_if_cancelled()
             try:
-                await self.settle()
-                pause = _SETTLE_SECONDS
+                await self.reconcile()
+                pause = _RECONCILE_SECONDS
             except NbstreamError as error:
                 _log.warning("what people say does not replace all that was autolearned yet: %s", error)
                 pause = _RETRY_SECONDS
             await asyncio.sleep(pause)
 
-    async def settle(self) -> None:
+    async def reconcile(self) -> None:
         """Look once. Raises ``StoreUnavailable``."""
-        async for message_key in self._disputed():
+        async for message_key in self._disputed_messages():
             await self._layer.withdraw(message_key)
 
 
-class Autolearner(Silent):
+class Autolearner(SilentObserver):
     """Learns what checks are sure of; an observer of the filter.
 
     ``people`` is the model that people teach, ``scorer`` scores over its counts alone. ``told`` is given the label
@@ -118,78 +120,84 @@ class Autolearner(Silent):
 
     def __init__(
         self,
-        people: Teachable,
-        layer: AutoLayer,
+        people: LessonStore,
+        layer: AutolearnLayer,
         scorer: Scorer,
-        params: autolearn.Params,
+        params: autolearn.AutolearnOptions,
         told: Callable[[str, str], object] = lambda _label, _outcome: None,
     ) -> None:
-        self._people = people
+        self._taught_model = people
         self._layer = layer
         self._scorer = scorer
-        self._params = params
-        self._told = told
-        self._queue: asyncio.Queue[tuple[Check, Tokens]] = asyncio.Queue(QUEUED)
-        self._working = True
+        self._options = params
+        self._report_outcome = told
+        self._queue: asyncio.Queue[tuple[Check, Tokens]] = asyncio.Queue(MAX_QUEUED)
+        self._is_working = True
 
     def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
         """One message was checked: it is a candidate if the model decides, and is sure of it."""
-        label = autolearn.label(check.probability, self._params)
-        if label is None or check.state.learning:
+        label = autolearn.autolearn_label(check.probability, self._options)
+        if label is None or check.state.is_learning:
             return
         try:
             self._queue.put_nowait((check, tokens))
         except asyncio.QueueFull:
-            self._told(label, "dropped")
+            self._report_outcome(label, "dropped")
 
     async def run(self) -> None:
         """Learn the candidates as they come, until cancelled."""
         while True:
-            await self._consider(*await self._queue.get())
+            await self._learn_candidate(*await self._queue.get())
 
-    async def learn_waiting(self) -> int:
+    async def learn_queued(self) -> int:
         """Learn the candidates that wait; of how many. For those who have no task to run beside."""
         learned = 0
         while not self._queue.empty():
-            learned += await self._consider(*self._queue.get_nowait()) == "learned"
+            learned += await self._learn_candidate(*self._queue.get_nowait()) == "learned"
         return learned
 
-    async def _consider(self, check: Check, tokens: Tokens) -> str:
-        label = autolearn.label(check.probability, self._params)
+    async def _learn_candidate(self, check: Check, tokens: Tokens) -> str:
+        label = autolearn.autolearn_label(check.probability, self._options)
         assert label is not None
         try:
             outcome = await self._learn(check, tokens, label)
-            if not self._working:
+            if not self._is_working:
                 _log.info("what checks are sure of is learned again")
-            self._working = True
+            self._is_working = True
         except NbstreamError as error:
             outcome = "failed"
-            if self._working:  # once, not for each message of an outage
+            if self._is_working:  # once, not for each message of an outage
                 _log.warning("what checks are sure of is not learned now: %s", error)
-            self._working = False
-        self._told(label, outcome)
+            self._is_working = False
+        self._report_outcome(label, outcome)
         return outcome
 
     async def _learn(self, check: Check, tokens: Tokens, label: str) -> str:
-        reading = await self._scorer.read(tokens)
+        reading = await self._scorer.read_counts(tokens)
         alone = self._scorer.check(check.id, tokens, reading)
-        if autolearn.label(alone.probability, self._params) != label:
+        if autolearn.autolearn_label(alone.probability, self._options) != label:
             return "unsure"
         _, totals = await self._layer.counts.look_up(())
-        if not autolearn.balanced(label, totals.messages, self._params):
+        if not autolearn.is_balanced(label, totals.messages, self._options):
             return "unbalanced"
-        if await self._people.entry(check.id):
+        if await self._taught_model.entry(check.id):
             return "human"
         if await self._layer.model.entry(check.id):
             return "already"
-        weight, sums = self._scorer.auto_lesson(tokens, alone.score, label, reading, self._params.share)
-        entry = Entry(secrets.token_hex(8), label, weight, tokens.all, time.time(), SOURCE, "", check.score, sums)
-        opinion = Opinion(check.probability, str(check.verdict))
-        change = await self._layer.model.replace(check.id, None, entry, Note(SOURCE, "", opinion, opinion))
-        if await self._people.entry(check.id):
+        weight, sums = self._scorer.weigh_autolearned_lesson(
+            tokens, alone.score, label, reading, self._options.weight_share
+        )
+        entry = LedgerEntry(
+            secrets.token_hex(8), label, weight, tokens.all, time.time(), AUTOLEARN_SOURCE, "", check.score, sums
+        )
+        opinion = Assessment(check.probability, str(check.verdict))
+        change = await self._layer.model.commit_lesson(
+            check.id, None, entry, LessonNote(AUTOLEARN_SOURCE, "", opinion, opinion)
+        )
+        if await self._taught_model.entry(check.id):
             await self._layer.withdraw(check.id)
             return "human"
-        if isinstance(change, Held):
+        if isinstance(change, LedgerConflict):
             return "already"
-        await self._layer.counts.applied(change)
+        await self._layer.counts.wait_until_applied(change)
         return "learned"

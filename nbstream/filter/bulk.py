@@ -2,8 +2,8 @@
 
 Rules: each lesson is an atomic step of its own, so an interruption leaves whole lessons, and the same may be
 taught again. Its weight comes from counts that were read with its batch, with what the batch itself teaches before
-it on top: what others teach meanwhile is missing, for ``BATCH`` messages at most. A message that comes twice is
-taught twice, one after the other. One whose ledger entry cannot be read is told, and hinders no other. Memory
+it on top: what others teach meanwhile is missing, for ``BATCH_SIZE`` messages at most. A message that comes twice
+is taught twice, one after the other. One whose ledger entry cannot be read is told, and hinders no other. Memory
 holds two batches of tokens.
 """
 
@@ -20,116 +20,116 @@ import numpy as np
 
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible
 from nbstream.filter.former_keys import under_ledger_keys
-from nbstream.filter.lesson_plan import Step, Taught
-from nbstream.filter.results import Lesson, Outcome
-from nbstream.filter.scorer import Reading
+from nbstream.filter.lesson_plan import PlannedLesson, TokenizedMessage
+from nbstream.filter.results import Lesson, LessonOutcome
+from nbstream.filter.scorer import MessageCounts
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.model.learn_script import Replacement
-from nbstream.store.model.ledger import Entry, Held
+from nbstream.store.model.learn_script import LessonCommit
+from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 
 if TYPE_CHECKING:
-    from nbstream.filter.lesson_plan import Steps
-    from nbstream.filter.protocols import CountSource, GivingWay, Teachable
+    from nbstream.filter.lesson_plan import LessonPlanner
+    from nbstream.filter.protocols import CountSource, LessonStore, WithdrawableLayer
     from nbstream.filter.scorer import Scorer
 
-BATCH = 64
+BATCH_SIZE = 64
 
-By: TypeAlias = "tuple[str, str]"
+LessonSource: TypeAlias = "tuple[str, str]"
 """The door that lessons come through, and who comes."""
 
-Batch: TypeAlias = "Mapping[str, Taught]"
-Withdrawn: TypeAlias = "Mapping[str, str | StoreIncompatible]"
+Batch: TypeAlias = "Mapping[str, TokenizedMessage]"
+WithdrawnLabels: TypeAlias = "Mapping[str, str | StoreIncompatible]"
 
 
 @dataclass(frozen=True, slots=True)
-class Curriculum:
+class BulkRequest:
     """What all lessons have in common: ``label`` None takes back.
 
     ``told`` is given each lesson, in order, or why there is none of a message.
     """
 
     label: str | None
-    by: By
-    told: Callable[[Lesson | StoreIncompatible], object]
+    lesson_source: LessonSource
+    report_result: Callable[[Lesson | StoreIncompatible], object]
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class _BatchPlan:
     """What is to be done to each message of a batch, what is so already, or why not; ``full`` ends it early.
 
     ``withdrawn`` are the labels, by message, that were learned without people and are taken back.
     """
 
-    lessons: tuple[tuple[Taught, Step | Lesson | StoreIncompatible], ...]
-    withdrawn: Withdrawn
-    full: CountsFull | None = None
+    lessons: tuple[tuple[TokenizedMessage, PlannedLesson | Lesson | StoreIncompatible], ...]
+    withdrawn: WithdrawnLabels
+    counts_full: CountsFull | None = None
 
     @property
-    def replacements(self) -> list[Replacement]:
+    def replacements(self) -> list[LessonCommit]:
         """Those of the steps."""
         return [
-            Replacement(taught.key, step.known, step.new, step.note)
+            LessonCommit(taught.key, step.old_entry, step.new_entry, step.note)
             for taught, step in self.lessons
-            if isinstance(step, Step)
+            if isinstance(step, PlannedLesson)
         ]
 
 
-class Bulk:
+class BulkLearner:
     """Teaches in batches; ``alone`` teaches one message, where a batch is none or others were quicker."""
 
     def __init__(
         self,
-        model: Teachable,
+        model: LessonStore,
         counts: CountSource,
-        scoring: tuple[Scorer, Steps],
-        auto: GivingWay | None,
-        alone: Callable[[Taught, str | None, By], Awaitable[Lesson]],
+        scoring: tuple[Scorer, LessonPlanner],
+        auto: WithdrawableLayer | None,
+        alone: Callable[[TokenizedMessage, str | None, LessonSource], Awaitable[Lesson]],
     ) -> None:
         self._model = model
         self._counts = counts
-        self._scorer, self._steps = scoring
-        self._auto = auto
-        self._alone = alone
+        self._scorer, self._planner = scoring
+        self._autolearn_layer = auto
+        self._learn_one = alone
 
-    async def teach(self, subjects: AsyncIterator[Taught], course: Curriculum) -> None:
+    async def learn_all(self, subjects: AsyncIterator[TokenizedMessage], course: BulkRequest) -> None:
         """Teach all, one after another as far as anybody can see. Raises ``StoreUnavailable`` and ``CountsFull``.
 
         What ``course.told`` was not given then was not learned, or may have been; all may be taught again.
         """
         writing: asyncio.Task[None] | None = None
         try:
-            async with aclosing(_batches(subjects)) as batches:
+            async with aclosing(_split_batches(subjects)) as batches:
                 async for batch in batches:
                     stop_if_cancelled()
-                    await _ended(writing)
-                    writing = asyncio.create_task(await self._begun(batch, course))
-            await _ended(writing)
+                    await _wait_for_commit(writing)
+                    writing = asyncio.create_task(await self._prepare_batch(batch, course))
+            await _wait_for_commit(writing)
         finally:
             if writing:  # what is on its way to Redis is told of, whatever ends the rest
                 await asyncio.wait([writing])
                 writing.exception()
 
-    async def _begun(self, batch: Batch, course: Curriculum) -> Coroutine[None, None, None]:
+    async def _prepare_batch(self, batch: Batch, course: BulkRequest) -> Coroutine[None, None, None]:
         """What is left to do of a batch once it is planned: it needs no processor of ours."""
         taught = list(batch.values())
         if len(taught) == 1:
-            return self._teach_alone(taught[0], course)
-        return self._write(await self._plan(taught, course), course)
+            return self._learn_single(taught[0], course)
+        return self._commit_batch(await self._plan_batch(taught, course), course)
 
-    async def _teach_alone(self, taught: Taught, course: Curriculum) -> None:
+    async def _learn_single(self, taught: TokenizedMessage, course: BulkRequest) -> None:
         try:
-            lesson = await self._alone(taught, course.label, course.by)
+            lesson = await self._learn_one(taught, course.label, course.lesson_source)
         except StoreIncompatible as error:
-            course.told(_of(taught, error))
+            course.report_result(_with_message_key(taught, error))
         else:
-            course.told(lesson)
+            course.report_result(lesson)
 
-    async def _plan(self, taught: Sequence[Taught], course: Curriculum) -> _Planned:
-        taught = await under_ledger_keys(self._model, self._auto, taught)
-        withdrawn = await self._withdraw(taught)
+    async def _plan_batch(self, taught: Sequence[TokenizedMessage], course: BulkRequest) -> _BatchPlan:
+        taught = await under_ledger_keys(self._model, self._autolearn_layer, taught)
+        withdrawn = await self._withdraw_autolearned(taught)
         entries = await self._model.entries([each.key for each in taught])
-        near = await self._read(taught, entries)
-        lessons: list[tuple[Taught, Step | Lesson | StoreIncompatible]] = []
+        near = await self._read_counts(taught, entries)
+        lessons: list[tuple[TokenizedMessage, PlannedLesson | Lesson | StoreIncompatible]] = []
         for i, (each, entry) in enumerate(zip(taught, entries, strict=True)):
             gone = withdrawn.get(each.key)
             if isinstance(gone, StoreIncompatible):
@@ -138,98 +138,119 @@ class Bulk:
             if isinstance(entry, StoreIncompatible):
                 lessons.append((each, entry))
                 continue
-            reading = near.reading(i)
+            reading = near.message_counts(i)
             before = self._scorer.check(each.key, each.tokens, reading)
             if (entry.label if entry else None) == course.label:
-                outcome = Outcome.ALREADY if entry else Outcome.UNKNOWN
+                outcome = LessonOutcome.ALREADY if entry else LessonOutcome.UNKNOWN
                 lessons.append((each, Lesson(outcome, course.label, before, before)))
                 continue
             try:
-                step = self._steps.plan(each, course.label, (before, reading), entry, course.by)
+                step = self._planner.plan(each, course.label, (before, reading), entry, course.lesson_source)
             except CountsFull as full:
-                return _Planned(tuple(lessons), withdrawn, full)
-            near.put(i, step.then)
+                return _BatchPlan(tuple(lessons), withdrawn, full)
+            near.apply_lesson(i, step.counts_after)
             lessons.append((each, step))
-        return _Planned(tuple(lessons), withdrawn)
+        return _BatchPlan(tuple(lessons), withdrawn)
 
-    async def _read(self, taught: Sequence[Taught], entries: Sequence[Entry | StoreIncompatible | None]) -> _Near:
-        known = [entry if isinstance(entry, Entry) else None for entry in entries]
-        names = [self._scorer.names(each.tokens, entry) for each, entry in zip(taught, known, strict=True)]
-        return _Near(names, await self._scorer.read_names(tuple(dict.fromkeys(chain.from_iterable(names)))))
+    async def _read_counts(
+        self, taught: Sequence[TokenizedMessage], entries: Sequence[LedgerEntry | StoreIncompatible | None]
+    ) -> _BatchCounts:
+        known = [entry if isinstance(entry, LedgerEntry) else None for entry in entries]
+        names = [self._scorer.count_names(each.tokens, entry) for each, entry in zip(taught, known, strict=True)]
+        return _BatchCounts(
+            names, await self._scorer.read_named_counts(tuple(dict.fromkeys(chain.from_iterable(names))))
+        )
 
-    async def _write(self, planned: _Planned, course: Curriculum) -> None:
+    async def _commit_batch(self, planned: _BatchPlan, course: BulkRequest) -> None:
         """Take the steps of a batch, and tell of its lessons."""
-        answers = await self._model.replace_many(planned.replacements)
-        if any(isinstance(answer, Held) for answer in answers):  # a lost reply, perhaps: it was made then
-            await self._counts.applied(await self._model.last_change())
+        answers = await self._model.commit_lessons(planned.replacements)
+        if any(
+            isinstance(answer, LedgerConflict) for answer in answers
+        ):  # a lost reply, perhaps: it was made then
+            await self._counts.wait_until_applied(await self._model.last_change())
         elif changes := [answer for answer in answers if isinstance(answer, bytes)]:
-            await self._counts.applied(changes[-1])
-        failed: NbstreamError | None = planned.full
+            await self._counts.wait_until_applied(changes[-1])
+        failed: NbstreamError | None = planned.counts_full
         following = iter(answers)
         lessons = [
-            (taught, await self._made(taught, step, next(following), course) if isinstance(step, Step) else step)
+            (
+                taught,
+                await self._committed_lesson(taught, step, next(following), course)
+                if isinstance(step, PlannedLesson)
+                else step,
+            )
             for taught, step in planned.lessons
         ]
         withdrawn = planned.withdrawn
         try:  # again, as of one that is taught alone
-            withdrawn = {**withdrawn, **await self._withdraw([taught for taught, _ in lessons])}
+            withdrawn = {**withdrawn, **await self._withdraw_autolearned([taught for taught, _ in lessons])}
         except NbstreamError as error:
             failed = failed or error
         for taught, lesson in lessons:
             if isinstance(lesson, Lesson):
                 label = withdrawn.get(taught.key)
-                course.told(lesson.withdrawing(label) if isinstance(label, str) else lesson)
+                course.report_result(lesson.with_withdrawn_label(label) if isinstance(label, str) else lesson)
             elif isinstance(lesson, StoreIncompatible):
-                course.told(_of(taught, lesson))
+                course.report_result(_with_message_key(taught, lesson))
             else:
                 failed = failed or lesson
         if failed:
             raise failed
 
-    async def _made(
-        self, taught: Taught, step: Step, answer: bytes | Held | NbstreamError, course: Curriculum
+    async def _committed_lesson(
+        self,
+        taught: TokenizedMessage,
+        step: PlannedLesson,
+        answer: bytes | LedgerConflict | NbstreamError,
+        course: BulkRequest,
     ) -> Lesson | NbstreamError:
         if isinstance(answer, NbstreamError):
             return answer
-        if isinstance(answer, Held) and not _is_ours(answer.entry, step):
+        if isinstance(answer, LedgerConflict) and not _is_own_write(answer.entry, step):
             try:
-                return await self._alone(taught, course.label, course.by)
+                return await self._learn_one(taught, course.label, course.lesson_source)
             except NbstreamError as error:
                 return error
         return Lesson(step.outcome, step.label, step.before, step.after)
 
-    async def _withdraw(self, taught: Sequence[Taught]) -> Withdrawn:
+    async def _withdraw_autolearned(self, taught: Sequence[TokenizedMessage]) -> WithdrawnLabels:
         """What a person says of a message replaces what was learned of it without people."""
-        return await self._auto.withdraw_many([each.key for each in taught]) if self._auto else {}
+        return (
+            await self._autolearn_layer.withdraw_many([each.key for each in taught])
+            if self._autolearn_layer
+            else {}
+        )
 
 
-class _Near:
+class _BatchCounts:
     """The counts that a batch needs, as they were read, with its own lessons on top; ``names`` by its messages."""
 
-    def __init__(self, names: Sequence[tuple[bytes, ...]], read: Reading) -> None:
+    def __init__(self, names: Sequence[tuple[bytes, ...]], read: MessageCounts) -> None:
         self._names = names
-        self._read = read
+        self._counts = read
         self._totals = read.totals
         place = dict(zip(read.names, range(len(read.names)), strict=True)).__getitem__
-        self._places = [np.fromiter(map(place, some), np.intp, len(some)) for some in names]
+        self._rows_by_message = [np.fromiter(map(place, some), np.intp, len(some)) for some in names]
 
-    def reading(self, i: int) -> Reading:
+    def message_counts(self, i: int) -> MessageCounts:
         """The counts of the names of message ``i``, now."""
-        read = self._read
-        rows = read.rows[self._places[i]]
-        return Reading(self._names[i], rows, self._totals, read.vocabulary, read.growth, read.first_scores)
+        read = self._counts
+        rows = read.rows[self._rows_by_message[i]]
+        return MessageCounts(
+            self._names[i], rows, self._totals, read.vocabulary_counts, read.growth, read.first_scores
+        )
 
-    def put(self, i: int, then: Reading) -> None:
+    def apply_lesson(self, i: int, then: MessageCounts) -> None:
         """What the lesson of message ``i`` makes of them."""
-        self._read.rows[self._places[i]] = then.rows
+        self._counts.rows[self._rows_by_message[i]] = then.rows
         self._totals = then.totals
 
 
-async def _batches(subjects: AsyncIterator[Taught]) -> AsyncGenerator[Batch, None]:
+async def _split_batches(subjects: AsyncIterator[TokenizedMessage]) -> AsyncGenerator[Batch, None]:
     """The messages in order, by batches in which none is twice."""
-    batch: dict[str, Taught] = {}
+    batch: dict[str, TokenizedMessage] = {}
     async for subject in subjects:
-        if len(batch) == BATCH or subject.key in batch:
+        if len(batch) == BATCH_SIZE or subject.key in batch:
             yield batch
             batch = {}
         batch[subject.key] = subject
@@ -237,20 +258,20 @@ async def _batches(subjects: AsyncIterator[Taught]) -> AsyncGenerator[Batch, Non
         yield batch
 
 
-async def _ended(writing: asyncio.Task[None] | None) -> None:
+async def _wait_for_commit(writing: asyncio.Task[None] | None) -> None:
     """Wait for it, without ending it when the wait is cancelled, and raise what it raised."""
     if writing:
         await asyncio.wait([writing])
         writing.result()
 
 
-def _of(taught: Taught, error: StoreIncompatible) -> StoreIncompatible:
+def _with_message_key(taught: TokenizedMessage, error: StoreIncompatible) -> StoreIncompatible:
     """The error with the message that it is about."""
     named = StoreIncompatible(f"{taught.key}: {error}")
     named.__cause__ = error
     return named
 
 
-def _is_ours(entry: Entry | None, step: Step) -> bool:
+def _is_own_write(entry: LedgerEntry | None, step: PlannedLesson) -> bool:
     """Whether the entry is what the step was to write: its reply was lost, and it was made again."""
-    return (entry.version if entry else None) == (step.new.version if step.new else None)
+    return (entry.version if entry else None) == (step.new_entry.version if step.new_entry else None)

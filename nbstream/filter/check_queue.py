@@ -11,29 +11,29 @@ import asyncio
 from collections import deque
 
 
-class Line:
+class CheckQueue:
     """First come, first served: one a turn of the loop."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._busy = False
 
-    async def turn(self) -> None:
+    async def wait_for_turn(self) -> None:
         """Return when it is the caller's turn, at once where nobody had this one; who is cancelled has left."""
         loop = asyncio.get_running_loop()
         if not self._busy:
             self._busy = True
-            loop.call_soon(self._next)
+            loop.call_soon(self._wake_next)
             return
         called = loop.create_future()
         self._waiting.append(called)
         await called
 
-    def _next(self) -> None:
+    def _wake_next(self) -> None:
         while self._waiting:
             called = self._waiting.popleft()
             if not called.done():
                 called.set_result(None)
-                asyncio.get_running_loop().call_soon(self._next)
+                asyncio.get_running_loop().call_soon(self._wake_next)
                 return
         self._busy = False

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.filter.lesson_plan import Taught
-    from nbstream.filter.protocols import GivingWay, Teachable
+    from nbstream.filter.lesson_plan import TokenizedMessage
+    from nbstream.filter.protocols import LessonStore, WithdrawableLayer
 
 
-async def under_ledger_keys(model: Teachable, auto: GivingWay | None, messages: Sequence[Taught]) -> list[Taught]:
+async def under_ledger_keys(
+    model: LessonStore, auto: WithdrawableLayer | None, messages: Sequence[TokenizedMessage]
+) -> list[TokenizedMessage]:
     """Each message under the key that the ledger has it under: that of ``model``, else that of ``auto``.
 
     Only messages with a former key cost a round trip, one to each ledger for all of them. Raises

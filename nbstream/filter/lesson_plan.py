@@ -6,23 +6,23 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.filter.half_life_warning import Growing
-from nbstream.filter.results import Outcome
-from nbstream.filter.scorer import afterwards
-from nbstream.store.model.history import Note, Opinion
-from nbstream.store.model.ledger import Entry
+from nbstream.filter.half_life_warning import HalfLifeMonitor
+from nbstream.filter.results import LessonOutcome
+from nbstream.filter.scorer import counts_after_lesson
+from nbstream.store.model.history import Assessment, LessonNote
+from nbstream.store.model.ledger import LedgerEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nbstream.filter.protocols import CountSource
     from nbstream.filter.results import Check
-    from nbstream.filter.scorer import Reading, Scorer
+    from nbstream.filter.scorer import MessageCounts, Scorer
     from nbstream.tokens.tokenizer import Tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
+class TokenizedMessage:
     """A message to teach: what it is known by, and its tokens.
 
     ``former_key`` is what an older version knew it by, where that differs; see ``Message.former_key``.
@@ -34,86 +34,86 @@ class Taught:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlannedLesson:
     """The ledger's entry ``known`` gives way to ``new``, None for none; ``then`` are the counts after it.
 
     ``after`` is the check by those, so by what the change makes of them if nobody else teaches at the same moment.
     """
 
-    outcome: Outcome
-    known: Entry | None
-    new: Entry | None
-    then: Reading
+    outcome: LessonOutcome
+    old_entry: LedgerEntry | None
+    new_entry: LedgerEntry | None
+    counts_after: MessageCounts
     before: Check
     after: Check
-    note: Note
+    note: LessonNote
 
     @property
     def label(self) -> str | None:
         """What is learned, or taken back where nothing is."""
-        entry = self.new or self.known
+        entry = self.new_entry or self.old_entry
         return entry.label if entry else None
 
 
-class Steps:
+class LessonPlanner:
     """Plans steps; ``clock`` gives the seconds since the epoch."""
 
     def __init__(self, scorer: Scorer, counts: CountSource, clock: Callable[[], float]) -> None:
         self._scorer = scorer
         self._counts = counts
         self._clock = clock
-        self._growing = Growing()
+        self._half_life_monitor = HalfLifeMonitor()
 
-    def scored_by(self, scorer: Scorer) -> Steps:
+    def with_scorer(self, scorer: Scorer) -> LessonPlanner:
         """The same by another scorer; what was warned of is not warned of again."""
-        other = Steps(scorer, self._counts, self._clock)
-        other._growing = self._growing
+        other = LessonPlanner(scorer, self._counts, self._clock)
+        other._half_life_monitor = self._half_life_monitor
         return other
 
     def plan(
         self,
-        subject: Taught,
+        subject: TokenizedMessage,
         label: str | None,
-        now: tuple[Check, Reading],
-        known: Entry | None,
+        now: tuple[Check, MessageCounts],
+        known: LedgerEntry | None,
         by: tuple[str, str],
-    ) -> Step:
+    ) -> PlannedLesson:
         """The step from the entry that is ``known`` to ``label`` (None: no entry).
 
         ``now`` is what is thought before it, ``by`` the source and the actor. Raises ``CountsFull``.
         """
         before, reading = now
-        new = self._entry(subject.tokens, label, now, known, by) if label else None
-        then = afterwards(reading, known, new)
+        new = self._new_entry(subject.tokens, label, now, known, by) if label else None
+        then = counts_after_lesson(reading, known, new)
         if new:
-            self._growing.check(self._counts.half_life, self._clock(), then)
+            self._half_life_monitor.check_counts(self._counts.half_life, self._clock(), then)
         after = self._scorer.check(subject.key, subject.tokens, then)
-        note = Note(*by, _opinion(before), _opinion(after))
-        return Step(_outcome(known, label), known, new, then, before, after, note)
+        note = LessonNote(*by, _assessment(before), _assessment(after))
+        return PlannedLesson(_outcome(known, label), known, new, then, before, after, note)
 
-    def _entry(
+    def _new_entry(
         self,
         tokens: Tokens,
         label: str,
-        now: tuple[Check, Reading],
-        known: Entry | None,
+        now: tuple[Check, MessageCounts],
+        known: LedgerEntry | None,
         by: tuple[str, str],
-    ) -> Entry:
+    ) -> LedgerEntry:
         check, reading = now
-        weight, sums = self._scorer.lesson(tokens, check.score, label, reading, known)
+        weight, sums = self._scorer.weigh_lesson(tokens, check.score, label, reading, known)
         at = self._clock()
-        score, first = check.score, self._scorer.first(check, reading, at).pack()
+        score, first = check.score, self._scorer.first_score(check, reading, at).pack()
         if known:
-            score, first = known.score, known.first
+            score, first = known.score, known.first_score
         version = secrets.token_hex(8)
-        return Entry(version, label, weight, tokens.all, at, *by, score, sums, first)
+        return LedgerEntry(version, label, weight, tokens.all, at, *by, score, sums, first)
 
 
-def _outcome(known: Entry | None, label: str | None) -> Outcome:
+def _outcome(known: LedgerEntry | None, label: str | None) -> LessonOutcome:
     if label is None:
-        return Outcome.UNLEARNED
-    return Outcome.LEARNED if known is None else Outcome.RELEARNED
+        return LessonOutcome.UNLEARNED
+    return LessonOutcome.LEARNED if known is None else LessonOutcome.RELEARNED
 
 
-def _opinion(check: Check) -> Opinion:
-    return Opinion(check.probability, str(check.verdict))
+def _assessment(check: Check) -> Assessment:
+    return Assessment(check.probability, str(check.verdict))

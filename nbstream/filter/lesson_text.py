@@ -7,43 +7,45 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.filter.results import Outcome
+from nbstream.filter.results import LessonOutcome
 
 if TYPE_CHECKING:
     from nbstream.filter.results import Check, Lesson
     from nbstream.policy.verdict import ModelState
 
 
-def tell(lesson: Lesson) -> str:
+def describe_lesson(lesson: Lesson) -> str:
     """One lesson: ``learned as spam: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known``."""
     before, after, label = lesson.before, lesson.after, lesson.label
     match lesson.outcome:
-        case Outcome.UNKNOWN:
+        case LessonOutcome.UNKNOWN:
             return "unknown, nothing changed: it was never learned, or so long ago that this is forgotten"
-        case Outcome.ALREADY:
-            told = f"already learned as {label}, nothing changed: P {_probability(before)}, {before.verdict}"
-        case Outcome.RELEARNED:
+        case LessonOutcome.ALREADY:
+            told = (
+                f"already learned as {label}, nothing changed: P {_format_probability(before)}, {before.verdict}"
+            )
+        case LessonOutcome.RELEARNED:
             former = next(each for each in CLASSES if each != label)
-            told = f"relearned as {label}, was learned as {former}: {_change(before, after)}"
-        case Outcome.LEARNED:
-            told = f"learned as {label}: {_change(before, after)}"
-        case Outcome.UNLEARNED:
-            told = f"unlearned, was learned as {label}: {_change(before, after)}"
-    return f"{told}; {known(after.state)}"
+            told = f"relearned as {label}, was learned as {former}: {_describe_change(before, after)}"
+        case LessonOutcome.LEARNED:
+            told = f"learned as {label}: {_describe_change(before, after)}"
+        case LessonOutcome.UNLEARNED:
+            told = f"unlearned, was learned as {label}: {_describe_change(before, after)}"
+    return f"{told}; {describe_known_messages(after.state)}"
 
 
-def tell_many(lessons: Sequence[Lesson]) -> str:
+def describe_lessons(lessons: Sequence[Lesson]) -> str:
     """Some lessons, counted: ``2 learned, 1 already; ham 180/200 known``."""
-    return tell_counted(Counter(str(lesson.outcome) for lesson in lessons), lessons[-1].after.state)
+    return describe_outcomes(Counter(str(lesson.outcome) for lesson in lessons), lessons[-1].after.state)
 
 
-def tell_counted(outcomes: Mapping[str, int], state: ModelState) -> str:
+def describe_outcomes(outcomes: Mapping[str, int], state: ModelState) -> str:
     """The same of lessons that were counted by their outcome; ``state`` is the one after the last."""
     told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-    return f"{told}; {known(state)}"
+    return f"{told}; {describe_known_messages(state)}"
 
 
-def known(state: ModelState) -> str:
+def describe_known_messages(state: ModelState) -> str:
     """How many messages of each class are known; while some are missing, of which and how many are needed."""
     missing = [
         f"{label} {count}/{state.needed[label]}"
@@ -53,13 +55,13 @@ def known(state: ModelState) -> str:
     return f"{', '.join(missing or (f'{label} {count}' for label, count in state.learned.items()))} known"
 
 
-def _change(before: Check, after: Check) -> str:
+def _describe_change(before: Check, after: Check) -> str:
     verdicts = f"was {before.verdict}, now {after.verdict}"
     if before.verdict is after.verdict:
         verdicts = f"still {after.verdict}"
-    return f"P {_probability(before)} -> {_probability(after)}, {verdicts}"
+    return f"P {_format_probability(before)} -> {_format_probability(after)}, {verdicts}"
 
 
-def _probability(check: Check) -> str:
+def _format_probability(check: Check) -> str:
     """P(spam) with two decimals, and with four where two would say that it is certain."""
     return f"{check.probability:.{2 if 0.005 <= check.probability < 0.995 else 4}f}"

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from nbstream.filter.protocols import Silent
-from nbstream.store.recent.checked_messages import Checked
+from nbstream.filter.protocols import SilentObserver
+from nbstream.store.recent.checked_messages import CheckedMessage
 
 if TYPE_CHECKING:
-    from nbstream.filter.protocols import Observer
+    from nbstream.filter.protocols import FilterObserver
     from nbstream.filter.results import Check, Lesson
-    from nbstream.store.recent.checked_messages import Explain
+    from nbstream.store.recent.checked_messages import BuildExplanation
     from nbstream.tokens.tokenizer import Tokens
 
 
-class Several:
+class CompositeObserver:
     """Reports to several observers, in their order."""
 
-    def __init__(self, *observers: Observer) -> None:
+    def __init__(self, *observers: FilterObserver) -> None:
         self._observers = observers
 
     def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
@@ -26,15 +26,15 @@ class Several:
         for each in self._observers:
             each.checked(check, tokens, stages)
 
-    def taught(self, lesson: Lesson, source: str, actor: str) -> None:
+    def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         """Tell each."""
         for each in self._observers:
-            each.taught(lesson, source, actor)
+            each.feedback_taken(lesson, source, actor)
 
-    def teaching_failed(self, label: str | None, source: str) -> None:
+    def feedback_failed(self, label: str | None, source: str) -> None:
         """Tell each."""
         for each in self._observers:
-            each.teaching_failed(label, source)
+            each.feedback_failed(label, source)
 
     def store_refused(self) -> None:
         """Tell each."""
@@ -42,13 +42,13 @@ class Several:
             each.store_refused()
 
 
-class Remembering(Silent):
+class RememberingObserver(SilentObserver):
     """Has each checked message remembered, and why it was called what it was called."""
 
-    def __init__(self, remember: Callable[[Checked, Explain], None]) -> None:
+    def __init__(self, remember: Callable[[CheckedMessage, BuildExplanation], None]) -> None:
         self._remember = remember
 
     def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
         """One message was checked."""
-        checked = Checked(check.id, tokens, check.probability, str(check.verdict), check.policy)
+        checked = CheckedMessage(check.id, tokens, check.probability, str(check.verdict), check.policy)
         self._remember(checked, check.explain)

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from nbstream.errors import StoreIncompatible, StoreUnavailable
     from nbstream.filter.results import Check, Lesson
     from nbstream.policy.first_scores import FirstScores
-    from nbstream.store.model.history import Note
-    from nbstream.store.model.learn_script import Replacement
-    from nbstream.store.model.ledger import Entry, Held
-    from nbstream.store.recent.checked_messages import Checked
+    from nbstream.store.model.history import LessonNote
+    from nbstream.store.model.learn_script import LessonCommit
+    from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+    from nbstream.store.recent.checked_messages import CheckedMessage
     from nbstream.tokens.tokenizer import Tokens
 
 
@@ -31,31 +31,33 @@ class CountSource(Protocol):
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens`` or sums, shape (n, classes), and the totals."""
 
-    async def vocabulary(self) -> NDArray[np.int64]:
+    async def vocabulary_counts(self) -> NDArray[np.int64]:
         """The counts of all tokens, without sums; the very same array until one of them changes."""
 
     async def first_scores(self) -> FirstScores:
         """The recent messages' P(spam) before their first label."""
 
-    async def applied(self, change: bytes) -> None:
+    async def wait_until_applied(self, change: bytes) -> None:
         """Return when ``look_up`` shows the change of that stream id; raises ``StoreUnavailable``."""
 
 
-class Teachable(Protocol):
+class LessonStore(Protocol):
     """Where lessons are kept: a model in Redis, or one in memory. What each promises is said by ``Model``."""
 
-    async def entry(self, message_key: str) -> Entry | None:
+    async def entry(self, message_key: str) -> LedgerEntry | None:
         """What the message was learned as, or None."""
 
-    async def entries(self, message_keys: Sequence[str]) -> Sequence[Entry | StoreIncompatible | None]:
+    async def entries(self, message_keys: Sequence[str]) -> Sequence[LedgerEntry | StoreIncompatible | None]:
         """What each of these messages was learned as, None, or why that cannot be read."""
 
-    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | Held:
+    async def commit_lesson(
+        self, message_key: str, old: LedgerEntry | None, new: LedgerEntry | None, note: LessonNote
+    ) -> bytes | LedgerConflict:
         """Take back ``old`` and add ``new``; the change's stream id, or what is kept where that is not ``old``."""
 
-    async def replace_many(
-        self, changes: Sequence[Replacement]
-    ) -> Sequence[bytes | Held | StoreUnavailable | StoreIncompatible]:
+    async def commit_lessons(
+        self, changes: Sequence[LessonCommit]
+    ) -> Sequence[bytes | LedgerConflict | StoreUnavailable | StoreIncompatible]:
         """The same for several messages, each by itself; in the place of one that failed its error."""
 
     async def last_change(self) -> bytes:
@@ -65,14 +67,14 @@ class Teachable(Protocol):
         """Of messages (key: former key) those that the ledger has under the former key alone, with that key."""
 
 
-class Recalling(Protocol):
+class CheckedMessageSource(Protocol):
     """Where checked messages are remembered."""
 
-    async def recall(self, message_key: str) -> Checked | None:
+    async def recall(self, message_key: str) -> CheckedMessage | None:
         """The message, if it is remembered. Raises ``StoreUnavailable``."""
 
 
-class GivingWay(Protocol):
+class WithdrawableLayer(Protocol):
     """What was learned without people, and goes when they have their say."""
 
     async def withdraw(self, message_key: str) -> str | None:
@@ -82,35 +84,35 @@ class GivingWay(Protocol):
         """The same for several messages: of those of which something was learned the labels, or why not."""
 
     async def ledger_keys(self, former_keys: Mapping[str, str]) -> Mapping[str, str]:
-        """As of ``Teachable``."""
+        """As of ``LessonStore``."""
 
 
-class Observer(Protocol):
+class FilterObserver(Protocol):
     """What the filter reports while it works; metrics are one of its readers."""
 
     def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
         """One message of these tokens was checked; seconds by stage (wait, parse, tokenize, score)."""
 
-    def taught(self, lesson: Lesson, source: str, actor: str) -> None:
+    def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         """One message's feedback was taken, or changed nothing."""
 
-    def teaching_failed(self, label: str | None, source: str) -> None:
+    def feedback_failed(self, label: str | None, source: str) -> None:
         """One message's feedback could not be stored."""
 
     def store_refused(self) -> None:
         """Redis could be reached, but refused to write one message's feedback."""
 
 
-class Silent:
+class SilentObserver:
     """An observer that reports to nobody."""
 
     def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
         """Report nothing."""
 
-    def taught(self, lesson: Lesson, source: str, actor: str) -> None:
+    def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         """Report nothing."""
 
-    def teaching_failed(self, label: str | None, source: str) -> None:
+    def feedback_failed(self, label: str | None, source: str) -> None:
         """Report nothing."""
 
     def store_refused(self) -> None:

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from nbstream.policy.explanation import Evidence, Explanation
-from nbstream.policy.recipient_rules import DEFAULT
+from nbstream.policy.explanation import Explanation, ScoreCounts
+from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import Thresholds
 
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
-    from nbstream.policy.policy import Policy
+    from nbstream.policy.policy import ThresholdPolicy
     from nbstream.policy.verdict import ModelState, Verdict
 
 
-class Outcome(StrEnum):
+class LessonOutcome(StrEnum):
     """What feedback did."""
 
     LEARNED = "learned"
@@ -44,8 +44,8 @@ class Check:
     clues: Sequence[Clue]
     thresholds: Thresholds = field(default_factory=Thresholds)
     prior: float = 0.0
-    evidence: Evidence = field(default=Evidence(), repr=False, compare=False)  # an array has no truth value
-    policy: str = DEFAULT
+    evidence: ScoreCounts = field(default=ScoreCounts(), repr=False, compare=False)  # an array has no truth value
+    policy: str = DEFAULT_RULE_NAME
 
     def explain(self, at: float) -> Explanation:
         """The check with all that it was made of; ``at`` is when, in seconds since the epoch."""
@@ -58,7 +58,7 @@ class Check:
             self.prior,
             self.thresholds,
             self.state,
-            self.evidence.counted(self.clues),
+            self.evidence.count_clues(self.clues),
         )
 
 
@@ -70,27 +70,32 @@ class Lesson:
     at the same moment may not be in it), decided by the messages and thresholds that are known after it.
     """
 
-    outcome: Outcome
+    outcome: LessonOutcome
     label: str | None
     before: Check
     after: Check
 
-    def withdrawing(self, label: str) -> Lesson:
+    def with_withdrawn_label(self, label: str) -> Lesson:
         """The same, where the message was learned as that without people, and this was taken back too."""
-        unknown = self.outcome is Outcome.UNKNOWN
-        return replace(self, outcome=Outcome.UNLEARNED, label=label) if unknown else self
+        unknown = self.outcome is LessonOutcome.UNKNOWN
+        return replace(self, outcome=LessonOutcome.UNLEARNED, label=label) if unknown else self
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class FilterPolicy:
     """The policy, and how many labelled messages of each class a model needs before it decides."""
 
-    policy: Policy
+    default_policy: ThresholdPolicy
     min_learned: Mapping[str, int]
-    others: tuple[Policy, ...] = ()
-    """Policies that decide some messages instead (see ``Filter.decide``): their budgets are followed too."""
+    other_policies: tuple[ThresholdPolicy, ...] = ()
+    """Policies that decide some messages instead (see ``Filter.decide_for_treatment``).
+
+    Their budgets are followed too.
+    """
 
     @property
-    def budgets(self) -> frozenset[float]:
+    def budget_rates(self) -> frozenset[float]:
         """The false-positive rates of all policies."""
-        return frozenset(rate for policy in (self.policy, *self.others) for rate in policy.budgets)
+        return frozenset(
+            rate for policy in (self.default_policy, *self.other_policies) for rate in policy.budget_rates
+        )

@@ -18,34 +18,34 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from pathlib import Path
 
-_NAME = "control.sock"
+_SOCKET_NAME = "control.sock"
 _MAX_CONNECTIONS = 16
-_WORD_BYTES = 64
-_ANSWER_BYTES = 1 << 20
+_MAX_WORD_BYTES = 64
+_MAX_ANSWER_BYTES = 1 << 20
 _PEER_SECONDS = 5.0  # to send the word, and to take the answer
 
-Answer: TypeAlias = Mapping[str, object]
+ControlAnswer: TypeAlias = Mapping[str, object]
 
 
 class ControlListener:
     """Answers each word by the function of that name; an unknown word gets no answer."""
 
-    def __init__(self, answers: Mapping[str, Callable[[], Awaitable[Answer]]]) -> None:
-        self._answers = answers
+    def __init__(self, answers: Mapping[str, Callable[[], Awaitable[ControlAnswer]]]) -> None:
+        self._handlers = answers
         self._server: asyncio.Server | None = None
         self._busy: set[asyncio.Task[Any]] = set()
         self._path: Path | None = None
 
     async def start(self, state_dir: Path) -> None:
         """Listen; whoever calls this holds the daemon's lock on ``state_dir``. Raises OSError."""
-        self._path = state_dir / _NAME
+        self._path = state_dir / _SOCKET_NAME
         self._path.unlink(missing_ok=True)  # of a daemon that was killed
         listening = socket.socket(socket.AF_UNIX)
         try:
-            with _reachable(state_dir) as name:
+            with _short_socket_path(state_dir) as name:
                 listening.bind(name)
             self._path.chmod(0o600)  # before anybody can connect: nothing listens yet
-            self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=_WORD_BYTES)
+            self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=_MAX_WORD_BYTES)
         except BaseException:
             listening.close()
             raise
@@ -79,7 +79,7 @@ class ControlListener:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(_PEER_SECONDS):
             word = await reader.readline()
-        answer = self._answers.get(word.decode("ascii", "replace").rstrip("\n"))
+        answer = self._handlers.get(word.decode("ascii", "replace").rstrip("\n"))
         if answer is None:
             return
         writer.write(json.dumps(await answer()).encode() + b"\n")
@@ -87,15 +87,15 @@ class ControlListener:
             await writer.drain()
 
 
-def ask(state_dir: Path, word: str, seconds: float) -> dict[str, Any]:
+def ask_daemon(state_dir: Path, word: str, seconds: float) -> dict[str, Any]:
     """What the daemon on ``state_dir`` answers; OSError where none does within about ``seconds``."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(seconds)
-        with _reachable(state_dir) as name:
+        with _short_socket_path(state_dir) as name:
             connection.connect(name)
         connection.sendall(word.encode("ascii") + b"\n")
         with connection.makefile("rb") as lines:
-            line = lines.readline(_ANSWER_BYTES)
+            line = lines.readline(_MAX_ANSWER_BYTES)
     if not line.endswith(b"\n"):
         raise ConnectionResetError("the daemon closed the connection without an answer")
     answer: dict[str, Any] = json.loads(line)
@@ -103,10 +103,10 @@ def ask(state_dir: Path, word: str, seconds: float) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _reachable(state_dir: Path) -> Iterator[str]:
+def _short_socket_path(state_dir: Path) -> Iterator[str]:
     """A name of the socket that is short enough for unix(7), 107 bytes, however long the folder's is."""
     folder = os.open(state_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield f"/proc/self/fd/{folder}/{_NAME}"
+        yield f"/proc/self/fd/{folder}/{_SOCKET_NAME}"
     finally:
         os.close(folder)

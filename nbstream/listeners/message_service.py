@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from nbstream.filter import Check, Filter, Lesson
-    from nbstream.mail.mime import Limits
-    from nbstream.policy.recipient_rules import Treatment
+    from nbstream.mail.mime import MessageLimits
+    from nbstream.policy.recipient_rules import RecipientTreatment
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _THREAD_BYTES = 256 * 1024
 _SEVERITY = list(Verdict)
 
 
-class DeskObserver(Protocol):
+class MessageServiceObserver(Protocol):
     """What is reported beside what the filter reports itself."""
 
     def connected(self, listener: str, accepted: bool) -> None:
@@ -43,33 +43,39 @@ class DeskObserver(Protocol):
         """Feedback came from a peer that is not believed."""
 
 
-class Desk:
+class MessageService:
     """Takes whole messages from a door of that name; ``spam_filter`` may be replaced at any time."""
 
-    def __init__(self, name: str, spam_filter: Filter, limits: Limits, observer: DeskObserver) -> None:
+    def __init__(
+        self, name: str, spam_filter: Filter, limits: MessageLimits, observer: MessageServiceObserver
+    ) -> None:
         self.spam_filter = spam_filter
-        self._name = name
+        self._listener_name = name
         self._limits = limits
         self._observer = observer
 
     def connected(self, accepted: bool) -> None:
         """A client connected to the door, or was turned away."""
-        self._observer.connected(self._name, accepted)
+        self._observer.connected(self._listener_name, accepted)
 
-    async def message(self, raw: bytes) -> Message:
+    async def parse_mail(self, raw: bytes) -> Message:
         """The message in ``raw``, line ends of any kind, without verdict fields: the same through every door."""
         if len(raw) > _THREAD_BYTES:
-            return await asyncio.to_thread(self._message, raw)
-        return self._message(raw)
+            return await asyncio.to_thread(self._parse_mail, raw)
+        return self._parse_mail(raw)
 
-    def text(self, text: str) -> Message:
+    def parse_text(self, text: str) -> Message:
         """A text that is no mail."""
-        return Message.of_text(text, self._limits)
+        return Message.from_text(text, self._limits)
 
-    def _message(self, raw: bytes) -> Message:
-        return Message(header_fields.strip(header_fields.canonical(raw), VERDICT_FIELDS), self._limits)
+    def _parse_mail(self, raw: bytes) -> Message:
+        return Message(
+            header_fields.strip_fields(header_fields.normalize_line_ends(raw), VERDICT_FIELDS), self._limits
+        )
 
-    async def check(self, message: Message, treatments: Collection[Treatment] = ()) -> tuple[Check, float]:
+    async def check(
+        self, message: Message, treatments: Collection[RecipientTreatment] = ()
+    ) -> tuple[Check, float]:
         """The check, and the seconds that it took.
 
         Of several ``treatments`` the mildest verdict holds, of equal ones that of the rule further up in the file;
@@ -78,8 +84,8 @@ class Desk:
         """
 
         async def mildest(check: Check) -> Check:
-            ordered = sorted(treatments, key=lambda each: each.place)
-            decided = [await self.spam_filter.decide(check, each) for each in ordered]
+            ordered = sorted(treatments, key=lambda each: each.position)
+            decided = [await self.spam_filter.decide_for_treatment(check, each) for each in ordered]
             return min(decided, key=lambda each: _SEVERITY.index(each.verdict))
 
         started = time.perf_counter()
@@ -88,14 +94,14 @@ class Desk:
         except Exception as error:
             known = isinstance(error, NbstreamError)
             self._observer.filter_failed("store" if known else "error")
-            self._observer.delivered(self._name, "none")
+            self._observer.delivered(self._listener_name, "none")
             if known:
-                _log.error("%s: check failed: %s", self._name, error)
+                _log.error("%s: check failed: %s", self._listener_name, error)
             raise
         seconds = time.perf_counter() - started
-        self._observer.delivered(self._name, str(check.verdict))
+        self._observer.delivered(self._listener_name, str(check.verdict))
         fields = {
-            "listener": self._name,
+            "listener": self._listener_name,
             "id": check.id,
             "verdict": str(check.verdict),
             "probability": round(check.probability, 6),
@@ -111,18 +117,18 @@ class Desk:
         """
         try:
             if label is None:
-                lesson = await self.spam_filter.unlearn(message, self._name, actor)
+                lesson = await self.spam_filter.unlearn(message, self._listener_name, actor)
             else:
-                lesson = await self.spam_filter.learn(message, label, self._name, actor)
+                lesson = await self.spam_filter.learn(message, label, self._listener_name, actor)
         except NbstreamError as error:
             # The store itself says once that Redis refuses to write.
             level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
-            _log.log(level, "%s: feedback not taken: %s", self._name, error)
+            _log.log(level, "%s: feedback not taken: %s", self._listener_name, error)
             raise
-        log_lesson(lesson, self._name, actor)
+        log_lesson(lesson, self._listener_name, actor)
         return lesson
 
-    def refused(
+    def feedback_refused(
         self,
         label: str = "none",
         why: str = "its sender is not allowed to teach",
@@ -132,5 +138,5 @@ class Desk:
 
         ``told`` are fields of the line in the log.
         """
-        self._observer.feedback_refused(label, self._name)
-        _log.warning("%s: feedback refused: %s", self._name, why, extra={"fields": told or {}})
+        self._observer.feedback_refused(label, self._listener_name)
+        _log.warning("%s: feedback refused: %s", self._listener_name, why, extra={"fields": told or {}})

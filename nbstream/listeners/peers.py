@@ -9,20 +9,20 @@ from functools import lru_cache
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-def within(host: str, networks: Iterable[Network]) -> bool:
+def is_in_networks(host: str, networks: Iterable[Network]) -> bool:
     """True when this peer (an IP address) is in one of the networks."""
-    address = _address(host)
+    address = _parse_address(host)
     return address is not None and any(address in network for network in networks)
 
 
-def is_here(host: str) -> bool:
+def is_on_this_machine(host: str) -> bool:
     """True when this peer (an IP address) runs on this machine."""
-    address = _address(host)
+    address = _parse_address(host)
     return address is not None and address.is_loopback
 
 
 @lru_cache(maxsize=256)  # asked for each message of a connection
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """A peer's address, IPv4 also where it was written as IPv6; None for what is none."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])

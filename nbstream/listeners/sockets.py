@@ -21,7 +21,7 @@ BACKLOG = 512  # connections that wait for their turn
 
 
 @dataclass(frozen=True, slots=True)
-class TcpPlace:
+class TcpListenAddress:
     """A host and a port; port 0 lets the system choose."""
 
     host: str
@@ -32,7 +32,7 @@ class TcpPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class UnixPlace:
+class UnixListenAddress:
     """A path, the permissions of the socket there, and the name of its group; None leaves the group as it is."""
 
     path: Path
@@ -43,31 +43,31 @@ class UnixPlace:
         return f"unix:{self.path}"
 
 
-Place = TcpPlace | UnixPlace
+ListenAddress = TcpListenAddress | UnixListenAddress
 
 
-def listening(place: Place) -> socket.socket:
+def open_listening_socket(place: ListenAddress) -> socket.socket:
     """A socket that listens there, not blocking. Raises ``OSError``; a group that is not there is one too."""
-    found = _tcp(place) if isinstance(place, TcpPlace) else _unix(place)
+    found = _listen_on_tcp(place) if isinstance(place, TcpListenAddress) else _bind_unix(place)
     found.setblocking(False)
     return found
 
 
-def reserved(place: Place) -> socket.socket:
+def reserve_address(place: ListenAddress) -> socket.socket:
     """A socket that is bound there and does not listen: the address is for those that ``shared`` makes, alone.
 
-    Raises ``OSError`` as ``listening`` does.
+    Raises ``OSError`` as ``open_listening_socket`` does.
     """
-    if isinstance(place, UnixPlace):
-        return _unix(place, listen=False)
+    if isinstance(place, UnixListenAddress):
+        return _bind_unix(place, listen=False)
     family, _, _, _, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
-    found = _bound(family, address)
+    found = _bind_tcp(family, address)
     # Only now: bound with it, a second daemon would get in, and silently a share of the connections.
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     return found
 
 
-def shared(held: socket.socket) -> socket.socket:
+def socket_at_same_address(held: socket.socket) -> socket.socket:
     """One more socket at the address of ``held``, not listening yet.
 
     Of TCP it is one of its own, which the kernel gives a share of the connections once it listens
@@ -75,10 +75,10 @@ def shared(held: socket.socket) -> socket.socket:
     """
     if held.family == socket.AF_UNIX:
         return held.dup()
-    return _bound(held.family, held.getsockname(), shared=True)
+    return _bind_tcp(held.family, held.getsockname(), shared=True)
 
 
-def _bound(family: int, address: tuple[Any, ...], *, shared: bool = False) -> socket.socket:
+def _bind_tcp(family: int, address: tuple[Any, ...], *, shared: bool = False) -> socket.socket:
     """A TCP socket bound as ``socket.create_server`` binds it, which would also have it listen."""
     found = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -94,29 +94,29 @@ def _bound(family: int, address: tuple[Any, ...], *, shared: bool = False) -> so
     return found
 
 
-def told(place: Place, found: socket.socket) -> str:
+def bound_address(place: ListenAddress, found: socket.socket) -> str:
     """Where ``found``, made for ``place``, listens: with the port that the system chose."""
-    if isinstance(place, UnixPlace):
+    if isinstance(place, UnixListenAddress):
         return str(place)  # the socket itself knows the name only that it was made under
     host, port = found.getsockname()[:2]
-    return str(TcpPlace(host, port))
+    return str(TcpListenAddress(host, port))
 
 
-def resolved(place: TcpPlace) -> list[Place]:
+def resolve_host(place: TcpListenAddress) -> list[ListenAddress]:
     """The addresses that the host of ``place`` has: localhost may have two. Raises ``OSError``."""
     found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(TcpPlace(str(address[0]), place.port) for *_, address in found))
+    return list(dict.fromkeys(TcpListenAddress(str(address[0]), place.port) for *_, address in found))
 
 
-def _tcp(place: TcpPlace) -> socket.socket:
+def _listen_on_tcp(place: TcpListenAddress) -> socket.socket:
     family, _, _, _, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
     return socket.create_server(address[:2], family=family, backlog=BACKLOG, reuse_port=False)
 
 
-def _unix(place: UnixPlace, *, listen: bool = True) -> socket.socket:
-    if _answers(place.path):
+def _bind_unix(place: UnixListenAddress, *, listen: bool = True) -> socket.socket:
+    if _is_in_use(place.path):
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-    group = _group(place.group)
+    group = _group_id(place.group)
     draft = place.path.with_name(f".{secrets.token_hex(4)}")  # no longer than a name may be
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -137,7 +137,7 @@ def _unix(place: UnixPlace, *, listen: bool = True) -> socket.socket:
     return found
 
 
-def _answers(path: Path) -> bool:
+def _is_in_use(path: Path) -> bool:
     """True where somebody listens; a file that is no socket is an error, or it would be replaced."""
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
@@ -153,7 +153,7 @@ def _answers(path: Path) -> bool:
     return True
 
 
-def _group(name: str | None) -> int | None:
+def _group_id(name: str | None) -> int | None:
     try:
         return None if name is None else grp.getgrnam(name).gr_gid
     except KeyError as error:

@@ -29,7 +29,7 @@ _ALIASES = {
 
 
 @lru_cache(maxsize=256)
-def _codec(charset: str) -> str | None:
+def _codec_name(charset: str) -> str | None:
     """The Python codec for a charset's name in mail, or None where it is unknown or no text encoding."""
     name = charset.strip().strip("\"'").lower()[:64]
     try:
@@ -37,27 +37,29 @@ def _codec(charset: str) -> str | None:
     except (LookupError, ValueError):
         return None
     # Codecs such as "zlib" or "rot13" turn bytes to bytes or text to text: a message must not choose those.
-    text = getattr(info, "_is_text_encoding", True) and info.name.replace("-", "_") not in _UNSAFE
+    text = getattr(info, "_is_text_encoding", True) and info.name.replace("-", "_") not in _UNSAFE_CODECS
     return info.name if text else None
 
 
-_UNSAFE = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"})
+_UNSAFE_CODECS = frozenset(
+    {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"}
+)
 
 
-def decode(content: bytes, charset: str | None) -> str:
+def decode_text(content: bytes, charset: str | None) -> str:
     """``content`` as text in ``charset``; where that is unknown or wrong: UTF-8, else Windows-1252."""
     if charset is None or charset.lower() in {"us-ascii", "utf-8", "ascii"}:
-        return _guess(content)
-    codec = _codec(charset[:64])
+        return _decode_unlabelled(content)
+    codec = _codec_name(charset[:64])
     if codec is None:
-        return _guess(content)
+        return _decode_unlabelled(content)
     try:
         return content.decode(codec, "replace")
     except (UnicodeError, ValueError, OverflowError):
-        return _guess(content)
+        return _decode_unlabelled(content)
 
 
-def _guess(content: bytes) -> str:
+def _decode_unlabelled(content: bytes) -> str:
     if content.isascii():
         return content.decode("ascii")
     try:

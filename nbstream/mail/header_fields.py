@@ -1,6 +1,6 @@
 """Header fields on raw bytes: split, read, strip, prepend. Every byte not asked about stays as it is.
 
-Rules: a message has CRLF line ends here (``canonical`` makes it so); the header block ends at the first
+Rules: a message has CRLF line ends here (``normalize_line_ends`` makes it so); the header block ends at the first
 empty line; a line that starts with a space or tab continues the field above it (RFC 5322 2.2.3). A line
 without a colon is no field, and no reason to fail. Nothing here raises on bad mail.
 """
@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 
 import numpy as np
 
-from nbstream.mail.charsets import decode
+from nbstream.mail.charsets import decode_text
 from nbstream.mail.lines import PIECE_BYTES
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ _NAME = re.compile(rb"[!-9;-~]+")
 # read on to the next one at most.
 _ENCODED_WORD = re.compile(rb"=\?([^?\s]{1,64})\?([bBqQ])\?")
 _ENCODED_TEXT_END = re.compile(rb"\s|\?=|=\?(?!=)")
-_BETWEEN_WORDS = re.compile(rb"(\?=)\s+(?==\?[^?\s]{1,64}\?[bBqQ]\?)")
+_SPACE_BETWEEN_ENCODED_WORDS = re.compile(rb"(\?=)\s+(?==\?[^?\s]{1,64}\?[bBqQ]\?)")
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 # Possessive, so that nothing is kept to come back to. Only parts without alternatives or look-ahead are repeated
 # in this way: CPython before 3.11.5 matches others wrongly.
 _PARAMETER = re.compile(rb""";\s*([^\s=;"]+)\s*=\s*(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)"?|([^;\s]*))""", re.DOTALL)
 # No name or value that is remembered is longer: a sender who fills that memory with his own costs a megabyte, and
 # the time to read what he sent.
-_REMEMBERED_BYTES = 200
+_MAX_CACHED_BYTES = 200
 
 
-class Field(NamedTuple):
+class HeaderField(NamedTuple):
     """A header field: its name in lower case, its raw value, folding included, and its name as it is written.
 
     A named tuple, since each message makes 20 of them: as a frozen dataclass one takes half as long again.
@@ -49,34 +49,34 @@ class Field(NamedTuple):
 
     name: str
     value: bytes
-    written: str = ""
+    name_as_written: str = ""
 
     @property
     def text(self) -> str:
         """The value as text: unfolded, encoded words (RFC 2047) decoded, white space at the ends removed."""
-        return decode_words(self.value)
+        return decode_encoded_words(self.value)
 
 
-def canonical(raw: bytes) -> bytes:
+def normalize_line_ends(raw: bytes) -> bytes:
     """``raw`` with CRLF line ends: a lone CR or LF becomes CRLF (RFC 5321 2.3.8).
 
     Large content in pieces, so that it can be left to a thread: 20 MB in one step held the interpreter for 60 ms.
     """
     if len(raw) <= PIECE_BYTES:
-        return _canonical(raw)
+        return _normalize_piece(raw)
     rewritten: list[bytes] = []
     start, changed = 0, False
     while start < len(raw):
         end = start + PIECE_BYTES
         end += raw[end - 1 : end + 1] == b"\r\n"
         piece = raw[start:end]
-        rewritten.append(_canonical(piece))
+        rewritten.append(_normalize_piece(piece))
         changed |= rewritten[-1] is not piece
         start = end
     return b"".join(rewritten) if changed else raw
 
 
-def _canonical(raw: bytes) -> bytes:
+def _normalize_piece(raw: bytes) -> bytes:
     if b"\r" not in raw:
         return raw.replace(b"\n", b"\r\n")
     # All pairs already? Counting the three kinds of line ends took three times as long as comparing the masks.
@@ -95,41 +95,45 @@ def body_offset(raw: bytes) -> int:
     return len(raw) if blank < 0 else blank + 4
 
 
-def fields(raw: bytes, end: int) -> tuple[Field, ...]:
+def parse_fields(raw: bytes, end: int) -> tuple[HeaderField, ...]:
     """The header fields in ``raw[:end]``, in order; lines that are no field are passed over."""
-    found: list[Field] = []
+    found: list[HeaderField] = []
     for line in _LINE_END.split(raw[:end]):
         written, colon, value = line.partition(b":")
-        if colon and (names := _names(written) if len(written) <= _REMEMBERED_BYTES else _names_of(written)):
-            found.append(Field(names[0], value.strip(), names[1]))
+        if colon and (
+            names := _parse_field_name_cached(written)
+            if len(written) <= _MAX_CACHED_BYTES
+            else _parse_field_name(written)
+        ):
+            found.append(HeaderField(names[0], value.strip(), names[1]))
     return tuple(found)
 
 
-def _names_of(written: bytes) -> tuple[str, str] | None:
+def _parse_field_name(written: bytes) -> tuple[str, str] | None:
     """A field's name in lower case and as it is written; None where it is none."""
     name = written.rstrip(b" \t")
     return (name.lower().decode("ascii"), name.decode("ascii")) if _NAME.fullmatch(name) else None
 
 
 # Nearly all fields of mail are called by one of a few hundred names.
-_names = lru_cache(maxsize=1024)(_names_of)
+_parse_field_name_cached = lru_cache(maxsize=1024)(_parse_field_name)
 
 
-def strip(raw: bytes, names: Iterable[str]) -> bytes:
+def strip_fields(raw: bytes, names: Iterable[str]) -> bytes:
     """``raw`` without the header fields of these names: any case, folded, repeated. The rest is untouched."""
-    named, field = _patterns(tuple(names))
+    named, field = _field_patterns(tuple(names))
     end = body_offset(raw)
     kept: list[bytes] = []
     changed = False
     # The empty line itself must not count as the end of a folded field's last line.
-    for block in _blocks(raw[:end]):
+    for block in _field_blocks(raw[:end]):
         found = named.search(b"\n" + block) is not None
         kept.append(field.sub(b"", block) if found else block)
         changed |= found
     return b"".join((*kept, raw[end:])) if changed else raw
 
 
-def _blocks(header: bytes) -> Iterator[bytes]:
+def _field_blocks(header: bytes) -> Iterator[bytes]:
     """Whole fields in blocks of PIECE_BYTES and the rest of the last field: few messages have two.
 
     20 MB of header fields in one step hold the interpreter for a quarter of a second, in a thread too.
@@ -143,7 +147,7 @@ def _blocks(header: bytes) -> Iterator[bytes]:
 
 
 @lru_cache(maxsize=16)
-def _patterns(names: tuple[str, ...]) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+def _field_patterns(names: tuple[str, ...]) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
     """What finds a field of these names by the line feed before it, and the whole field.
 
     Most mail has none, and the first looks only where a line feed is: a tenth of the second's time.
@@ -153,7 +157,7 @@ def _patterns(names: tuple[str, ...]) -> tuple[re.Pattern[bytes], re.Pattern[byt
     return re.compile(rb"(?i)\n" + name), re.compile(rb"(?im)" + whole)
 
 
-def prepend(raw: bytes, new: Iterable[tuple[str, str]]) -> bytes:
+def prepend_fields(raw: bytes, new: Iterable[tuple[str, str]]) -> bytes:
     """``raw`` with the given ``(name, value)`` fields above all others.
 
     Values are ASCII; a line end in one is a fold, and followed by a tab.
@@ -162,7 +166,7 @@ def prepend(raw: bytes, new: Iterable[tuple[str, str]]) -> bytes:
     return head.encode("ascii", "replace") + raw
 
 
-def guard(raw: bytes, name: str) -> bytes:
+def guard_first_line(raw: bytes, name: str) -> bytes:
     """``raw`` so that fields can be put above it: a first line that continues nothing gets a field to continue.
 
     Else its sender could write into whatever field comes to stand above it.
@@ -170,12 +174,12 @@ def guard(raw: bytes, name: str) -> bytes:
     return name.encode("ascii") + b":\r\n" + raw if raw[:1] in {b" ", b"\t"} else raw
 
 
-def decode_words(value: bytes) -> str:
+def decode_encoded_words(value: bytes) -> str:
     """A header value as text (RFC 2047): unknown charsets and broken encodings fall back, never raise."""
     unfolded = value.replace(b"\r\n", b"").strip()
     if b"=?" not in unfolded:
-        return unfolded.decode("ascii") if unfolded.isascii() else decode(unfolded, None)
-    joined = _BETWEEN_WORDS.sub(rb"\1", unfolded)
+        return unfolded.decode("ascii") if unfolded.isascii() else decode_text(unfolded, None)
+    joined = _SPACE_BETWEEN_ENCODED_WORDS.sub(rb"\1", unfolded)
     pieces: list[str] = []
     position = 0
     start = _ENCODED_WORD.search(joined)
@@ -187,20 +191,22 @@ def decode_words(value: bytes) -> str:
             start = _ENCODED_WORD.search(joined, start.start() + 1)
             continue
         text = joined[start.end() : end.start()]
-        pieces.append(decode(joined[position : start.start()], None))
-        pieces.append(decode(_word_bytes(start[2], text), start[1].decode("latin-1").partition("*")[0]))
+        pieces.append(decode_text(joined[position : start.start()], None))
+        pieces.append(
+            decode_text(_decode_word_bytes(start[2], text), start[1].decode("latin-1").partition("*")[0])
+        )
         position = end.end()
         start = _ENCODED_WORD.search(joined, position)
-    pieces.append(decode(joined[position:], None))
+    pieces.append(decode_text(joined[position:], None))
     return "".join(pieces)
 
 
 def undecoded_words(value: bytes) -> str:
     """A header value as text in which encoded words stand as they are written."""
-    return decode(value.replace(b"\r\n", b"").strip(), None)
+    return decode_text(value.replace(b"\r\n", b"").strip(), None)
 
 
-def _word_bytes(encoding: bytes, text: bytes) -> bytes:
+def _decode_word_bytes(encoding: bytes, text: bytes) -> bytes:
     if encoding in b"qQ":
         return binascii.a2b_qp(text, header=True)
     return decode_base64(text)
@@ -216,17 +222,17 @@ def decode_base64(text: bytes) -> bytes:
         return binascii.a2b_base64(letters[:usable] + b"=" * (-usable % 4))
 
 
-def parameters(value: bytes) -> tuple[str, Mapping[str, str]]:
+def parse_parameters(value: bytes) -> tuple[str, Mapping[str, str]]:
     """A structured value such as ``text/plain; charset=utf-8``: its first word and its parameters.
 
     Both in lower case but for the parameters' values. RFC 2231 continuations (``name*0=``) are joined and
     percent-encoded values decoded.
     """
     # Of the values in a stream of mail, four in five came before.
-    return _parameters(value) if len(value) <= _REMEMBERED_BYTES else _parameters_of(value)
+    return _parse_parameters_cached(value) if len(value) <= _MAX_CACHED_BYTES else _parse_parameters(value)
 
 
-def _parameters_of(value: bytes) -> tuple[str, Mapping[str, str]]:
+def _parse_parameters(value: bytes) -> tuple[str, Mapping[str, str]]:
     unfolded = value.replace(b"\r\n", b"")
     first, semicolon, _ = unfolded.partition(b";")
     main = first.strip().lower().decode("ascii", "replace")
@@ -244,17 +250,17 @@ def _parameters_of(value: bytes) -> tuple[str, Mapping[str, str]]:
         number = section.rstrip("*")
         order = int(number) if number.isdigit() and len(number) < 4 else 0
         extended.setdefault(base, []).append((order, content, name.endswith("*")))
-    result = {name: decode_words(content) for name, content in plain.items()}
+    result = {name: decode_encoded_words(content) for name, content in plain.items()}
     for name, sections in extended.items():
-        result.setdefault(name, _joined(sections))
+        result.setdefault(name, _join_parameter_sections(sections))
     return main, MappingProxyType(result)
 
 
-_parameters = lru_cache(maxsize=512)(_parameters_of)
+_parse_parameters_cached = lru_cache(maxsize=512)(_parse_parameters)
 _NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
 
 
-def _joined(sections: list[tuple[int, bytes, bool]]) -> str:
+def _join_parameter_sections(sections: list[tuple[int, bytes, bool]]) -> str:
     """The text of an RFC 2231 value: ``charset'language'percent-encoded``, perhaps in numbered sections."""
     charset: str | None = None
     content = b""
@@ -266,4 +272,4 @@ def _joined(sections: list[tuple[int, bytes, bool]]) -> str:
                 charset = name.decode("latin-1")
             value = unquote_to_bytes(value)
         content += value
-    return decode(content, charset)
+    return decode_text(content, charset)

@@ -15,11 +15,11 @@ from nbstream.bayes.counts import CLASSES
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from nbstream.filter import Params
+    from nbstream.filter import FilterPolicy
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.replica.mirror import Mirror
 
-_EDGES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
+_BIN_EDGES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
 
 
 class FirstScoreCollector(Collector):
@@ -29,18 +29,18 @@ class FirstScoreCollector(Collector):
     model as many messages of a bin are spam as its probabilities add up to. Two milliseconds for 100,000 of them.
     """
 
-    def __init__(self, mirror: Mirror, params: Callable[[], Params]) -> None:
+    def __init__(self, mirror: Mirror, params: Callable[[], FilterPolicy]) -> None:
         self._mirror = mirror
-        self._params = params
+        self._filter_policy = params
 
     def collect(self) -> Iterator[Metric]:
         """The gauges as they are now."""
         if self._mirror.totals is not None:
-            yield from calibration(self._mirror.known_first_scores)
-            yield from budgets(self._mirror.known_first_scores, self._params().budgets)
+            yield from calibration_metrics(self._mirror.loaded_first_scores)
+            yield from budget_metrics(self._mirror.loaded_first_scores, self._filter_policy().budget_rates)
 
 
-def calibration(first_scores: FirstScores) -> Iterator[Metric]:
+def calibration_metrics(first_scores: FirstScores) -> Iterator[Metric]:
     """How many of each label had a P(spam) in each bin, and how many of the bin were to be spam."""
     messages = GaugeMetricFamily(
         "nbstream_calibration_messages",
@@ -52,11 +52,11 @@ def calibration(first_scores: FirstScores) -> Iterator[Metric]:
         "How many of the labelled messages of a bin should be spam: the sum of their P(spam).",
         labels=["bin"],
     )
-    for low, high in pairwise(_EDGES):
+    for low, high in pairwise(_BIN_EDGES):
         name, total = f"{low:g}-{high:g}", 0.0
         for label in CLASSES:
-            ascending = first_scores[label].ascending
-            end = len(ascending) if high == _EDGES[-1] else bisect_left(ascending, high)
+            ascending = first_scores[label].ascending_probabilities
+            end = len(ascending) if high == _BIN_EDGES[-1] else bisect_left(ascending, high)
             held = ascending[bisect_left(ascending, low) : end]
             messages.add_metric([label, name], len(held))
             total += sum(held)
@@ -64,7 +64,7 @@ def calibration(first_scores: FirstScores) -> Iterator[Metric]:
     yield from (messages, expected)
 
 
-def budgets(first_scores: FirstScores, rates: Iterable[float]) -> Iterator[Metric]:
+def budget_metrics(first_scores: FirstScores, rates: Iterable[float]) -> Iterator[Metric]:
     """What each rate has allowed so far, and what was really called spam by it."""
     allowed = GaugeMetricFamily(
         "nbstream_budget_ham_allowed",
@@ -78,7 +78,7 @@ def budgets(first_scores: FirstScores, rates: Iterable[float]) -> Iterator[Metri
         labels=["rate"],
     )
     for rate in sorted(rates):
-        seen, called = first_scores["ham"].spent(rate)
+        seen, called = first_scores["ham"].budget_use(rate)
         allowed.add_metric([str(rate)], rate * seen)
         lost.add_metric([str(rate)], called)
     yield from (allowed, lost)

@@ -16,15 +16,15 @@ from prometheus_client.registry import Collector
 
 from nbstream import __version__
 from nbstream.metrics.calibration import FirstScoreCollector
-from nbstream.metrics.model import LayerCollector, ModelCollector, PolicyCollector
-from nbstream.policy.actions import Kind as ActionKind
-from nbstream.policy.bursts import WINDOW_SECONDS, Bursts, Kind
+from nbstream.metrics.model import AutolearnCollector, ModelCollector, PolicyCollector
+from nbstream.policy.actions import ActionKind
+from nbstream.policy.bursts import WINDOW_SECONDS, BurstDetector, BurstKind
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nbstream.filter import Check, Lesson, Params
+    from nbstream.filter import Check, FilterPolicy, Lesson
     from nbstream.store.replica.mirror import Mirror
     from nbstream.tokens.tokenizer import Tokens
 
@@ -44,13 +44,13 @@ class Metrics:
 
     def __init__(self, shared: Path | None = None) -> None:
         self.registry = registry = CollectorRegistry()
-        self._sums = registry
+        self._exported_registry = registry
         if shared is not None:
-            self._sums = CollectorRegistry()
-            self._sums.register(_Sums(shared, registry))
-        self.state = CollectorRegistry()
+            self._exported_registry = CollectorRegistry()
+            self._exported_registry.register(_MultiprocessCollector(shared, registry))
+        self.state_registry = CollectorRegistry()
         self._policy = PolicyCollector()
-        self.state.register(self._policy)
+        self.state_registry.register(self._policy)
         self._messages = Counter(
             "nbstream_messages",
             "Messages checked and answered, by listener and verdict; the verdict is none where the check failed.",
@@ -115,7 +115,7 @@ class Metrics:
             ["verdict", "label"],
             registry=registry,
         )
-        self._bursts_told = Counter(
+        self._bursts_logged = Counter(
             "nbstream_feedback_bursts",
             "Bursts of feedback from one actor, by kind: contradicting, one_sided.",
             ["kind"],
@@ -138,7 +138,7 @@ class Metrics:
             "Checked messages that are not remembered: Redis was away or too slow.",
             registry=registry,
         )
-        self._refused = Counter(
+        self._store_refusals = Counter(
             "nbstream_redis_refused",
             "Feedback that Redis refused to write: out of memory, or its disk is full.",
             registry=registry,
@@ -179,51 +179,51 @@ class Metrics:
             self._failures.labels(reason)
         for action in ActionKind:
             self._actions.labels(str(action))
-        for kind in Kind:
-            self._bursts_told.labels(str(kind))
-        self._bursts = Bursts()
+        for kind in BurstKind:
+            self._bursts_logged.labels(str(kind))
+        self._bursts = BurstDetector()
         # To find a child by its labels takes longer than to count: each is found once.
-        self._stage = cache(self._check_seconds.labels)
+        self._stage_seconds = cache(self._check_seconds.labels)
         self._of_verdict = cache(self._messages.labels)
         self._of_action = cache(self._actions.labels)
         self._of_code = cache(self._relay_replies.labels)
 
-    def watch(self, mirror: Mirror, params: Callable[[], Params]) -> None:
+    def watch_model(self, mirror: Mirror, params: Callable[[], FilterPolicy]) -> None:
         """Export the state of the model and of the policies in force, read at each scrape."""
-        self.state.register(ModelCollector(mirror, params))
-        self.state.register(FirstScoreCollector(mirror, params))
+        self.state_registry.register(ModelCollector(mirror, params))
+        self.state_registry.register(FirstScoreCollector(mirror, params))
 
-    def watch_layer(self, mirror: Mirror) -> None:
+    def watch_autolearned(self, mirror: Mirror) -> None:
         """Export the state of the layer that is learned without people, read at each scrape."""
-        self.state.register(LayerCollector(mirror))
+        self.state_registry.register(AutolearnCollector(mirror))
 
     def render(self) -> bytes:
         """All metrics in Prometheus's text format."""
         return self.counts_text() + self.state_text()
 
-    async def rendered(self) -> bytes:
+    async def render_for_listener(self) -> bytes:
         """The same, for a door."""
         return self.render()
 
     def counts_text(self) -> bytes:
         """What is counted, of all processes."""
-        return generate_latest(self._sums)
+        return generate_latest(self._exported_registry)
 
     def state_text(self) -> bytes:
         """What is read at each scrape: of the model it is the same in each process."""
-        return generate_latest(self.state)
+        return generate_latest(self.state_registry)
 
     def verdicts(self) -> Mapping[str, int]:
         """The messages checked since the start, by verdict, of all doors and processes."""
         found: dict[str, int] = {}
-        for family in self._sums.collect():
+        for family in self._exported_registry.collect():
             for sample in family.samples:
                 if sample.name == "nbstream_messages_total":
                     verdict = sample.labels["verdict"]
                     found[verdict] = found.get(verdict, 0) + int(sample.value)
         return found
 
-    # nbstream.daemon.supervisor.Parent
+    # nbstream.daemon.supervisor.Supervisor
 
     def worker_died(self) -> None:
         """A worker ended that was not told to."""
@@ -235,44 +235,46 @@ class Metrics:
         """The configuration was read anew: applied, or refused."""
         self._reloads.labels("applied" if applied else "refused").inc()
 
-    def policy(self, policy_hash: str, since: float | None = None) -> None:
+    def set_policy(self, policy_hash: str, since: float | None = None) -> None:
         """The policy of this hash is in force ``since`` then (Unix time), by default from now on."""
         self._policy.in_force = (policy_hash, time.time() if since is None else since)
 
-    # nbstream.filter.Observer
+    # nbstream.filter.FilterObserver
 
     def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
         """One message was checked; seconds by stage."""
         for stage, seconds in stages.items():
-            self._stage(stage).observe(seconds)
+            self._stage_seconds(stage).observe(seconds)
         self._probability.observe(check.probability)
 
-    def taught(self, lesson: Lesson, source: str, actor: str) -> None:
+    def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         """One message's feedback was taken, or changed nothing."""
         self._feedback.labels(source, lesson.label or "none", str(lesson.outcome)).inc()
         if lesson.outcome not in {"learned", "relearned"} or lesson.label is None:
             return
         if _disagrees(lesson.before.verdict, lesson.label):
             self._disagreement.labels(str(lesson.before.verdict), lesson.label).inc()
-        if not lesson.before.state.learning:
-            self._watch_for_bursts(lesson.before, lesson.label, source, actor)
+        if not lesson.before.state.is_learning:
+            self._log_burst(lesson.before, lesson.label, source, actor)
 
-    def teaching_failed(self, label: str | None, source: str) -> None:
+    def feedback_failed(self, label: str | None, source: str) -> None:
         """One message's feedback could not be stored."""
         self._feedback.labels(source, label or "none", "failed").inc()
 
-    def _watch_for_bursts(self, before: Check, label: str, source: str, actor: str) -> None:
+    def _log_burst(self, before: Check, label: str, source: str, actor: str) -> None:
         """Tell of a burst once, in its first moment."""
-        begun = self._bursts.add(time.monotonic(), (source, actor), label, before.verdict, before.probability)
+        begun = self._bursts.add_lesson(
+            time.monotonic(), (source, actor), label, before.verdict, before.probability
+        )
         for kind in begun:
-            self._bursts_told.labels(str(kind)).inc()
+            self._bursts_logged.labels(str(kind)).inc()
             fields = {"kind": str(kind), "source": source, "actor": actor, "label": label}
             minutes = round(WINDOW_SECONDS / 60)
             _log.warning("feedback burst: look at nbstream history --since %dm", minutes, extra={"fields": fields})
 
     def store_refused(self) -> None:
         """Redis refused to write one message's feedback."""
-        self._refused.inc()
+        self._store_refusals.inc()
 
     # nbstream.filter.Autolearner
 
@@ -280,7 +282,7 @@ class Metrics:
         """A check was sure that one message is ``label``, and that came of it."""
         self._autolearned.labels(label, outcome).inc()
 
-    # nbstream.store.replica.eviction.Sweeper
+    # nbstream.store.replica.eviction.Evictor
 
     def evicted(self, tokens: int) -> None:
         """So many tokens were forgotten."""
@@ -292,7 +294,7 @@ class Metrics:
         """Feedback from a peer that is not believed."""
         self._feedback.labels(source, label, "refused").inc()
 
-    def opened(self, listener: str) -> None:
+    def listener_opened(self, listener: str) -> None:
         """A door is open: nobody was turned away yet, since an increase is of two scrapes."""
         for outcome in ("accepted", "refused"):
             self._connections.labels(listener, outcome)
@@ -305,7 +307,7 @@ class Metrics:
         """One message was checked and answered."""
         self._of_verdict(listener, verdict).inc()
 
-    def acted(self, action: str) -> None:
+    def action_taken(self, action: str) -> None:
         """This was decided for some recipients of a message."""
         self._of_action(action).inc()
 
@@ -318,26 +320,26 @@ class Metrics:
         self._relay_seconds.observe(seconds)
         self._of_code(code).inc()
 
-    # nbstream.relay.quarantine_retention.Retention
+    # nbstream.relay.quarantine_retention.QuarantineRetention
 
-    def swept(self, held: int, removed: int) -> None:
+    def quarantine_swept(self, held: int, removed: int) -> None:
         """So many messages are in the quarantine, after so many were removed for their age."""
         self._quarantined.set(held)
         self._expired.inc(removed)
 
-    # nbstream.store.recent.checked_messages.Memory
+    # nbstream.store.recent.checked_messages.RecentMessages
 
     def not_remembered(self, count: int) -> None:
         """So many checked messages were dropped instead of remembered."""
         self._memory_dropped.inc(count)
 
 
-class _Sums(Collector):
+class _MultiprocessCollector(Collector):
     """What all processes that share a folder count, and as of one process the names of what was never counted."""
 
     def __init__(self, folder: Path, own: CollectorRegistry) -> None:
         self._folder = folder
-        self._own = own
+        self._own_registry = own
 
     def collect(self) -> Iterator[Metric]:
         """The sums as they are now."""
@@ -345,7 +347,7 @@ class _Sums(Collector):
         files = list(map(str, self._folder.glob("*.db")))
         sums = MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call]
         found = {family.name: family for family in sums}
-        for family in self._own.collect():
+        for family in self._own_registry.collect():
             yield found.pop(family.name, None) or Metric(family.name, family.documentation, family.type)
         yield from found.values()
 

@@ -10,25 +10,25 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.policy.budget import promise
+from nbstream.policy.budget import budget_promise
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from nbstream.filter import Params
+    from nbstream.filter import FilterPolicy
     from nbstream.store.replica.mirror import Mirror
 
 
 class ModelCollector(Collector):
     """Gauges of the model, the mirror and the thresholds."""
 
-    def __init__(self, mirror: Mirror, params: Callable[[], Params]) -> None:
+    def __init__(self, mirror: Mirror, params: Callable[[], FilterPolicy]) -> None:
         self._mirror = mirror
-        self._params = params
+        self._filter_policy = params
 
     def collect(self) -> Iterator[Metric]:
         """The gauges as they are now."""
-        yield from self._of_the_model()
+        yield from self._model_metrics()
         yield GaugeMetricFamily(
             "nbstream_mirror_lag_seconds",
             "Seconds since the counts in memory were last known to equal Redis.",
@@ -37,11 +37,11 @@ class ModelCollector(Collector):
         yield GaugeMetricFamily(
             "nbstream_redis_up", "1 while the change stream is followed.", value=float(self._mirror.following)
         )
-        yield from self._of_the_policy()
+        yield from self._policy_metrics()
 
-    def _of_the_policy(self) -> Iterator[Metric]:
-        params, first_scores = self._params(), self._mirror.known_first_scores
-        found = params.policy.thresholds(first_scores)
+    def _policy_metrics(self) -> Iterator[Metric]:
+        params, first_scores = self._filter_policy(), self._mirror.loaded_first_scores
+        found = params.default_policy.thresholds(first_scores)
         thresholds = GaugeMetricFamily(
             "nbstream_threshold",
             "P(spam) from which a verdict holds, by the name of the threshold: unsure, spam, reject; infinite for "
@@ -61,13 +61,13 @@ class ModelCollector(Collector):
             "Ham messages still to be labelled before the budget of this false-positive rate can be promised.",
             labels=["rate"],
         )
-        for rate in sorted(params.budgets):
-            now = promise(first_scores["ham"], rate)
-            promised.add_metric([str(rate)], float(now.stands))
-            needed.add_metric([str(rate)], now.needed)
+        for rate in sorted(params.budget_rates):
+            now = budget_promise(first_scores["ham"], rate)
+            promised.add_metric([str(rate)], float(now.is_promised))
+            needed.add_metric([str(rate)], now.ham_missing)
         yield from (thresholds, promised, needed)
 
-    def _of_the_model(self) -> Iterator[Metric]:
+    def _model_metrics(self) -> Iterator[Metric]:
         """What is learned and what is needed; nothing is said of what is learned before it is known."""
         messages = GaugeMetricFamily(
             "nbstream_model_messages", "Messages learned and not taken back, by class.", labels=["class"]
@@ -80,13 +80,17 @@ class ModelCollector(Collector):
         )
         totals = self._mirror.totals
         for column, label in enumerate(CLASSES):
-            needed.add_metric([label], self._params().min_learned.get(label, 0))
+            needed.add_metric([label], self._filter_policy().min_learned.get(label, 0))
             if totals is not None:
                 messages.add_metric([label], totals.messages[column])
         if totals is not None:
-            tokens.add_metric([], totals.vocabulary)
+            tokens.add_metric([], totals.vocabulary_size)
         yield from (messages, tokens, needed)
-        left = None if totals is None else self._mirror.half_life.left(time.time(), self._mirror.largest)
+        left = (
+            None
+            if totals is None
+            else self._mirror.half_life.half_lives_left(time.time(), self._mirror.largest_count)
+        )
         if left is not None:
             yield GaugeMetricFamily(
                 "nbstream_model_half_lives_left",
@@ -95,7 +99,7 @@ class ModelCollector(Collector):
             )
 
 
-class LayerCollector(Collector):
+class AutolearnCollector(Collector):
     """Gauges of what was learned without people; nothing before it is known."""
 
     def __init__(self, mirror: Mirror) -> None:
@@ -116,7 +120,7 @@ class LayerCollector(Collector):
         if totals is not None:
             for column, label in enumerate(CLASSES):
                 messages.add_metric([label], totals.messages[column])
-            tokens.add_metric([], totals.vocabulary)
+            tokens.add_metric([], totals.vocabulary_size)
         yield from (messages, tokens)
 
 

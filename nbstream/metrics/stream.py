@@ -8,7 +8,7 @@ from prometheus_client import Counter, Gauge
 
 if TYPE_CHECKING:
     from nbstream.metrics.metrics import Metrics
-    from nbstream.store.stream_queue import Standing
+    from nbstream.store.stream_queue import QueueBacklog
 
 _OUTCOMES = ("answered", "refused", "repeated", "claimed", "dead", "lost")
 
@@ -50,11 +50,11 @@ class StreamMetrics:
         """One try ended by a fault."""
         self._metrics.filter_failed(reason)
 
-    def found(self, outcome: str) -> None:
+    def entry_finished(self, outcome: str) -> None:
         """That became of one entry."""
         self._entries.labels(outcome).inc()
 
-    def stood(self, standing: Standing) -> None:
+    def backlog_measured(self, standing: QueueBacklog) -> None:
         """So much is waiting."""
         self._lag.set(standing.lag)
         self._pending.set(standing.pending)

@@ -15,7 +15,7 @@ from nbstream.policy.verdict import Verdict
 _ADDRESS = re.compile(r"[!-;=?A-~]{1,64}@[!-;=?A-~]{1,253}")
 
 
-class Kind(StrEnum):
+class ActionKind(StrEnum):
     """What can be done with a message, the mildest first."""
 
     PASS = "pass"  # noqa: S105 - no password
@@ -25,47 +25,47 @@ class Kind(StrEnum):
     REJECT = "reject"
 
     @property
-    def keeps(self) -> bool:
+    def takes_message(self) -> bool:
         """True where we take the message; else its sender keeps it."""
-        return self not in {Kind.DEFER, Kind.REJECT}
+        return self not in {ActionKind.DEFER, ActionKind.REJECT}
 
     @property
-    def rank(self) -> int:
+    def severity_rank(self) -> int:
         """0 is the mildest."""
-        return _RANKS[self]
+        return _SEVERITY_RANKS[self]
 
 
-_RANKS = {kind: rank for rank, kind in enumerate(Kind)}
+_SEVERITY_RANKS = {kind: rank for rank, kind in enumerate(ActionKind)}
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
     """One action; ``address`` is where a message is redirected to, else empty."""
 
-    kind: Kind
+    kind: ActionKind
     address: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Action:
         """The action that ``text`` says; ValueError, "must be ...", for every other text."""
         word, colon, address = text.partition(":")
-        if word == Kind.REDIRECT:
+        if word == ActionKind.REDIRECT:
             if not _ADDRESS.fullmatch(address):
                 raise ValueError("must be redirect:ADDRESS with a mail address such as redirect:abuse@example.org")
-            return cls(Kind.REDIRECT, address)
-        if colon or word not in set(Kind):
+            return cls(ActionKind.REDIRECT, address)
+        if colon or word not in set(ActionKind):
             raise ValueError("must be pass, quarantine, redirect:ADDRESS, reject or defer")
-        return cls(Kind(word))
+        return cls(ActionKind(word))
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.address}" if self.address else str(self.kind)
 
 
-_PASS, _REJECT = Action(Kind.PASS), Action(Kind.REJECT)
+_PASS, _REJECT = Action(ActionKind.PASS), Action(ActionKind.REJECT)
 
 
 @dataclass(frozen=True, slots=True)
-class Actions:
+class VerdictActions:
     """The action of each verdict."""
 
     ham: Action = _PASS
@@ -73,7 +73,7 @@ class Actions:
     spam: Action = _PASS
     reject: Action = _REJECT
 
-    def of(self, verdict: Verdict) -> Action:
+    def for_verdict(self, verdict: Verdict) -> Action:
         """The action for a message that is so called."""
         action: Action = getattr(self, verdict.value)
         return action

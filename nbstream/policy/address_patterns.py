@@ -18,90 +18,96 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-MAX_LENGTH = 320
+MAX_PATTERN_LENGTH = 320
 """Of a pattern; an address has 64 characters, an ``@`` and 255 at most (RFC 5321 4.5.3.1)."""
 
-_ALLOWED = re.compile(rf"[^\s<>\x00-\x1f\x7f]{{1,{MAX_LENGTH}}}")
+_PATTERN_TEXT = re.compile(rf"[^\s<>\x00-\x1f\x7f]{{1,{MAX_PATTERN_LENGTH}}}")
 _MAX_STATES = 5000
-_OTHER = "\0"  # is in no pattern, and so stands for all characters that are in neither of two
-_NOTHING = 0
+_OTHER_CHARACTER = "\0"  # is in no pattern, and so stands for all characters that are in neither of two
+_NO_STATES = 0
 
 # How far a word has got on its way to being an address.
 _BEGIN, _LOCAL, _AT, _ADDRESS = range(4)
 
 
 @dataclass(frozen=True)
-class Pattern:
+class AddressPattern:
     """A pattern; ``text`` is as it was written. ValueError: too long, or with what is in no address."""
 
     text: str
 
     def __post_init__(self) -> None:
-        if not _ALLOWED.fullmatch(self.text) or not self.text.isprintable():
+        if not _PATTERN_TEXT.fullmatch(self.text) or not self.text.isprintable():
             raise ValueError(
-                f"must be 1 to {MAX_LENGTH} characters of an address, with * for any and ? for one character"
+                f"must be 1 to {MAX_PATTERN_LENGTH} characters of an address, "
+                "with * for any and ? for one character"
             )
 
     def matches(self, address: str) -> bool:
         """Whether it matches this address, in time linear in it times the number of ``*``."""
-        return first_match([self], address) == 0
+        return first_matching_pattern([self], address) == 0
 
     @property
-    def matchable(self) -> bool:
+    def matches_any_address(self) -> bool:
         """Whether there is an address that it matches."""
-        return _found_outside(self, None) is not False
+        return _has_address_outside(self, None) is not False
 
-    def covers(self, other: Pattern) -> bool:
+    def covers(self, other: AddressPattern) -> bool:
         """Whether it certainly matches every address that ``other`` matches."""
-        if self._letters == other._letters:
+        if self._normalized_text == other._normalized_text:
             return True
-        if not all(self.matches(word) for word in other._samples):
+        if not all(self.matches(word) for word in other._sample_addresses):
             return False  # cheaper, and what two patterns of a list mostly come to
-        return _found_outside(other, self) is False
+        return _has_address_outside(other, self) is False
 
     @cached_property
-    def _letters(self) -> str:
+    def _normalized_text(self) -> str:
         return re.sub(r"\*+", "*", self.text.lower())
 
     @cached_property
     def expression(self) -> re.Pattern[str]:
         """What matches an address in lower case."""
         # Its atomic groups give nothing back: many stars over a long address take no more than their product.
-        return re.compile(fnmatch.translate(self._letters.replace("[", "[[]")))
+        return re.compile(fnmatch.translate(self._normalized_text.replace("[", "[[]")))
 
     @cached_property
-    def _samples(self) -> list[str]:
-        words = [self._letters.replace("?", _OTHER).replace("*", each) for each in ("", _OTHER)]
+    def _sample_addresses(self) -> list[str]:
+        words = [
+            self._normalized_text.replace("?", _OTHER_CHARACTER).replace("*", each)
+            for each in ("", _OTHER_CHARACTER)
+        ]
         return [word for word in words if self.matches(word)]
 
     @cached_property
-    def _stars(self) -> int:
-        return sum(1 << place for place, letter in enumerate(self._letters) if letter == "*")
+    def _star_positions(self) -> int:
+        return sum(1 << place for place, letter in enumerate(self._normalized_text) if letter == "*")
 
     @cached_property
-    def _steps(self) -> dict[str, int]:
+    def _positions_by_character(self) -> dict[str, int]:
         """By letter, the places that it may be at; those of a letter that is not here are those of ``?``."""
         places: dict[str, int] = {}
-        for letter in {*self._letters, _OTHER}:
-            places[letter] = sum(1 << place for place, own in enumerate(self._letters) if own in {letter, "?"})
+        for letter in {*self._normalized_text, _OTHER_CHARACTER}:
+            places[letter] = sum(
+                1 << place for place, own in enumerate(self._normalized_text) if own in {letter, "?"}
+            )
         return places
 
     @property
-    def _start(self) -> int:
-        return self._closed(1)
+    def _start_states(self) -> int:
+        return self._skip_stars(1)
 
-    def _closed(self, states: int) -> int:
-        return states | (states & self._stars) << 1  # one step will do: no star follows another
+    def _skip_stars(self, states: int) -> int:
+        return states | (states & self._star_positions) << 1  # one step will do: no star follows another
 
-    def _after(self, states: int, letter: str) -> int:
-        step = self._steps.get(letter, self._steps[_OTHER])
-        return self._closed((states & step) << 1 | (states & self._stars))
+    def _advance(self, states: int, letter: str) -> int:
+        step = self._positions_by_character.get(letter, self._positions_by_character[_OTHER_CHARACTER])
+        return self._skip_stars((states & step) << 1 | (states & self._star_positions))
 
-    def _ends(self, states: int) -> bool:
-        return bool(states >> len(self._letters) & 1)
+    def _is_accepting(self, states: int) -> bool:
+        return bool(states >> len(self._normalized_text) & 1)
 
 
-def first_match(patterns: Sequence[Pattern], address: str) -> int | None:
+def first_matching_pattern(patterns: Sequence[AddressPattern], address: str) -> int | None:
     """The place of the first pattern that matches this address; None where none does."""
     local, _, domain = address.rpartition("@")
     if not local or not domain:
@@ -110,22 +116,24 @@ def first_match(patterns: Sequence[Pattern], address: str) -> int | None:
     return next((place for place, each in enumerate(patterns) if each.expression.match(folded)), None)
 
 
-def _found_outside(inner: Pattern, outer: Pattern | None) -> bool | None:
+def _has_address_outside(inner: AddressPattern, outer: AddressPattern | None) -> bool | None:
     """Whether some address matches ``inner`` but not ``outer`` (None matches nothing); None: not known."""
-    alphabet = sorted({"@", _OTHER, *inner._letters, *(outer._letters if outer else "")} - {"*", "?"})
-    first = (inner._start, _BEGIN, outer._start if outer else _NOTHING)
+    alphabet = sorted(
+        {"@", _OTHER_CHARACTER, *inner._normalized_text, *(outer._normalized_text if outer else "")} - {"*", "?"}
+    )
+    first = (inner._start_states, _BEGIN, outer._start_states if outer else _NO_STATES)
     seen, waiting = {first}, [first]
     while waiting:
         inside, progress, outside = waiting.pop()
-        if progress == _ADDRESS and inner._ends(inside) and not (outer and outer._ends(outside)):
+        if progress == _ADDRESS and inner._is_accepting(inside) and not (outer and outer._is_accepting(outside)):
             return True
         if len(seen) > _MAX_STATES:
             return None
         for letter in alphabet:
             state = (
-                inner._after(inside, letter),
-                _progress(progress, letter),
-                outer._after(outside, letter) if outer else _NOTHING,
+                inner._advance(inside, letter),
+                _address_progress(progress, letter),
+                outer._advance(outside, letter) if outer else _NO_STATES,
             )
             if state[0] and state not in seen:
                 seen.add(state)
@@ -133,7 +141,7 @@ def _found_outside(inner: Pattern, outer: Pattern | None) -> bool | None:
     return False
 
 
-def _progress(state: int, letter: str) -> int:
+def _address_progress(state: int, letter: str) -> int:
     if state == _BEGIN:
         return _LOCAL
     if letter == "@":

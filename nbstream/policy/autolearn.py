@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class AutolearnOptions:
     """P(spam) up to which a message is learned as ``ham`` and from which as ``spam``.
 
     ``lead``: how many more messages of one class than of the other may be learned; ``share``: of the weight that a
     person's label would have.
     """
 
-    ham: float = 0.001
-    spam: float = 0.999
-    lead: int = 20
-    share: float = 0.5
+    ham_margin: float = 0.001
+    spam_margin: float = 0.999
+    max_lead: int = 20
+    weight_share: float = 0.5
 
 
-def label(probability: float, params: Params) -> str | None:
+def autolearn_label(probability: float, params: AutolearnOptions) -> str | None:
     """What a message with this P(spam) is learned as; None between the margins."""
-    if probability >= params.spam:
+    if probability >= params.spam_margin:
         return "spam"
-    return "ham" if probability <= params.ham else None
+    return "ham" if probability <= params.ham_margin else None
 
 
-def balanced(wanted: str, messages: Sequence[int], params: Params) -> bool:
+def is_balanced(wanted: str, messages: Sequence[int], params: AutolearnOptions) -> bool:
     """Whether one more ``wanted`` may come to so many ``messages`` of each class."""
     column = CLASSES.index(wanted)
-    return messages[column] - messages[1 - column] < params.lead
+    return messages[column] - messages[1 - column] < params.max_lead

@@ -41,74 +41,78 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.policy.config_bounds import DELTA, ham_needed
+from nbstream.policy.config_bounds import PROMISE_DELTA, ham_needed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from nbstream.policy.first_scores import Window
+    from nbstream.policy.first_scores import FirstScoreWindow
 
-_GAIN = 0.5  # per ham of credit
-_LEAST, _MOST = 0.1, 3.0
-_SAVED = 8.0  # ham of credit; from 4 on alpha is at its most
-_RECENT = 200  # ham by which a sample is called biased
-_ENOUGH = 20  # ham below which it is not judged
-_WRONG_SIDE = 0.5  # P(spam)
-_RIGHT = 0.8  # the share on the right side below which labels look like corrections; see bayes.calibration
+_CREDIT_GAIN = 0.5  # per ham of credit
+_MIN_RATE_FACTOR, _MAX_RATE_FACTOR = 0.1, 3.0
+_MAX_CREDIT_HAM = 8.0  # ham of credit; from 4 on alpha is at its most
+_BIAS_WINDOW_HAM = 200  # ham by which a sample is called biased
+_MIN_BIAS_HAM = 20  # ham below which it is not judged
+_WRONG_SIDE_PROBABILITY = 0.5  # P(spam)
+_MIN_RIGHT_SHARE = (
+    0.8  # the share on the right side below which labels look like corrections; see bayes.calibration
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class BudgetPromise:
     """Whether a rate can be promised, and the P(spam) from which a message is then called spam.
 
-    ``threshold`` is None where nothing can be promised yet: ``needed`` ham more are to be seen. ``biased``: the
+    ``threshold`` is None where nothing can be promised yet: ``needed`` ham more are to be seen. ``is_biased``: the
     labels look like corrections only, so nothing is promised, and the threshold is the one of before.
     """
 
     rate: float
     threshold: float | None
-    needed: int = 0
-    biased: bool = False
+    ham_missing: int = 0
+    is_biased: bool = False
 
     @property
-    def stands(self) -> bool:
+    def is_promised(self) -> bool:
         """True while the rate is promised."""
-        return self.threshold is not None and not self.biased
+        return self.threshold is not None and not self.is_biased
 
     def __str__(self) -> str:
         rate = f"{100 * self.rate:g} %"
-        if self.biased:
+        if self.is_biased:
             return f"biased sample, {rate} cannot be promised"  # no colon: see policy.quoted
         return (
             f"promised {rate}"
             if self.threshold is not None
-            else f"needs {self.needed:,} more ham to promise {rate}"
+            else f"needs {self.ham_missing:,} more ham to promise {rate}"
         )
 
 
-def promise(ham: Window, rate: float) -> Promise:
+def budget_promise(ham: FirstScoreWindow, rate: float) -> BudgetPromise:
     """What can be promised for ``rate``, a share above 0 and at most 1/2, by these first scores of ham."""
-    if biased(ham):
-        return _before(ham, rate)
+    if is_biased_sample(ham):
+        return _promise_before_bias(ham, rate)
     needed = ham_needed(rate) - len(ham)
     if needed > 0:
-        return Promise(rate, None, needed)
-    return Promise(rate, _above(ham.ascending, _allowed_now(ham, rate)))
+        return BudgetPromise(rate, None, needed)
+    return BudgetPromise(rate, _lowest_threshold(ham.ascending_probabilities, _allowed_with_credit(ham, rate)))
 
 
 @lru_cache(maxsize=1024)
-def allowed(n: int, rate: float) -> int:
+def allowed_false_positives(n: int, rate: float) -> int:
     """The largest j with P(Binomial(n, rate) <= j) <= delta; -1 where there is none.
 
     So many of n ham may be called spam by a threshold that keeps ``rate`` with confidence 1 - delta.
     """
     median = math.ceil(n * rate)  # or one less
-    return int(np.searchsorted(binomial(n, rate, median), DELTA * (1 + 1e-12), side="right")) - 1
+    return (
+        int(np.searchsorted(binomial_cumulative(n, rate, median), PROMISE_DELTA * (1 + 1e-12), side="right")) - 1
+    )
 
 
-def binomial(n: int, rate: float, last: int) -> NDArray[np.float64]:
+def binomial_cumulative(n: int, rate: float, last: int) -> NDArray[np.float64]:
     """P(Binomial(n, rate) <= j) for j from 0 to ``last``."""
     j = np.arange(1, last + 1)
     with np.errstate(divide="ignore"):  # beyond n the terms are 0
@@ -118,34 +122,38 @@ def binomial(n: int, rate: float, last: int) -> NDArray[np.float64]:
     return cumulative
 
 
-def _allowed_now(ham: Window, rate: float) -> int:
+def _allowed_with_credit(ham: FirstScoreWindow, rate: float) -> int:
     """How many of the ham may lie above the threshold, by the rate and by what is left of the budget."""
-    factor = max(_LEAST, min(_MOST, 1 + _GAIN * ham.credit(rate, _SAVED)))
-    return max(0, allowed(len(ham), min(0.5, rate * factor)))
+    factor = max(
+        _MIN_RATE_FACTOR, min(_MAX_RATE_FACTOR, 1 + _CREDIT_GAIN * ham.budget_credit(rate, _MAX_CREDIT_HAM))
+    )
+    return max(0, allowed_false_positives(len(ham), min(0.5, rate * factor)))
 
 
-def _above(ascending: Sequence[float], above: int) -> float:
+def _lowest_threshold(ascending: Sequence[float], above: int) -> float:
     """The lowest P(spam) that no more than ``above`` of these reach."""
     return math.nextafter(ascending[-1 - above], math.inf)
 
 
-def biased(ham: Window) -> bool:
+def is_biased_sample(ham: FirstScoreWindow) -> bool:
     """Whether many of the last ham had been on the wrong side: people who label everything see few such."""
-    probabilities = ham.recent(_RECENT)
-    right = sum(each < _WRONG_SIDE for each in probabilities)
-    return len(probabilities) >= _ENOUGH and right < _RIGHT * len(probabilities)
+    probabilities = ham.recent_probabilities(_BIAS_WINDOW_HAM)
+    right = sum(each < _WRONG_SIDE_PROBABILITY for each in probabilities)
+    return len(probabilities) >= _MIN_BIAS_HAM and right < _MIN_RIGHT_SHARE * len(probabilities)
 
 
-def _before(ham: Window, rate: float) -> Promise:
+def _promise_before_bias(ham: FirstScoreWindow, rate: float) -> BudgetPromise:
     """The threshold by the ham that came before the sample was biased, None where those were too few."""
-    probabilities = np.array(ham.recent())
-    right = np.concatenate([[0], np.cumsum(probabilities < _WRONG_SIDE)])
+    probabilities = np.array(ham.recent_probabilities())
+    right = np.concatenate([[0], np.cumsum(probabilities < _WRONG_SIDE_PROBABILITY)])
     ends = np.arange(len(right))
-    starts = np.maximum(ends - _RECENT, 0)
-    unbiased = np.flatnonzero(right - right[starts] >= _RIGHT * (ends - starts))  # 0 is one
+    starts = np.maximum(ends - _BIAS_WINDOW_HAM, 0)
+    unbiased = np.flatnonzero(right - right[starts] >= _MIN_RIGHT_SHARE * (ends - starts))  # 0 is one
     n = int(unbiased[-1])
     if n < ham_needed(rate):
-        return Promise(rate, None, biased=True)
-    place = n - 1 - allowed(n, rate)  # in ascending order; sorting all of them would take most of the time
+        return BudgetPromise(rate, None, is_biased=True)
+    place = (
+        n - 1 - allowed_false_positives(n, rate)
+    )  # in ascending order; sorting all of them would take most of the time
     highest = float(np.partition(probabilities[:n], place)[place])
-    return Promise(rate, math.nextafter(highest, math.inf), biased=True)
+    return BudgetPromise(rate, math.nextafter(highest, math.inf), is_biased=True)

@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 WINDOW_SECONDS = 600.0
 """So recent are the lessons that are judged; so long without a sign ends a burst."""
 
-CONTRADICTIONS = 10
+MIN_CONTRADICTIONS = 10
 """So many labels against a confident verdict, among twice as many lessons at most, are a burst."""
 
-CONFIDENT = 0.95
+CONFIDENT_PROBABILITY = 0.95
 """A verdict is confident where P of its class is at least this."""
 
-ONE_SIDED = 100
-"""So many lessons of which all but ``OTHERS`` have the same label are a burst."""
+ONE_SIDED_LESSONS = 100
+"""So many lessons of which all but ``MAX_OTHER_LABELS`` have the same label are a burst."""
 
-OTHERS = 5
+MAX_OTHER_LABELS = 5
 
 _MAX_ACTORS = 1000  # 100 lessons of 90 bytes each: 9 MB at most
 
 
-class Kind(StrEnum):
+class BurstKind(StrEnum):
     """What is the matter with a burst."""
 
     CONTRADICTING = "contradicting"
@@ -54,60 +54,60 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Lesson:
+class _RecentLesson:
     at: float
     label: str
     contradicts: bool
 
 
 @dataclass(slots=True)
-class _Actor:
+class _ActorLessons:
     """The last lessons of one actor, oldest first, and when each sign was last seen."""
 
-    lessons: deque[_Lesson] = field(default_factory=lambda: deque(maxlen=ONE_SIDED))
-    seen: dict[Kind, float] = field(default_factory=dict)
+    lessons: deque[_RecentLesson] = field(default_factory=lambda: deque(maxlen=ONE_SIDED_LESSONS))
+    last_seen: dict[BurstKind, float] = field(default_factory=dict)
 
 
-class Bursts:
+class BurstDetector:
     """Remembers who taught what lately: of the last thousand actors their last hundred lessons."""
 
     def __init__(self) -> None:
-        self._actors: OrderedDict[tuple[str, str], _Actor] = OrderedDict()
+        self._actors: OrderedDict[tuple[str, str], _ActorLessons] = OrderedDict()
 
-    def add(
+    def add_lesson(
         self, now: float, who: tuple[str, str], label: str, verdict: Verdict, probability: float
-    ) -> list[Kind]:
+    ) -> list[BurstKind]:
         """The bursts that begin with this lesson; not those that go on.
 
         ``now`` is in seconds and never falls; ``who`` is source and actor; the verdict and P(spam) are those
         before the lesson, by a model that decides.
         """
-        actor = self._actors.setdefault(who, _Actor())
+        actor = self._actors.setdefault(who, _ActorLessons())
         self._actors.move_to_end(who)
         if len(self._actors) > _MAX_ACTORS:
             self._actors.popitem(last=False)
-        actor.lessons.append(_Lesson(now, label, contradicts(label, verdict, probability)))
+        actor.lessons.append(_RecentLesson(now, label, contradicts_confident_verdict(label, verdict, probability)))
         recent = [each for each in actor.lessons if now - each.at <= WINDOW_SECONDS]
         begun = []
-        for kind in _signs(recent):
-            if now - actor.seen.get(kind, -WINDOW_SECONDS * 2) > WINDOW_SECONDS:
+        for kind in _burst_kinds(recent):
+            if now - actor.last_seen.get(kind, -WINDOW_SECONDS * 2) > WINDOW_SECONDS:
                 begun.append(kind)
-            actor.seen[kind] = now
+            actor.last_seen[kind] = now
         return begun
 
 
-def contradicts(label: str, verdict: Verdict, probability: float) -> bool:
+def contradicts_confident_verdict(label: str, verdict: Verdict, probability: float) -> bool:
     """Whether a label is the opposite of a confident verdict."""
     if verdict is Verdict.UNSURE:
         return False
-    return probability >= CONFIDENT if label == "ham" else probability <= 1 - CONFIDENT
+    return probability >= CONFIDENT_PROBABILITY if label == "ham" else probability <= 1 - CONFIDENT_PROBABILITY
 
 
-def _signs(recent: Sequence[_Lesson]) -> list[Kind]:
+def _burst_kinds(recent: Sequence[_RecentLesson]) -> list[BurstKind]:
     signs = []
-    if sum(each.contradicts for each in recent[-2 * CONTRADICTIONS :]) >= CONTRADICTIONS:
-        signs.append(Kind.CONTRADICTING)
+    if sum(each.contradicts for each in recent[-2 * MIN_CONTRADICTIONS :]) >= MIN_CONTRADICTIONS:
+        signs.append(BurstKind.CONTRADICTING)
     spam = sum(each.label == "spam" for each in recent)
-    if len(recent) >= ONE_SIDED and min(spam, len(recent) - spam) <= OTHERS:
-        signs.append(Kind.ONE_SIDED)
+    if len(recent) >= ONE_SIDED_LESSONS and min(spam, len(recent) - spam) <= MAX_OTHER_LABELS:
+        signs.append(BurstKind.ONE_SIDED)
     return signs

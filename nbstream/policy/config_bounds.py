@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 
-DELTA = 0.05
+PROMISE_DELTA = 0.05
 """The probability with which a promise may be broken."""
 
-MAX_RULES = 200
+MAX_RECIPIENT_RULES = 200
 """Rules for recipients."""
 
 MAX_BUDGETS = 20
@@ -19,5 +19,7 @@ MAX_BUDGETS = 20
 
 def ham_needed(rate: float) -> int:
     """The least number of ham after which ``rate`` can be promised: (1 - rate)^n <= delta; see ``budget``."""
-    n = math.ceil(math.log(DELTA) / math.log1p(-rate))
-    return n if math.exp(n * math.log1p(-rate)) <= DELTA * (1 + 1e-12) else n + 1  # the quotient is rounded
+    n = math.ceil(math.log(PROMISE_DELTA) / math.log1p(-rate))
+    return (
+        n if math.exp(n * math.log1p(-rate)) <= PROMISE_DELTA * (1 + 1e-12) else n + 1
+    )  # the quotient is rounded

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nbstream.bayes.clues import Asked, TokenClues
+from nbstream.bayes.clues import LazySequence, TokenClues
 from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.event_models import counted_under
+from nbstream.bayes.event_models import clue_count_name
 from nbstream.bayes.multinomial import HAM, SPAM
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class CountedClue(NamedTuple):
     spam: int | None
 
 
-class CountedTokens(Asked[CountedClue]):
+class CountedTokenClues(LazySequence[CountedClue]):
     """Clues that are tokens of the message, each with a row of ``counts``, shape (clues, classes)."""
 
     __slots__ = ("clues", "counts")
@@ -48,8 +48,8 @@ class CountedTokens(Asked[CountedClue]):
     def __len__(self) -> int:
         return len(self.clues)
 
-    def _make(self) -> tuple[CountedClue, ...]:
-        rows = self.counts[self.clues.order()].tolist()
+    def _compute_items(self) -> tuple[CountedClue, ...]:
+        rows = self.counts[self.clues.strength_order()].tolist()
         return tuple(CountedClue(*clue, row[HAM], row[SPAM]) for clue, row in zip(self.clues, rows, strict=True))
 
 
@@ -67,14 +67,14 @@ class Explanation:
     state: ModelState
     clues: Sequence[CountedClue]
 
-    def sums(self) -> list[float]:
+    def running_scores(self) -> list[float]:
         """The prior with the first clue, with the first two, and so on: the last is the score."""
         ratios = [clue.log_ratio for clue in self.clues]
         return [math.fsum([self.prior, *ratios[: end + 1]]) for end in range(len(ratios))]
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class ScoreCounts:
     """The counts that a score was made of: names of tokens and sums, and their rows, shape (names, classes).
 
     ``growth`` is that of the weights of that moment.
@@ -84,24 +84,24 @@ class Evidence:
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, len(CLASSES)), np.int64))
     growth: float = 1.0
 
-    def counted(self, clues: Sequence[Clue]) -> Sequence[CountedClue]:
+    def count_clues(self, clues: Sequence[Clue]) -> Sequence[CountedClue]:
         """The clues with their counts; ``names`` begins with the tokens of the message that they are of."""
         if isinstance(clues, TokenClues):
-            return CountedTokens(clues, self._then(clues.places))
+            return CountedTokenClues(clues, self._rows_at_check(clues.token_indices))
         votes = {clue.token for clue in clues}
         places = {name: place for place, name in enumerate(self.names) if name in votes}
-        sums = {counted_under(vote) for vote in votes - places.keys()}
+        sums = {clue_count_name(vote) for vote in votes - places.keys()}
         places |= {name: place for place, name in enumerate(self.names) if name in sums} if sums else {}
-        rows = self._then(list(places.values())).tolist() if places else []
+        rows = self._rows_at_check(list(places.values())).tolist() if places else []
         counts = dict(zip(places, rows, strict=True))
-        return tuple(_counted(clue, counts) for clue in clues)
+        return tuple(_count_clue(clue, counts) for clue in clues)
 
-    def _then(self, places: NDArray[np.intp] | list[int]) -> NDArray[np.int64]:
+    def _rows_at_check(self, places: NDArray[np.intp] | list[int]) -> NDArray[np.int64]:
         """Some rows, as many messages as they were at that moment."""
         rows = self.rows[places]
         return rows if self.growth == 1 else np.rint(rows / self.growth).astype(np.int64)
 
 
-def _counted(clue: Clue, counts: Mapping[bytes, Sequence[int]]) -> CountedClue:
-    row = counts.get(clue.token) or counts.get(counted_under(clue.token)) or (None, None)
+def _count_clue(clue: Clue, counts: Mapping[bytes, Sequence[int]]) -> CountedClue:
+    row = counts.get(clue.token) or counts.get(clue_count_name(clue.token)) or (None, None)
     return CountedClue(clue.token, clue.log_ratio, row[HAM], row[SPAM])

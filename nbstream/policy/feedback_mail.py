@@ -25,86 +25,94 @@ from dataclasses import dataclass
 from nbstream.errors import FeedbackRefused
 from nbstream.mail import forwards
 from nbstream.mail.message import Message
-from nbstream.mail.mime import Limits
+from nbstream.mail.mime import MessageLimits
 from nbstream.policy.quoted_ids import quoted_ids
-from nbstream.policy.verdict_fields import OWN_FIELD, own_id
+from nbstream.policy.verdict_fields import OWN_FIELD, parse_own_id
 
 MAX_MESSAGES = 1000
 """So many messages may be attached to one feedback mail."""
 
-_CLAIMS = {"abuse": "spam", "fraud": "spam", "virus": "spam", "not-spam": "ham"}  # RFC 5965 7.3, RFC 6430
-_ATTACH = "please forward it as an attachment"
+_LABEL_BY_REPORT_TYPE = {
+    "abuse": "spam",
+    "fraud": "spam",
+    "virus": "spam",
+    "not-spam": "ham",
+}  # RFC 5965 7.3, RFC 6430
+_ATTACH_ADVICE = "please forward it as an attachment"
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class FeedbackContent:
     """Raw messages (CRLF line ends), or the id of one that was checked."""
 
     messages: tuple[bytes, ...] = ()
     id: str | None = None
 
 
-def meaning(content: bytes, label: str, addresses: Collection[str], limits: Limits) -> Meaning:
+def parse_feedback_mail(
+    content: bytes, label: str, addresses: Collection[str], limits: MessageLimits
+) -> FeedbackContent:
     """What ``content`` (CRLF line ends), sent to the address of ``label``, means.
 
     ``addresses`` are the feedback addresses in lower case. Raises ``FeedbackRefused``.
     """
     if not content.strip():
         raise FeedbackRefused("This mail is empty, there is nothing to learn from")
-    carried = forwards.carried(content, MAX_MESSAGES)
+    carried = forwards.parse_forwarded_content(content, MAX_MESSAGES)
     if carried is None:
         raise FeedbackRefused(
             f"More than {MAX_MESSAGES} messages attached, please send fewer at a time", 552, "5.3.4"
         )
-    _agree(carried.feedback_type, label)
-    written = forwards.is_written_to(content, addresses)
+    _require_matching_label(carried.feedback_type, label)
+    written = forwards.is_addressed_to(content, addresses)
     if carried.messages and (carried.feedback_type is not None or written or not forwards.is_redirected(content)):
         if not all(map(bytes.strip, carried.messages)):
             raise FeedbackRefused("An attached message is empty, there is nothing to learn from")
-        return Meaning(carried.messages)
+        return FeedbackContent(carried.messages)
     if carried.feedback_type is not None:
-        return Meaning(id=_id_of_report(carried.headers_only, limits))
-    return _without_attachment(Message(content, limits), written=written)
+        return FeedbackContent(id=_reported_id(carried.headers_only, limits))
+    return _content_without_attachment(Message(content, limits), written=written)
 
 
-def _agree(feedback_type: str | None, label: str) -> None:
-    claimed = _CLAIMS.get(feedback_type or "", label)
+def _require_matching_label(feedback_type: str | None, label: str) -> None:
+    claimed = _LABEL_BY_REPORT_TYPE.get(feedback_type or "", label)
     if claimed != label:
         raise FeedbackRefused(
             f"This report says {feedback_type}, but this address learns {label}: send it to the one for {claimed}"
         )
 
 
-def _id_of_report(heads: tuple[bytes, ...], limits: Limits) -> str:
-    found = _only(set().union(*(_own_ids(Message(head, limits)) for head in heads)))
+def _reported_id(heads: tuple[bytes, ...], limits: MessageLimits) -> str:
+    found = _single_id(set().union(*(_own_ids(Message(head, limits)) for head in heads)))
     if found is None:
         missing = f"neither a message nor the {OWN_FIELD} field of one" if heads else "no message"
         raise FeedbackRefused(f"This report carries {missing} to learn from")
     return found
 
 
-def _without_attachment(mail: Message, *, written: bool) -> Meaning:
+def _content_without_attachment(mail: Message, *, written: bool) -> FeedbackContent:
     if forwards.is_redirected(mail.raw) or (_own_ids(mail) and not written):
-        return Meaning((mail.raw,))
-    found = _only(quoted_ids(mail))
+        return FeedbackContent((mail.raw,))
+    found = _single_id(quoted_ids(mail))
     if found is not None:
-        return Meaning(id=found)
+        return FeedbackContent(id=found)
     if written:
         raise FeedbackRefused(
-            f"This mail neither attaches a message nor quotes its {OWN_FIELD} field; to teach one, {_ATTACH}"
+            f"This mail neither attaches a message nor quotes its {OWN_FIELD} field; "
+            f"to teach one, {_ATTACH_ADVICE}"
         )
-    return Meaning((mail.raw,))
+    return FeedbackContent((mail.raw,))
 
 
-def _only(ids: Collection[str]) -> str | None:
+def _single_id(ids: Collection[str]) -> str | None:
     """The id, where there is one."""
     if len(ids) > 1:
         raise FeedbackRefused(
-            f"This mail quotes the ids of {len(ids)} messages, instead of the one that is meant; {_ATTACH}"
+            f"This mail quotes the ids of {len(ids)} messages, instead of the one that is meant; {_ATTACH_ADVICE}"
         )
     return next(iter(ids), None)
 
 
 def _own_ids(message: Message) -> set[str]:
-    own = (own_id(each.text) for each in message.fields if each.name == OWN_FIELD.lower())
+    own = (parse_own_id(each.text) for each in message.fields if each.name == OWN_FIELD.lower())
     return {each for each in own if each is not None}

@@ -11,13 +11,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream.policy.budget import promise
+from nbstream.policy.budget import budget_promise
 from nbstream.policy.verdict import Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nbstream.policy.budget import Promise
+    from nbstream.policy.budget import BudgetPromise
     from nbstream.policy.first_scores import FirstScores
 
 
@@ -36,13 +36,13 @@ Threshold: TypeAlias = float | Budget
 """P(spam), or what finds it."""
 
 
-def of_cost(ratio: float) -> float:
+def threshold_of_cost_ratio(ratio: float) -> float:
     """The P(spam) from which a spam is more likely than ``ratio`` times its opposite."""
     return ratio / (1 + ratio)
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ThresholdPolicy:
     """The thresholds as the configuration has them; ``reject`` None refuses nothing."""
 
     unsure: float = 0.5
@@ -50,40 +50,42 @@ class Policy:
     reject: Threshold | None = None
 
     @property
-    def budgets(self) -> tuple[float, ...]:
+    def budget_rates(self) -> tuple[float, ...]:
         """The rates that are to be kept."""
         return tuple(each.rate for each in (self.spam, self.reject) if isinstance(each, Budget))
 
-    def promises(self, first_scores: FirstScores) -> dict[float, Promise]:
+    def budget_promises(self, first_scores: FirstScores) -> dict[float, BudgetPromise]:
         """What can be promised of each budget, by its rate."""
-        return {rate: promise(first_scores["ham"], rate) for rate in self.budgets}
+        return {rate: budget_promise(first_scores["ham"], rate) for rate in self.budget_rates}
 
     def thresholds(self, first_scores: FirstScores) -> Thresholds:
         """The thresholds that hold now."""
-        return self.thresholds_by(self.promises(first_scores))
+        return self.resolve_thresholds(self.budget_promises(first_scores))
 
-    def thresholds_by(self, promised: Mapping[float, Promise]) -> Thresholds:
+    def resolve_thresholds(self, promised: Mapping[float, BudgetPromise]) -> Thresholds:
         """The thresholds by what is promised of each budget.
 
         A budget below ``unsure`` leaves no message unsure, one for ``reject`` is never below ``spam``.
         """
-        spam = _resolved(self.spam, promised)
-        reject = None if self.reject is None else max(spam, _resolved(self.reject, promised))
-        stands = isinstance(self.spam, Budget) and promised[self.spam.rate].stands
+        spam = _resolve_threshold(self.spam, promised)
+        reject = None if self.reject is None else max(spam, _resolve_threshold(self.reject, promised))
+        stands = isinstance(self.spam, Budget) and promised[self.spam.rate].is_promised
         told = "; ".join(str(each) for each in promised.values())
         return Thresholds(min(self.unsure, spam), spam, reject, told, stands)
 
 
-def called(policy: Policy, promised: Mapping[float, Promise], probability: float) -> dict[float, bool]:
+def spam_by_budget(
+    policy: ThresholdPolicy, promised: Mapping[float, BudgetPromise], probability: float
+) -> dict[float, bool]:
     """Whether each of the policy's budgets, by its rate, calls a message of this P(spam) spam."""
     found: dict[float, bool] = {}
     for each in (policy.spam, policy.reject):
         if isinstance(each, Budget):
-            found[each.rate] = found.get(each.rate, False) or probability >= _resolved(each, promised)
+            found[each.rate] = found.get(each.rate, False) or probability >= _resolve_threshold(each, promised)
     return found
 
 
-def _resolved(threshold: Threshold, promised: Mapping[float, Promise]) -> float:
+def _resolve_threshold(threshold: Threshold, promised: Mapping[float, BudgetPromise]) -> float:
     if not isinstance(threshold, Budget):
         return threshold
     found = promised[threshold.rate].threshold

@@ -15,10 +15,10 @@ from nbstream.tokens import html
 if TYPE_CHECKING:
     from nbstream.mail.message import Message
 
-_QUOTE = re.compile(r"(?m)^[\s>|]+")
+_QUOTE_MARKS = re.compile(r"(?m)^[\s>|]+")
 # The longest value that we write has 270 characters before the name of the model, and no colon: so no search runs
 # into the next field's, and 1 MB of beginnings takes 0.1 s instead of one.
-_FIELD = re.compile(
+_QUOTED_FIELD = re.compile(
     rf"{OWN_FIELD.lower()} ?:[^:]{{0,300}}?\bmodel ?= ?[a-z0-9._-]+ ?; ?id ?= ?([a-z2-7]{{24}})(?![a-z0-9])"
 )
 
@@ -31,5 +31,5 @@ def quoted_ids(message: Message) -> frozenset[str]:
             text = part.text.lower()
             if OWN_FIELD.lower() in text:
                 seen = html.visible_text(text) if part.content_type == "text/html" else text
-                found.update(_FIELD.findall(" ".join(_QUOTE.sub("", seen).split())))
+                found.update(_QUOTED_FIELD.findall(" ".join(_QUOTE_MARKS.sub("", seen).split())))
     return frozenset(found)

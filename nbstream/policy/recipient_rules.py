@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from nbstream.policy.actions import Action, Actions
-from nbstream.policy.address_patterns import first_match
-from nbstream.policy.policy import Policy
+from nbstream.policy.actions import Action, VerdictActions
+from nbstream.policy.address_patterns import first_matching_pattern
+from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.verdict import Thresholds, Verdict
 
 if TYPE_CHECKING:
-    from nbstream.policy.address_patterns import Pattern
+    from nbstream.policy.address_patterns import AddressPattern
 
-DEFAULT = "default"
+DEFAULT_RULE_NAME = "default"
 """The name of the top of the file where a rule might have held: no pattern, since it can match no address."""
 
-_SHOWN = 60
+_MAX_NAME_CHARACTERS = 60
 _UNSAFE = re.compile(r"[^a-z0-9.@*?+_-]")
 _SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
 
@@ -32,7 +32,7 @@ Recipient = TypeVar("Recipient")
 
 
 @dataclass(frozen=True, slots=True)
-class Treatment:
+class RecipientTreatment:
     """A policy and its actions; ``name`` is fit for headers and logs, ``place`` is the rule's, the top's the last.
 
     The name of a rule is its pattern, but where the pattern names one mailbox: the header of a message would then
@@ -40,48 +40,52 @@ class Treatment:
     """
 
     name: str
-    place: int
-    policy: Policy
-    actions: Actions
+    position: int
+    policy: ThresholdPolicy
+    actions: VerdictActions
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RecipientRule:
     """The treatment of the recipients that a pattern matches."""
 
-    pattern: Pattern
-    treatment: Treatment
+    pattern: AddressPattern
+    treatment: RecipientTreatment
 
     @classmethod
-    def numbered(cls, place: int, pattern: Pattern, policy: Policy, actions: Actions) -> Rule:
+    def at_position(
+        cls, place: int, pattern: AddressPattern, policy: ThresholdPolicy, actions: VerdictActions
+    ) -> RecipientRule:
         """The rule at this place of the file, from 0 on."""
         local = pattern.text.rpartition("@")[0] or pattern.text
-        name = _safe(pattern.text) if "*" in local else f"recipients[{place}]"
-        return cls(pattern, Treatment(name, place, policy, actions))
+        name = _safe_name(pattern.text) if "*" in local else f"recipients[{place}]"
+        return cls(pattern, RecipientTreatment(name, place, policy, actions))
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RecipientRules:
     """All rules in the order of the file, and the top."""
 
-    top: Treatment
-    rules: tuple[Rule, ...]
-    patterns: tuple[Pattern, ...]
+    default: RecipientTreatment
+    rules: tuple[RecipientRule, ...]
+    patterns: tuple[AddressPattern, ...]
 
     @classmethod
-    def build(cls, policy: Policy, actions: Actions, rules: Sequence[Rule] = ()) -> Rules:
+    def build(
+        cls, policy: ThresholdPolicy, actions: VerdictActions, rules: Sequence[RecipientRule] = ()
+    ) -> RecipientRules:
         """The rules under a top with this policy and these actions."""
         patterns = tuple(each.pattern for each in rules)
-        return cls(Treatment(DEFAULT, len(rules), policy, actions), tuple(rules), patterns)
+        return cls(RecipientTreatment(DEFAULT_RULE_NAME, len(rules), policy, actions), tuple(rules), patterns)
 
-    def of(self, address: str) -> Treatment:
+    def treatment_of(self, address: str) -> RecipientTreatment:
         """What holds for this recipient."""
-        place = first_match(self.patterns, address)
-        return self.top if place is None else self.rules[place].treatment
+        place = first_matching_pattern(self.patterns, address)
+        return self.default if place is None else self.rules[place].treatment
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion:
+class PolicyVerdict:
     """What one policy makes of a message."""
 
     verdict: Verdict
@@ -93,57 +97,68 @@ class Opinion:
 class Decision:
     """An opinion, the action that follows from it, and the treatment that it is from."""
 
-    opinion: Opinion
+    policy_verdict: PolicyVerdict
     action: Action
-    treatment: Treatment
+    treatment: RecipientTreatment
 
     @property
     def mildness(self) -> tuple[int, int, int, str]:
         """Less is milder; equal only for equal decisions."""
-        return self.action.kind.rank, _SEVERITY[self.opinion.verdict], self.treatment.place, self.action.address
+        return (
+            self.action.kind.severity_rank,
+            _SEVERITY[self.policy_verdict.verdict],
+            self.treatment.position,
+            self.action.address,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Group(Generic[Recipient]):
-    """Recipients that get the same, by one decision; ``differs``: others of the message have another treatment."""
+class RecipientGroup(Generic[Recipient]):
+    """Recipients that get the same, by one decision.
+
+    ``has_other_treatments``: others of the message have another treatment.
+    """
 
     decision: Decision
     recipients: tuple[Recipient, ...]
-    differs: bool = False
+    has_other_treatments: bool = False
 
 
-def groups(
-    recipients: Iterable[tuple[Recipient, Treatment]], opinion_of: Callable[[Policy], Opinion], *, apart: bool
-) -> list[Group[Recipient]]:
+def group_recipients(
+    recipients: Iterable[tuple[Recipient, RecipientTreatment]],
+    opinion_of: Callable[[ThresholdPolicy], PolicyVerdict],
+    *,
+    apart: bool,
+) -> list[RecipientGroup[Recipient]]:
     """What becomes of a message for each of its recipients (one at least), the mildest first.
 
     ``apart``: the way can treat recipients differently. Else, and where the answer refuses, it is one group.
     """
     pairs = list(recipients)
-    treatments = {treatment.place: treatment for _, treatment in pairs}
+    treatments = {treatment.position: treatment for _, treatment in pairs}
     decisions = {place: _decide(each, opinion_of) for place, each in treatments.items()}
     if len(decisions) == 1:  # as of most messages
         (only,) = decisions.values()
-        return [Group(only, tuple(recipient for recipient, _ in pairs))]
+        return [RecipientGroup(only, tuple(recipient for recipient, _ in pairs))]
     mildest = min(decisions.values(), key=lambda each: each.mildness)
-    alike: dict[tuple[Opinion, Action], list[tuple[Recipient, Decision]]] = {}
+    alike: dict[tuple[PolicyVerdict, Action], list[tuple[Recipient, Decision]]] = {}
     for recipient, treatment in pairs:
-        own = decisions[treatment.place]
-        decision = own if apart and own.action.kind.keeps else mildest
-        alike.setdefault((decision.opinion, decision.action), []).append((recipient, decision))
+        own = decisions[treatment.position]
+        decision = own if apart and own.action.kind.takes_message else mildest
+        alike.setdefault((decision.policy_verdict, decision.action), []).append((recipient, decision))
     found = []
     for members in alike.values():
         deciding = min((decision for _, decision in members), key=lambda each: each.mildness)
-        found.append(Group(deciding, tuple(recipient for recipient, _ in members), len(treatments) > 1))
+        found.append(RecipientGroup(deciding, tuple(recipient for recipient, _ in members), len(treatments) > 1))
     return sorted(found, key=lambda each: each.decision.mildness)
 
 
-def _decide(treatment: Treatment, opinion_of: Callable[[Policy], Opinion]) -> Decision:
+def _decide(treatment: RecipientTreatment, opinion_of: Callable[[ThresholdPolicy], PolicyVerdict]) -> Decision:
     opinion = opinion_of(treatment.policy)
-    return Decision(opinion, treatment.actions.of(opinion.verdict), treatment)
+    return Decision(opinion, treatment.actions.for_verdict(opinion.verdict), treatment)
 
 
-def _safe(pattern: str) -> str:
+def _safe_name(pattern: str) -> str:
     """A pattern without what could end a header's quoted text, and not too long for its line."""
     text = _UNSAFE.sub("_", pattern.lower())
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return text if len(text) <= _MAX_NAME_CHARACTERS else f"{text[: _MAX_NAME_CHARACTERS - 3]}..."

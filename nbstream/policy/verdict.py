@@ -36,13 +36,13 @@ class ModelState:
     needed: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def learning(self) -> bool:
+    def is_learning(self) -> bool:
         """True until each class has the messages it needs."""
         return any(self.learned.get(label, 0) < count for label, count in self.needed.items())
 
     def __str__(self) -> str:
         """``ready``, or ``learning N/M``: N of the M needed messages are known."""
-        if not self.learning:
+        if not self.is_learning:
             return "ready"
         known = sum(min(self.learned.get(label, 0), count) for label, count in self.needed.items())
         return f"learning {known}/{sum(self.needed.values())}"
@@ -67,28 +67,32 @@ class Thresholds:
             raise ValueError(f"thresholds out of order: {self}")
 
 
-def decide(probability: float, thresholds: Thresholds, state: ModelState) -> tuple[Verdict, str]:
+def decide_verdict(probability: float, thresholds: Thresholds, state: ModelState) -> tuple[Verdict, str]:
     """The verdict and its reason, a short ASCII text."""
-    if state.learning:
+    if state.is_learning:
         return Verdict.UNSURE, str(state)
-    verdict, reason = _compare(probability, thresholds)
+    verdict, reason = _compare_thresholds(probability, thresholds)
     return verdict, f"{reason}; {thresholds.promise}" if thresholds.promise else reason
 
 
-def _compare(probability: float, thresholds: Thresholds) -> tuple[Verdict, str]:
+def _compare_thresholds(probability: float, thresholds: Thresholds) -> tuple[Verdict, str]:
     if thresholds.reject is not None and probability >= thresholds.reject:
-        return Verdict.REJECT, f"probability >= {shown(thresholds.reject)} (reject)"
+        return Verdict.REJECT, f"probability >= {format_threshold(thresholds.reject)} (reject)"
     if probability >= thresholds.spam:
-        return Verdict.SPAM, f"probability >= {shown(thresholds.spam)} (spam)"
+        return Verdict.SPAM, f"probability >= {format_threshold(thresholds.spam)} (spam)"
     if probability < thresholds.unsure:
-        return Verdict.HAM, f"probability < {shown(thresholds.unsure)} (unsure)"
+        return Verdict.HAM, f"probability < {format_threshold(thresholds.unsure)} (unsure)"
     if math.isinf(thresholds.spam):
-        return Verdict.UNSURE, f"probability >= {shown(thresholds.unsure)} (unsure)"
-    return Verdict.UNSURE, f"{shown(thresholds.unsure)} (unsure) <= probability < {shown(thresholds.spam)} (spam)"
+        return Verdict.UNSURE, f"probability >= {format_threshold(thresholds.unsure)} (unsure)"
+    return (
+        Verdict.UNSURE,
+        f"{format_threshold(thresholds.unsure)} (unsure) <= probability "
+        f"< {format_threshold(thresholds.spam)} (spam)",
+    )
 
 
 @lru_cache(maxsize=64)  # the same few for every check
-def shown(probability: float) -> str:
+def format_threshold(probability: float) -> str:
     """A threshold with six digits, or as what it lacks to 1 where that would round it to 1."""
     if probability > 1:
         return "never"

@@ -11,7 +11,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from nbstream.policy.clues_field import clues_value
+from nbstream.policy.clues_field import clues_field_value
 from nbstream.policy.verdict import Thresholds, Verdict
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _SCORE_LIMIT = 99.9
 _MAX_STARS = 50
 
 
-def log_odds(probability: float) -> float:
+def clamped_log_odds(probability: float) -> float:
     """ln(P / (1 - P)), clamped to ±99.9."""
     if probability <= 0.0:
         return -_SCORE_LIMIT
@@ -46,18 +46,18 @@ def log_odds(probability: float) -> float:
     return max(-_SCORE_LIMIT, min(_SCORE_LIMIT, math.log(probability / (1.0 - probability))))
 
 
-def shown_scores(verdict: Verdict, probability: float, thresholds: Thresholds) -> tuple[float, float]:
+def comparable_scores(verdict: Verdict, probability: float, thresholds: Thresholds) -> tuple[float, float]:
     """ln(P / (1 - P)) of a message and of the threshold of spam, with one decimal, for programs that compare them.
 
     The first is no less than the second exactly where the verdict is spam: a model that still learns calls nothing
     spam whatever P is, a threshold may be out of reach, and what is rounded may be equal.
     """
-    score, required = round(log_odds(probability), 1), round(log_odds(thresholds.spam), 1)
+    score, required = round(clamped_log_odds(probability), 1), round(clamped_log_odds(thresholds.spam), 1)
     nearest = max(score, required) if verdict.is_spam else min(score, round(required - 0.1, 1))
     return nearest + 0.0, required + 0.0  # no -0.0
 
 
-def render(  # noqa: PLR0913 - what the fields say
+def render_verdict_fields(  # noqa: PLR0913 - what the fields say
     message_id: str,
     verdict: Verdict,
     probability: float,
@@ -73,25 +73,25 @@ def render(  # noqa: PLR0913 - what the fields say
     ``policy`` says which recipients' policy decided, in characters fit for it; empty where all have the same. Of
     ``clues``, the strongest first, the first few are told; without any there is no field for them.
     """
-    score = log_odds(probability)
+    score = clamped_log_odds(probability)
     flag = "Yes" if verdict.is_spam else "No"
     fields = [
-        ("X-Spam-Status", f"{flag}, score={score:.1f} required={log_odds(thresholds.spam):.1f}"),
+        ("X-Spam-Status", f"{flag}, score={score:.1f} required={clamped_log_odds(thresholds.spam):.1f}"),
         ("X-Spam-Level", "*" * min(_MAX_STARS, max(0, int(score)))),
-        (OWN_FIELD, own_value(message_id, verdict, probability, reason, model, policy)),
+        (OWN_FIELD, own_field_value(message_id, verdict, probability, reason, model, policy)),
     ]
     if clues:
-        fields.append((CLUES_FIELD, clues_value(clues)))
+        fields.append((CLUES_FIELD, clues_field_value(clues)))
     return [("X-Spam-Flag", "YES"), *fields] if verdict.is_spam else fields
 
 
-def own_id(value: str) -> str | None:
+def parse_own_id(value: str) -> str | None:
     """The id in the value of our own field; None where it is not ours."""
     found = _OWN_ID.search(value)
     return found[1] if found else None
 
 
-def own_value(
+def own_field_value(
     message_id: str, verdict: Verdict, probability: float, reason: str, model: str, policy: str = ""
 ) -> str:
     """The value of our own field: verdict, probability, why, by whose policy, model, and the message's id."""

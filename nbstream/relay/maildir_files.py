@@ -20,17 +20,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from nbstream.errors import RelayUnavailable, Reply
-from nbstream.mail.lines import pieces
+from nbstream.mail.lines import split_at_line_ends
 
 FOLDERS = ("tmp", "new", "cur")
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_FULL_REPLY = Reply(452, "4.3.1 Insufficient system storage")
-_deliveries = itertools.count(1)  # per process, as Maildir asks
+_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+_DISK_FULL_REPLY = Reply(452, "4.3.1 Insufficient system storage")
+_delivery_numbers = itertools.count(1)  # per process, as Maildir asks
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class MaildirDraft:
     """A file to be: ``head`` has LF line ends and comes first, ``content`` has CRLF."""
 
     maildir: pathlib.Path
@@ -39,24 +39,24 @@ class Draft:
     content: bytes
 
 
-async def keep(drafts: Sequence[Draft]) -> Reply | None:
+async def write_drafts(drafts: Sequence[MaildirDraft]) -> Reply | None:
     """Write them all; 452 when a file system is full. Raises RelayUnavailable when it fails otherwise."""
     try:
         await asyncio.to_thread(_write_all, drafts)
     except OSError as error:
-        if error.errno in _FULL:
-            return _FULL_REPLY
+        if error.errno in _DISK_FULL_ERRORS:
+            return _DISK_FULL_REPLY
         raise RelayUnavailable(f"cannot write to the Maildir: {error}") from error
     return None
 
 
-def _write_all(drafts: Sequence[Draft]) -> None:
+def _write_all(drafts: Sequence[MaildirDraft]) -> None:
     for draft in drafts:
-        create(draft.maildir)
+        create_maildir(draft.maildir)
     moves = [(each.maildir / "tmp" / each.name, each.maildir / "new" / each.name) for each in drafts]
     try:
         for draft, (written, _) in zip(drafts, moves, strict=True):
-            _write(draft, written)
+            _write_draft(draft, written)
         for written, delivered in moves:
             written.rename(delivered)
         for folder in dict.fromkeys(delivered.parent for _, delivered in moves):
@@ -69,10 +69,10 @@ def _write_all(drafts: Sequence[Draft]) -> None:
         raise
 
 
-def _write(draft: Draft, path: pathlib.Path) -> None:
-    with open(path, "xb", opener=_private) as file:
+def _write_draft(draft: MaildirDraft, path: pathlib.Path) -> None:
+    with open(path, "xb", opener=_open_private) as file:
         file.write(draft.head)
-        for piece in pieces(draft.content):
+        for piece in split_at_line_ends(draft.content):
             file.write(piece.replace(b"\r\n", b"\n"))
         file.flush()
         os.fsync(file.fileno())
@@ -82,20 +82,20 @@ def unique_name() -> str:
     """A name unique over time, process, delivery and host, as https://cr.yp.to/proto/maildir.html asks."""
     seconds, nanoseconds = divmod(time.time_ns(), 10**9)
     host = socket.gethostname().replace("/", "\\057").replace(":", "\\072")
-    unique = f"M{nanoseconds // 1000}P{os.getpid()}Q{next(_deliveries)}R{secrets.token_hex(4)}"
+    unique = f"M{nanoseconds // 1000}P{os.getpid()}Q{next(_delivery_numbers)}R{secrets.token_hex(4)}"
     return f"{seconds}.{unique}.{host}"
 
 
-def writable(maildir: pathlib.Path) -> bool:
+def is_writable(maildir: pathlib.Path) -> bool:
     """Whether a file could be made there now."""
     try:
-        create(maildir)
+        create_maildir(maildir)
     except OSError:
         return False
     return all(os.access(maildir / name, os.W_OK | os.X_OK) for name in ("tmp", "new"))
 
 
-def create(maildir: pathlib.Path) -> None:
+def create_maildir(maildir: pathlib.Path) -> None:
     """Make the folders that are not there, for their owner alone."""
     for name in FOLDERS:
         _make_folder(maildir / name)
@@ -118,5 +118,5 @@ def sync_folder(folder: pathlib.Path) -> None:
         os.close(descriptor)
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)

@@ -13,14 +13,14 @@ from collections.abc import Iterable
 
 from nbstream.errors import Reply
 from nbstream.relay import maildir_files
-from nbstream.relay.next_hop import Path
+from nbstream.relay.next_hop import SmtpPath
 
 # Without DSN: nobody behind a file sends the notifications that its parameters ask for.
 FEATURES = frozenset({"8BITMIME", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE", "SMTPUTF8"})
 
-DELIVERED = Reply(250, "2.0.0 Delivered to the Maildir")
+DELIVERED_REPLY = Reply(250, "2.0.0 Delivered to the Maildir")
 
-_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+_CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 class MaildirNextHop:
@@ -33,21 +33,21 @@ class MaildirNextHop:
         """What a file can keep: any bytes and any address."""
         return FEATURES
 
-    async def begin(self, sender: Path) -> MaildirTransaction:
+    async def begin(self, sender: SmtpPath) -> MaildirTransaction:
         """Open a transaction; nothing is written before its data."""
         return MaildirTransaction(self, sender)
 
-    def draft(
-        self, sender: Path, recipients: Iterable[Path], content: bytes, fields: bytes = b""
-    ) -> maildir_files.Draft:
+    def make_draft(
+        self, sender: SmtpPath, recipients: Iterable[SmtpPath], content: bytes, fields: bytes = b""
+    ) -> maildir_files.MaildirDraft:
         """The file for these recipients, to be written; ``fields`` with LF line ends go on top of the content."""
-        return maildir_files.Draft(
-            self._path, maildir_files.unique_name(), _envelope(sender, recipients) + fields, content
+        return maildir_files.MaildirDraft(
+            self._path, maildir_files.unique_name(), _envelope_fields(sender, recipients) + fields, content
         )
 
     async def reachable(self) -> bool:
         """Whether a file could be made now."""
-        return await asyncio.to_thread(maildir_files.writable, self._path)
+        return await asyncio.to_thread(maildir_files.is_writable, self._path)
 
     async def close(self) -> None:
         """Nothing is held open."""
@@ -56,25 +56,28 @@ class MaildirNextHop:
 class MaildirTransaction:
     """A message on its way into a Maildir."""
 
-    def __init__(self, hop: MaildirNextHop, sender: Path) -> None:
+    def __init__(self, hop: MaildirNextHop, sender: SmtpPath) -> None:
         self._hop = hop
         self._sender = sender
-        self._recipients: list[Path] = []
+        self._recipients: list[SmtpPath] = []
 
-    async def rcpt(self, recipient: Path) -> Reply:
+    async def rcpt(self, recipient: SmtpPath) -> Reply:
         """Every recipient is accepted."""
         self._recipients.append(recipient)
         return Reply(250, "2.1.5 Recipient ok")
 
     async def data(self, content: bytes) -> Reply:
         """Deliver; 452 when the file system is full, RelayUnavailable when it fails otherwise."""
-        return await maildir_files.keep([self._hop.draft(self._sender, self._recipients, content)]) or DELIVERED
+        return (
+            await maildir_files.write_drafts([self._hop.make_draft(self._sender, self._recipients, content)])
+            or DELIVERED_REPLY
+        )
 
     async def abort(self) -> None:
         """Nothing has been written."""
 
 
-def _envelope(sender: Path, recipients: Iterable[Path]) -> bytes:
+def _envelope_fields(sender: SmtpPath, recipients: Iterable[SmtpPath]) -> bytes:
     lines = [f"Return-Path: <{sender.address}>", *(f"X-Envelope-To: {to.address}" for to in recipients)]
-    safe = (_CONTROL.sub(b"?", line.encode("utf-8", "surrogateescape")) for line in lines)
+    safe = (_CONTROL_CHARACTER.sub(b"?", line.encode("utf-8", "surrogateescape")) for line in lines)
     return b"".join(line + b"\n" for line in safe)

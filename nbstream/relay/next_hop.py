@@ -14,7 +14,7 @@ from nbstream.errors import Reply
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class SmtpPath:
     """A MAIL or RCPT path with its ESMTP parameters, as the client sent them, case kept. RFC 5321 4.1.2.
 
     ``address`` is without angle brackets; ``""`` is the null sender. Bytes that are no UTF-8 are kept as
@@ -29,14 +29,14 @@ class Path:
 class Envelope:
     """Whom a message is from and whom it is for: those recipients that the next hop has accepted."""
 
-    sender: Path
-    recipients: tuple[Path, ...]
+    sender: SmtpPath
+    recipients: tuple[SmtpPath, ...]
 
 
 class Transaction(Protocol):
     """One message on its way, its MAIL accepted."""
 
-    async def rcpt(self, recipient: Path) -> Reply:
+    async def rcpt(self, recipient: SmtpPath) -> Reply:
         """The hop's answer to one recipient, whatever it is; raises RelayUnavailable."""
 
     async def data(self, content: bytes) -> Reply:
@@ -55,7 +55,7 @@ class NextHop(Protocol):
     async def features(self) -> frozenset[str]:
         """The upper-case EHLO keywords of the hop: as last seen, or a safe minimum before that. Never raises."""
 
-    async def begin(self, sender: Path) -> Transaction:
+    async def begin(self, sender: SmtpPath) -> Transaction:
         """Open a transaction; raises RelayRefused with the hop's answer to MAIL, or RelayUnavailable."""
 
     async def reachable(self) -> bool:

@@ -17,25 +17,25 @@ from dataclasses import dataclass
 
 from nbstream.errors import RelayUnavailable, Reply
 from nbstream.mail import header_fields
-from nbstream.policy.actions import Action, Kind
+from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.verdict_fields import RECIPIENT_FIELD
 from nbstream.relay import maildir_files
-from nbstream.relay.maildir_next_hop import DELIVERED, MaildirNextHop
-from nbstream.relay.next_hop import Envelope, NextHop, Path, Transaction
-from nbstream.relay.quarantine import Note, Quarantine
+from nbstream.relay.maildir_next_hop import DELIVERED_REPLY, MaildirNextHop
+from nbstream.relay.next_hop import Envelope, NextHop, SmtpPath, Transaction
+from nbstream.relay.quarantine import Quarantine, QuarantineNote
 
-_HELD = Reply(250, "2.0.0 Accepted")
-_LONGEST_LINE = 998  # RFC 5322 2.1.1
+_QUARANTINED_REPLY = Reply(250, "2.0.0 Accepted")
+_MAX_LINE_BYTES = 998  # RFC 5322 2.1.1
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DeliveryPart:
     """What becomes of a message for some recipients: ``fields`` go on top; ``note`` is for the quarantine."""
 
     action: Action
     fields: tuple[tuple[str, str], ...]
     envelope: Envelope
-    note: Note | None = None
+    note: QuarantineNote | None = None
 
 
 class Outlet:
@@ -46,49 +46,51 @@ class Outlet:
         self._quarantine = quarantine
 
     @property
-    def apart(self) -> bool:
+    def splits_recipients(self) -> bool:
         """Whether recipients of one message can be treated differently."""
         return isinstance(self._next_hop, MaildirNextHop)
 
-    async def send(self, raw: bytes, parts: Sequence[Part], transaction: Transaction) -> Reply:
+    async def send(self, raw: bytes, parts: Sequence[DeliveryPart], transaction: Transaction) -> Reply:
         """Hand over ``raw`` (CRLF line ends); each action is one that keeps it. Raises RelayUnavailable."""
         if isinstance(self._next_hop, MaildirNextHop):
             await transaction.abort()
-            return await self._write(raw, parts, self._next_hop)
+            return await self._write_to_maildir(raw, parts, self._next_hop)
         (part,) = parts
         match part.action.kind:
-            case Kind.PASS:
-                return await transaction.data(header_fields.prepend(raw, part.fields))
-            case Kind.QUARANTINE:
+            case ActionKind.PASS:
+                return await transaction.data(header_fields.prepend_fields(raw, part.fields))
+            case ActionKind.QUARANTINE:
                 await transaction.abort()
-                return await maildir_files.keep([self._held(raw, part)]) or _HELD
+                return await maildir_files.write_drafts([self._quarantine_draft(raw, part)]) or _QUARANTINED_REPLY
             case _:
                 await transaction.abort()
                 return await self._redirect(raw, part)
 
-    async def _write(self, raw: bytes, parts: Sequence[Part], hop: MaildirNextHop) -> Reply:
+    async def _write_to_maildir(self, raw: bytes, parts: Sequence[DeliveryPart], hop: MaildirNextHop) -> Reply:
         drafts = []
         for part in parts:
-            if part.action.kind is Kind.QUARANTINE:
-                drafts.append(self._held(raw, part))
+            if part.action.kind is ActionKind.QUARANTINE:
+                drafts.append(self._quarantine_draft(raw, part))
                 continue
-            redirected = part.action.kind is Kind.REDIRECT
-            recipients = (Path(part.action.address),) if redirected else part.envelope.recipients
-            drafts.append(hop.draft(part.envelope.sender, recipients, raw, _head(_fields(part))))
-        full = await maildir_files.keep(drafts)
-        only_held = all(part.action.kind is Kind.QUARANTINE for part in parts)
-        return full or (_HELD if only_held else DELIVERED)
+            redirected = part.action.kind is ActionKind.REDIRECT
+            recipients = (SmtpPath(part.action.address),) if redirected else part.envelope.recipients
+            drafts.append(
+                hop.make_draft(part.envelope.sender, recipients, raw, _render_fields(_next_hop_fields(part)))
+            )
+        full = await maildir_files.write_drafts(drafts)
+        only_held = all(part.action.kind is ActionKind.QUARANTINE for part in parts)
+        return full or (_QUARANTINED_REPLY if only_held else DELIVERED_REPLY)
 
-    def _held(self, raw: bytes, part: Part) -> maildir_files.Draft:
+    def _quarantine_draft(self, raw: bytes, part: DeliveryPart) -> maildir_files.MaildirDraft:
         assert part.note is not None
-        return self._quarantine.draft(part.note, _head(part.fields), raw)
+        return self._quarantine.make_draft(part.note, _render_fields(part.fields), raw)
 
-    async def _redirect(self, raw: bytes, part: Part) -> Reply:
+    async def _redirect(self, raw: bytes, part: DeliveryPart) -> Reply:
         transaction = await self._next_hop.begin(part.envelope.sender)
         try:
-            reply = await transaction.rcpt(Path(part.action.address))
+            reply = await transaction.rcpt(SmtpPath(part.action.address))
             if reply.accepted:
-                return await transaction.data(header_fields.prepend(raw, _fields(part)))
+                return await transaction.data(header_fields.prepend_fields(raw, _next_hop_fields(part)))
         except BaseException:
             await transaction.abort()
             raise
@@ -96,17 +98,17 @@ class Outlet:
         raise RelayUnavailable(f"the next hop refuses {part.action}: {reply}")
 
 
-def _fields(part: Part) -> tuple[tuple[str, str], ...]:
+def _next_hop_fields(part: DeliveryPart) -> tuple[tuple[str, str], ...]:
     """The fields on top of what goes to the next hop."""
     recipients = part.envelope.recipients
-    if part.action.kind is not Kind.REDIRECT or len(recipients) != 1:
+    if part.action.kind is not ActionKind.REDIRECT or len(recipients) != 1:
         return part.fields
     address = recipients[0].address
-    fits = len(RECIPIENT_FIELD) + 2 + len(address) <= _LONGEST_LINE
+    fits = len(RECIPIENT_FIELD) + 2 + len(address) <= _MAX_LINE_BYTES
     if not (address.isascii() and address.isprintable() and fits):
         return part.fields
     return (*part.fields, (RECIPIENT_FIELD, address))
 
 
-def _head(fields: Sequence[tuple[str, str]]) -> bytes:
-    return header_fields.prepend(b"", fields).replace(b"\r\n", b"\n")
+def _render_fields(fields: Sequence[tuple[str, str]]) -> bytes:
+    return header_fields.prepend_fields(b"", fields).replace(b"\r\n", b"\n")

@@ -2,7 +2,7 @@
 
 Rules: the file goes only after the hop's 250. Before the hop is handed the message the file is marked, durably. A
 release that ends without an answer leaves the mark, and then nobody delivers it again but on purpose. So nothing
-is lost, and nothing is doubled unknowingly. Whoever calls holds the file (``quarantine.taken``).
+is lost, and nothing is doubled unknowingly. Whoever calls holds the file (``quarantine.locked``).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from nbstream.relay import maildir_files, quarantine
 
 if TYPE_CHECKING:
     from nbstream.relay.next_hop import Envelope, NextHop, Transaction
-    from nbstream.relay.quarantine import Held
+    from nbstream.relay.quarantine import QuarantinedMessage
 
-IN_DOUBT = "may have been delivered: a release ended before the next hop's answer"
+IN_DOUBT_TEXT = "may have been delivered: a release ended before the next hop's answer"
 
 
-async def release(held: Held, envelope: Envelope, content: bytes, next_hop: NextHop) -> None:
+async def release_message(held: QuarantinedMessage, envelope: Envelope, content: bytes, next_hop: NextHop) -> None:
     """Deliver ``content`` (CRLF line ends) and remove the file.
 
     Raises RelayRefused with the hop's answer or RelayUnavailable, and the file waits on; NotReleased where its
@@ -28,23 +28,23 @@ async def release(held: Held, envelope: Envelope, content: bytes, next_hop: Next
     """
     transaction = await next_hop.begin(envelope.sender)
     try:
-        await _accepted(transaction, envelope)
-        marked = await asyncio.to_thread(_changed, quarantine.mark_in_doubt, held)
+        await _send_recipients(transaction, envelope)
+        marked = await asyncio.to_thread(_apply_transition, quarantine.mark_in_doubt, held)
     except BaseException:
         await transaction.abort()
         raise
     try:
         reply = await transaction.data(content)
     except RelayUnavailable as error:
-        raise NotReleased(f"{IN_DOUBT} ({error})") from error
+        raise NotReleased(f"{IN_DOUBT_TEXT} ({error})") from error
     if not reply.accepted:
         if not held.in_doubt:  # a refusal now does not say that it was not delivered before
-            await asyncio.to_thread(_changed, quarantine.mark_waiting, marked)
+            await asyncio.to_thread(_apply_transition, quarantine.mark_waiting, marked)
         raise RelayRefused(reply)
-    await asyncio.to_thread(_changed, _removed, marked)
+    await asyncio.to_thread(_apply_transition, _remove_file, marked)
 
 
-async def _accepted(transaction: Transaction, envelope: Envelope) -> None:
+async def _send_recipients(transaction: Transaction, envelope: Envelope) -> None:
     """Tell the hop all recipients; one that it refuses ends the release, since the file is for all of them."""
     for recipient in envelope.recipients:
         reply = await transaction.rcpt(recipient)
@@ -52,13 +52,13 @@ async def _accepted(transaction: Transaction, envelope: Envelope) -> None:
             raise RelayRefused(reply)
 
 
-def _removed(held: Held) -> Held:
+def _remove_file(held: QuarantinedMessage) -> QuarantinedMessage:
     held.path.unlink()
     maildir_files.sync_folder(held.path.parent)
     return held
 
 
-def _changed(change: quarantine.Change, held: Held) -> Held:
+def _apply_transition(change: quarantine.QuarantineTransition, held: QuarantinedMessage) -> QuarantinedMessage:
     try:
         return change(held)
     except OSError as error:

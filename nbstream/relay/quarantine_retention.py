@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from nbstream.errors import InputError
 
 if TYPE_CHECKING:
-    from nbstream.relay.quarantine import Quarantine, Swept
+    from nbstream.relay.quarantine import Quarantine, RetentionResult
 
 _log = logging.getLogger(__name__)
 
-_SECONDS = 60.0
-_STEP = 1000  # messages: a thread that is told to end is waited for
+_INTERVAL_SECONDS = 60.0
+_MESSAGES_PER_STEP = 1000  # messages: a thread that is told to end is waited for
 
 
-class Retention:
+class QuarantineRetention:
     """Removes what is older than ``days`` (None: nothing) and counts what is left, once a minute.
 
     ``swept`` is told how many messages are there, and how many were removed.
@@ -27,28 +27,28 @@ class Retention:
     def __init__(self, quarantine: Quarantine, days: int | None, swept: Callable[[int, int], object]) -> None:
         self._quarantine = quarantine
         self._days = days
-        self._swept = swept
+        self._on_swept = swept
 
     async def run(self) -> None:
         """Sweep until cancelled; a folder that cannot be read or written is told once, and tried again."""
         told = ""
         while True:
             try:
-                swept = await self.sweep()
+                swept = await self.remove_expired()
                 problem = swept.problem
             except InputError as error:
                 swept, problem = None, str(error)
             if problem and problem != told:
                 _log.warning("the quarantine cannot be swept: %s", problem)
             told = problem
-            if swept is None or swept.removed < _STEP:
-                await asyncio.sleep(_SECONDS)
+            if swept is None or swept.removed < _MESSAGES_PER_STEP:
+                await asyncio.sleep(_INTERVAL_SECONDS)
 
-    async def sweep(self) -> Swept:
+    async def remove_expired(self) -> RetentionResult:
         """Sweep once. Raises InputError."""
-        swept = await asyncio.to_thread(self._quarantine.sweep, self._days, _STEP)
-        self._swept(swept.held, swept.removed)
+        swept = await asyncio.to_thread(self._quarantine.remove_expired, self._days, _MESSAGES_PER_STEP)
+        self._on_swept(swept.remaining, swept.removed)
         if swept.removed:
-            fields = {"removed": swept.removed, "held": swept.held, "days": self._days}
+            fields = {"removed": swept.removed, "held": swept.remaining, "days": self._days}
             _log.info("quarantine: messages removed for their age", extra={"fields": fields})
         return swept

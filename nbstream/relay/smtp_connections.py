@@ -16,11 +16,11 @@ import aiosmtplib
 
 from nbstream.errors import RelayUnavailable, Reply
 
-_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+_CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class NextHopLimits:
     """Deadlines in seconds and bounds of the connections to a hop."""
 
     connect_timeout_seconds: float = 10.0  # until EHLO is answered; also the wait for a free connection
@@ -29,13 +29,13 @@ class Params:
     max_connections: int = 200
 
 
-class Pool:
+class ConnectionPool:
     """The connections to one hop: lent, kept for a while, bounded in number; the last one back goes first."""
 
-    def __init__(self, host: str, port: int, params: Params) -> None:
-        self._host, self._port, self.params = host, port, params
+    def __init__(self, host: str, port: int, params: NextHopLimits) -> None:
+        self._host, self._port, self.limits = host, port, params
         self._slots = asyncio.Semaphore(params.max_connections)
-        self._idle: dict[Connection, asyncio.TimerHandle] = {}
+        self._idle: dict[NextHopConnection, asyncio.TimerHandle] = {}
         self._closed = False
         self.features: frozenset[str] | None = None
 
@@ -44,23 +44,23 @@ class Pool:
         """True while no connection more may be lent."""
         return self._slots.locked()
 
-    async def lease(self) -> Connection:
+    async def lease(self) -> NextHopConnection:
         """A kept connection, or a fresh one; waits for a free place, and raises RelayUnavailable."""
         try:
             if self._slots.locked():
-                async with asyncio.timeout(self.params.connect_timeout_seconds):
+                async with asyncio.timeout(self.limits.connect_timeout_seconds):
                     await self._slots.acquire()
             else:
                 await self._slots.acquire()  # at once
         except TimeoutError as error:
             raise RelayUnavailable("all connections to the next hop are in use") from error
         try:
-            return self._kept() or await self.open()
+            return self._idle_connection() or await self.open()
         except BaseException:
             self._slots.release()
             raise
 
-    def give_back(self, connection: Connection) -> None:
+    def give_back(self, connection: NextHopConnection) -> None:
         """Take a lent connection back, to be kept while it lives."""
         self._slots.release()
         if self._closed or not connection.alive:
@@ -68,15 +68,15 @@ class Pool:
             return
         connection.reused = True
         loop = asyncio.get_running_loop()
-        self._idle[connection] = loop.call_later(self.params.max_idle_seconds, self._expire, connection)
+        self._idle[connection] = loop.call_later(self.limits.max_idle_seconds, self._close_expired, connection)
 
     def close(self) -> None:
         """Close what is kept; what is lent is closed when it comes back."""
         self._closed = True
-        while connection := self._kept():
+        while connection := self._idle_connection():
             connection.quit()
 
-    def _kept(self) -> Connection | None:
+    def _idle_connection(self) -> NextHopConnection | None:
         while self._idle:
             connection, timer = self._idle.popitem()
             timer.cancel()
@@ -85,11 +85,11 @@ class Pool:
             connection.drop()  # its timer would keep it for all the time of a reply
         return None
 
-    def _expire(self, connection: Connection) -> None:
+    def _close_expired(self, connection: NextHopConnection) -> None:
         del self._idle[connection]
         connection.quit()
 
-    async def open(self) -> Connection:
+    async def open(self) -> NextHopConnection:
         """A fresh connection after its EHLO; raises RelayUnavailable."""
         if self._closed:
             raise RelayUnavailable("the relay is closed")
@@ -98,10 +98,10 @@ class Pool:
             hostname=self._host, port=self._port, local_hostname="localhost", start_tls=False, timeout=None
         )
         try:
-            async with asyncio.timeout(self.params.connect_timeout_seconds):
+            async with asyncio.timeout(self.limits.connect_timeout_seconds):
                 await client.connect()
                 own = client.get_transport_info("sockname")
-                await client.ehlo(hostname=_own_name(own[0]) if own else "localhost")
+                await client.ehlo(hostname=_ehlo_name(own[0]) if own else "localhost")
         except BaseException as error:
             client.close()
             if isinstance(error, aiosmtplib.SMTPException | OSError):
@@ -109,14 +109,14 @@ class Pool:
                 raise RelayUnavailable(f"no way to {self._host} port {self._port}: {why}") from error
             raise
         self.features = frozenset(keyword.upper() for keyword in client.esmtp_extensions)
-        return Connection(client, self.params.reply_timeout_seconds)
+        return NextHopConnection(client, self.limits.reply_timeout_seconds)
 
 
-class ConnectionGone(RelayUnavailable):
+class ConnectionLost(RelayUnavailable):
     """The connection ended before a reply came."""
 
 
-class Connection:
+class NextHopConnection:
     """One open connection. After a call that raised, it must be dropped: its reply may still come.
 
     The library's commands do more than is needed here: with a deadline and a lock for each, and what checks its
@@ -129,10 +129,10 @@ class Connection:
         self._protocol = client.protocol
         self._transport = cast("asyncio.Transport", client.transport)
         self._loop = asyncio.get_running_loop()
-        self._seconds = reply_timeout_seconds
-        self._due = math.inf  # when the reply that is waited for must be here
+        self._reply_timeout_seconds = reply_timeout_seconds
+        self._deadline = math.inf  # when the reply that is waited for must be here
         self._timer: asyncio.TimerHandle | None = None
-        self._late = False
+        self._timed_out = False
         self.reused = False
 
     @property
@@ -142,52 +142,52 @@ class Connection:
 
     async def command(self, line: bytes, positive: int = 2) -> Reply:
         """Send one command; ``positive`` is the first digit of the reply that means yes."""
-        if _CONTROL.search(line):
+        if _CONTROL_CHARACTER.search(line):
             raise ValueError(f"a control character in {line!r}")
-        reply = self._checked(await self._ask([line + b"\r\n"]), positive)
+        reply = self._to_reply(await self._exchange([line + b"\r\n"]), positive)
         if reply.code == 421 and self.reused:
-            raise ConnectionGone("the next hop closed a kept connection with a 421")
+            raise ConnectionLost("the next hop closed a kept connection with a 421")
         return reply
 
-    async def content(self, stuffed: list[bytes]) -> Reply:
+    async def send_content(self, stuffed: list[bytes]) -> Reply:
         """Send the message, final dot included, that a 354 has asked for; a hop may refuse it before the dot."""
-        reply = self._checked(await self._ask(stuffed), 2)
+        reply = self._to_reply(await self._exchange(stuffed), 2)
         if self._transport.get_write_buffer_size():
             self.drop()
             if reply.accepted:
                 raise RelayUnavailable("the next hop accepted a message before its end")
         return reply
 
-    async def _ask(self, pieces: list[bytes]) -> aiosmtplib.SMTPResponse:
-        self._due = self._loop.time() + self._seconds
+    async def _exchange(self, pieces: list[bytes]) -> aiosmtplib.SMTPResponse:
+        self._deadline = self._loop.time() + self._reply_timeout_seconds
         if self._timer is None:
-            self._timer = self._loop.call_later(self._seconds, self._time_up)
+            self._timer = self._loop.call_later(self._reply_timeout_seconds, self._on_timer)
         try:
             # The library drops a reply that nobody waits for: so nothing is awaited before the read.
             for piece in pieces:
                 self._protocol.write(piece)
             response = await self._protocol.read_response(timeout=None)
         except aiosmtplib.SMTPServerDisconnected as error:
-            if self._late:
+            if self._timed_out:
                 raise RelayUnavailable("no reply of the next hop in time") from error
-            raise ConnectionGone("the next hop closed the connection") from error
+            raise ConnectionLost("the next hop closed the connection") from error
         except aiosmtplib.SMTPException as error:
             raise RelayUnavailable(f"no usable reply of the next hop: {error}") from error
         finally:
-            self._due = math.inf
+            self._deadline = math.inf
         if self._protocol._buffer:  # a second reply at once: the library keeps it for the next command
             self.drop()
         return response
 
-    def _time_up(self) -> None:
+    def _on_timer(self) -> None:
         """The timer of a command that may have been answered long ago: it goes on for the one that waits now."""
         self._timer = None
-        left = self._due - self._loop.time()
+        left = self._deadline - self._loop.time()
         if left <= 0:
-            self._late = True
+            self._timed_out = True
             self.drop()
         elif left < math.inf:
-            self._timer = self._loop.call_later(left, self._time_up)
+            self._timer = self._loop.call_later(left, self._on_timer)
 
     def quit(self) -> None:
         """Say goodbye and close, waiting for nothing."""
@@ -205,7 +205,7 @@ class Connection:
             self._timer.cancel()
         self._client.close()
 
-    def _checked(self, response: aiosmtplib.SMTPResponse, positive: int) -> Reply:
+    def _to_reply(self, response: aiosmtplib.SMTPResponse, positive: int) -> Reply:
         reply = Reply(response.code, response.message)
         if reply.code // 100 not in (positive, 4, 5):
             raise RelayUnavailable(f"the next hop answered out of turn: {reply}")
@@ -214,6 +214,6 @@ class Connection:
         return reply
 
 
-def _own_name(address: str) -> str:
+def _ehlo_name(address: str) -> str:
     """What EHLO says of us: our address, as a name would have to be asked of the DNS. RFC 5321 4.1.3."""
     return f"[IPv6:{address.partition('%')[0]}]" if ":" in address else f"[{address}]"

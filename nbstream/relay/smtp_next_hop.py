@@ -16,24 +16,24 @@ import asyncio
 import re
 
 from nbstream.errors import RelayRefused, RelayUnavailable, Reply
-from nbstream.mail.lines import pieces
-from nbstream.relay.next_hop import Path
-from nbstream.relay.smtp_connections import Connection, ConnectionGone, Params, Pool
+from nbstream.mail.lines import split_at_line_ends
+from nbstream.relay.next_hop import SmtpPath
+from nbstream.relay.smtp_connections import ConnectionLost, ConnectionPool, NextHopConnection, NextHopLimits
 
 # Offered for a hop that was never seen: its mail gets 451 anyway, while a server that misses SMTPUTF8 or 8BITMIME
 # would bounce what it cannot pass on.
 USUAL_FEATURES = frozenset({"8BITMIME", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE", "SMTPUTF8"})
 
-_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+_CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
 _CONTROL_REFUSED = Reply(501, "5.5.4 Control characters are not allowed in an address or a parameter")
 
 
 class SmtpNextHop:
     """The server at ``host`` and ``port``, over plain SMTP."""
 
-    def __init__(self, host: str, port: int, params: Params | None = None) -> None:
-        self._params = params or Params()
-        self._pool = Pool(host, port, self._params)
+    def __init__(self, host: str, port: int, params: NextHopLimits | None = None) -> None:
+        self._limits = params or NextHopLimits()
+        self._pool = ConnectionPool(host, port, self._limits)
 
     async def features(self) -> frozenset[str]:
         """The keywords of the last EHLO; asks for them when there was none yet. Never raises."""
@@ -41,12 +41,12 @@ class SmtpNextHop:
             await self.reachable()
         return self._pool.features or USUAL_FEATURES
 
-    async def begin(self, sender: Path) -> SmtpTransaction:
+    async def begin(self, sender: SmtpPath) -> SmtpTransaction:
         """Send MAIL; raises RelayRefused with the hop's answer, or RelayUnavailable."""
         transaction = SmtpTransaction(self._pool, await self._pool.lease())
-        reply = await transaction.propose(b"MAIL FROM:", sender)
+        reply = await transaction.send_path(b"MAIL FROM:", sender)
         if not reply.accepted:
-            transaction.release(keep=True)
+            transaction.end(keep=True)
             raise RelayRefused(reply)
         return transaction
 
@@ -55,12 +55,12 @@ class SmtpNextHop:
         if self._pool.all_lent:
             return True  # they were opened, and are in use
         try:
-            async with asyncio.timeout(self._params.connect_timeout_seconds):
+            async with asyncio.timeout(self._limits.connect_timeout_seconds):
                 transaction = SmtpTransaction(self._pool, await self._pool.lease())
                 reply = await transaction.exchange(b"NOOP")
         except (RelayUnavailable, TimeoutError):
             return False
-        transaction.release(keep=True)
+        transaction.end(keep=True)
         return reply.accepted
 
     async def close(self) -> None:
@@ -71,14 +71,14 @@ class SmtpNextHop:
 class SmtpTransaction:
     """A message on its way. The commands that the hop agreed to are kept, to be told again."""
 
-    def __init__(self, pool: Pool, connection: Connection) -> None:
+    def __init__(self, pool: ConnectionPool, connection: NextHopConnection) -> None:
         self._pool = pool
-        self._connection: Connection | None = connection
-        self._agreed: list[bytes] = []
+        self._connection: NextHopConnection | None = connection
+        self._accepted_commands: list[bytes] = []
 
-    async def rcpt(self, recipient: Path) -> Reply:
+    async def rcpt(self, recipient: SmtpPath) -> Reply:
         """The hop's answer to one recipient, whatever it is; raises RelayUnavailable."""
-        return await self.propose(b"RCPT TO:", recipient)
+        return await self.send_path(b"RCPT TO:", recipient)
 
     async def data(self, content: bytes) -> Reply:
         """The hop's final answer, to DATA or to the message; raises RelayUnavailable."""
@@ -89,11 +89,11 @@ class SmtpTransaction:
                 await self.abort()
                 return reply
             assert self._connection is not None
-            reply = await self._connection.content(stuffed)
+            reply = await self._connection.send_content(stuffed)
         except BaseException:
-            self.release(keep=False)
+            self.end(keep=False)
             raise
-        self.release(keep=True)
+        self.end(keep=True)
         return reply
 
     async def abort(self) -> None:
@@ -102,21 +102,21 @@ class SmtpTransaction:
             return
         keep = False
         try:
-            async with asyncio.timeout(self._pool.params.connect_timeout_seconds):
+            async with asyncio.timeout(self._pool.limits.connect_timeout_seconds):
                 keep = (await self._connection.command(b"RSET")).accepted
         except (RelayUnavailable, TimeoutError):
             pass  # the connection is closed, and that aborts too
         finally:
-            self.release(keep=keep)
+            self.end(keep=keep)
 
-    async def propose(self, verb: bytes, path: Path) -> Reply:
+    async def send_path(self, verb: bytes, path: SmtpPath) -> Reply:
         """The hop's answer to MAIL or RCPT; one that it accepts is part of the transaction."""
         line = verb + " ".join((f"<{path.address}>", *path.parameters)).encode("utf-8", "surrogateescape")
-        if _CONTROL.search(line):
+        if _CONTROL_CHARACTER.search(line):
             return _CONTROL_REFUSED
         reply = await self.exchange(line)
         if reply.accepted:
-            self._agreed.append(line)
+            self._accepted_commands.append(line)
         return reply
 
     async def exchange(self, line: bytes, positive: int = 2) -> Reply:
@@ -126,18 +126,18 @@ class SmtpTransaction:
         try:
             try:
                 return await self._connection.command(line, positive)
-            except ConnectionGone:
+            except ConnectionLost:
                 if not self._connection.reused:
                     raise
                 self._connection.drop()
                 self._connection = await self._pool.open()
-                await self._tell_again(self._connection)
+                await self._repeat_commands(self._connection)
                 return await self._connection.command(line, positive)
         except BaseException:
-            self.release(keep=False)
+            self.end(keep=False)
             raise
 
-    def release(self, *, keep: bool) -> None:
+    def end(self, *, keep: bool) -> None:
         """End the transaction: the connection goes back, closed unless it is to be kept."""
         connection, self._connection = self._connection, None
         if connection is None:
@@ -146,8 +146,8 @@ class SmtpTransaction:
             connection.drop()
         self._pool.give_back(connection)
 
-    async def _tell_again(self, connection: Connection) -> None:
-        for line in self._agreed:
+    async def _repeat_commands(self, connection: NextHopConnection) -> None:
+        for line in self._accepted_commands:
             reply = await connection.command(line)
             if not reply.accepted:
                 raise RelayUnavailable(f"the next hop took back what it had agreed to: {reply}")
@@ -156,7 +156,7 @@ class SmtpTransaction:
 async def _dot_stuffed(content: bytes) -> list[bytes]:
     """The content as DATA carries it, final dot included (RFC 5321 4.5.2); others run between two pieces."""
     stuffed = []
-    for piece in pieces(content):
+    for piece in split_at_line_ends(content):
         dot = b"." if piece.startswith(b".") else b""
         stuffed.append(dot + piece.replace(b"\r\n.", b"\r\n.."))
         if len(stuffed) > 1:

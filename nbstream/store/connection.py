@@ -20,12 +20,12 @@ from nbstream import __version__
 from nbstream.store.model.model import store_errors
 
 _RETRY_SECONDS = 0.05
-_CONNECTIONS = 32
+_MAX_CONNECTIONS = 32
 _CLIENT = "nbstream-"
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class ConnectionOptions:
     """Where Redis is: a ``redis://``, ``rediss://`` or ``unix://`` URL, and the deadline of a command.
 
     ``model`` is named in the connections' name (CLIENT SETNAME), where there is one.
@@ -37,14 +37,14 @@ class Params:
     model: str | None = None
 
 
-def open_client(params: Params, retries: int = 1) -> Redis:
+def open_client(params: ConnectionOptions, retries: int = 1) -> Redis:
     """A client that connects at its first command.
 
-    It uses at most ``_CONNECTIONS`` connections; who wants one more waits for one. One retry by default, no more:
-    a kept connection may have died with a restarted server.
+    It uses at most ``_MAX_CONNECTIONS`` connections; who wants one more waits for one. One retry by default, no
+    more: a kept connection may have died with a restarted server.
     """
     options: dict[str, Any] = {
-        "max_connections": _CONNECTIONS,
+        "max_connections": _MAX_CONNECTIONS,
         "timeout": params.timeout_seconds,
         "socket_timeout": params.timeout_seconds,
         "socket_connect_timeout": params.timeout_seconds,
@@ -54,7 +54,7 @@ def open_client(params: Params, retries: int = 1) -> Redis:
         options["password"] = params.password
     pool = BlockingConnectionPool.from_url(params.url, **options)
     name = None if params.model is None else f"{_CLIENT}{__version__}:{params.model}"
-    pool.connection_class = type("Connection", (_Packing, _Named, pool.connection_class), {"name": name})
+    pool.connection_class = type("Connection", (_HiredisEncoder, _Named, pool.connection_class), {"name": name})
     return Redis.from_pool(pool)
 
 
@@ -65,7 +65,7 @@ def is_named_after(client_name: str, model: str) -> bool | None:
     return client_name.partition(":")[2] == model
 
 
-class _Packing:
+class _HiredisEncoder:
     """Packs commands in C, as redis-py does in its blocking client only.
 
     A third of the time for a look-up of thousands of tokens, a fifth for a lesson.

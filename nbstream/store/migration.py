@@ -15,9 +15,9 @@ from redis.exceptions import ResponseError, WatchError
 from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
 from nbstream.store.connection import is_named_after
 from nbstream.store.model.former_version import FIELD, FORMER_TOKENIZER, is_former, packed
-from nbstream.store.model.keys import Keys, LayerKeys
+from nbstream.store.model.keys import AutolearnKeys, ModelKeys
 from nbstream.store.model.model import store_errors
-from nbstream.store.model.signature import signature
+from nbstream.store.model.signature import current_signature
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -38,10 +38,10 @@ async def migrate_back(client: Redis, model: str, *, force: bool = False) -> boo
 
 
 async def _sign(client: Redis, model: str, migrated: str | None, *, force: bool) -> bool:
-    keys, ours = Keys(model), signature()
+    keys, ours = ModelKeys(model), current_signature()
     with store_errors():
         async with client.pipeline(transaction=True) as pipe:
-            await pipe.watch(keys.schema, keys.importing, LayerKeys(model, 0).epoch_key)
+            await pipe.watch(keys.schema, keys.importing, AutolearnKeys(model, 0).epoch_key)
             fields: Any = await pipe.hgetall(keys.schema)
             stored = {name.decode(): value.decode() for name, value in fields.items()}
             if not _is_to_be_signed(model, stored, ours, back=migrated is None):
@@ -50,8 +50,8 @@ async def _sign(client: Redis, model: str, migrated: str | None, *, force: bool)
                 raise StoreUnavailable(
                     "an import into this model is under way, or was interrupted: finish it first"
                 )
-            epoch: Any = await pipe.get(LayerKeys(model, 0).epoch_key)
-            layer = LayerKeys(model, int(epoch or 0)).schema
+            epoch: Any = await pipe.get(AutolearnKeys(model, 0).epoch_key)
+            layer = AutolearnKeys(model, int(epoch or 0)).schema
             has_layer = await pipe.exists(layer)
             if not force:
                 await _refuse_daemons(client, model)

@@ -22,23 +22,23 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
 
-from nbstream.store.model.model import script, store_errors
+from nbstream.store.model.model import lua_script, store_errors
 from nbstream.store.replica.mirror import stream_entries
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-    from nbstream.store.model.keys import Keys
+    from nbstream.store.model.keys import ModelKeys
 
-GROUP = "nbstream"
+CONSUMER_GROUP = "nbstream"
 """The consumer group; the stream is this program's alone."""
 
 _BLOCK_SECONDS = 1.0
-_SILENT = 10  # times claim_seconds: then a consumer that holds nothing is forgotten
-_SET_ASIDE = "set aside: each try ended without an answer"
+_SILENT_CLAIM_PERIODS = 10  # times claim_seconds: then a consumer that holds nothing is forgotten
+_DEAD_LETTER_REASON = "set aside: each try ended without an answer"
 
 
-class Found(StrEnum):
+class ClaimOutcome(StrEnum):
     """What became of an entry that a consumer had left alone."""
 
     CLAIMED = "claimed"
@@ -47,21 +47,21 @@ class Found(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class StreamQueueOptions:
     """``answers`` and ``dead``: about how many are kept. ``timeout_seconds`` is that of the client."""
 
     claim_seconds: float = 60.0
     tries: int = 3
-    answers: int = 100_000
-    dead: int = 1000
+    max_answers: int = 100_000
+    max_dead_letters: int = 1000
     timeout_seconds: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class QueueEntry:
     """An entry to answer: its stream id, and its fields as they came."""
 
-    place: bytes
+    stream_id: bytes
     fields: Mapping[bytes, bytes]
 
     @property
@@ -71,69 +71,73 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueueBacklog:
     """How many entries no consumer has been given yet, and how many consumers hold without an answer."""
 
     lag: int
     pending: int
 
 
-class Queue:
+class StreamQueue:
     """One consumer of a model's queue.
 
     ``blocking`` is the client for what waits, on a connection of its own. It must not try again by itself: entries
     that it was given in a lost reply are found only when they are taken over.
     """
 
-    def __init__(self, client: Redis, blocking: Redis, keys: Keys, params: Params) -> None:
+    def __init__(self, client: Redis, blocking: Redis, keys: ModelKeys, params: StreamQueueOptions) -> None:
         self._client = client
-        self._blocking = blocking
+        self._blocking_client = blocking
         self._keys = keys
-        self._params = params
-        self._block = max(1, round(min(_BLOCK_SECONDS, params.timeout_seconds / 2) * 1000))
-        self._answer = client.register_script(script("answer.lua"))
-        self._claim = client.register_script(script("claim.lua"))
-        self._tidy = client.register_script(script("tidy.lua"))
+        self._options = params
+        self._block_milliseconds = max(1, round(min(_BLOCK_SECONDS, params.timeout_seconds / 2) * 1000))
+        self._answer_script = client.register_script(lua_script("answer.lua"))
+        self._claim_script = client.register_script(lua_script("claim.lua"))
+        self._tidy_script = client.register_script(lua_script("tidy.lua"))
         self.consumer = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
     async def open(self) -> None:
         """Make the group where there is none, from the first entry on. All here raise ``StoreUnavailable``."""
         with store_errors():
             try:
-                await self._client.xgroup_create(self._keys.incoming, GROUP, id="0", mkstream=True)
+                await self._client.xgroup_create(self._keys.incoming, CONSUMER_GROUP, id="0", mkstream=True)
             except ResponseError as error:
                 if "BUSYGROUP" not in str(error):
                     raise
 
-    async def take(self, count: int) -> list[Entry]:
+    async def take(self, count: int) -> list[QueueEntry]:
         """At most ``count`` entries that nobody was given before; waits a second for one, then gives none."""
         with store_errors():
-            streams: Any = await self._blocking.xreadgroup(
-                GROUP, self.consumer, {self._keys.incoming: ">"}, count=count, block=self._block
+            streams: Any = await self._blocking_client.xreadgroup(
+                CONSUMER_GROUP,
+                self.consumer,
+                {self._keys.incoming: ">"},
+                count=count,
+                block=self._block_milliseconds,
             )
-        return [Entry(place, fields) for place, fields in stream_entries(streams)]
+        return [QueueEntry(place, fields) for place, fields in stream_entries(streams)]
 
-    async def claim(self) -> tuple[Found, Entry] | None:
+    async def claim(self) -> tuple[ClaimOutcome, QueueEntry] | None:
         """Take over one entry that was left alone, or say what became of it instead; None where there is none."""
-        params, keys = self._params, self._keys
+        params, keys = self._options, self._keys
         with store_errors():
-            found: Any = await self._claim(
-                keys=[keys.incoming, keys.outgoing, keys.dead],
+            found: Any = await self._claim_script(
+                keys=[keys.incoming, keys.outgoing, keys.dead_letters],
                 args=[
-                    GROUP,
+                    CONSUMER_GROUP,
                     self.consumer,
                     round(params.claim_seconds * 1000),
                     params.tries,
-                    params.answers,
-                    params.dead,
-                    _SET_ASIDE,
+                    params.max_answers,
+                    params.max_dead_letters,
+                    _DEAD_LETTER_REASON,
                 ],
             )
         if not found:
             return None
         done, place, fields = found
         pairs = dict(zip(fields[0::2], fields[1::2], strict=True))
-        return Found(done.decode()), Entry(place, pairs)
+        return ClaimOutcome(done.decode()), QueueEntry(place, pairs)
 
     async def answer(self, place: bytes, fields: Mapping[str, str | bytes]) -> bool:
         """Write the answer to an entry and let it go; False where it has one already, or Redis has lost it.
@@ -143,9 +147,9 @@ class Queue:
         arguments = [item for pair in fields.items() for item in pair]
         with store_errors():
             try:
-                written = await self._answer(
+                written = await self._answer_script(
                     keys=[self._keys.incoming, self._keys.outgoing],
-                    args=[GROUP, place, self._params.answers, *arguments],
+                    args=[CONSUMER_GROUP, place, self._options.max_answers, *arguments],
                 )
             except ResponseError as error:
                 if "NOGROUP" not in str(error):
@@ -153,20 +157,20 @@ class Queue:
                 return False
         return bool(written)
 
-    async def hold(self, places: Sequence[bytes]) -> None:
+    async def renew_claims(self, places: Sequence[bytes]) -> None:
         """Say that these entries are still worked on: nobody takes them over, and this is no further try."""
         if places:
             with store_errors():
                 await self._client.xclaim(
                     self._keys.incoming,
-                    GROUP,
+                    CONSUMER_GROUP,
                     self.consumer,
                     min_idle_time=0,
                     message_ids=list(places),
                     justid=True,
                 )
 
-    async def standing(self) -> Standing:
+    async def backlog(self) -> QueueBacklog:
         """How much is waiting.
 
         Redis 6.2 does not tell a group's lag, and later ones may not know it once entries were removed. As what is
@@ -177,11 +181,13 @@ class Queue:
                 pipe.xlen(self._keys.incoming)
                 pipe.xinfo_groups(self._keys.incoming)
                 length, groups = await pipe.execute()
-        pending = next((group["pending"] for group in groups if group["name"] == GROUP.encode()), 0)
-        return Standing(max(0, length - pending), pending)
+        pending = next((group["pending"] for group in groups if group["name"] == CONSUMER_GROUP.encode()), 0)
+        return QueueBacklog(max(0, length - pending), pending)
 
-    async def tidy(self, *, leave: bool = False) -> None:
+    async def remove_idle_consumers(self, *, leave: bool = False) -> None:
         """Forget consumers that hold nothing and are long gone; with ``leave`` this one too."""
-        silent = round(_SILENT * self._params.claim_seconds * 1000)
+        silent = round(_SILENT_CLAIM_PERIODS * self._options.claim_seconds * 1000)
         with store_errors():
-            await self._tidy(keys=[self._keys.incoming], args=[GROUP, self.consumer if leave else "", silent])
+            await self._tidy_script(
+                keys=[self._keys.incoming], args=[CONSUMER_GROUP, self.consumer if leave else "", silent]
+            )

@@ -2,8 +2,8 @@
 
 Rules: every attribute takes exactly one of its values, the last of which, "other", stands for all that is not
 listed; "none" says that what the attribute is about is missing. Never raises, whatever the bytes. Only header
-fields in ``_READ`` are looked at, none of which a filter or a mailbox writes; ``MOST`` fields, ``PARTS`` parts and
-``SAMPLE_BYTES`` of text are looked at, at most.
+fields in ``_READ_FIELDS`` are looked at, none of which a filter or a mailbox writes; ``MAX_FIELDS`` fields,
+``MAX_PARTS`` parts and ``SAMPLE_BYTES`` of text are looked at, at most.
 
 The lists name what mail programs, charsets and scripts there are, not what some corpus holds: which value says
 what is for the counts to learn.
@@ -14,23 +14,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from nbstream.mail.charsets import decode
-from nbstream.mail.header_fields import decode_words
-from nbstream.tokens.header_tokens import LONGEST, MOST
+from nbstream.mail.charsets import decode_text
+from nbstream.mail.header_fields import decode_encoded_words
+from nbstream.tokens.header_tokens import MAX_FIELDS, MAX_VALUE_BYTES
 from nbstream.tokens.html import is_html
-from nbstream.tokens.scripts import SCRIPTS, script
+from nbstream.tokens.scripts import SCRIPTS, detect_script
 from nbstream.tokens.unicode import only_known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nbstream.mail.message import Message
-    from nbstream.mail.mime import Part
+    from nbstream.mail.mime import MimePart
 
 SAMPLE_BYTES = 16 * 1024
-PARTS = 20
+MAX_PARTS = 20
 
-_READ = frozenset(
+_READ_FIELDS = frozenset(
     {
         "content-type",
         "date",
@@ -45,12 +45,12 @@ _READ = frozenset(
 )
 
 
-def _inverted(families: Mapping[str, str]) -> dict[str, str]:
+def _family_by_name(families: Mapping[str, str]) -> dict[str, str]:
     """Each of the names behind a family, which commas part, with that family."""
     return {name.strip(): family for family, names in families.items() for name in names.split(",")}
 
 
-_CHARSETS = _inverted(
+_CHARSETS = _family_by_name(
     {
         "ascii": "us-ascii, ascii",
         "unicode": "utf-8, utf8, utf-7, utf-16, utf-16le, utf-16be",
@@ -69,7 +69,7 @@ _CHARSETS = _inverted(
 )
 
 # Pieces of names in User-Agent or X-Mailer; the first that occurs decides, so the narrower ones come first.
-_PROGRAMS = _inverted(
+_PROGRAMS = _family_by_name(
     {
         "outlook express": "outlook express, windows mail, live mail",
         "outlook": "outlook, internet mail service, exchange",
@@ -88,7 +88,7 @@ _PROGRAMS = _inverted(
 )
 
 # File name endings and types; of several attachments the kind that comes first here is told.
-_ATTACHMENTS = _inverted(
+_ATTACHMENTS = _family_by_name(
     {
         "program": "exe, scr, com, pif, bat, cmd, msi, jar, js, jse, vbs, vbe, wsf, hta, lnk, ps1, cpl, reg, apk",
         "archive": "zip, rar, 7z, gz, tgz, bz2, xz, tar, cab, ace, arj, iso, img",
@@ -101,9 +101,9 @@ _ATTACHMENTS = _inverted(
         "signature": "asc, p7s, application/pgp-signature",
     }
 )
-_KINDS = tuple(dict.fromkeys(_ATTACHMENTS.values()))
+_ATTACHMENT_KINDS = tuple(dict.fromkeys(_ATTACHMENTS.values()))
 
-ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+ATTRIBUTE_VALUES: Mapping[str, tuple[str, ...]] = {
     "type": (
         *("text/plain", "text/html", "multipart/alternative", "multipart/mixed", "multipart/related"),
         *("multipart/signed", "multipart/report", "none", "other"),
@@ -117,7 +117,7 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "reply": ("fresh", "answer", "claimed answer", "forward", "other"),
     "hops": ("none", "1", "2", "3", "4", "5", "6", "other"),
     "list": ("none", "list", "newsletter", "bulk", "other"),
-    "attachment": ("none", *_KINDS, "other"),
+    "attachment": ("none", *_ATTACHMENT_KINDS, "other"),
     "subject": ("none", "capitals", "lower", "title", "sentence", "other"),
     "priority": ("none", "high", "normal", "low", "other"),
     "to": ("none", "undisclosed", "one", "several", "other"),
@@ -134,43 +134,50 @@ _NAMED_ZONES = {
 _PRIORITIES = {"1": "high", "2": "high", "3": "normal", "4": "low", "5": "low"}
 
 
-def attributes(message: Message) -> tuple[tuple[str, str], ...]:
-    """Each attribute with its value, in the order of ``ATTRIBUTES``; of a bare text those that it has."""
+def extract_attributes(message: Message) -> tuple[tuple[str, str], ...]:
+    """Each attribute with its value, in the order of ``ATTRIBUTE_VALUES``; of a bare text those that it has."""
     if not message.is_mail:
-        return (("script", script(decode(message.raw[: min(SAMPLE_BYTES, message.limits.look_bytes)], None))),)
-    looked_at = message.fields[:MOST]
+        return (
+            (
+                "script",
+                detect_script(decode_text(message.raw[: min(SAMPLE_BYTES, message.limits.look_bytes)], None)),
+            ),
+        )
+    looked_at = message.fields[:MAX_FIELDS]
     first = {
-        each.name: only_known(decode_words(each.value[:LONGEST]))
+        each.name: only_known(decode_encoded_words(each.value[:MAX_VALUE_BYTES]))
         for each in reversed(looked_at)
-        if each.name in _READ
+        if each.name in _READ_FIELDS
     }
-    parts = message.parts[:PARTS]
+    parts = message.parts[:MAX_PARTS]
     text = next((part for part in parts if _is_text(part) and part.payload), None)
-    sample = decode(text.payload[:SAMPLE_BYTES], text.charset) if text else ""
+    sample = decode_text(text.payload[:SAMPLE_BYTES], text.charset) if text else ""
     found = {
         "type": parts[0].content_type if "content-type" in first else "none",
-        "body": _body(parts, text, sample),
-        "charset": _charset(text),
-        "encoding": (text.encoding or "none") if text else "none",
-        "program": _program(first.get("user-agent") or first.get("x-mailer")),
-        "script": script(sample),
-        "zone": _zone(first.get("date")),
-        "reply": _reply(first),
+        "body": _body_form(parts, text, sample),
+        "charset": _charset_family(text),
+        "encoding": (text.transfer_encoding or "none") if text else "none",
+        "program": _program_family(first.get("user-agent") or first.get("x-mailer")),
+        "script": detect_script(sample),
+        "zone": _time_zone(first.get("date")),
+        "reply": _reply_kind(first),
         "hops": str(sum(each.name == "received" for each in looked_at) or "none"),
-        "list": _list(first),
-        "attachment": _attachment(parts),
-        "subject": _case(first.get("subject", "")),
+        "list": _list_kind(first),
+        "attachment": _attachment_kind(parts),
+        "subject": _subject_case(first.get("subject", "")),
         "priority": _priority(first),
-        "to": _recipients(first.get("to")),
+        "to": _recipients_kind(first.get("to")),
     }
-    return tuple((name, found[name] if found[name] in values else "other") for name, values in ATTRIBUTES.items())
+    return tuple(
+        (name, found[name] if found[name] in values else "other") for name, values in ATTRIBUTE_VALUES.items()
+    )
 
 
-def _is_text(part: Part) -> bool:
-    return not part.container and part.content_type.startswith("text/")
+def _is_text(part: MimePart) -> bool:
+    return not part.is_container and part.content_type.startswith("text/")
 
 
-def _body(parts: tuple[Part, ...], text: Part | None, sample: str) -> str:
+def _body_form(parts: tuple[MimePart, ...], text: MimePart | None, sample: str) -> str:
     """As what the text is sent; "disguised" is HTML that is called plain."""
     types = {part.content_type for part in parts if _is_text(part)}
     if {"text/plain", "text/html"} <= types:
@@ -182,20 +189,20 @@ def _body(parts: tuple[Part, ...], text: Part | None, sample: str) -> str:
     return "other" if types else "none"
 
 
-def _charset(text: Part | None) -> str:
+def _charset_family(text: MimePart | None) -> str:
     if text is None or not text.charset:
         return "none"
     return _CHARSETS.get(text.charset[:40].strip("\"' ").lower(), "other")
 
 
-def _program(name: str | None) -> str:
+def _program_family(name: str | None) -> str:
     if not name:
         return "none"
     lower = name[:100].lower()
     return next((family for piece, family in _PROGRAMS.items() if piece in lower), "other")
 
 
-def _zone(date: str | None) -> str:
+def _time_zone(date: str | None) -> str:
     """Which side of Greenwich; "unknown" is -0000, which says nothing of where it was sent (RFC 5322 3.3)."""
     if not date:
         return "none"
@@ -213,7 +220,7 @@ def _zone(date: str | None) -> str:
     return "far east" if ahead > 4 * 60 else "east" if ahead else "zero"
 
 
-def _reply(first: Mapping[str, str]) -> str:
+def _reply_kind(first: Mapping[str, str]) -> str:
     """Whether it says to be an answer, and answers something; "other" is a reference without "Re:"."""
     subject = first.get("subject", "")
     refers = "references" in first or "in-reply-to" in first
@@ -224,7 +231,7 @@ def _reply(first: Mapping[str, str]) -> str:
     return "other" if refers else "fresh"
 
 
-def _list(first: Mapping[str, str]) -> str:
+def _list_kind(first: Mapping[str, str]) -> str:
     if not first.keys().isdisjoint({"list-id", "list-post", "mailing-list"}):
         return "list"
     if "list-unsubscribe" in first:
@@ -234,13 +241,13 @@ def _list(first: Mapping[str, str]) -> str:
     return "bulk" if first["precedence"].strip().lower() in {"bulk", "junk", "list"} else "other"
 
 
-def _attachment(parts: tuple[Part, ...]) -> str:
+def _attachment_kind(parts: tuple[MimePart, ...]) -> str:
     """The most telling kind among the parts that are no text, or are files."""
-    kinds = {_kind(part) for part in parts} - {""}
-    return next((kind for kind in _KINDS if kind in kinds), "other" if kinds else "none")
+    kinds = {_part_kind(part) for part in parts} - {""}
+    return next((kind for kind in _ATTACHMENT_KINDS if kind in kinds), "other" if kinds else "none")
 
 
-def _kind(part: Part) -> str:
+def _part_kind(part: MimePart) -> str:
     """What an attachment is, by its file name, else by its type; empty for text and for what holds parts."""
     extension = part.filename[-20:].rpartition(".")[2].strip().lower() if part.filename else ""
     main = part.content_type.partition("/")[0]
@@ -250,7 +257,7 @@ def _kind(part: Part) -> str:
     return "" if main in {"text", "multipart"} else "other"
 
 
-def _case(subject: str) -> str:
+def _subject_case(subject: str) -> str:
     """How the subject's letters are written, without "Re:" and "Fwd:"."""
     while mark := _ANSWER.match(subject) or _FORWARD.match(subject):
         subject = subject[mark.end() :]
@@ -271,7 +278,7 @@ def _priority(first: Mapping[str, str]) -> str:
     return first["importance"].strip().lower() if "importance" in first else "none"
 
 
-def _recipients(to: str | None) -> str:
+def _recipients_kind(to: str | None) -> str:
     if not to:
         return "none"
     if "undisclosed" in to[:200].lower():

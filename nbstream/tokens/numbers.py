@@ -1,9 +1,9 @@
 """The numbers of a message: how much there is of what, and when it was sent, for the Gaussian event model.
 
-Rules: every number is an integer from 0 to ``LARGEST`` on a fixed scale, so that sums and sums of squares stay
+Rules: every number is an integer from 0 to ``MAX_NUMBER`` on a fixed scale, so that sums and sums of squares stay
 exact, and the same on every machine. A number that a message does not have, such as the hour where there is no
 date, is left out, not zero: each number has a count of its own. Never raises, whatever the bytes; at most
-``LOOK_BYTES`` of text are looked at.
+``MAX_TEXT_BYTES`` of text are looked at.
 
 Scales: an *amount* n is log2(1 + n) in fiftieths; a *share* of p per mille is log2(1 + p) in hundredths. Both are
 far from normal as they are: with shares in plain per mille a Gaussian model of all numbers, each message scored
@@ -34,21 +34,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.mail.charsets import decode
-from nbstream.mail.header_fields import decode_words
-from nbstream.tokens.header_tokens import LONGEST, MOST
+from nbstream.mail.charsets import decode_text
+from nbstream.mail.header_fields import decode_encoded_words
+from nbstream.tokens.header_tokens import MAX_FIELDS, MAX_VALUE_BYTES
 from nbstream.tokens.html import is_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nbstream.mail.header_fields import Field
+    from nbstream.mail.header_fields import HeaderField
     from nbstream.mail.message import Message
 
-LARGEST = 1000
-LOOK_BYTES = 64 * 1024
+MAX_NUMBER = 1000
+MAX_TEXT_BYTES = 64 * 1024
 
-NUMBERS: tuple[str, ...] = (
+NUMBER_NAMES: tuple[str, ...] = (
     *("size", "parts", "links", "words", "word.length", "markup", "foreign", "capitals", "digits", "exclamations"),
     *("subject.length", "recipients", "hour.x", "hour.y"),
 )
@@ -58,15 +58,15 @@ _CHARACTERS = frozenset((*range(33, 127), *range(0xC0, 256)))
 _FOREIGN = frozenset(range(0xC0, 256))
 _CAPITALS, _DIGITS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"), frozenset(b"0123456789")
 _LETTERS = _CAPITALS | frozenset(b"abcdefghijklmnopqrstuvwxyz")
-_INSIDE = _LETTERS | _DIGITS | _FOREIGN
-_CLASSES = np.array(
+_WORD_CHARACTERS = _LETTERS | _DIGITS | _FOREIGN
+_BYTE_CLASSES = np.array(
     [
-        [c in each for each in (_CHARACTERS, _FOREIGN, _LETTERS, _CAPITALS, _DIGITS, b"!", _INSIDE)]
+        [c in each for each in (_CHARACTERS, _FOREIGN, _LETTERS, _CAPITALS, _DIGITS, b"!", _WORD_CHARACTERS)]
         for c in range(256)
     ],
     dtype=np.int64,
 )
-_IN_WORD = np.array([c in _INSIDE or c >= 0x80 for c in range(256)])
+_IS_WORD_BYTE = np.array([c in _WORD_CHARACTERS or c >= 0x80 for c in range(256)])
 
 # What the beginning of a tag has scanned is consumed with it, so the text is read once.
 _TAG = re.compile(rb"<[!/?A-Za-z][^>]*>?")
@@ -74,80 +74,83 @@ _STYLE, _STYLE_END = b"<style", b"</style"
 _TIME = re.compile(rb"(?<!\d)([01]?\d|2[0-3]):([0-5]\d)")
 
 
-def numbers(message: Message) -> tuple[tuple[str, int], ...]:
-    """The numbers that ``message`` has, with their names, in the order of ``NUMBERS``."""
+def extract_numbers(message: Message) -> tuple[tuple[str, int], ...]:
+    """The numbers that ``message`` has, with their names, in the order of ``NUMBER_NAMES``."""
     if message.is_mail:
         size = sum(len(part.payload) for part in message.parts)
-        found = _of_fields(message.fields[:MOST]) | {"size": _amount(size), "parts": _amount(len(message.parts))}
+        found = _header_numbers(message.fields[:MAX_FIELDS]) | {
+            "size": _log_amount(size),
+            "parts": _log_amount(len(message.parts)),
+        }
     else:
-        found = {"size": _amount(min(len(message.raw), message.limits.look_bytes))}
-    found |= _of_text(message)
-    return tuple((name, value) for name in NUMBERS if (value := found.get(name)) is not None)
+        found = {"size": _log_amount(min(len(message.raw), message.limits.look_bytes))}
+    found |= _text_numbers(message)
+    return tuple((name, value) for name in NUMBER_NAMES if (value := found.get(name)) is not None)
 
 
-def _log(n: int, unit: int) -> int:
+def _scaled_log2(n: int, unit: int) -> int:
     """``unit * log2(1 + n)`` in integers alone: straight lines between powers of two (Mitchell 1962).
 
     It grows with n, and is at most 0.087 units below the logarithm, rounding aside.
     """
     exponent = (n + 1).bit_length() - 1
-    return min(LARGEST, unit * exponent + (unit * (n + 1 - (1 << exponent)) >> exponent))
+    return min(MAX_NUMBER, unit * exponent + (unit * (n + 1 - (1 << exponent)) >> exponent))
 
 
-def _amount(n: int) -> int:
-    return _log(n, 50)
+def _log_amount(n: int) -> int:
+    return _scaled_log2(n, 50)
 
 
-def _share(part: int, whole: int) -> int | None:
+def _log_share(part: int, whole: int) -> int | None:
     """None of nothing."""
-    return _log(1000 * part // whole, 100) if whole else None
+    return _scaled_log2(1000 * part // whole, 100) if whole else None
 
 
-def _of_text(message: Message) -> dict[str, int | None]:
+def _text_numbers(message: Message) -> dict[str, int | None]:
     """What the text is made of, from one count of its bytes in UTF-8."""
     length = links = 0
     seen: list[bytes] = []
     markup = 0
-    for text, content_type in _texts(message):
+    for text, content_type in _text_parts(message):
         source = text.encode("utf-8", "replace")
         length += len(source)
         links += source.count(b"://") + source.count(b"www.") - source.count(b"//www.")
         if is_html(content_type, text[:200].lower()):
-            source, cut = _visible(source)
+            source, cut = _without_markup(source)
             markup += cut
         seen.append(source)
     data = np.frombuffer(b" ".join(seen), np.uint8)
     characters, foreign, letters, capitals, digits, exclamations, inside = (
-        int(n) for n in np.bincount(data, minlength=256) @ _CLASSES
+        int(n) for n in np.bincount(data, minlength=256) @ _BYTE_CLASSES
     )
-    within = _IN_WORD[data]
+    within = _IS_WORD_BYTE[data]
     words = int(np.count_nonzero(within[1:] > within[:-1])) + bool(within[:1].any())
     return {
-        "links": _amount(links),
-        "words": _amount(words),
-        "word.length": min(LARGEST, 10 * inside // words) if words else None,
-        "markup": _share(markup, length),
-        "foreign": _share(foreign, characters),
-        "capitals": _share(capitals, letters),
-        "digits": _share(digits, characters),
-        "exclamations": _share(exclamations, characters),
+        "links": _log_amount(links),
+        "words": _log_amount(words),
+        "word.length": min(MAX_NUMBER, 10 * inside // words) if words else None,
+        "markup": _log_share(markup, length),
+        "foreign": _log_share(foreign, characters),
+        "capitals": _log_share(capitals, letters),
+        "digits": _log_share(digits, characters),
+        "exclamations": _log_share(exclamations, characters),
     }
 
 
-def _texts(message: Message) -> Iterator[tuple[str, str]]:
-    """Text and type of the text parts, up to ``LOOK_BYTES`` in all; of a bare text, its beginning."""
+def _text_parts(message: Message) -> Iterator[tuple[str, str]]:
+    """Text and type of the text parts, up to ``MAX_TEXT_BYTES`` in all; of a bare text, its beginning."""
     if not message.is_mail:
-        yield decode(message.raw[: min(LOOK_BYTES, message.limits.look_bytes)], None), "text/plain"
+        yield decode_text(message.raw[: min(MAX_TEXT_BYTES, message.limits.look_bytes)], None), "text/plain"
         return
-    left = LOOK_BYTES
+    left = MAX_TEXT_BYTES
     for part in message.parts:
-        if left and not part.container and part.content_type.startswith("text/"):
+        if left and not part.is_container and part.content_type.startswith("text/"):
             content = part.payload[:left]
             left -= len(content)
-            yield decode(content, part.charset), part.content_type
+            yield decode_text(content, part.charset), part.content_type
 
 
-def _visible(source: bytes) -> tuple[bytes, int]:
+def _without_markup(source: bytes) -> tuple[bytes, int]:
     """An HTML source without style sheets and tags, and how many bytes those were."""
     lower = source.lower()
     kept: list[bytes] = []
@@ -161,16 +164,18 @@ def _visible(source: bytes) -> tuple[bytes, int]:
     return seen, len(source) - len(seen) + tags
 
 
-def _of_fields(fields: Sequence[Field]) -> dict[str, int | None]:
+def _header_numbers(fields: Sequence[HeaderField]) -> dict[str, int | None]:
     """Length of the subject, number of recipients and time of day; none of these fields is a filter's."""
-    first = {each.name: each.value[:LONGEST] for each in reversed(fields) if each.name in {"subject", "date"}}
-    recipients = sum(each.value[:LONGEST].count(b"@") for each in fields if each.name in {"to", "cc"})
+    first = {
+        each.name: each.value[:MAX_VALUE_BYTES] for each in reversed(fields) if each.name in {"subject", "date"}
+    }
+    recipients = sum(each.value[:MAX_VALUE_BYTES].count(b"@") for each in fields if each.name in {"to", "cc"})
     subject, time = first.get("subject"), _TIME.search(first.get("date", b"")[:80])
     angle = math.tau * (int(time[1]) * 60 + int(time[2])) / 1440 if time else 0.0
     # No minute's coordinate lies within 0.001 of where it rounds the other way: the same on every machine.
     return {
-        "subject.length": None if subject is None else _amount(len(decode_words(subject))),
-        "recipients": _amount(recipients),
+        "subject.length": None if subject is None else _log_amount(len(decode_encoded_words(subject))),
+        "recipients": _log_amount(recipients),
         "hour.x": round(500 + 500 * math.cos(angle)) if time else None,
         "hour.y": round(500 + 500 * math.sin(angle)) if time else None,
     }

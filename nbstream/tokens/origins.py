@@ -44,7 +44,7 @@ ORIGINS = {
 }
 """What each prefix of a token that is no header field's name says of where the token came from."""
 
-_ASPECTS = {
+_ASPECT_TEXTS = {
     "name": "name",
     "local": "local part's form",
     "addresses": "number of addresses",
@@ -56,7 +56,7 @@ _ASPECTS = {
 }
 
 
-def source(token: str) -> str:
+def token_origin(token: str) -> str:
     """Where ``token`` came from: ``text``, ``link: host``, ``Subject``, ``From: name``, ``X-Mailer`` ..."""
     prefix = token.partition(":")[0]
     if prefix in ORIGINS:
@@ -64,11 +64,11 @@ def source(token: str) -> str:
     field, dot, aspect = prefix.rpartition(".")
     if prefix.startswith("text."):
         return f"text: {aspect}"
-    if dot and aspect in _ASPECTS:
-        return f"{_title(field)}: {_ASPECTS[aspect]}"
-    return _title(prefix)
+    if dot and aspect in _ASPECT_TEXTS:
+        return f"{_field_title(field)}: {_ASPECT_TEXTS[aspect]}"
+    return _field_title(prefix)
 
 
-def _title(field: str) -> str:
+def _field_title(field: str) -> str:
     """A field's name as it is mostly written."""
     return "-".join(word.capitalize() for word in field.split("-"))

@@ -1,6 +1,6 @@
 """The script a text is written in, by its letters beyond ASCII.
 
-Rules: the text is read once; at most ``LETTERS`` letters are looked up.
+Rules: the text is read once; at most ``MAX_LETTERS`` letters are looked up.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from itertools import islice
 
 from nbstream.tokens.unicode import only_known
 
-LETTERS = 300
+MAX_LETTERS = 300
 
 # Where each script's letters begin; a row holds up to the next one.
-_ROWS: tuple[tuple[int, str], ...] = (
+_SCRIPT_RANGES: tuple[tuple[int, str], ...] = (
     (0x80, "marked"), (0x250, "other"), (0x370, "greek"), (0x400, "cyrillic"), (0x530, "other"),
     (0x590, "hebrew"), (0x600, "arabic"), (0x780, "other"), (0x900, "indic"), (0xE00, "thai"), (0xF00, "other"),
     (0x1100, "hangul"), (0x1200, "other"), (0x1E00, "marked"), (0x1F00, "greek"), (0x2000, "other"),
@@ -24,19 +24,19 @@ _ROWS: tuple[tuple[int, str], ...] = (
     (0xFE00, "other"), (0xFE70, "arabic"), (0xFF00, "styled"), (0xFF66, "kana"), (0xFFA0, "hangul"),
     (0xFFE0, "other"), (0x1D400, "styled"), (0x1D800, "other"), (0x20000, "han"), (0x32000, "other"),
 )  # fmt: skip  # one row a line would fill the page
-_STARTS = tuple(start for start, _ in _ROWS)
+_STARTS = tuple(start for start, _ in _SCRIPT_RANGES)
 _ASCII = bytes(range(128))
-_NO_LETTER = bytes(c for c in range(256) if not (c < 128 and chr(c).isalpha()))
+_NOT_ASCII_LETTERS = bytes(c for c in range(256) if not (c < 128 and chr(c).isalpha()))
 
 SCRIPTS: tuple[str, ...] = (
     *("latin", "garbled"),
-    *(name for name in dict.fromkeys(name for _, name in _ROWS) if name != "other"),
+    *(name for name in dict.fromkeys(name for _, name in _SCRIPT_RANGES) if name != "other"),
     *("none", "other"),
 )
-"""What ``script`` returns."""
+"""What ``detect_script`` returns."""
 
 
-def script(text: str) -> str:
+def detect_script(text: str) -> str:
     """The script that most letters beyond ASCII are of; "latin" where those are under 1 in 200 characters.
 
     "marked" is Latin with marks, "styled" are compatibility forms of Latin letters, and "garbled" is text with
@@ -44,9 +44,9 @@ def script(text: str) -> str:
     """
     encoded = text.encode("utf-8", "ignore")
     foreign = only_known(encoded.translate(None, _ASCII).decode("utf-8"))
-    plain = len(encoded.translate(None, _NO_LETTER))
-    letters = islice(filter(str.isalpha, foreign), LETTERS)
-    scripts = Counter(_ROWS[bisect(_STARTS, ord(letter)) - 1][1] for letter in letters)
+    plain = len(encoded.translate(None, _NOT_ASCII_LETTERS))
+    letters = islice(filter(str.isalpha, foreign), MAX_LETTERS)
+    scripts = Counter(_SCRIPT_RANGES[bisect(_STARTS, ord(letter)) - 1][1] for letter in letters)
     if not scripts or scripts.total() * 200 < len(text):
         return "latin" if plain or scripts else "none"
     if scripts["kana"] * 10 >= scripts.total():

@@ -13,14 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.mail.charsets import decode
+from nbstream.mail.charsets import decode_text
 from nbstream.tokens import html, urls
-from nbstream.tokens.attributes import attributes
-from nbstream.tokens.encoding import encoded
+from nbstream.tokens.attributes import extract_attributes
+from nbstream.tokens.encoding import encode_tokens
 from nbstream.tokens.header_tokens import header_tokens
-from nbstream.tokens.numbers import numbers
-from nbstream.tokens.structure import structure_tokens, text_tokens
-from nbstream.tokens.words import encoded_words
+from nbstream.tokens.numbers import extract_numbers
+from nbstream.tokens.structure import bare_text_tokens, structure_tokens
+from nbstream.tokens.words import distinct_words_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 TOKENIZER_VERSION = 3
 """Stored with a model; another version means other tokens, so counts learned with it say little."""
 
-_OF_BODY = (b"body:", b"url:", b"url.")
+_BODY_PREFIXES = (b"body:", b"url:", b"url.")
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class TokenizerOptions:
     """How much is made of a message: distinct tokens in all, and whether attributes and numbers are taken too."""
 
     max_tokens: int = 2000
@@ -55,13 +55,13 @@ class Tokens:
     numbers: tuple[tuple[str, int], ...] = ()
 
     @classmethod
-    def grouped(cls, tokens: Sequence[bytes]) -> Tokens:
+    def from_all(cls, tokens: Sequence[bytes]) -> Tokens:
         """The groups again from ``all``, which holds neither attributes nor numbers.
 
         A header field called URL gives tokens as links do, but what follows it of the head tells it from the body.
         """
         head = len(tokens)
-        while head and tokens[head - 1].startswith(_OF_BODY):
+        while head and tokens[head - 1].startswith(_BODY_PREFIXES):
             head -= 1
         return cls(tuple(tokens[:head]), tuple(tokens[head:]))
 
@@ -74,49 +74,51 @@ class Tokens:
 class Tokenizer:
     """Makes tokens of messages."""
 
-    def __init__(self, params: Params = Params()) -> None:
-        self._params = params
+    def __init__(self, params: TokenizerOptions = TokenizerOptions()) -> None:
+        self._options = params
 
     def tokenize(self, message: Message) -> Tokens:
         """The tokens of ``message``: header fields and structure in ``head``, words and links in ``body``."""
-        limit = self._params.max_tokens
-        head, body = _head(message), _body(message, limit)
+        limit = self._options.max_tokens
+        head, body = _head_tokens(message), _body_tokens(message, limit)
         # Neither crowds the other out: 34 long To fields would otherwise leave nothing of the body.
         head = head[: max(limit - limit // 2, limit - len(body))]
         return Tokens(
             head,
             body[: limit - len(head)],
-            attributes(message) if self._params.attributes else (),
-            numbers(message) if self._params.numbers else (),
+            extract_attributes(message) if self._options.attributes else (),
+            extract_numbers(message) if self._options.numbers else (),
         )
 
 
-def _body(message: Message, most: int) -> tuple[bytes, ...]:
+def _body_tokens(message: Message, most: int) -> tuple[bytes, ...]:
     """The distinct tokens of words and links, in order: the first ``most``, perhaps more."""
     tokens: list[bytes] = []
     texts = 0
-    for content, content_type in _texts(message):
+    for content, content_type in _text_parts(message):
         text = content.lower()
         seen = html.visible_text(text) if html.is_html(content_type, text) else text
-        tokens += [b"body:" + word for word in encoded_words(seen, most)]
-        if links := urls.links(text):
-            tokens += dict.fromkeys(encoded([token for link in links for token in urls.link_tokens(link)]))
+        tokens += [b"body:" + word for word in distinct_words_utf8(seen, most)]
+        if links := urls.find_links(text):
+            tokens += dict.fromkeys(encode_tokens([token for link in links for token in urls.link_tokens(link)]))
         texts += 1
     # Those of one text are distinct: each word is, and no link's token is one of a word.
     return tuple(tokens if texts == 1 else dict.fromkeys(tokens))
 
 
-def _head(message: Message) -> tuple[bytes, ...]:
+def _head_tokens(message: Message) -> tuple[bytes, ...]:
     if not message.is_mail:
-        return tuple(dict.fromkeys(encoded(["fields:none", *text_tokens(next(_texts(message))[0])])))
-    return tuple(dict.fromkeys(header_tokens(message.fields) + encoded(structure_tokens(message.parts))))
+        return tuple(
+            dict.fromkeys(encode_tokens(["fields:none", *bare_text_tokens(next(_text_parts(message))[0])]))
+        )
+    return tuple(dict.fromkeys(header_tokens(message.fields) + encode_tokens(structure_tokens(message.parts))))
 
 
-def _texts(message: Message) -> Iterator[tuple[str, str]]:
+def _text_parts(message: Message) -> Iterator[tuple[str, str]]:
     """The text and the type of each text part; of a bare text, all of it."""
     if not message.is_mail:
-        yield decode(message.raw[: message.limits.look_bytes], None), "text/plain"
+        yield decode_text(message.raw[: message.limits.look_bytes], None), "text/plain"
         return
     for part in message.parts:
-        if not part.container and part.content_type.startswith("text/"):
+        if not part.is_container and part.content_type.startswith("text/"):
             yield part.text, part.content_type

@@ -1,7 +1,7 @@
 """Links to tokens: host, parent domains, pieces of the path, and what is odd about the rest.
 
-Rules: links are found by their literal beginning, so finding them reads the text once; at most ``MOST`` links
-and ``LONGEST`` characters of each are looked at.
+Rules: links are found by their literal beginning, so finding them reads the text once; at most ``MAX_LINKS`` links
+and ``MAX_LINK_CHARACTERS`` characters of each are looked at.
 """
 
 from __future__ import annotations
@@ -11,43 +11,46 @@ from functools import lru_cache
 from itertools import islice
 from urllib.parse import unquote
 
-from nbstream.tokens.html import unescape
+from nbstream.tokens.html import resolve_character_references
 from nbstream.tokens.unicode import only_known
 
-MOST = 100
-LONGEST = 300
+MAX_LINKS = 100
+MAX_LINK_CHARACTERS = 300
 
 # Patterns that begin with a fixed text are searched for it, which is ten times as fast as any choice of texts.
-_AFTER_SCHEME = re.compile(rf"://[^\s<>\"'\\]{{1,{LONGEST}}}")
-_WITHOUT_SCHEME = re.compile(rf"www\.[^\s<>\"'\\]{{1,{LONGEST}}}")
+_AFTER_SCHEME = re.compile(rf"://[^\s<>\"'\\]{{1,{MAX_LINK_CHARACTERS}}}")
+_WITHOUT_SCHEME = re.compile(rf"www\.[^\s<>\"'\\]{{1,{MAX_LINK_CHARACTERS}}}")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _PIECE = re.compile(r"[^\W_]+")
-_ADDRESS = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[[0-9a-f:.]+\]|\d{8,10}|0x[0-9a-f]{2,8}")
+_IP_ADDRESS = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[[0-9a-f:.]+\]|\d{8,10}|0x[0-9a-f]{2,8}")
 
 
-def links(source: str) -> list[str]:
+def find_links(source: str) -> list[str]:
     """The distinct links in lower-case text or HTML source."""
     if "&#" in source:
-        source = unescape(source)
+        source = resolve_character_references(source)
     found: dict[str, None] = {}
-    for link in islice(_AFTER_SCHEME.finditer(source), MOST):
+    for link in islice(_AFTER_SCHEME.finditer(source), MAX_LINKS):
         before = source[max(0, link.start() - 8) : link.start()]
         found[before[len(before.rstrip(_LETTERS)) :] + link[0]] = None
-    for link in islice(_WITHOUT_SCHEME.finditer(source), MOST):
+    for link in islice(_WITHOUT_SCHEME.finditer(source), MAX_LINKS):
         if source[link.start() - 1 : link.start()] != "/":
             found["http://" + link[0]] = None
-    return list(found)[:MOST]
+    return list(found)[:MAX_LINKS]
 
 
 @lru_cache(maxsize=1024)
 def link_tokens(link: str) -> tuple[str, ...]:
-    """The tokens of one of ``links``. Two in five links came before: those of lists, of campaigns, of schemas."""
-    scheme, _, rest = only_known(unescape(link)).partition("://")
+    """The tokens of one of ``find_links``.
+
+    Two in five links came before: those of lists, of campaigns, of schemas.
+    """
+    scheme, _, rest = only_known(resolve_character_references(link)).partition("://")
     authority, _, path = rest.lstrip("/").partition("/")
     authority, question, query = authority.partition("?")
     user, at, host = authority.rpartition("@")
     host, _, port = host.partition(":") if not host.startswith("[") else (host, "", "")
-    tokens = [f"url:{name}" for name in parents(host)]
+    tokens = [f"url:{name}" for name in parent_domains(host)]
     tokens += [f"url.path:{piece}" for piece in _PIECE.findall(path[:100]) if len(piece) <= 20]
     if scheme != "http":
         tokens.append(f"url.scheme:{scheme}")
@@ -56,8 +59,8 @@ def link_tokens(link: str) -> tuple[str, ...]:
     if port and port not in {"80", "443"}:
         tokens.append(f"url.port:{port[:5]}")
     if "%" in host:
-        tokens += ["url.host:escaped", *(f"url:{name}" for name in parents(unquote(host)))]
-    if _ADDRESS.fullmatch(host):
+        tokens += ["url.host:escaped", *(f"url:{name}" for name in parent_domains(unquote(host)))]
+    if _IP_ADDRESS.fullmatch(host):
         tokens.append("url.host:address")
     if question or query or "?" in path:
         tokens.append("url.query")
@@ -65,7 +68,7 @@ def link_tokens(link: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=2048)
-def parents(host: str) -> tuple[str, ...]:
+def parent_domains(host: str) -> tuple[str, ...]:
     """``host`` and its parent domains of at least two labels, or the prefixes of an IPv4 address."""
     labels = host.strip(".")[:100].split(".")
     if len(labels) == 4 and all(label.isdigit() for label in labels):

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.filter.results import Outcome
+from nbstream.filter.results import LessonOutcome
 from nbstream.policy.verdict import Verdict
 
 
@@ -113,7 +113,7 @@ class Lesson(TypedDict):
     """The result of feedback."""
 
     id: MessageId
-    outcome: Annotated[str, Keywords("What the feedback did.", enum=[str(outcome) for outcome in Outcome])]
+    outcome: Annotated[str, Keywords("What the feedback did.", enum=[str(outcome) for outcome in LessonOutcome])]
     label: Annotated[Label | None, Keywords("The label that was learned or taken back; `null` if there was none.")]
     before: Annotated[Opinion, Keywords("What the message was called before.")]
     after: Annotated[Opinion, Keywords("What the message is called now.")]

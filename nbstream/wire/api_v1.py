@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from nbstream.filter.lesson_text import tell
+from nbstream.filter.lesson_text import describe_lesson
 from nbstream.wire import explanation_json
 
 if TYPE_CHECKING:
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from nbstream.policy.verdict import ModelState, Thresholds
     from nbstream.wire import answers
 
-PREFIX = "/v1/"
+PATH_PREFIX = "/v1/"
 PROBLEM_TYPE = "application/problem+json"
 TEXT_TYPE = "text/plain"
 """A body of this type is text that is no mail; of every other type it is a message."""
 
-_ID = re.compile(r"[a-z2-7]{24}")
+_MESSAGE_ID = re.compile(r"[a-z2-7]{24}")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class HttpProblem:
     """Why a request is not answered, in words that a client may see (RFC 9457)."""
 
     status: int
@@ -43,7 +43,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFacts:
+class ModelStatus:
     """What is told of the model; ``lag_seconds`` are those since the counts were last known to equal Redis."""
 
     name: str
@@ -53,12 +53,12 @@ class ModelFacts:
     lag_seconds: float
 
 
-def is_id(text: str) -> bool:
+def is_message_id(text: str) -> bool:
     """Whether it may be the id of a message."""
-    return _ID.fullmatch(text) is not None
+    return _MESSAGE_ID.fullmatch(text) is not None
 
 
-def check(found: Check, model: str) -> answers.Check:
+def check_to_json(found: Check, model: str) -> answers.Check:
     """The answer to a check by the model of that name; ``score`` is in nats, before calibration."""
     return {
         "id": found.id,
@@ -69,26 +69,26 @@ def check(found: Check, model: str) -> answers.Check:
         "model": model,
         "learned": explanation_json.learned(found.state),
         "needed": dict(found.state.needed),
-        "thresholds": explanation_json.thresholds(found.thresholds),
-        "clues": explanation_json.clues(found.clues),
+        "thresholds": explanation_json.thresholds_to_json(found.thresholds),
+        "clues": explanation_json.clues_to_json(found.clues),
     }
 
 
-def lesson(taught: Lesson) -> answers.Lesson:
+def lesson_to_json(taught: Lesson) -> answers.Lesson:
     """The answer to feedback: what it did, and what is thought of the message before and after."""
     return {
         "id": taught.after.id,
         "outcome": str(taught.outcome),
         "label": taught.label,
-        "before": _opinion(taught.before),
-        "after": _opinion(taught.after),
+        "before": _assessment_to_json(taught.before),
+        "after": _assessment_to_json(taught.after),
         "learned": explanation_json.learned(taught.after.state),
         "needed": dict(taught.after.state.needed),
-        "told": tell(taught),
+        "told": describe_lesson(taught),
     }
 
 
-def model(facts: ModelFacts) -> answers.Model:
+def model_to_json(facts: ModelStatus) -> answers.Model:
     """The state of the model."""
     return {
         "name": facts.name,
@@ -96,15 +96,15 @@ def model(facts: ModelFacts) -> answers.Model:
         "learned": explanation_json.learned(facts.state),
         "needed": dict(facts.state.needed),
         "tokens": facts.tokens,
-        "thresholds": explanation_json.thresholds(facts.thresholds),
+        "thresholds": explanation_json.thresholds_to_json(facts.thresholds),
         "lag_seconds": facts.lag_seconds,
     }
 
 
-def health(*, ready: bool, degraded: Mapping[str, str]) -> dict[str, Any]:
+def health_to_json(*, ready: bool, degraded: Mapping[str, str]) -> dict[str, Any]:
     """Whether mail can be scored and relayed, and what is degraded."""
     return {"ready": ready, "degraded": dict(degraded)}
 
 
-def _opinion(found: Check) -> answers.Opinion:
+def _assessment_to_json(found: Check) -> answers.Opinion:
     return {"verdict": str(found.verdict), "probability": found.probability}

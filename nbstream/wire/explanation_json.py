@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import WEIGHT_ONE
-from nbstream.tokens.origins import source
+from nbstream.tokens.origins import token_origin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbstream.bayes.clues import Clue
-    from nbstream.filter.message_record import Known
+    from nbstream.filter.message_record import MessageRecord
     from nbstream.policy.explanation import Explanation
     from nbstream.policy.verdict import ModelState, Thresholds
     from nbstream.wire import answers
@@ -24,7 +24,7 @@ def iso_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
 
 
-def explanation(told: Explanation) -> answers.Explanation:
+def explanation_to_json(told: Explanation) -> answers.Explanation:
     """All there is to say, with all clues; counts are in messages, by their weight."""
     return {
         "time": iso_time(told.at),
@@ -33,26 +33,26 @@ def explanation(told: Explanation) -> answers.Explanation:
         "probability": told.probability,
         "score": told.score,
         "prior": told.prior,
-        "thresholds": thresholds(told.thresholds),
+        "thresholds": thresholds_to_json(told.thresholds),
         "learned": learned(told.state),
         "needed": dict(told.state.needed),
         "clues": [
             {
                 "token": clue.token.decode(),
-                "from": source(clue.token.decode()),
-                "ham": _messages(clue.ham),
-                "spam": _messages(clue.spam),
+                "from": token_origin(clue.token.decode()),
+                "ham": _weight_in_messages(clue.ham),
+                "spam": _weight_in_messages(clue.spam),
                 "log_ratio": clue.log_ratio,
                 "sum": sum_,
             }
-            for clue, sum_ in zip(told.clues, told.sums(), strict=True)
+            for clue, sum_ in zip(told.clues, told.running_scores(), strict=True)
         ],
     }
 
 
-def known(found: Known) -> answers.Known:
+def message_record_to_json(found: MessageRecord) -> answers.Known:
     """A message that is known by its id: as it was checked, as it was learned, what was thought and is thought."""
-    remembered, entry = found.remembered, found.entry
+    remembered, entry = found.checked, found.entry
     last_check: answers.Remembered | None = None
     if remembered:
         last_check = {
@@ -72,12 +72,12 @@ def known(found: Known) -> answers.Known:
         "id": found.id,
         "remembered": last_check,
         "learned": learned_as,
-        "then": explanation(found.then) if found.then else None,
-        "now": explanation(found.now),
+        "then": explanation_to_json(found.explanation_at_check) if found.explanation_at_check else None,
+        "now": explanation_to_json(found.explanation_now),
     }
 
 
-def thresholds(found: Thresholds) -> answers.Thresholds:
+def thresholds_to_json(found: Thresholds) -> answers.Thresholds:
     """The thresholds; null for one that is never reached."""
     return {
         "unsure": found.unsure,
@@ -97,11 +97,11 @@ def learned(state: ModelState) -> answers.Counts:
     return {"ham": state.learned["ham"], "spam": state.learned["spam"]}
 
 
-def clues(found: Sequence[Clue]) -> list[answers.Clue]:
+def clues_to_json(found: Sequence[Clue]) -> list[answers.Clue]:
     """Clues, the strongest first, with where they come from."""
     told = ((clue.token.decode("utf-8", "replace"), clue.log_ratio) for clue in found)
-    return [{"token": token, "from": source(token), "log_ratio": log_ratio} for token, log_ratio in told]
+    return [{"token": token, "from": token_origin(token), "log_ratio": log_ratio} for token, log_ratio in told]
 
 
-def _messages(count: int | None) -> float | None:
+def _weight_in_messages(count: int | None) -> float | None:
     return None if count is None else count / WEIGHT_ONE

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from nbstream.filter.results import Check, Lesson
     from nbstream.mail.message import Message
     from nbstream.policy.verdict import Thresholds
-    from nbstream.store.recent.checked_messages import Checked
-    from nbstream.wire.api_v1 import ModelFacts
+    from nbstream.store.recent.checked_messages import CheckedMessage
+    from nbstream.wire.api_v1 import ModelStatus
 
 NO_ACTION, ADD_HEADER, REJECT = "no action", "add header", "reject"
 _ACTIONS = {
@@ -43,23 +43,23 @@ PASSWORD_FIELD = "Password"  # noqa: S105 - the name of a field
 ENCODED_FIELDS = ("Compression", "Key")
 """Fields of a request whose body is not the message itself: it is compressed, or encrypted."""
 
-ALREADY = 208
+ALREADY_LEARNED = 208
 
 
-def action(verdict: Verdict) -> str:
+def action_of_verdict(verdict: Verdict) -> str:
     """What a client is asked to do."""
     return _ACTIONS[verdict]
 
 
-def message_id(message: Message) -> str:
+def message_id_field(message: Message) -> str:
     """The message's Message-ID without angle brackets; ``undef`` where there is none, as rspamd says."""
-    found = message.first("message-id")
+    found = message.first_field("message-id")
     return (found.text.strip().strip("<>") if found else "") or "undef"
 
 
-def check(found: Check, message_id: str, seconds: float, model: str) -> dict[str, Any]:
+def check_to_json(found: Check, message_id: str, seconds: float, model: str) -> dict[str, Any]:
     """The answer to ``/checkv2``; ``message_id`` is the message's own, ``seconds`` what the check took."""
-    score = verdict_fields.log_odds(found.probability)
+    score = verdict_fields.clamped_log_odds(found.probability)
     name, description = _SYMBOLS[found.verdict]
     symbol = {
         "name": name,
@@ -71,47 +71,47 @@ def check(found: Check, message_id: str, seconds: float, model: str) -> dict[str
     return {
         "is_skipped": False,
         "score": score,
-        "required_score": verdict_fields.log_odds(found.thresholds.spam),
-        "action": action(found.verdict),
-        "thresholds": thresholds(found.thresholds),
+        "required_score": verdict_fields.clamped_log_odds(found.thresholds.spam),
+        "action": action_of_verdict(found.verdict),
+        "thresholds": thresholds_to_json(found.thresholds),
         "symbols": {name: symbol},
         "messages": {},
         "message-id": message_id,
         "time_real": seconds,
         "milter": {
             "remove_headers": dict.fromkeys(verdict_fields.VERDICT_FIELDS, 0),
-            "add_headers": _fields(found, model),
+            "add_headers": _verdict_fields(found, model),
         },
     }
 
 
-def _fields(found: Check, model: str) -> dict[str, Any]:
+def _verdict_fields(found: Check, model: str) -> dict[str, Any]:
     """The verdict's header fields, each on one line: not every client folds them again."""
-    rendered = verdict_fields.render(
+    rendered = verdict_fields.render_verdict_fields(
         found.id, found.verdict, found.probability, found.reason, model=model, thresholds=found.thresholds
     )
     return {name: {"value": value.replace("\r\n\t", " "), "order": 0} for name, value in rendered}
 
 
-def thresholds(found: Thresholds) -> dict[str, float]:
+def thresholds_to_json(found: Thresholds) -> dict[str, float]:
     """The scores from which actions are asked for, the highest first."""
-    told = {} if found.reject is None else {REJECT: verdict_fields.log_odds(found.reject)}
-    return {**told, ADD_HEADER: verdict_fields.log_odds(found.spam)}
+    told = {} if found.reject is None else {REJECT: verdict_fields.clamped_log_odds(found.reject)}
+    return {**told, ADD_HEADER: verdict_fields.clamped_log_odds(found.spam)}
 
 
-def learned(lesson: Lesson) -> tuple[int, dict[str, Any]]:
+def lesson_response(lesson: Lesson) -> tuple[int, dict[str, Any]]:
     """The status and the body of the answer to feedback."""
     if lesson.outcome == "already":
         error = f"<{lesson.after.id}> has been already learned as {lesson.label}, ignore it"
-        return ALREADY, {"error": error}
+        return ALREADY_LEARNED, {"error": error}
     return 200, {"success": True}
 
 
-def stat(facts: ModelFacts, version: str, uptime: float, verdicts: Mapping[str, int]) -> dict[str, Any]:
+def status_to_json(facts: ModelStatus, version: str, uptime: float, verdicts: Mapping[str, int]) -> dict[str, Any]:
     """The answer to ``/stat``; ``verdicts`` are the messages checked since the start, by verdict, of all doors."""
     actions = dict.fromkeys((REJECT, "soft reject", "rewrite subject", ADD_HEADER, "greylist", NO_ACTION), 0)
     for verdict in Verdict:
-        actions[action(verdict)] += verdicts.get(str(verdict), 0)
+        actions[action_of_verdict(verdict)] += verdicts.get(str(verdict), 0)
     learned = facts.state.learned
     return {
         "version": version,
@@ -125,13 +125,13 @@ def stat(facts: ModelFacts, version: str, uptime: float, verdicts: Mapping[str, 
         "ham_count": actions[NO_ACTION],
         "connections": 0,
         "control_connections": 0,
-        "statfiles": [_statfile(label, learned.get(label, 0), facts) for label in CLASSES],
+        "statfiles": [_statfile_to_json(label, learned.get(label, 0), facts) for label in CLASSES],
         "total_learns": sum(learned.values()),
         "fuzzy_hashes": {},
     }
 
 
-def _statfile(label: str, count: int, facts: ModelFacts) -> dict[str, Any]:
+def _statfile_to_json(label: str, count: int, facts: ModelStatus) -> dict[str, Any]:
     symbol = {"ham": "BAYES_HAM", "spam": "BAYES_SPAM"}[label]  # clients look for these names
     return {
         "symbol": symbol,
@@ -145,25 +145,25 @@ def _statfile(label: str, count: int, facts: ModelFacts) -> dict[str, Any]:
     }
 
 
-def history(recent: Sequence[Checked], thresholds: Thresholds) -> dict[str, Any]:
+def history_to_json(recent: Sequence[CheckedMessage], thresholds: Thresholds) -> dict[str, Any]:
     """The answer to ``/history``: the messages that were checked last and are remembered, the newest first."""
     rows = []
     for each in recent:
-        score, verdict = verdict_fields.log_odds(each.probability), Verdict(each.verdict)
+        score, verdict = verdict_fields.clamped_log_odds(each.probability), Verdict(each.verdict)
         symbol = _SYMBOLS[verdict][0]
         rows.append(
             {
                 "id": each.key,
                 "score": score,
-                "required_score": verdict_fields.log_odds(thresholds.spam),
-                "action": action(verdict),
+                "required_score": verdict_fields.clamped_log_odds(thresholds.spam),
+                "action": action_of_verdict(verdict),
                 "symbols": {symbol: {"name": symbol, "score": score, "metric_score": score, "options": []}},
             }
         )
     return {"version": 2, "rows": rows}
 
 
-def symbols() -> list[dict[str, Any]]:
+def symbols_to_json() -> list[dict[str, Any]]:
     """The answer to ``/symbols``."""
     rules = [
         {"symbol": name, "weight": 0.0, "description": told, "frequency": 0, "frequency_stddev": 0, "time": 0}
@@ -172,6 +172,6 @@ def symbols() -> list[dict[str, Any]]:
     return [{"group": "nbstream", "rules": rules}]
 
 
-def error(detail: str) -> dict[str, Any]:
+def error_to_json(detail: str) -> dict[str, Any]:
     """The body of a refusal."""
     return {"error": detail}

@@ -12,8 +12,8 @@ from ipaddress import ip_address
 # <...>, where a quoted local part may hold ">" and spaces (RFC 5321 4.1.2); old clients leave the brackets out.
 _PATH = re.compile(r"""\s*(?:<((?:"(?:[^"\\]|\\.)*"|[^">])*)>|([^\s<>]+))(?:\s+(\S.*))?\s*\Z""", re.DOTALL)
 _PARAMETER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*(?:=[^\s=\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*)?")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_UNKNOWN = frozenset({"[UNAVAILABLE]", "[TEMPUNAVAIL]"})
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
+_UNKNOWN_ADDRESSES = frozenset({"[UNAVAILABLE]", "[TEMPUNAVAIL]"})
 
 
 def parse_path(keyword: str, argument: str | None) -> tuple[str, tuple[str, ...]] | None:
@@ -30,7 +30,7 @@ def parse_path(keyword: str, argument: str | None) -> tuple[str, tuple[str, ...]
     if address.startswith("@") and ":" in address:
         address = address.partition(":")[2]
     parameters = tuple((match[3] or "").split())
-    if _CONTROL.search(address) or not all(_PARAMETER.fullmatch(each) for each in parameters):
+    if _CONTROL_CHARACTER.search(address) or not all(_PARAMETER.fullmatch(each) for each in parameters):
         return None
     return address, parameters
 
@@ -49,7 +49,7 @@ def forwarded_address(argument: str | None) -> str | None:
     name, _, value = (argument or "").strip().partition("=")
     if name.upper() != "ADDR":
         return None
-    if value.upper() in _UNKNOWN:
+    if value.upper() in _UNKNOWN_ADDRESSES:
         return ""
     try:
         found = ip_address(value[len("IPV6:") :] if value.upper().startswith("IPV6:") else value)
@@ -58,6 +58,6 @@ def forwarded_address(argument: str | None) -> str | None:
     return None if getattr(found, "scope_id", None) else str(found)
 
 
-def unstuff(data: bytes) -> bytes:
+def remove_dot_stuffing(data: bytes) -> bytes:
     """``data`` without the dot that each of its lines may begin with, but for its very first (RFC 5321 4.5.2)."""
     return data.replace(b"\r\n.", b"\r\n")

@@ -17,18 +17,18 @@ from typing import TypeAlias
 
 EX_DATAERR, EX_UNAVAILABLE, EX_TEMPFAIL, EX_PROTOCOL, EX_TIMEOUT = 65, 69, 75, 76, 79
 
-MAX_LINE = 8192
+MAX_LINE_BYTES = 8192
 MAX_FIELDS = 256
-_PIECE = 256 * 1024
-_SLICE = 64 * 1024
+_OUTPUT_BYTES = 256 * 1024
+_INPUT_BYTES = 64 * 1024
 
-_REQUEST = re.compile(rb"([A-Z_]{1,20}) SPAMC/1\.([0-9])[ \t]*")
+_REQUEST_LINE = re.compile(rb"([A-Z_]{1,20}) SPAMC/1\.([0-9])[ \t]*")
 _NUMBER = re.compile(rb"[0-9]{1,15}")
 _UNPRINTABLE = re.compile(r"[^!-~]")
-_MAX_USER = 100
+_MAX_USER_LENGTH = 100
 
 
-class Command(StrEnum):
+class SpamdCommand(StrEnum):
     """What a client can ask for."""
 
     CHECK = "CHECK"
@@ -42,10 +42,10 @@ class Command(StrEnum):
     SKIP = "SKIP"
 
 
-_WITHOUT_MESSAGE = {Command.PING, Command.SKIP}
+_COMMANDS_WITHOUT_MESSAGE = {SpamdCommand.PING, SpamdCommand.SKIP}
 
 
-class Tell(StrEnum):
+class TellRequest(StrEnum):
     """What TELL asks for."""
 
     SPAM = "spam"
@@ -56,22 +56,22 @@ class Tell(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SpamdRequest:
     """A complete request; ``minor`` is the 5 of version 1.5, ``user`` printable ASCII or empty.
 
-    Where ``packed``, ``body`` is for ``unpack``. ``tell`` is NOTHING for all other commands.
+    Where ``packed``, ``body`` is for ``decompress``. ``tell`` is NOTHING for all other commands.
     """
 
-    command: Command
+    command: SpamdCommand
     minor: int
     body: bytes = field(default=b"", repr=False)
     user: str = ""
-    packed: bool = False
-    tell: Tell = Tell.NOTHING
+    compressed: bool = False
+    tell: TellRequest = TellRequest.NOTHING
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class SpamdRefusal:
     """Why a request is refused: an exit code (sysexits.h; 79 is the protocol's own) and a text for people."""
 
     code: int
@@ -86,7 +86,7 @@ class Refusal:
         return f"SPAMD/1.0 {self.code} {self.text}\r\n".encode("ascii")
 
 
-Event: TypeAlias = Request | Refusal
+SpamdEvent: TypeAlias = SpamdRequest | SpamdRefusal
 
 
 class _RefusedError(ValueError):
@@ -94,10 +94,10 @@ class _RefusedError(ValueError):
 
     def __init__(self, text: str, code: int = EX_PROTOCOL) -> None:
         super().__init__(text)
-        self.refusal = Refusal(code, text)
+        self.refusal = SpamdRefusal(code, text)
 
 
-class Parser:
+class SpamdParser:
     """Takes the bytes of one connection.
 
     At most two events come out: a request, and a refusal instead of it, or behind it where bytes follow the end of
@@ -107,100 +107,100 @@ class Parser:
     def __init__(self, max_message: int) -> None:
         self._max_message = max_message
         self._buffer = bytearray()
-        self._head: _Head | None = None
-        self._done = self._asked = False
+        self._head: _RequestHead | None = None
+        self._discarding = self._request_complete = False
 
     @property
     def done(self) -> bool:
         """Whether all that may still come is passed over."""
-        return self._done
+        return self._discarding
 
-    def drop(self) -> None:
+    def discard_rest(self) -> None:
         """Pass over all that may still come, and keep nothing of what came."""
-        self._done = True
+        self._discarding = True
         self._buffer.clear()
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[SpamdEvent]:
         """What came, and the events that it completes."""
-        if self._done or not data:
+        if self._discarding or not data:
             return []
         self._buffer += data
         try:
             return list(self._advance())
         except _RefusedError as refused:
-            return [self._end(refused.refusal)]
+            return [self._finish(refused.refusal)]
 
-    def end(self) -> list[Event]:
+    def end(self) -> list[SpamdEvent]:
         """The client has closed its side: the events that this completes."""
-        if self._done or self._asked:
+        if self._discarding or self._request_complete:
             return []
         head = self._head
         if head is None or not head.complete:
-            return [self._end(Refusal(EX_PROTOCOL, "Bad header line: (EOF during headers)"))]
+            return [self._finish(SpamdRefusal(EX_PROTOCOL, "Bad header line: (EOF during headers)"))]
         if head.length is not None:
-            return [self._end(Refusal(EX_PROTOCOL, "Content-length mismatch: the message is shorter"))]
-        return [self._end(head.request(bytes(self._buffer)))]
+            return [self._finish(SpamdRefusal(EX_PROTOCOL, "Content-length mismatch: the message is shorter"))]
+        return [self._finish(head.request(bytes(self._buffer)))]
 
-    def _advance(self) -> Iterator[Event]:
+    def _advance(self) -> Iterator[SpamdEvent]:
         head = self._head
         while head is None or not head.complete:
             line = self._line()
             if line is None:
                 return
             if head is None:
-                head = self._head = _Head.begun(line)
-                if head.command in _WITHOUT_MESSAGE:
-                    yield self._end(head.request(b""))
+                head = self._head = _RequestHead.from_request_line(line)
+                if head.command in _COMMANDS_WITHOUT_MESSAGE:
+                    yield self._finish(head.request(b""))
                     return
             else:
                 head.add(line)
         if (len(self._buffer) if head.length is None else head.length) > self._max_message:
             raise _RefusedError("Message too large", EX_DATAERR)
-        if not self._asked:
+        if not self._request_complete:
             if head.length is None or len(self._buffer) < head.length:
                 return
-            self._asked = True
+            self._request_complete = True
             body = bytes(memoryview(self._buffer)[: head.length])  # one copy: of 20 MB it takes 13 ms
             del self._buffer[: head.length]
             yield head.request(body)
         if self._buffer:
-            yield self._end(Refusal(EX_PROTOCOL, "Content-length mismatch: the message is longer"))
+            yield self._finish(SpamdRefusal(EX_PROTOCOL, "Content-length mismatch: the message is longer"))
 
     def _line(self) -> bytes | None:
         """The next line without its end, CRLF or LF; None where it is not there yet."""
-        end = self._buffer.find(b"\n", 0, MAX_LINE)
+        end = self._buffer.find(b"\n", 0, MAX_LINE_BYTES)
         if end < 0:
-            if len(self._buffer) >= MAX_LINE:
+            if len(self._buffer) >= MAX_LINE_BYTES:
                 raise _RefusedError("Bad header line: (too long)")
             return None
         line = bytes(self._buffer[:end]).removesuffix(b"\r")
         del self._buffer[: end + 1]
         return line
 
-    def _end(self, last: Event) -> Event:
-        self.drop()
+    def _finish(self, last: SpamdEvent) -> SpamdEvent:
+        self.discard_rest()
         return last
 
 
-class _Head:
+class _RequestHead:
     """The request line and the header fields, as they come in."""
 
-    def __init__(self, command: Command, minor: int) -> None:
+    def __init__(self, command: SpamdCommand, minor: int) -> None:
         self.command = command
         self.minor = minor
         self.length: int | None = None
         self.complete = False
-        self._tell = Tell.NOTHING
+        self._tell = TellRequest.NOTHING
         self._fields: dict[str, bytes] = {}
         self._lines = 0
 
     @classmethod
-    def begun(cls, line: bytes) -> _Head:
+    def from_request_line(cls, line: bytes) -> _RequestHead:
         """By the request line."""
-        found = _REQUEST.fullmatch(line)
-        if found is None or found[1].decode("ascii") not in set(Command):
+        found = _REQUEST_LINE.fullmatch(line)
+        if found is None or found[1].decode("ascii") not in set(SpamdCommand):
             raise _RefusedError("Bad header line: (no such request)")
-        return cls(Command(found[1].decode("ascii")), int(found[2]))
+        return cls(SpamdCommand(found[1].decode("ascii")), int(found[2]))
 
     def add(self, line: bytes) -> None:
         """The next line of the header; an empty one completes it."""
@@ -228,61 +228,61 @@ class _Head:
         if packing is not None and packing.lower() != b"zlib":
             raise _RefusedError("Bad header line: (only zlib is known)")
         # Where a client died halfway its connection ends too: such a message could be packed wrong, or be learned.
-        if length is None and (packing is not None or self.command is Command.TELL):
+        if length is None and (packing is not None or self.command is SpamdCommand.TELL):
             raise _RefusedError("Bad header line: (Content-length is missing)")
-        self._tell = self._told()
+        self._tell = self._tell_request()
         self.complete = True
 
-    def _told(self) -> Tell:
-        if self.command is not Command.TELL:
-            return Tell.NOTHING
-        set_, remove = (_places(self._fields.get(name, b"")) for name in ("set", "remove"))
+    def _tell_request(self) -> TellRequest:
+        if self.command is not SpamdCommand.TELL:
+            return TellRequest.NOTHING
+        set_, remove = (_tell_targets(self._fields.get(name, b"")) for name in ("set", "remove"))
         if "local" in set_:
             label = self._fields.get("message-class", b"").lower()
             if label not in {b"spam", b"ham"} or "local" in remove:
                 raise _RefusedError(
                     "Bad header line: (Set: local needs one Message-class, spam or ham, and no Remove)"
                 )
-            return Tell(label.decode("ascii"))
+            return TellRequest(label.decode("ascii"))
         if "local" in remove:
-            return Tell.FORGET
+            return TellRequest.FORGET
         if not set_ and not remove:
             raise _RefusedError("Bad header line: (TELL needs Set or Remove)")
-        return Tell.NOTHING
+        return TellRequest.NOTHING
 
-    def request(self, body: bytes) -> Request:
+    def request(self, body: bytes) -> SpamdRequest:
         """The whole request."""
-        user = _UNPRINTABLE.sub("?", self._fields.get("user", b"").decode("utf-8", "replace"))[:_MAX_USER]
-        return Request(self.command, self.minor, body, user, "compress" in self._fields, self._tell)
+        user = _UNPRINTABLE.sub("?", self._fields.get("user", b"").decode("utf-8", "replace"))[:_MAX_USER_LENGTH]
+        return SpamdRequest(self.command, self.minor, body, user, "compress" in self._fields, self._tell)
 
 
-def _places(value: bytes) -> set[str]:
+def _tell_targets(value: bytes) -> set[str]:
     return {each.strip().lower() for each in value.decode("latin-1").split(",")} - {""}
 
 
-def unpack(body: bytes, max_message: int) -> Iterator[bytes | Refusal]:
+def decompress(body: bytes, max_message: int) -> Iterator[bytes | SpamdRefusal]:
     """A packed message in pieces of at most 256 KiB, some of them empty, of at most ``max_message`` bytes in all.
 
     A refusal is the last one. No piece is made before it is asked for, and each of at most 64 KiB of ``body``: to
     unpack to nothing takes time too.
     """
     stream = zlib.decompressobj()
-    size, rest, slices = 0, b"", (body[at : at + _SLICE] for at in range(0, len(body), _SLICE))
+    size, rest, slices = 0, b"", (body[at : at + _INPUT_BYTES] for at in range(0, len(body), _INPUT_BYTES))
     while not stream.eof:
         given = rest = rest or next(slices, b"")
         try:
-            piece = stream.decompress(rest, _PIECE)
+            piece = stream.decompress(rest, _OUTPUT_BYTES)
         except zlib.error:
-            yield Refusal(EX_PROTOCOL, "Compressed message cannot be read")
+            yield SpamdRefusal(EX_PROTOCOL, "Compressed message cannot be read")
             return
         rest = stream.unconsumed_tail
         size += len(piece)
         if size > max_message:
-            yield Refusal(EX_DATAERR, "Message too large")
+            yield SpamdRefusal(EX_DATAERR, "Message too large")
             return
         if not piece and not given:
-            yield Refusal(EX_PROTOCOL, "Compressed message is cut off")
+            yield SpamdRefusal(EX_PROTOCOL, "Compressed message is cut off")
             return
         yield piece
     if stream.unused_data or next(slices, b""):
-        yield Refusal(EX_PROTOCOL, "Compressed message is followed by something else")
+        yield SpamdRefusal(EX_PROTOCOL, "Compressed message is followed by something else")

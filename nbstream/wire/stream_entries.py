@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.filter.results import Outcome
+from nbstream.filter.results import LessonOutcome
 
 if TYPE_CHECKING:
     from nbstream.filter import Check
@@ -46,15 +46,15 @@ ANSWER_FIELDS = {
 }
 """The fields that an answer may have, with their meaning as Markdown."""
 
-_FIELDS = frozenset(name.encode() for name in ENTRY_FIELDS)
+_REQUEST_FIELDS = frozenset(name.encode() for name in ENTRY_FIELDS)
 
 
-class Unreadable(ValueError):
+class UnreadableEntry(ValueError):
     """An entry that asks for nothing that can be done; the text says why and goes to whoever added it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class StreamRequest:
     """What is to be checked, or learned as ``label``.
 
     ``raw`` is a message as it came, ``text`` a text that is none; one of the two is None. ``sender`` says who
@@ -68,37 +68,37 @@ class Request:
     recipient: str = ""
 
 
-def read(fields: Mapping[bytes, bytes], max_bytes: int) -> Request:
-    """What an entry asks for; ``max_bytes`` is how large its message may be. Raises ``Unreadable``."""
-    if not fields.keys() <= _FIELDS:
-        raise Unreadable(f"an entry has no other fields than {', '.join(ENTRY_FIELDS)}")
+def read_entry(fields: Mapping[bytes, bytes], max_bytes: int) -> StreamRequest:
+    """What an entry asks for; ``max_bytes`` is how large its message may be. Raises ``UnreadableEntry``."""
+    if not fields.keys() <= _REQUEST_FIELDS:
+        raise UnreadableEntry(f"an entry has no other fields than {', '.join(ENTRY_FIELDS)}")
     raw, text = fields.get(b"raw"), fields.get(b"text")
     if (raw is None) == (text is None):
-        raise Unreadable("an entry has either raw or text")
+        raise UnreadableEntry("an entry has either raw or text")
     if len(raw or text or b"") > max_bytes:
-        raise Unreadable(f"the message is larger than {max_bytes} bytes")
+        raise UnreadableEntry(f"the message is larger than {max_bytes} bytes")
     if len(fields.get(b"id", b"")) > MAX_ID_BYTES:
-        raise Unreadable(f"id is longer than {MAX_ID_BYTES} bytes")
+        raise UnreadableEntry(f"id is longer than {MAX_ID_BYTES} bytes")
     label = fields.get(b"label", b"").decode("utf-8", "replace") or None
     if label is not None and label not in CLASSES:
-        raise Unreadable(f"label must be {' or '.join(CLASSES)}")
-    return Request(
+        raise UnreadableEntry(f"label must be {' or '.join(CLASSES)}")
+    return StreamRequest(
         raw,
         None if text is None else text.decode("utf-8", "replace"),
         label,
-        _address(fields, "from"),
-        _address(fields, "to"),
+        _read_address(fields, "from"),
+        _read_address(fields, "to"),
     )
 
 
-def _address(fields: Mapping[bytes, bytes], name: str) -> str:
+def _read_address(fields: Mapping[bytes, bytes], name: str) -> str:
     value = fields.get(name.encode(), b"")
     if len(value) > _MAX_ADDRESS_BYTES:
-        raise Unreadable(f"{name} is longer than {_MAX_ADDRESS_BYTES} bytes")
+        raise UnreadableEntry(f"{name} is longer than {_MAX_ADDRESS_BYTES} bytes")
     return value.decode("utf-8", "replace")
 
 
-def verdict(check: Check, outcome: Outcome | None = None) -> dict[str, str | bytes]:
+def verdict_fields(check: Check, outcome: LessonOutcome | None = None) -> dict[str, str | bytes]:
     """The answer to what could be done; ``outcome`` says what became of its label."""
     told: dict[str, str | bytes] = {
         "verdict": str(check.verdict),
@@ -109,12 +109,12 @@ def verdict(check: Check, outcome: Outcome | None = None) -> dict[str, str | byt
     return {**told, "outcome": str(outcome)} if outcome else told
 
 
-def refusal(why: str) -> dict[str, str | bytes]:
+def refusal_fields(why: str) -> dict[str, str | bytes]:
     """The answer to what could not be done."""
     return {"error": why}
 
 
-def addressed(
+def with_entry_ids(
     answer: Mapping[str, str | bytes], place: bytes, fields: Mapping[bytes, bytes]
 ) -> dict[str, str | bytes]:
     """An answer with what it belongs to: the entry's stream id, and its own id where it has one."""

@@ -9,8 +9,8 @@ import pytest
 from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.bayes import bernoulli, categorical, gaussian, lesson_weight, multinomial, priors
-from nbstream.bayes.calibration import BINS
-from nbstream.bayes.classifier import EventModels, Params
+from nbstream.bayes.calibration import SCORE_BINS
+from nbstream.bayes.classifier import ClassifierOptions, EventModelOptions
 from nbstream.mail.message import Message
 from nbstream.store.model.memory_model import MemoryModel
 from tests.conftest import RedisServer
@@ -20,41 +20,49 @@ from tests.letters import letters
 def settings_of(folder: Path, model: str) -> config.Settings:
     file = folder / "nbstream.yaml"
     file.write_text(f"model: {model}")
-    return config.load(file)
+    return config.load_settings(file)
 
 
 def test_the_defaults_of_the_settings_are_those_of_the_parts() -> None:
-    assert assembly.classifier_params(config.Settings()) == Params()
+    assert assembly.classifier_options(config.Settings()) == ClassifierOptions()
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("{multinomial: {alpha: 2}}", EventModels(multinomial.Params(multinomial.Lidstone(2.0)))),
+        (
+            "{multinomial: {alpha: 2}}",
+            EventModelOptions(multinomial.MultinomialOptions(multinomial.Lidstone(2.0))),
+        ),
         (
             "{multinomial: {alpha: null, m: 7, complement: true}}",
-            EventModels(multinomial.Params(multinomial.MEstimate(7.0), complement=True)),
+            EventModelOptions(multinomial.MultinomialOptions(multinomial.MEstimate(7.0), complement=True)),
         ),
         (
             "{multinomial: null, bernoulli: {min_messages: 3}}",
-            EventModels(None, bernoulli=bernoulli.Params(min_messages=3.0)),
+            EventModelOptions(None, bernoulli=bernoulli.BernoulliOptions(min_messages=3.0)),
         ),
         (
             "{categorical: {alpha: 0.5}, gaussian: {variance_floor: 9}}",
-            EventModels(categorical=categorical.Params(0.5), gaussian=gaussian.Params(variance_floor=9.0)),
+            EventModelOptions(
+                categorical=categorical.CategoricalOptions(0.5),
+                gaussian=gaussian.GaussianOptions(variance_floor=9.0),
+            ),
         ),
     ],
 )
-def test_the_event_models_are_those_of_the_settings(tmp_path: Path, text: str, expected: EventModels) -> None:
+def test_the_event_models_are_those_of_the_settings(
+    tmp_path: Path, text: str, expected: EventModelOptions
+) -> None:
     settings = settings_of(tmp_path, f"{{event_models: {text}}}")
-    assert assembly.classifier_params(settings).event_models == expected
+    assert assembly.classifier_options(settings).event_models == expected
 
 
 def test_the_prior_and_the_weights_are_those_of_the_settings(tmp_path: Path) -> None:
-    params = assembly.classifier_params(settings_of(tmp_path, "{prior_messages: 0, learning_weights: full}"))
-    assert (params.priors, params.learning) == (priors.Params(0.0), None)
-    params = assembly.classifier_params(settings_of(tmp_path, "{prior_messages: 3, learning_weights: error}"))
-    assert (params.priors, params.learning) == (priors.Params(3.0), lesson_weight.Params())
+    params = assembly.classifier_options(settings_of(tmp_path, "{prior_messages: 0, learning_weights: full}"))
+    assert (params.prior, params.lesson_weight) == (priors.PriorOptions(0.0), None)
+    params = assembly.classifier_options(settings_of(tmp_path, "{prior_messages: 3, learning_weights: error}"))
+    assert (params.prior, params.lesson_weight) == (priors.PriorOptions(3.0), lesson_weight.LessonWeightOptions())
 
 
 @pytest.mark.parametrize(
@@ -71,13 +79,13 @@ async def test_only_what_is_chosen_is_learned_beside_the_tokens(
     tmp_path: Path, event_models: str, learned: set[bytes]
 ) -> None:
     model, message = MemoryModel(), Message.parse(next(letters(1))[1])
-    spam_filter = assembly.spam_filter(settings_of(tmp_path, f"{{event_models: {event_models}}}"), model, model)
+    spam_filter = assembly.make_filter(settings_of(tmp_path, f"{{event_models: {event_models}}}"), model, model)
 
     await spam_filter.learn(message, "spam", "test")
 
     entry = await model.entry(message.key)
     assert entry is not None
-    sums = {name for name, _ in entry.sums if name not in BINS}
+    sums = {name for name, _ in entry.sums if name not in SCORE_BINS}
     assert sums & {b"=messages", b"=type=none", b"=size.n"} == learned
     assert bool(sums) == bool(learned)
 
@@ -91,7 +99,7 @@ async def test_the_smallest_and_the_largest_numbers_that_are_taken_give_finite_s
         f"categorical: {{alpha: {number}}}, gaussian: {{variance_floor: {number}, min_messages: {number}}}}}"
     )
     model = MemoryModel()
-    spam_filter = assembly.spam_filter(settings_of(tmp_path, f"{{event_models: {chosen}}}"), model, model)
+    spam_filter = assembly.make_filter(settings_of(tmp_path, f"{{event_models: {chosen}}}"), model, model)
     for label, raw in letters(40):
         lesson = await spam_filter.learn(Message.parse(raw), label, "test")
         assert abs(lesson.after.score) < 1e15
@@ -103,7 +111,10 @@ async def test_every_model_keeps_as_many_first_scores_as_the_settings_say(
 ) -> None:
     file = tmp_path / "nb.yaml"
     file.write_text(f"redis: {{url: '{shared_redis.url}'}}\nmemory: {{first_scores: 1234}}\n")
-    settings = config.load(file)
+    settings = config.load_settings(file)
 
-    async with assembly.temporary(settings, "test") as temporary, assembly.one_shot(settings) as (_, model):
-        assert (temporary.kept.first_scores, model.kept.first_scores) == (1234, 1234)
+    async with (
+        assembly.open_temporary_model(settings, "test") as temporary,
+        assembly.open_one_shot_filter(settings) as (_, model),
+    ):
+        assert (temporary.retention.max_first_scores, model.retention.max_first_scores) == (1234, 1234)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from nbstream.bayes import bernoulli, categorical, gaussian, multinomial
-from nbstream.bayes.classifier import Classifier, EventModels, Params, Score
-from nbstream.bayes.counts import CLASSES, Counts
-from nbstream.bayes.event_models import Counted
+from nbstream.bayes.classifier import Classifier, ClassifierOptions, EventModelOptions, Score
+from nbstream.bayes.counts import CLASSES, ClassCounts
+from nbstream.bayes.event_models import FeatureCounts
 from nbstream.bayes.multinomial import Lidstone, MEstimate
 from nbstream.tokens.tokenizer import Tokens
 
-CHOICES: dict[str, EventModels] = {
-    "multinomial": EventModels(),
-    "multinomial, m-estimate": EventModels(multinomial.Params(MEstimate(1.0))),
-    "multinomial, complement": EventModels(multinomial.Params(Lidstone(1.0), complement=True)),
-    "bernoulli": EventModels(None, bernoulli=bernoulli.Params()),
-    "categorical": EventModels(None, categorical=categorical.Params()),
-    "gaussian": EventModels(None, gaussian=gaussian.Params()),
-    "all together": EventModels(
-        bernoulli=bernoulli.Params(), categorical=categorical.Params(), gaussian=gaussian.Params()
+CHOICES: dict[str, EventModelOptions] = {
+    "multinomial": EventModelOptions(),
+    "multinomial, m-estimate": EventModelOptions(multinomial.MultinomialOptions(MEstimate(1.0))),
+    "multinomial, complement": EventModelOptions(multinomial.MultinomialOptions(Lidstone(1.0), complement=True)),
+    "bernoulli": EventModelOptions(None, bernoulli=bernoulli.BernoulliOptions()),
+    "categorical": EventModelOptions(None, categorical=categorical.CategoricalOptions()),
+    "gaussian": EventModelOptions(None, gaussian=gaussian.GaussianOptions()),
+    "all together": EventModelOptions(
+        bernoulli=bernoulli.BernoulliOptions(),
+        categorical=categorical.CategoricalOptions(),
+        gaussian=gaussian.GaussianOptions(),
     ),
 }
 """Event models that may be chosen, by name: each alone, and all together."""
@@ -37,35 +39,35 @@ def letter(label: str, n: int) -> Tokens:
 
 def classifier_of(choice: str) -> Classifier:
     """A classifier with these of ``CHOICES``, which learns every message at full weight."""
-    return Classifier(Params(CHOICES[choice], learning=None))
+    return Classifier(ClassifierOptions(CHOICES[choice], lesson_weight=None))
 
 
-def teach(counts: Counts, classifier: Classifier, tokens: Tokens, label: str) -> None:
+def teach(counts: ClassCounts, classifier: Classifier, tokens: Tokens, label: str) -> None:
     """Learn one message as the classifier says, scored first."""
     score = score_of(counts, classifier, tokens)
-    weight, sums = classifier.lesson(tokens, score.log_odds, label, counts.totals)
+    weight, sums = classifier.weigh_lesson(tokens, score.log_odds, label, counts.totals)
     counts.add(tokens.all, CLASSES.index(label), weight, sums)
 
 
-def taught(classifier: Classifier, messages: int = 30) -> Counts:
+def taught(classifier: Classifier, messages: int = 30) -> ClassCounts:
     """The counts after ``messages`` of each class."""
-    counts = Counts()
+    counts = ClassCounts()
     for n in range(messages):
         for label in CLASSES:
             teach(counts, classifier, letter(label, n), label)
     return counts
 
 
-def counted(counts: Counts, classifier: Classifier, tokens: Tokens) -> Counted:
+def counted(counts: ClassCounts, classifier: Classifier, tokens: Tokens) -> FeatureCounts:
     """What the counts say of a message."""
-    return Counted(
+    return FeatureCounts(
         counts.look_up(tokens.all),
-        counts.look_up(classifier.sums),
+        counts.look_up(classifier.sum_names),
         counts.totals,
-        counts.vocabulary() if classifier.needs_vocabulary else None,
+        counts.vocabulary_counts() if classifier.needs_vocabulary else None,
     )
 
 
-def score_of(counts: Counts, classifier: Classifier, tokens: Tokens) -> Score:
+def score_of(counts: ClassCounts, classifier: Classifier, tokens: Tokens) -> Score:
     """The score of a message."""
     return classifier.score(tokens, counted(counts, classifier, tokens))

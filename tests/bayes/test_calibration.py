@@ -6,20 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from nbstream.bayes.calibration import BINS, Calibration, Params, sigmoid
+from nbstream.bayes.calibration import SCORE_BINS, Calibration, CalibrationOptions, sigmoid
 from nbstream.bayes.counts import WEIGHT_ONE, Totals, is_sum
 from nbstream.bayes.multinomial import HAM, SPAM
 
 Labels = NDArray[np.int64]
 
-NOTHING: Labels = np.zeros((len(BINS), 2), dtype=np.int64)
-MIDDLE = len(BINS) // 2
+NOTHING: Labels = np.zeros((len(SCORE_BINS), 2), dtype=np.int64)
+MIDDLE = len(SCORE_BINS) // 2
 OLD = Totals(messages=(10**9, 10**9))  # of so many messages, youth costs nothing
 SCORES = st.floats(-1e6, 1e6)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 MESSAGES = st.tuples(st.integers(-5, 10**6), st.integers(-5, 10**6))
 COUNTS = st.lists(
-    st.tuples(st.integers(0, len(BINS) - 1), st.integers(0, 1), st.integers(-50, 5000)), max_size=12
+    st.tuples(st.integers(0, len(SCORE_BINS) - 1), st.integers(0, 1), st.integers(-50, 5000)), max_size=12
 ).map(lambda cells: labels_of(*cells))
 
 
@@ -43,9 +43,9 @@ def p(log_odds: float, counts: Labels = NOTHING, totals: Totals = OLD) -> float:
 
 def bin_of(log_odds: float, totals: Totals = OLD) -> int:
     """The place of the bin that a message with this score adds to."""
-    ((name, amount),) = Calibration().lesson(log_odds, totals)
+    ((name, amount),) = Calibration().lesson_sums(log_odds, totals)
     assert amount == WEIGHT_ONE
-    return BINS.index(name) - MIDDLE
+    return SCORE_BINS.index(name) - MIDDLE
 
 
 # The map
@@ -79,13 +79,17 @@ def test_no_evidence_is_even_odds() -> None:
 def test_an_unlearned_map_that_is_sure_of_itself_divides_by_its_temperature(
     log_odds: float, temperature: float
 ) -> None:
-    sure = Calibration(Params(temperature=temperature, temperature_spread=0.001, bias_spread=0.001, youth=0.0))
+    sure = Calibration(
+        CalibrationOptions(
+            temperature=temperature, temperature_spread=0.001, bias_spread=0.001, young_model_messages=0.0
+        )
+    )
     assert sure.probability(log_odds, NOTHING, Totals()) == pytest.approx(sigmoid(log_odds / temperature))
 
 
 @pytest.mark.parametrize("log_odds", [-40.0, -8.0, -3.0, 1.0, 4.0, 12.0])
 def test_the_unlearned_map_is_the_average_over_what_it_is_unsure_of(log_odds: float) -> None:
-    params = Params(youth=0.0)
+    params = CalibrationOptions(young_model_messages=0.0)
     spreads = [n / 8 for n in range(-32, 33)]
     mean = weights = 0.0
     for t in spreads:
@@ -127,13 +131,15 @@ def test_a_few_slips_of_the_hand_do_not_flatten_the_map() -> None:
     clean = labels(ham={-10: 10_000}, spam={10: 10_000})
     slips = clean + labels(ham={20: 300}, spam={-20: 300})
     assert p(10.0, slips) == pytest.approx(p(10.0, clean), abs=1e-6)
-    taken_at_their_word = Calibration(Params(wrong_labels=1e-9))
+    taken_at_their_word = Calibration(CalibrationOptions(wrong_label_share=1e-9))
     assert taken_at_their_word.probability(10.0, slips, OLD) < p(10.0, slips) - 0.2
 
 
 def test_a_campaign_of_fifty_counts_like_one_message() -> None:
-    fifty = Calibration(Params(evidence=0.02)).probability(5.0, labels({-9: 50}, {9: 50}), OLD)
-    one = Calibration(Params(evidence=1.0)).probability(5.0, labels({-9: 1}, {9: 1}), OLD)
+    fifty = Calibration(CalibrationOptions(evidence_per_message=0.02)).probability(
+        5.0, labels({-9: 50}, {9: 50}), OLD
+    )
+    one = Calibration(CalibrationOptions(evidence_per_message=1.0)).probability(5.0, labels({-9: 1}, {9: 1}), OLD)
     assert fifty == pytest.approx(one)
 
 
@@ -152,7 +158,7 @@ def test_labels_that_look_like_corrections_alone_change_nothing(
         assert p(log_odds, seen) == p(log_odds)
 
 
-@given(st.integers(1, len(BINS) - 1), st.integers(0, 10**6), SCORES)
+@given(st.integers(1, len(SCORE_BINS) - 1), st.integers(0, 10**6), SCORES)
 def test_labels_of_one_class_alone_change_nothing(place: int, messages: int, log_odds: float) -> None:
     assert p(log_odds, labels_of((place, SPAM, messages))) == p(log_odds)
     assert p(log_odds, labels_of((place, HAM, messages))) == p(log_odds)
@@ -189,7 +195,7 @@ def test_a_young_model_is_less_sure(log_odds: float, messages: int) -> None:
 
 
 def test_at_the_age_of_youth_a_score_is_worth_half() -> None:
-    calibration = Calibration(Params(youth=80.0))
+    calibration = Calibration(CalibrationOptions(young_model_messages=80.0))
     half = calibration.probability(5.0, NOTHING, Totals(messages=(10**12, 10**12)))
     assert calibration.probability(10.0, NOTHING, Totals(messages=(80, 80))) == pytest.approx(half)
 
@@ -204,10 +210,10 @@ def test_a_model_is_as_old_as_its_smaller_class(log_odds: float, ham: int, spam:
 
 
 def test_the_bins_are_distinct_sums_with_one_in_the_middle() -> None:
-    assert len(set(BINS)) == len(BINS)
-    assert len(BINS) % 2 == 1
-    assert all(map(is_sum, BINS))
-    assert [BINS[place] for place in (0, MIDDLE - 1, MIDDLE, -1)] == [
+    assert len(set(SCORE_BINS)) == len(SCORE_BINS)
+    assert len(SCORE_BINS) % 2 == 1
+    assert all(map(is_sum, SCORE_BINS))
+    assert [SCORE_BINS[place] for place in (0, MIDDLE - 1, MIDDLE, -1)] == [
         *(b"=score-24", b"=score-1"),
         b"=score+0",
         b"=score+24",
@@ -243,7 +249,7 @@ def test_the_bins_grow_with_the_distance_and_hold_the_score(log_odds: float) -> 
 
 @given(st.floats(-300, 300), MESSAGES)
 def test_the_bin_is_that_of_the_score_as_the_map_reads_it(log_odds: float, messages: tuple[int, int]) -> None:
-    worth = log_odds / (1 + Params().youth / max(min(messages), 1))
+    worth = log_odds / (1 + CalibrationOptions().young_model_messages / max(min(messages), 1))
     assert bin_of(log_odds, Totals(messages)) == bin_of(worth)
 
 

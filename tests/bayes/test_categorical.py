@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from sklearn.naive_bayes import CategoricalNB
 
 from nbstream.bayes import priors
-from nbstream.bayes.categorical import Params, log_probabilities
-from nbstream.bayes.counts import WEIGHT_ONE, Counts
+from nbstream.bayes.categorical import CategoricalOptions, value_log_probabilities
+from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts
 
 SIZES = (2, 1, 3)
 VALUES = [(attribute, value) for attribute, size in enumerate(SIZES) for value in range(size)]
@@ -21,7 +21,7 @@ COUNTS = st.lists(
 
 def counts_of(chosen: NDArray[np.int64], labels: NDArray[np.int64], sizes: tuple[int, ...]) -> NDArray[np.int64]:
     """The counts of all values after learning messages, each a row of one value for each attribute."""
-    counts = Counts(classes=int(labels.max()) + 1)
+    counts = ClassCounts(classes=int(labels.max()) + 1)
     for values, label in zip(chosen.tolist(), labels.tolist(), strict=True):
         counts.add([b"%d=%d" % each for each in enumerate(values)], label, WEIGHT_ONE)
     return counts.look_up([b"%d=%d" % (i, value) for i, size in enumerate(sizes) for value in range(size)])
@@ -35,8 +35,8 @@ def test_scores_are_those_of_scikit_learns_categorical_model(classes: int, alpha
     chosen = (chance.random((150, len(sizes))) ** (labels[:, np.newaxis] + 1) * sizes).astype(int)
     theirs = CategoricalNB(alpha=alpha, min_categories=sizes).fit(chosen, labels)
 
-    rows = log_probabilities(counts_of(chosen, labels, sizes), sizes, Params(alpha))
-    prior = priors.log_priors(np.bincount(labels).tolist(), priors.Params(alpha=0.0))
+    rows = value_log_probabilities(counts_of(chosen, labels, sizes), sizes, CategoricalOptions(alpha))
+    prior = priors.log_priors(np.bincount(labels).tolist(), priors.PriorOptions(alpha=0.0))
     places = np.cumsum((0, *sizes[:-1])) + chosen
 
     expected = theirs.predict_joint_log_proba(chosen)
@@ -45,14 +45,14 @@ def test_scores_are_those_of_scikit_learns_categorical_model(classes: int, alpha
 
 def test_the_probability_follows_the_formula() -> None:
     counts = np.array([[3000, 0], [500, 2000], [0, 0], [9000, 9000]])
-    rows = np.exp(log_probabilities(counts, (3, 1), Params(alpha=0.5)))
+    rows = np.exp(value_log_probabilities(counts, (3, 1), CategoricalOptions(alpha=0.5)))
     assert rows[:, 0].tolist() == pytest.approx([3.5 / 5, 1 / 5, 0.5 / 5, 1])
     assert rows[:, 1].tolist() == pytest.approx([0.5 / 3.5, 2.5 / 3.5, 0.5 / 3.5, 1])
 
 
 @given(COUNTS, st.floats(0.001, 100.0))
 def test_the_probabilities_of_an_attributes_values_sum_to_one(rows: list[list[int]], alpha: float) -> None:
-    found = np.exp(log_probabilities(np.array(rows), SIZES, Params(alpha)))
+    found = np.exp(value_log_probabilities(np.array(rows), SIZES, CategoricalOptions(alpha)))
     for of_attribute in np.split(found, np.cumsum(SIZES)[:-1]):
         assert of_attribute.sum(axis=0).tolist() == pytest.approx([1.0] * 3)
 
@@ -60,8 +60,8 @@ def test_the_probabilities_of_an_attributes_values_sum_to_one(rows: list[list[in
 @given(COUNTS)
 def test_a_negative_count_reads_as_none(rows: list[list[int]]) -> None:
     counts = np.array(rows)
-    expected = log_probabilities(np.maximum(counts, 0), SIZES)
-    assert log_probabilities(counts, SIZES).tolist() == expected.tolist()
+    expected = value_log_probabilities(np.maximum(counts, 0), SIZES)
+    assert value_log_probabilities(counts, SIZES).tolist() == expected.tolist()
 
 
 @given(
@@ -70,31 +70,31 @@ def test_a_negative_count_reads_as_none(rows: list[list[int]]) -> None:
 def test_what_is_learned_and_taken_back_leaves_no_trace(
     rows: list[list[int]], chosen: tuple[int, ...], label: int, weight: int
 ) -> None:
-    counts = Counts(classes=3)
-    counts.put(TOKENS, np.array(rows))
-    expected = log_probabilities(counts.look_up(TOKENS), SIZES)
+    counts = ClassCounts(classes=3)
+    counts.set_counts(TOKENS, np.array(rows))
+    expected = value_log_probabilities(counts.look_up(TOKENS), SIZES)
     values = [b"%d=%d" % each for each in enumerate(chosen)]
     counts.add(values, label, weight)
     counts.subtract(values, label, weight)
-    assert log_probabilities(counts.look_up(TOKENS), SIZES).tolist() == expected.tolist()
+    assert value_log_probabilities(counts.look_up(TOKENS), SIZES).tolist() == expected.tolist()
 
 
 def test_an_attribute_never_seen_says_nothing() -> None:
-    rows = log_probabilities(np.zeros((3, 4), dtype=np.int64), (3,))
+    rows = value_log_probabilities(np.zeros((3, 4), dtype=np.int64), (3,))
     assert np.exp(rows) == pytest.approx(np.full((3, 4), 1 / 3))
 
 
 def test_no_attributes_have_no_rows() -> None:
-    assert log_probabilities(np.zeros((0, 2), dtype=np.int64), ()).shape == (0, 2)
+    assert value_log_probabilities(np.zeros((0, 2), dtype=np.int64), ()).shape == (0, 2)
 
 
 @pytest.mark.parametrize("sizes", [(), (1, 1), (4,), (3, 0), (4, -1)])
 def test_sizes_that_do_not_fit_the_counts_are_refused(sizes: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="3 values"):
-        log_probabilities(np.zeros((3, 2), dtype=np.int64), sizes)
+        value_log_probabilities(np.zeros((3, 2), dtype=np.int64), sizes)
 
 
 @pytest.mark.parametrize("alpha", [0.0, -1.0, math.inf, math.nan])
 def test_an_alpha_that_is_no_number_above_zero_is_refused(alpha: float) -> None:
     with pytest.raises(ValueError, match="alpha"):
-        Params(alpha)
+        CategoricalOptions(alpha)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.bayes import lesson_weight, priors
-from nbstream.bayes.calibration import BINS
-from nbstream.bayes.classifier import Classifier, EventModels, Params, Score, log_prior
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts, Totals, is_sum
-from nbstream.bayes.event_models import Counted
+from nbstream.bayes.calibration import SCORE_BINS
+from nbstream.bayes.classifier import Classifier, ClassifierOptions, EventModelOptions, Score, prior_log_odds
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Totals, is_sum
+from nbstream.bayes.event_models import FeatureCounts
 from nbstream.tokens.tokenizer import Tokens
 from tests.bayes.taught import CHOICES, classifier_of, counted, letter, score_of, taught, teach
 
@@ -25,8 +25,8 @@ every_choice = pytest.mark.parametrize("choice", CHOICES)
 
 @every_choice
 def test_an_untaught_model_has_no_opinion(choice: str) -> None:
-    assert score_of(Counts(), classifier_of(choice), letter("spam", 1)) == Score(0.0, (), 0.0)
-    assert score_of(Counts(), classifier_of(choice), EMPTY) == Score(0.0, (), 0.0)
+    assert score_of(ClassCounts(), classifier_of(choice), letter("spam", 1)) == Score(0.0, (), 0.0)
+    assert score_of(ClassCounts(), classifier_of(choice), EMPTY) == Score(0.0, (), 0.0)
 
 
 @every_choice
@@ -75,10 +75,10 @@ def test_the_order_of_looking_up_makes_no_difference_to_the_last_bit(choice: str
     chance.shuffle(body)
     shuffled = replace(tokens, head=tuple(head), body=tuple(body))
     seen = counted(counts, classifier, shuffled)
-    if seen.vocabulary is not None:
-        order = list(range(len(seen.vocabulary)))
+    if seen.vocabulary_counts is not None:
+        order = list(range(len(seen.vocabulary_counts)))
         chance.shuffle(order)
-        seen = replace(seen, vocabulary=seen.vocabulary[order])
+        seen = replace(seen, vocabulary_counts=seen.vocabulary_counts[order])
 
     assert classifier.score(shuffled, seen) == expected
 
@@ -92,7 +92,7 @@ def test_tokens_never_seen_do_not_vote(choice: str) -> None:
 
 
 def test_only_the_strongest_of_each_group_vote() -> None:
-    classifier = Classifier(Params(head_clues=7, body_clues=9))
+    classifier = Classifier(ClassifierOptions(head_clues=7, body_clues=9))
     counts = taught(classifier)
     head, body = tuple(b"h:spam%d" % n for n in range(9)), tuple(b"b:ham%d" % n for n in range(30))
     result = score_of(counts, classifier, Tokens(head, body))
@@ -101,7 +101,7 @@ def test_only_the_strongest_of_each_group_vote() -> None:
 
 
 def test_each_class_has_its_own_clues_however_strong_the_other() -> None:
-    classifier = Classifier(Params(body_clues=5))
+    classifier = Classifier(ClassifierOptions(body_clues=5))
     body = (b"b:ham1", *(b"b:spam%d" % n for n in range(30)), b"b:spam")
     clues = score_of(taught(classifier), classifier, Tokens((), body)).clues
     assert len(clues) == 6
@@ -123,12 +123,14 @@ def test_an_empty_message_scores_the_prior() -> None:
 def test_the_prior_is_the_ratio_of_the_messages_and_those_that_each_class_is_given(
     alpha: float, expected: float
 ) -> None:
-    assert log_prior(Totals(messages=(9, 99)), priors.Params(alpha)) == pytest.approx(math.log(expected))
+    assert prior_log_odds(Totals(messages=(9, 99)), priors.PriorOptions(alpha)) == pytest.approx(
+        math.log(expected)
+    )
 
 
 @pytest.mark.parametrize("messages", [(0, 0), (0, 7), (7, 0), (-2, 7)])
 def test_a_prior_that_knows_no_message_of_a_class_says_nothing(messages: tuple[int, int]) -> None:
-    assert log_prior(Totals(messages=messages), priors.Params(alpha=0.0)) == 0.0
+    assert prior_log_odds(Totals(messages=messages), priors.PriorOptions(alpha=0.0)) == 0.0
 
 
 # The event models together
@@ -149,19 +151,19 @@ def test_the_votes_of_all_models_add_up() -> None:
 
 
 def test_the_sums_of_all_models_and_of_the_calibration_have_names_of_their_own() -> None:
-    names = (*classifier_of("all together").sums, *BINS)
+    names = (*classifier_of("all together").sum_names, *SCORE_BINS)
     assert len(set(names)) == len(names)
     assert all(map(is_sum, names))
-    assert set(names) == {*BINS, *(name for choice in ALONE for name in classifier_of(choice).sums)}
+    assert set(names) == {*SCORE_BINS, *(name for choice in ALONE for name in classifier_of(choice).sum_names)}
 
 
 @every_choice
 def test_a_lesson_adds_to_the_sums_that_a_score_reads_each_once(choice: str) -> None:
     classifier = classifier_of(choice)
-    _, sums = classifier.lesson(letter("spam", 3), 0.0, "spam", Totals())
+    _, sums = classifier.weigh_lesson(letter("spam", 3), 0.0, "spam", Totals())
     names = [name for name, _ in sums]
     assert len(set(names)) == len(names)
-    assert set(names) <= set(classifier.sums)
+    assert set(names) <= set(classifier.sum_names)
 
 
 def test_only_the_bernoulli_model_needs_the_whole_vocabulary() -> None:
@@ -172,13 +174,13 @@ def test_only_the_bernoulli_model_needs_the_whole_vocabulary() -> None:
 @every_choice
 def test_a_model_that_is_not_chosen_costs_no_sums(choice: str) -> None:
     classifier = classifier_of(choice)
-    _, sums = classifier.lesson(letter("spam", 3), 0.0, "spam", Totals())
-    assert (not sums) == (not classifier.sums) == choice.startswith("multinomial")
+    _, sums = classifier.weigh_lesson(letter("spam", 3), 0.0, "spam", Totals())
+    assert (not sums) == (not classifier.sum_names) == choice.startswith("multinomial")
 
 
 def test_without_any_model_a_score_is_the_prior() -> None:
-    classifier = Classifier(Params(EventModels(multinomial=None)))
-    counted_nothing = Counted(Counts().look_up([]), Counts().look_up([]), Totals(messages=(1, 3)))
+    classifier = Classifier(ClassifierOptions(EventModelOptions(multinomial=None)))
+    counted_nothing = FeatureCounts(ClassCounts().look_up([]), ClassCounts().look_up([]), Totals(messages=(1, 3)))
     assert classifier.score(EMPTY, counted_nothing).log_odds == pytest.approx(math.log(4 / 2))
 
 
@@ -197,10 +199,10 @@ def test_a_correction_moves_the_score_towards_its_label(choice: str, label: str,
 
 @every_choice
 def test_what_is_learned_and_taken_back_gives_back_the_score_to_the_last_bit(choice: str) -> None:
-    classifier = Classifier(Params(CHOICES[choice]))
+    classifier = Classifier(ClassifierOptions(CHOICES[choice]))
     counts, tokens = taught(classifier), letter("spam", 3)
     before = score_of(counts, classifier, tokens)
-    weight, sums = classifier.lesson(tokens, before.log_odds, "ham", counts.totals)
+    weight, sums = classifier.weigh_lesson(tokens, before.log_odds, "ham", counts.totals)
 
     counts.add(tokens.all, 0, weight, sums)
     assert score_of(counts, classifier, tokens) != before
@@ -212,11 +214,13 @@ def test_what_is_learned_and_taken_back_gives_back_the_score_to_the_last_bit(cho
 @every_choice
 @pytest.mark.parametrize("certain", [False, True])
 def test_tokens_and_sums_are_learned_with_the_weight_of_the_message(choice: str, certain: bool) -> None:
-    classifier = Classifier(Params(CHOICES[choice]))
+    classifier = Classifier(ClassifierOptions(CHOICES[choice]))
     totals, score = Totals(messages=(900, 900)), Score(-40.0)
-    weight, sums = classifier.lesson(letter("spam", 3), score.log_odds, "spam", totals, certain=certain)
-    assert weight == lesson_weight.weight(-40.0, "spam", totals, lesson_weight.Params(), certain=certain)
-    full, sums_in_full = classifier_of(choice).lesson(letter("spam", 3), score.log_odds, "spam", totals)
+    weight, sums = classifier.weigh_lesson(letter("spam", 3), score.log_odds, "spam", totals, certain=certain)
+    assert weight == lesson_weight.lesson_weight(
+        -40.0, "spam", totals, lesson_weight.LessonWeightOptions(), certain=certain
+    )
+    full, sums_in_full = classifier_of(choice).weigh_lesson(letter("spam", 3), score.log_odds, "spam", totals)
     assert full == WEIGHT_ONE
     assert [(name, amount * WEIGHT_ONE) for name, amount in sums] == [
         (name, amount * weight) for name, amount in sums_in_full

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.clues import Clue, TokenClues, Vote, by_strength, strongest
+from nbstream.bayes.clues import Clue, TokenClues, Vote, sort_by_strength, strongest_indices
 from nbstream.tokens.tokenizer import Tokens
 
 # Few different ratios, so that many are equal.
@@ -17,7 +17,7 @@ VOTES = st.lists(
 
 def strongest_of(votes: list[Vote], limit: int) -> list[Vote]:
     """From ham to spam."""
-    places = strongest([name for _, name in votes], np.array([ratio for ratio, _ in votes]), limit)
+    places = strongest_indices([name for _, name in votes], np.array([ratio for ratio, _ in votes]), limit)
     return sorted(votes[place] for place in places)
 
 
@@ -58,11 +58,11 @@ def test_which_are_chosen_does_not_depend_on_the_order_of_looking_up(
 
 def test_by_strength_the_strongest_comes_first_and_equal_ones_by_name() -> None:
     votes = [(1.0, b"c"), (-3.0, b"z"), (-1.0, b"b"), (1.0, b"a"), (2.0, b"y")]
-    assert by_strength(votes) == [(-3.0, b"z"), (2.0, b"y"), (1.0, b"a"), (-1.0, b"b"), (1.0, b"c")]
+    assert sort_by_strength(votes) == [(-3.0, b"z"), (2.0, b"y"), (1.0, b"a"), (-1.0, b"b"), (1.0, b"c")]
 
 
 def test_by_strength_too_what_says_nothing_is_left_out() -> None:
-    assert by_strength([(0.0, b"a"), (1.0, b"b"), (-0.0, b"c")]) == [(1.0, b"b")]
+    assert sort_by_strength([(0.0, b"a"), (1.0, b"b"), (-0.0, b"c")]) == [(1.0, b"b")]
 
 
 @given(VOTES, st.integers(-5, 20), st.integers(-5, 20))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts, Sums, Totals, is_sum
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Sums, Totals, is_sum
 
 # A token that begins like a sum is one: it is made from a header field of that name.
 NAMES = [b"a", b"b", b"c", b"d", b"=d:e"]
@@ -20,33 +20,33 @@ LEARNED = st.tuples(TOKENS, st.integers(0, len(CLASSES) - 1), st.integers(0, WEI
 Learned = tuple[list[bytes], int, int, Sums]
 
 
-def state(counts: Counts) -> tuple[list[list[int]], Totals, int]:
+def state(counts: ClassCounts) -> tuple[list[list[int]], Totals, int]:
     return counts.look_up([*NAMES, *SUM_NAMES]).tolist(), counts.totals, len(counts)
 
 
 def test_an_unknown_token_has_no_counts() -> None:
-    assert Counts().look_up([b"a", b"b"]).tolist() == [[0, 0], [0, 0]]
-    assert Counts().look_up([]).shape == (0, 2)
+    assert ClassCounts().look_up([b"a", b"b"]).tolist() == [[0, 0], [0, 0]]
+    assert ClassCounts().look_up([]).shape == (0, 2)
 
 
 def test_adding_counts_tokens_messages_and_vocabulary() -> None:
-    counts = Counts()
+    counts = ClassCounts()
     counts.add([b"a", b"b"], 1, 300)
     counts.add([b"b"], 0, 1000)
     assert counts.look_up([b"a", b"b", b"c"]).tolist() == [[0, 300], [1000, 300], [0, 0]]
-    assert counts.totals == Totals(messages=(1, 1), tokens=(1000, 600), vocabulary=2)
+    assert counts.totals == Totals(messages=(1, 1), tokens=(1000, 600), vocabulary_size=2)
 
 
 def test_a_learn_of_weight_zero_counts_the_message_and_keeps_no_token() -> None:
-    counts = Counts()
+    counts = ClassCounts()
     counts.add([b"a"], 0, 0)
-    assert counts.totals == Totals(messages=(1, 0), tokens=(0, 0), vocabulary=0)
+    assert counts.totals == Totals(messages=(1, 0), tokens=(0, 0), vocabulary_size=0)
     assert len(counts) == 0
 
 
 @given(st.lists(LEARNED, max_size=10), LEARNED)
 def test_subtracting_undoes_adding_exactly(before: list[Learned], one: Learned) -> None:
-    counts = Counts()
+    counts = ClassCounts()
     for learned in before:
         counts.add(*learned)
     expected = state(counts)
@@ -59,9 +59,11 @@ def test_subtracting_undoes_adding_exactly(before: list[Learned], one: Learned) 
 def test_order_makes_no_difference_even_through_negative_counts(
     learned: list[Learned], chance: random.Random
 ) -> None:
-    changes = [(Counts.add, each) for each in learned] + [(Counts.subtract, each) for each in learned[1:]]
+    changes = [(ClassCounts.add, each) for each in learned] + [
+        (ClassCounts.subtract, each) for each in learned[1:]
+    ]
     chance.shuffle(changes)
-    counts, expected = Counts(), Counts()
+    counts, expected = ClassCounts(), ClassCounts()
     for change, each in changes:
         change(counts, *each)
     expected.add(*learned[0])
@@ -69,19 +71,19 @@ def test_order_makes_no_difference_even_through_negative_counts(
 
 
 def test_put_column_sets_one_class_and_leaves_the_others() -> None:
-    counts = Counts()
-    counts.put([b"a", b"b"], np.array([[1, 2], [0, 4]]))
+    counts = ClassCounts()
+    counts.set_counts([b"a", b"b"], np.array([[1, 2], [0, 4]]))
 
-    counts.put_column([b"a", b"b", b"c"], 1, np.array([9, 0, 5]))
+    counts.set_column([b"a", b"b", b"c"], 1, np.array([9, 0, 5]))
 
     assert counts.look_up([b"a", b"b", b"c"]).tolist() == [[1, 9], [0, 0], [0, 5]]
     assert len(counts) == 2
 
 
 def test_put_sets_counts_forgets_rows_of_zeros_and_leaves_totals() -> None:
-    counts = Counts()
-    counts.put([b"a", b"b"], np.array([[1, 2], [3, -4]]))
-    counts.put([b"a", b"c"], np.array([[0, 0], [5, 0]]))
+    counts = ClassCounts()
+    counts.set_counts([b"a", b"b"], np.array([[1, 2], [3, -4]]))
+    counts.set_counts([b"a", b"c"], np.array([[0, 0], [5, 0]]))
     assert counts.look_up([b"a", b"b", b"c"]).tolist() == [[0, 0], [3, -4], [5, 0]]
     assert len(counts) == 2
     assert counts.totals == Totals()
@@ -92,9 +94,9 @@ PUT = st.dictionaries(st.sampled_from([*NAMES, *SUM_NAMES]), st.tuples(st.intege
 
 @given(st.lists(PUT, max_size=8))
 def test_names_come_and_go_by_the_same_put_as_in_a_dictionary(puts: list[dict[bytes, tuple[int, int]]]) -> None:
-    counts, expected = Counts(), dict[bytes, tuple[int, int]]()
+    counts, expected = ClassCounts(), dict[bytes, tuple[int, int]]()
     for put in puts:
-        counts.put(list(put), np.array(list(put.values()), np.int64).reshape(-1, 2))
+        counts.set_counts(list(put), np.array(list(put.values()), np.int64).reshape(-1, 2))
         expected = {name: row for name, row in (expected | put).items() if row != (0, 0)}
         assert {
             name: tuple(row) for name, row in zip(counts.snapshot()[0], counts.snapshot()[1].tolist(), strict=True)
@@ -103,58 +105,58 @@ def test_names_come_and_go_by_the_same_put_as_in_a_dictionary(puts: list[dict[by
 
 
 def test_freed_places_and_a_larger_table_are_filled_by_one_put() -> None:
-    counts = Counts()
+    counts = ClassCounts()
     tokens = [b"token:%d" % n for n in range(5000)]
-    counts.put(tokens[:900], np.ones((900, 2), np.int64))
-    counts.put(tokens[:500], np.zeros((500, 2), np.int64))
+    counts.set_counts(tokens[:900], np.ones((900, 2), np.int64))
+    counts.set_counts(tokens[:500], np.zeros((500, 2), np.int64))
     rows = np.arange(9000).reshape(-1, 2) + 1
-    counts.put(tokens[500:], rows)
+    counts.set_counts(tokens[500:], rows)
     assert (counts.look_up(tokens[500:]) == rows).all()
     assert not counts.look_up(tokens[:500]).any()
 
 
 def test_a_forgotten_tokens_place_is_used_again_and_clean() -> None:
-    counts = Counts()
+    counts = ClassCounts()
     for n in range(5000):
-        counts.put([b"%d" % n], np.array([[1, 1]]))
-        counts.put([b"%d" % n], np.array([[0, 0]]))
-    counts.put([b"x"], np.array([[7, 0]]))
+        counts.set_counts([b"%d" % n], np.array([[1, 1]]))
+        counts.set_counts([b"%d" % n], np.array([[0, 0]]))
+    counts.set_counts([b"x"], np.array([[7, 0]]))
     assert len(counts) == 1
     assert counts.look_up([b"x", b"4999"]).tolist() == [[7, 0], [0, 0]]
 
 
 def test_many_tokens_keep_their_counts_while_the_table_grows() -> None:
-    counts = Counts()
+    counts = ClassCounts()
     tokens = [b"token:%d" % n for n in range(10_000)]
     rows = np.arange(20_000).reshape(-1, 2) + 1
-    counts.put(tokens, rows)
+    counts.set_counts(tokens, rows)
     assert (counts.look_up(tokens) == rows).all()
 
 
 def test_a_look_up_is_a_copy() -> None:
-    counts = Counts()
+    counts = ClassCounts()
     counts.add([b"a"], 0, 5)
     counts.look_up([b"a", b"z"])[:] = 99
     assert counts.look_up([b"a", b"z"]).tolist() == [[5, 0], [0, 0]]
 
 
 def test_totals_are_set_as_a_whole() -> None:
-    counts = Counts()
+    counts = ClassCounts()
     counts.totals = Totals((1, 2), (3, 4), 5)
-    assert counts.totals.vocabulary == 5
+    assert counts.totals.vocabulary_size == 5
 
 
 def test_more_than_two_classes_are_counted() -> None:
-    counts = Counts(classes=4)
+    counts = ClassCounts(classes=4)
     counts.add([b"a"], 3, 10)
     assert counts.look_up([b"a"]).tolist() == [[0, 0, 0, 10]]
     assert counts.totals.messages == (0, 0, 0, 1)
 
 
 def test_a_token_takes_at_most_two_hundred_bytes() -> None:
-    counts, n = Counts(), 100_000
+    counts, n = ClassCounts(), 100_000
     tokens = [b"from:%d.mail.example" % i for i in range(n)]
-    counts.put(tokens, np.ones((n, 2), dtype=np.int64))
+    counts.set_counts(tokens, np.ones((n, 2), dtype=np.int64))
     index = counts._rows
     held = sys.getsizeof(index) + sum(map(sys.getsizeof, index)) + sum(map(sys.getsizeof, index.values()))
     assert (held + counts._counts.nbytes) / n <= 200
@@ -164,7 +166,7 @@ def test_a_token_takes_at_most_two_hundred_bytes() -> None:
 
 
 def test_sums_are_counted_beside_the_tokens_by_amounts_of_their_own() -> None:
-    counts = Counts()
+    counts = ClassCounts()
     counts.add([b"a"], 1, 300, [(b"=x", 300), (b"=y", 90_000)])
     counts.add([b"a", b"b"], 0, 1000, [(b"=x", 1000)])
     assert counts.look_up([b"=x", b"=y", b"=z"]).tolist() == [[1000, 300], [0, 90_000], [0, 0]]
@@ -173,24 +175,24 @@ def test_sums_are_counted_beside_the_tokens_by_amounts_of_their_own() -> None:
 
 @given(st.lists(LEARNED, max_size=8))
 def test_sums_belong_neither_to_the_totals_nor_to_the_vocabulary(learned: list[Learned]) -> None:
-    counts, without = Counts(), Counts()
+    counts, without = ClassCounts(), ClassCounts()
     for tokens, column, weight, sums in learned:
         counts.add(tokens, column, weight, sums)
         without.add(tokens, column, weight)
     assert counts.totals == without.totals
     assert sorted(counts.tokens()) == sorted(without.tokens())
-    assert counts.vocabulary().shape == without.vocabulary().shape
+    assert counts.vocabulary_counts().shape == without.vocabulary_counts().shape
 
 
 def test_the_sums_of_a_message_without_weight_are_added() -> None:
-    counts = Counts()
+    counts = ClassCounts()
     counts.add([b"a"], 0, 0, [(b"=x", 5)])
     assert counts.look_up([b"a", b"=x"]).tolist() == [[0, 0], [5, 0]]
     assert len(counts) == 1
 
 
 def test_a_sum_that_is_back_at_zero_is_forgotten() -> None:
-    counts = Counts()
+    counts = ClassCounts()
     counts.add([], 0, 1000, [(b"=x", 5), (b"=y", 0)])
     counts.subtract([], 0, 1000, [(b"=x", 5), (b"=y", 0)])
     assert len(counts) == 0
@@ -210,46 +212,46 @@ def test_a_sum_begins_with_the_mark_and_has_no_colon(name: bytes, expected: bool
 
 @given(st.lists(LEARNED, max_size=8))
 def test_the_vocabulary_is_the_counts_of_all_tokens_in_their_order(learned: list[Learned]) -> None:
-    counts = Counts()
+    counts = ClassCounts()
     for each in learned:
         counts.add(*each)
     for each in learned[1::2]:
         counts.subtract(*each)
     present = [name for name in NAMES if counts.look_up([name]).any()]
     assert sorted(counts.tokens()) == sorted(present)
-    assert counts.vocabulary().tolist() == counts.look_up(counts.tokens()).tolist()
-    assert counts.totals.vocabulary == len(present)
+    assert counts.vocabulary_counts().tolist() == counts.look_up(counts.tokens()).tolist()
+    assert counts.totals.vocabulary_size == len(present)
 
 
 def test_an_empty_vocabulary_has_columns() -> None:
-    assert Counts().vocabulary().shape == (0, 2)
+    assert ClassCounts().vocabulary_counts().shape == (0, 2)
 
 
 def test_the_vocabulary_is_the_very_same_array_until_a_count_changes() -> None:
-    counts = Counts()
+    counts = ClassCounts()
     counts.add([b"a"], 0, 5, [(b"=x", 5)])
-    kept = counts.vocabulary()
+    kept = counts.vocabulary_counts()
     counts.look_up([b"a", b"z"])
-    assert counts.vocabulary() is kept
+    assert counts.vocabulary_counts() is kept
 
     changes: list[Callable[[], None]] = [
         lambda: counts.add([b"a"], 1, 7),
         lambda: counts.subtract([b"a"], 1, 7),
-        lambda: counts.put([b"b"], np.array([[1, 1]])),
-        lambda: counts.put_column([b"a"], 1, np.array([9])),
+        lambda: counts.set_counts([b"b"], np.array([[1, 1]])),
+        lambda: counts.set_column([b"a"], 1, np.array([9])),
     ]
     for change in changes:
-        before = counts.vocabulary()
+        before = counts.vocabulary_counts()
         change()
-        assert counts.vocabulary() is not before
-        assert counts.vocabulary().tolist() == counts.look_up(counts.tokens()).tolist()
+        assert counts.vocabulary_counts() is not before
+        assert counts.vocabulary_counts().tolist() == counts.look_up(counts.tokens()).tolist()
     assert kept.tolist() == [[5, 0]]
 
 
 def test_the_largest_is_that_of_totals_counts_and_sums() -> None:
-    counts = Counts()
+    counts = ClassCounts()
     counts.add([b"t:a", b"t:b"], 1, 600, [(b"=x", 50)])
-    assert counts.largest == 1200
+    assert counts.largest_count == 1200
 
     counts.add([], 0, 0, [(b"=x", 4000)])
-    assert counts.largest == 4000
+    assert counts.largest_count == 4000

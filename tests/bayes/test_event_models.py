@@ -5,19 +5,26 @@ import numpy as np
 import pytest
 
 from nbstream.bayes import bernoulli, categorical, gaussian, multinomial
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts, Totals, is_sum
-from nbstream.bayes.event_models import Bernoulli, Categorical, Counted, EventModel, Gaussian, Multinomial
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Totals, is_sum
+from nbstream.bayes.event_models import (
+    BernoulliModel,
+    CategoricalModel,
+    EventModel,
+    FeatureCounts,
+    GaussianModel,
+    MultinomialModel,
+)
 from nbstream.bayes.multinomial import HAM, SPAM, Lidstone, MEstimate
-from nbstream.tokens.attributes import ATTRIBUTES
-from nbstream.tokens.numbers import NUMBERS
+from nbstream.tokens.attributes import ATTRIBUTE_VALUES
+from nbstream.tokens.numbers import NUMBER_NAMES
 from nbstream.tokens.tokenizer import Tokens
 from tests.bayes.taught import letter
 
 MODELS: list[Callable[[], EventModel]] = [
-    lambda: Multinomial(multinomial.Params(), 12, 24),
-    lambda: Bernoulli(bernoulli.Params()),
-    lambda: Categorical(categorical.Params()),
-    lambda: Gaussian(gaussian.Params()),
+    lambda: MultinomialModel(multinomial.MultinomialOptions(), 12, 24),
+    lambda: BernoulliModel(bernoulli.BernoulliOptions()),
+    lambda: CategoricalModel(categorical.CategoricalOptions()),
+    lambda: GaussianModel(gaussian.GaussianOptions()),
 ]
 NAMES = ["multinomial", "bernoulli", "categorical", "gaussian"]
 EMPTY = Tokens((), ())
@@ -25,20 +32,22 @@ EMPTY = Tokens((), ())
 every_model = pytest.mark.parametrize("make", MODELS, ids=NAMES)
 
 
-def taught(model: EventModel, messages: int = 30) -> Counts:
-    counts = Counts()
+def taught(model: EventModel, messages: int = 30) -> ClassCounts:
+    counts = ClassCounts()
     for n in range(messages):
         for column, label in enumerate(CLASSES):
             tokens = letter(label, n)
-            counts.add(tokens.all, column, WEIGHT_ONE, model.lesson(tokens, WEIGHT_ONE))
+            counts.add(tokens.all, column, WEIGHT_ONE, model.lesson_sums(tokens, WEIGHT_ONE))
     return counts
 
 
-def votes(model: EventModel, counts: Counts, tokens: Tokens) -> dict[bytes, float]:
+def votes(model: EventModel, counts: ClassCounts, tokens: Tokens) -> dict[bytes, float]:
     """What the model says of a message, by name."""
     found = model.votes(
         tokens,
-        Counted(counts.look_up(tokens.all), counts.look_up(model.names), counts.totals, counts.vocabulary()),
+        FeatureCounts(
+            counts.look_up(tokens.all), counts.look_up(model.sum_names), counts.totals, counts.vocabulary_counts()
+        ),
     )
     assert len({name for _, name in found}) == len(found)
     return {name: ratio for ratio, name in found}
@@ -49,7 +58,7 @@ def votes(model: EventModel, counts: Counts, tokens: Tokens) -> dict[bytes, floa
 
 @every_model
 def test_the_names_of_its_sums_are_distinct_and_none_could_be_a_token(make: Callable[[], EventModel]) -> None:
-    names = make().names
+    names = make().sum_names
     assert len(set(names)) == len(names)
     assert all(map(is_sum, names))
     assert [name for name in names if name.split() != [name]] == []  # stored apart by white space
@@ -58,20 +67,20 @@ def test_the_names_of_its_sums_are_distinct_and_none_could_be_a_token(make: Call
 @every_model
 def test_a_lesson_adds_to_what_is_read_and_to_each_sum_once(make: Callable[[], EventModel]) -> None:
     model = make()
-    learned = [name for name, _ in model.lesson(letter("spam", 3), 700)]
+    learned = [name for name, _ in model.lesson_sums(letter("spam", 3), 700)]
     assert len(set(learned)) == len(learned)
-    assert set(learned) <= set(model.names)
+    assert set(learned) <= set(model.sum_names)
 
 
 @every_model
 def test_a_lesson_without_weight_adds_nothing(make: Callable[[], EventModel]) -> None:
-    assert {amount for _, amount in make().lesson(letter("spam", 3), 0)} <= {0}
+    assert {amount for _, amount in make().lesson_sums(letter("spam", 3), 0)} <= {0}
 
 
 @every_model
 def test_untaught_it_says_nothing(make: Callable[[], EventModel]) -> None:
-    assert not any(votes(make(), Counts(), letter("spam", 3)).values())
-    assert not any(votes(make(), Counts(), EMPTY).values())
+    assert not any(votes(make(), ClassCounts(), letter("spam", 3)).values())
+    assert not any(votes(make(), ClassCounts(), EMPTY).values())
 
 
 @every_model
@@ -87,14 +96,14 @@ def test_what_is_taken_back_leaves_no_trace(make: Callable[[], EventModel]) -> N
     model = make()
     counts, tokens = taught(model), letter("spam", 99)
     before = votes(model, counts, tokens)
-    counts.add(tokens.all, SPAM, 333, model.lesson(tokens, 333))
+    counts.add(tokens.all, SPAM, 333, model.lesson_sums(tokens, 333))
     during = votes(model, counts, tokens)
-    counts.subtract(tokens.all, SPAM, 333, model.lesson(tokens, 333))
+    counts.subtract(tokens.all, SPAM, 333, model.lesson_sums(tokens, 333))
     assert votes(model, counts, tokens) == before != during
 
 
 def test_no_two_models_count_under_the_same_name() -> None:
-    names = [name for make in MODELS for name in make().names]
+    names = [name for make in MODELS for name in make().sum_names]
     assert len(set(names)) == len(names) > 100
 
 
@@ -102,7 +111,7 @@ def test_no_two_models_count_under_the_same_name() -> None:
 
 
 def test_the_strongest_tokens_of_each_group_vote_each_way_for_itself() -> None:
-    model = Multinomial(multinomial.Params(), head_clues=1, body_clues=2)
+    model = MultinomialModel(multinomial.MultinomialOptions(), head_clues=1, body_clues=2)
     counts = taught(model)
     tokens = Tokens(
         (b"h:spam1", b"h:ham1", b"h:spam2"), (b"b:spam", b"b:ham", b"b:spam1", b"b:spam2", b"b:shared")
@@ -117,10 +126,10 @@ def test_the_strongest_tokens_of_each_group_vote_each_way_for_itself() -> None:
 def test_a_vote_is_the_difference_of_the_log_probabilities(
     smoothing: multinomial.Smoothing, complement: bool
 ) -> None:
-    params = multinomial.Params(smoothing, complement)
-    model = Multinomial(params, 9, 9)
+    params = multinomial.MultinomialOptions(smoothing, complement)
+    model = MultinomialModel(params, 9, 9)
     counts, tokens = taught(model), letter("spam", 4)
-    rows = multinomial.log_probabilities(counts.look_up(tokens.all), counts.totals, params)
+    rows = multinomial.token_log_probabilities(counts.look_up(tokens.all), counts.totals, params)
     expected = {
         name: row[SPAM] - row[HAM]
         for name, row in zip(tokens.all, rows.tolist(), strict=True)
@@ -133,7 +142,7 @@ def test_a_vote_is_the_difference_of_the_log_probabilities(
 
 @pytest.mark.parametrize("smoothing", [Lidstone(0.12), MEstimate(1.0)])
 def test_a_token_never_seen_does_not_vote(smoothing: multinomial.Smoothing) -> None:
-    model = Multinomial(multinomial.Params(smoothing), 9, 9)
+    model = MultinomialModel(multinomial.MultinomialOptions(smoothing), 9, 9)
     assert votes(model, taught(model), Tokens((b"h:new",), (b"b:new",))) == {}
 
 
@@ -141,11 +150,11 @@ def test_a_token_never_seen_does_not_vote(smoothing: multinomial.Smoothing) -> N
 
 
 def test_every_token_of_the_vocabulary_votes_present_or_absent() -> None:
-    model = Bernoulli(bernoulli.Params(alpha=1.0, min_messages=5.0))
+    model = BernoulliModel(bernoulli.BernoulliOptions(alpha=1.0, min_messages=5.0))
     counts, tokens = taught(model), letter("spam", 1)
 
     expected = 0.0
-    for name, (ham, spam) in zip(counts.tokens(), counts.vocabulary().tolist(), strict=True):
+    for name, (ham, spam) in zip(counts.tokens(), counts.vocabulary_counts().tolist(), strict=True):
         if ham + spam >= 5 * WEIGHT_ONE:
             present = [(held / WEIGHT_ONE + 1) / (30 + 2) for held in (ham, spam)]
             chances = present if name in tokens.all else [1 - chance for chance in present]
@@ -155,63 +164,65 @@ def test_every_token_of_the_vocabulary_votes_present_or_absent() -> None:
 
 
 def test_a_message_without_tokens_is_told_by_their_absence() -> None:
-    model = Bernoulli(bernoulli.Params())
+    model = BernoulliModel(bernoulli.BernoulliOptions())
     counts = taught(model)
     for _ in range(30):
-        counts.add([b"h:signature"], HAM, WEIGHT_ONE, model.lesson(EMPTY, WEIGHT_ONE))
-        counts.add([], SPAM, WEIGHT_ONE, model.lesson(EMPTY, WEIGHT_ONE))
+        counts.add([b"h:signature"], HAM, WEIGHT_ONE, model.lesson_sums(EMPTY, WEIGHT_ONE))
+        counts.add([], SPAM, WEIGHT_ONE, model.lesson_sums(EMPTY, WEIGHT_ONE))
     found = votes(model, counts, EMPTY)
     assert found[b"bernoulli:present"] == 0
     assert found[b"bernoulli:absent"] > 0
 
 
 def test_each_answer_is_that_of_the_counts_as_they_are_now() -> None:
-    model = Bernoulli(bernoulli.Params())
-    counts = Counts()
+    model = BernoulliModel(bernoulli.BernoulliOptions())
+    counts = ClassCounts()
     for n in range(40):
         label = CLASSES[n % 3 % 2]
         tokens = letter(label, n)
-        counts.add(tokens.all, CLASSES.index(label), WEIGHT_ONE, model.lesson(tokens, WEIGHT_ONE))
+        counts.add(tokens.all, CLASSES.index(label), WEIGHT_ONE, model.lesson_sums(tokens, WEIGHT_ONE))
         for _ in range(2):
-            fresh = votes(Bernoulli(bernoulli.Params()), counts, tokens)
+            fresh = votes(BernoulliModel(bernoulli.BernoulliOptions()), counts, tokens)
             assert votes(model, counts, tokens) == fresh
 
 
 def test_weights_that_changed_alone_are_seen() -> None:
-    model = Bernoulli(bernoulli.Params())
+    model = BernoulliModel(bernoulli.BernoulliOptions())
     counts = taught(model)
-    vocabulary, none = counts.vocabulary(), counts.look_up([])
+    vocabulary, none = counts.vocabulary_counts(), counts.look_up([])
     few, many = np.array([[30_000, 30_000]]), np.array([[90_000, 30_000]])
-    assert model.votes(EMPTY, Counted(none, few, Totals(), vocabulary)) != model.votes(
-        EMPTY, Counted(none, many, Totals(), vocabulary)
+    assert model.votes(EMPTY, FeatureCounts(none, few, Totals(), vocabulary)) != model.votes(
+        EMPTY, FeatureCounts(none, many, Totals(), vocabulary)
     )
 
 
 def test_a_vocabulary_that_changed_alone_is_seen() -> None:
-    model = Bernoulli(bernoulli.Params())
+    model = BernoulliModel(bernoulli.BernoulliOptions())
     counts = taught(model)
     before = votes(model, counts, EMPTY)
     for _ in range(20):  # other tokens of as many messages
         counts.subtract([b"b:spam"], SPAM, WEIGHT_ONE)
         counts.add([b"b:other"], HAM, WEIGHT_ONE)
-    assert votes(model, counts, EMPTY) == votes(Bernoulli(bernoulli.Params()), counts, EMPTY) != before
+    assert (
+        votes(model, counts, EMPTY) == votes(BernoulliModel(bernoulli.BernoulliOptions()), counts, EMPTY) != before
+    )
 
 
 # The categorical model
 
 
 def test_each_attribute_votes_by_its_value() -> None:
-    model = Categorical(categorical.Params(alpha=1.0))
+    model = CategoricalModel(categorical.CategoricalOptions(alpha=1.0))
     counts = taught(model, 12)
     found = votes(model, counts, letter("spam", 1))
     # Of 12 ham 3 are HTML, of 12 spam all; the number of hops is the same in both.
-    values = len(ATTRIBUTES["type"])
+    values = len(ATTRIBUTE_VALUES["type"])
     expected = math.log((12 + 1) / (12 + values)) - math.log((3 + 1) / (12 + values))
     assert found == pytest.approx({b"attribute:type=text/html": expected, b"attribute:hops=2": 0.0})
 
 
 def test_a_message_without_an_attribute_does_not_vote_by_it() -> None:
-    model = Categorical(categorical.Params())
+    model = CategoricalModel(categorical.CategoricalOptions())
     counts = taught(model)
     only = Tokens((), (), (("hops", "2"),))
     assert list(votes(model, counts, only)) == [b"attribute:hops=2"]
@@ -219,10 +230,14 @@ def test_a_message_without_an_attribute_does_not_vote_by_it() -> None:
 
 
 def test_every_value_of_every_attribute_can_be_learned_and_is_read_again() -> None:
-    for name, values in ATTRIBUTES.items():
+    for name, values in ATTRIBUTE_VALUES.items():
         for value in values:
-            model, counts, tokens = Categorical(categorical.Params()), Counts(), Tokens((), (), ((name, value),))
-            counts.add([], SPAM, WEIGHT_ONE, model.lesson(tokens, WEIGHT_ONE))
+            model, counts, tokens = (
+                CategoricalModel(categorical.CategoricalOptions()),
+                ClassCounts(),
+                Tokens((), (), ((name, value),)),
+            )
+            counts.add([], SPAM, WEIGHT_ONE, model.lesson_sums(tokens, WEIGHT_ONE))
             assert votes(model, counts, tokens)[f"attribute:{name}={value}".encode()] > 0
             others = [Tokens((), (), ((name, other),)) for other in values if other != value]
             assert all(sum(votes(model, counts, other).values()) < 0 for other in others)
@@ -232,10 +247,12 @@ def test_every_value_of_every_attribute_can_be_learned_and_is_read_again() -> No
 
 
 def test_each_number_votes_by_its_density() -> None:
-    params = gaussian.Params(variance_floor=4.0, min_messages=2.0)
-    model, counts = Gaussian(params), Counts()
+    params = gaussian.GaussianOptions(variance_floor=4.0, min_messages=2.0)
+    model, counts = GaussianModel(params), ClassCounts()
     for column, number in ((HAM, 100), (HAM, 120), (SPAM, 300), (SPAM, 300)):
-        counts.add([], column, WEIGHT_ONE, model.lesson(Tokens((), (), (), (("hour.x", number),)), WEIGHT_ONE))
+        counts.add(
+            [], column, WEIGHT_ONE, model.lesson_sums(Tokens((), (), (), (("hour.x", number),)), WEIGHT_ONE)
+        )
 
     found = votes(model, counts, Tokens((), (), (), (("hour.x", 200),)))
 
@@ -245,24 +262,24 @@ def test_each_number_votes_by_its_density() -> None:
 
 
 def test_a_number_that_a_message_does_not_have_does_not_vote() -> None:
-    model = Gaussian(gaussian.Params())
+    model = GaussianModel(gaussian.GaussianOptions())
     counts = taught(model)
     assert list(votes(model, counts, Tokens((), (), (), (("words", 300),)))) == [b"number:words"]
     assert votes(model, counts, EMPTY) == {}
 
 
 def test_a_number_that_one_class_hardly_had_says_nothing() -> None:
-    model = Gaussian(gaussian.Params(min_messages=31.0))
+    model = GaussianModel(gaussian.GaussianOptions(min_messages=31.0))
     assert not any(votes(model, taught(model, 30), letter("spam", 1)).values())
 
 
 def test_every_number_is_learned_and_read_for_itself() -> None:
-    model = Gaussian(gaussian.Params(min_messages=1.0))
-    for place, name in enumerate(NUMBERS):
-        counts = Counts()
+    model = GaussianModel(gaussian.GaussianOptions(min_messages=1.0))
+    for place, name in enumerate(NUMBER_NAMES):
+        counts = ClassCounts()
         for column, number in ((HAM, 100), (SPAM, 900)):
-            numbers = tuple((each, number if each == name else 500) for each in NUMBERS)
-            counts.add([], column, WEIGHT_ONE, model.lesson(Tokens((), (), (), numbers), WEIGHT_ONE))
-        found = votes(model, counts, Tokens((), (), (), tuple((each, 880) for each in NUMBERS)))
+            numbers = tuple((each, number if each == name else 500) for each in NUMBER_NAMES)
+            counts.add([], column, WEIGHT_ONE, model.lesson_sums(Tokens((), (), (), numbers), WEIGHT_ONE))
+        found = votes(model, counts, Tokens((), (), (), tuple((each, 880) for each in NUMBER_NAMES)))
         assert found[b"number:" + name.encode()] > 0
         assert [ratio for ratio in found.values() if ratio] == [list(found.values())[place]]

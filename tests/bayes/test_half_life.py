@@ -11,17 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.bayes import lesson_weight
-from nbstream.bayes.calibration import BINS, Calibration
-from nbstream.bayes.classifier import Classifier, Params
+from nbstream.bayes.calibration import SCORE_BINS, Calibration
+from nbstream.bayes.classifier import Classifier, ClassifierOptions
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
-from nbstream.bayes.half_life import FOR_EVER, LARGEST, MOST_GROWTH, HalfLife, grown, in_steps
+from nbstream.bayes.half_life import (
+    MAX_COUNT,
+    MAX_GROWTH_HALF_LIVES,
+    NO_HALF_LIFE,
+    HalfLife,
+    grow_weight,
+    quantize_unit,
+)
 from tests.bayes.taught import CHOICES, classifier_of, counted, letter, taught
 
 DAY = 86_400.0
 BASE = HalfLife(10.0, 1000.0)
 
-bases = st.builds(HalfLife, st.floats(1, 1000), st.floats(0, 1e8)) | st.just(FOR_EVER)
-near_bases = st.builds(HalfLife, st.floats(10, 1000), st.floats(0, 1e7)) | st.just(FOR_EVER)
+bases = st.builds(HalfLife, st.floats(1, 1000), st.floats(0, 1e8)) | st.just(NO_HALF_LIFE)
+near_bases = st.builds(HalfLife, st.floats(10, 1000), st.floats(0, 1e7)) | st.just(NO_HALF_LIFE)
 moments = st.floats(0, 1e8)
 
 
@@ -34,7 +41,7 @@ def test_growth_doubles_with_each_half_life_and_begins_at_1() -> None:
 
 @given(moments)
 def test_without_a_half_life_nothing_grows(now: float) -> None:
-    assert (FOR_EVER.growth(now), FOR_EVER.left(now, 5)) == (1, None)
+    assert (NO_HALF_LIFE.growth(now), NO_HALF_LIFE.half_lives_left(now, 5)) == (1, None)
 
 
 @pytest.mark.parametrize("now", [999.0, 0.0, -1e300])
@@ -48,7 +55,7 @@ def test_a_clock_that_is_centuries_ahead_overflows_nothing() -> None:
 
 @given(st.integers(0, WEIGHT_ONE), st.floats(1, 2**26))
 def test_a_weight_grows_to_the_nearest_whole_number_and_never_to_0(weight: int, growth: float) -> None:
-    found = grown(weight, growth)
+    found = grow_weight(weight, growth)
 
     assert abs(found - weight * growth) <= 0.5
     assert (found == 0) == (weight == 0)
@@ -58,31 +65,31 @@ def test_a_weight_grows_to_the_nearest_whole_number_and_never_to_0(weight: int, 
 def test_factors_multiply_to_the_factor_of_the_whole_way(
     one: HalfLife, two: HalfLife, three: HalfLife, at: float
 ) -> None:
-    way = two.factor(one, at) * three.factor(two, at)
+    way = two.conversion_factor(one, at) * three.conversion_factor(two, at)
 
-    assert way == pytest.approx(three.factor(one, at), rel=1e-9)
+    assert way == pytest.approx(three.conversion_factor(one, at), rel=1e-9)
 
 
 @given(bases, moments)
 def test_a_time_base_has_the_factor_1_to_itself(base: HalfLife, at: float) -> None:
-    assert base.factor(base, at) == 1
+    assert base.conversion_factor(base, at) == 1
 
 
 @given(near_bases, near_bases, moments)
 def test_the_factor_takes_one_growth_to_the_other(one: HalfLife, other: HalfLife, later: float) -> None:
     at = max(one.since, other.since) + later % (20 * DAY)
 
-    assert one.growth(at) * other.factor(one, at) == pytest.approx(other.growth(at), rel=1e-9)
+    assert one.growth(at) * other.conversion_factor(one, at) == pytest.approx(other.growth(at), rel=1e-9)
 
 
 def test_what_is_left_falls_by_one_with_each_half_life_down_to_0() -> None:
-    left = [BASE.left(1000 + n * 10 * DAY, 0) for n in (0, 1, 25, 26, 400)]
+    left = [BASE.half_lives_left(1000 + n * 10 * DAY, 0) for n in (0, 1, 25, 26, 400)]
 
-    assert left == [MOST_GROWTH, MOST_GROWTH - 1, 1, 0, 0]
+    assert left == [MAX_GROWTH_HALF_LIVES, MAX_GROWTH_HALF_LIVES - 1, 1, 0, 0]
 
 
 def test_a_large_count_leaves_less() -> None:
-    left = [BASE.left(1000, total) for total in (LARGEST // 8, LARGEST, 2 * LARGEST)]
+    left = [BASE.half_lives_left(1000, total) for total in (MAX_COUNT // 8, MAX_COUNT, 2 * MAX_COUNT)]
 
     assert left == [3, 0, 0]
 
@@ -98,7 +105,7 @@ def test_grown_counts_in_a_grown_unit_score_as_those_that_did_not_grow(choice: s
         tokens=known.tokens * times,
         sums=known.sums * times,
         totals=replace(totals, tokens=tuple(each * times for each in totals.tokens)),
-        vocabulary=None if known.vocabulary is None else known.vocabulary * times,
+        vocabulary_counts=None if known.vocabulary_counts is None else known.vocabulary_counts * times,
         unit=known.unit * times,
     )
 
@@ -111,7 +118,7 @@ def test_grown_counts_in_a_grown_unit_score_as_those_that_did_not_grow(choice: s
 
 @pytest.mark.parametrize("times", [4, 1024])
 def test_grown_first_scores_in_a_grown_unit_give_the_same_probability(times: int) -> None:
-    labels = np.random.default_rng(1).integers(0, 90_000, (len(BINS), len(CLASSES)))
+    labels = np.random.default_rng(1).integers(0, 90_000, (len(SCORE_BINS), len(CLASSES)))
     labels[24:, 0] //= 20
     labels[:24, 1] //= 20
     calibration = Calibration()
@@ -127,15 +134,15 @@ def test_grown_first_scores_in_a_grown_unit_give_the_same_probability(times: int
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_a_lesson_is_multiplied_by_growth_in_all_that_it_adds(choice: str) -> None:
-    classifier = Classifier(Params(CHOICES[choice], learning=lesson_weight.Params()))
+    classifier = Classifier(ClassifierOptions(CHOICES[choice], lesson_weight=lesson_weight.LessonWeightOptions()))
     message, totals = letter("ham", 5), Totals((9, 9))
 
-    weight, sums = classifier.lesson(message, 12.0, "ham", totals)
-    more, larger = classifier.lesson(message, 12.0, "ham", totals, growth=8.0)
+    weight, sums = classifier.weigh_lesson(message, 12.0, "ham", totals)
+    more, larger = classifier.weigh_lesson(message, 12.0, "ham", totals, growth=8.0)
 
     assert more == 8 * weight
     assert larger == [(name, 8 * amount) for name, amount in sums]
-    first, later = (Calibration().lesson(12.0, totals, growth) for growth in (1.0, 8.0))
+    first, later = (Calibration().lesson_sums(12.0, totals, growth) for growth in (1.0, 8.0))
     assert [(name, 8 * amount) for name, amount in first] == later
 
 
@@ -143,6 +150,6 @@ def test_a_lesson_is_multiplied_by_growth_in_all_that_it_adds(choice: str) -> No
 def test_a_unit_in_steps_is_near_and_stays_the_same_for_a_while(now: float) -> None:
     unit = HalfLife(40.0, 0.0).unit(now)
 
-    assert in_steps(unit) == pytest.approx(unit, rel=1 / 1500)
-    assert len({in_steps(HalfLife(40.0, 0.0).unit(now + 60 * minute)) for minute in range(50)}) <= 2
-    assert in_steps(WEIGHT_ONE) == WEIGHT_ONE
+    assert quantize_unit(unit) == pytest.approx(unit, rel=1 / 1500)
+    assert len({quantize_unit(HalfLife(40.0, 0.0).unit(now + 60 * minute)) for minute in range(50)}) <= 2
+    assert quantize_unit(WEIGHT_ONE) == WEIGHT_ONE

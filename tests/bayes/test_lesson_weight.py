@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from nbstream.bayes.calibration import sigmoid
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
-from nbstream.bayes.lesson_weight import Params, weight
+from nbstream.bayes.lesson_weight import LessonWeightOptions, lesson_weight
 
-PARAMS = Params()
+PARAMS = LessonWeightOptions()
 UNTAUGHT, WELL_TAUGHT = Totals(), Totals(messages=(10**6, 10**6))
 SCORES = st.floats(-500, 500)
 LABELS = st.sampled_from(CLASSES)
@@ -19,23 +19,25 @@ def known(ham: int, spam: int) -> Totals:
     return Totals(messages=(ham, spam))
 
 
-def contradicting(divisors: float, totals: Totals, params: Params = PARAMS, *, certain: bool = False) -> int:
+def contradicting(
+    divisors: float, totals: Totals, params: LessonWeightOptions = PARAMS, *, certain: bool = False
+) -> int:
     """The weight of a spam that the model is so many divisors sure is ham."""
-    return weight(-divisors * params.divisor, "spam", totals, params, certain=certain)
+    return lesson_weight(-divisors * params.divisor, "spam", totals, params, certain=certain)
 
 
 @given(SCORES, LABELS, MESSAGES, MESSAGES, st.booleans())
 def test_without_params_every_label_has_full_weight(
     log_odds: float, label: str, ham: int, spam: int, certain: bool
 ) -> None:
-    assert weight(log_odds, label, known(ham, spam), None, certain=certain) == WEIGHT_ONE
+    assert lesson_weight(log_odds, label, known(ham, spam), None, certain=certain) == WEIGHT_ONE
 
 
 @given(SCORES, MESSAGES, MESSAGES)
 def test_a_certain_label_weighs_one_minus_its_probability(log_odds: float, ham: int, spam: int) -> None:
     probability = 1 / (1 + math.exp(-log_odds / PARAMS.divisor))
     spam_weight, ham_weight = (
-        weight(log_odds, label, known(ham, spam), PARAMS, certain=True) for label in ("spam", "ham")
+        lesson_weight(log_odds, label, known(ham, spam), PARAMS, certain=True) for label in ("spam", "ham")
     )
     assert spam_weight == pytest.approx(WEIGHT_ONE * (1 - probability), abs=1)
     assert ham_weight == pytest.approx(WEIGHT_ONE * probability, abs=1)
@@ -45,33 +47,35 @@ def test_a_certain_label_weighs_one_minus_its_probability(log_odds: float, ham: 
 @pytest.mark.parametrize("totals", [UNTAUGHT, WELL_TAUGHT])
 @pytest.mark.parametrize("label", CLASSES)
 def test_an_open_question_is_learned_at_half_weight(label: str, totals: Totals) -> None:
-    assert weight(0.0, label, totals, PARAMS) == WEIGHT_ONE // 2
+    assert lesson_weight(0.0, label, totals, PARAMS) == WEIGHT_ONE // 2
 
 
 @given(SCORES, LABELS, MESSAGES, MESSAGES, st.booleans())
 def test_a_weight_is_an_integer_from_nothing_to_full(
     log_odds: float, label: str, ham: int, spam: int, certain: bool
 ) -> None:
-    found = weight(log_odds, label, known(ham, spam), PARAMS, certain=certain)
+    found = lesson_weight(log_odds, label, known(ham, spam), PARAMS, certain=certain)
     assert isinstance(found, int)
     assert 0 <= found <= WEIGHT_ONE
 
 
 @given(SCORES, MESSAGES, MESSAGES, st.booleans())
 def test_the_classes_are_treated_alike(log_odds: float, ham: int, spam: int, certain: bool) -> None:
-    mirrored = weight(-log_odds, "ham", known(spam, ham), PARAMS, certain=certain)
-    assert weight(log_odds, "spam", known(ham, spam), PARAMS, certain=certain) == mirrored
+    mirrored = lesson_weight(-log_odds, "ham", known(spam, ham), PARAMS, certain=certain)
+    assert lesson_weight(log_odds, "spam", known(ham, spam), PARAMS, certain=certain) == mirrored
 
 
 @given(st.floats(0, 500), st.floats(0, 500), MESSAGES)
 def test_the_surer_the_model_was_the_less_a_label_that_agrees_teaches(one: float, other: float, n: int) -> None:
     less, more = sorted((one, other))
-    assert weight(more, "spam", known(n, n), PARAMS) <= weight(less, "spam", known(n, n), PARAMS)
+    assert lesson_weight(more, "spam", known(n, n), PARAMS) <= lesson_weight(less, "spam", known(n, n), PARAMS)
 
 
 @given(st.floats(0, 500), MESSAGES)
 def test_a_label_that_agrees_is_not_doubted(log_odds: float, n: int) -> None:
-    assert weight(log_odds, "spam", known(n, n), PARAMS) == weight(log_odds, "spam", UNTAUGHT, PARAMS)
+    assert lesson_weight(log_odds, "spam", known(n, n), PARAMS) == lesson_weight(
+        log_odds, "spam", UNTAUGHT, PARAMS
+    )
 
 
 def test_what_contradicts_a_well_taught_model_is_doubted() -> None:
@@ -100,14 +104,14 @@ def test_a_model_knows_as_much_as_it_does_of_the_smaller_class(divisors: float, 
 
 
 def test_the_doubt_is_half_as_strong_at_its_number_of_messages() -> None:
-    params = Params(doubt=8.0, doubt_messages=70, least=0.0)
+    params = LessonWeightOptions(doubt_strength=8.0, doubt_messages=70, min_doubt_factor=0.0)
     expected = WEIGHT_ONE * sigmoid(0.5) / (1 + 8.0 / 2 * 0.5**2)
     assert contradicting(0.5, known(70, 10**6), params) == round(expected)
 
 
 @given(st.floats(0, 20), MESSAGES, st.floats(0, 1))
 def test_the_doubt_leaves_at_least_its_least_share(divisors: float, n: int, least: float) -> None:
-    params = Params(least=least)
+    params = LessonWeightOptions(min_doubt_factor=least)
     undoubted = contradicting(divisors, known(n, n), params, certain=True)
     assert contradicting(divisors, known(n, n), params) >= round(least * undoubted) - 1
     assert contradicting(1000.0, WELL_TAUGHT, params) == pytest.approx(least * WEIGHT_ONE, abs=1)

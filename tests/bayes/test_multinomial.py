@@ -9,8 +9,15 @@ from numpy.typing import NDArray
 from sklearn.naive_bayes import ComplementNB, MultinomialNB
 
 from nbstream.bayes import priors
-from nbstream.bayes.counts import WEIGHT_ONE, Counts, Totals
-from nbstream.bayes.multinomial import Lidstone, MEstimate, Params, Smoothing, log_probabilities, log_ratios
+from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts, Totals
+from nbstream.bayes.multinomial import (
+    Lidstone,
+    MEstimate,
+    MultinomialOptions,
+    Smoothing,
+    token_log_probabilities,
+    token_log_ratios,
+)
 
 TOKENS = [b"a", b"b", b"c", b"d", b"e"]
 MESSAGES = st.lists(
@@ -32,8 +39,8 @@ def totals_of(counts: NDArray[np.int64], messages: tuple[int, ...] | None = None
     return Totals(messages or (1,) * len(sums), sums, int(counts.any(axis=1).sum()))
 
 
-def learned(messages: list[tuple[list[bytes], int, int]]) -> Counts:
-    counts = Counts(classes=3)
+def learned(messages: list[tuple[list[bytes], int, int]]) -> ClassCounts:
+    counts = ClassCounts(classes=3)
     for message in messages:
         counts.add(*message)
     return counts
@@ -62,8 +69,8 @@ def test_scores_are_those_of_scikit_learns_multinomial_model(classes: int, alpha
     counts, totals = counts_of(occurrences, labels, classes)
     theirs = MultinomialNB(alpha=alpha).fit(occurrences, labels)
 
-    rows = log_probabilities(counts, totals, Params(Lidstone(alpha)))
-    scores = priors.log_priors(totals.messages, priors.Params(alpha=0.0)) + occurrences @ rows
+    rows = token_log_probabilities(counts, totals, MultinomialOptions(Lidstone(alpha)))
+    scores = priors.log_priors(totals.messages, priors.PriorOptions(alpha=0.0)) + occurrences @ rows
 
     np.testing.assert_allclose(rows, theirs.feature_log_prob_.T, rtol=0, atol=1e-9)
     np.testing.assert_allclose(scores, theirs.predict_joint_log_proba(occurrences), rtol=0, atol=1e-9)
@@ -76,7 +83,7 @@ def test_complement_weights_are_those_of_scikit_learns_complement_model(classes:
     counts, totals = counts_of(occurrences, labels, classes)
     theirs = ComplementNB(alpha=alpha, norm=False).fit(occurrences, labels)
 
-    rows = log_probabilities(counts, totals, Params(Lidstone(alpha), complement=True))
+    rows = token_log_probabilities(counts, totals, MultinomialOptions(Lidstone(alpha), complement=True))
 
     np.testing.assert_allclose(rows, theirs.feature_log_prob_.T, rtol=0, atol=1e-9)
     np.testing.assert_allclose(occurrences @ rows, theirs.predict_joint_log_proba(occurrences), rtol=0, atol=1e-9)
@@ -85,14 +92,14 @@ def test_complement_weights_are_those_of_scikit_learns_complement_model(classes:
 @given(SMOOTHINGS)
 def test_between_two_classes_the_complement_makes_no_difference(smoothing: Smoothing) -> None:
     counts = np.array([[0, 5000], [3000, 100], [20_000, 0], [700, 700]])
-    plain = log_probabilities(counts, totals_of(counts), Params(smoothing))
-    complement = log_probabilities(counts, totals_of(counts), Params(smoothing, complement=True))
+    plain = token_log_probabilities(counts, totals_of(counts), MultinomialOptions(smoothing))
+    complement = token_log_probabilities(counts, totals_of(counts), MultinomialOptions(smoothing, complement=True))
     assert np.diff(complement) == pytest.approx(np.diff(plain))
 
 
 def test_the_complement_of_a_class_is_all_the_others() -> None:
     counts = np.array([[1000, 2000, 4000], [5000, 0, 0]])
-    rows = log_probabilities(counts, totals_of(counts), Params(Lidstone(1.0), complement=True))
+    rows = token_log_probabilities(counts, totals_of(counts), MultinomialOptions(Lidstone(1.0), complement=True))
     assert np.exp(-rows[0]).tolist() == pytest.approx([(2 + 4 + 1) / (6 + 2), (1 + 4 + 1) / (10 + 2), 4 / (8 + 2)])
 
 
@@ -102,7 +109,7 @@ def test_the_probabilities_of_the_vocabulary_sum_to_one(
 ) -> None:
     counts = learned(messages)
     vocabulary = sorted({token for tokens, _, _ in messages for token in tokens})
-    rows = log_probabilities(counts.look_up(vocabulary), counts.totals, Params(smoothing))
+    rows = token_log_probabilities(counts.look_up(vocabulary), counts.totals, MultinomialOptions(smoothing))
     assert np.exp(rows).sum(axis=0).tolist() == pytest.approx([1.0] * 3)
 
 
@@ -113,20 +120,20 @@ def test_the_order_of_learning_makes_no_difference(
     one = learned(messages)
     chance.shuffle(messages)
     other = learned(messages)
-    params = Params(smoothing, complement)
-    expected = log_probabilities(one.look_up(TOKENS), one.totals, params)
-    assert log_probabilities(other.look_up(TOKENS), other.totals, params).tolist() == expected.tolist()
+    params = MultinomialOptions(smoothing, complement)
+    expected = token_log_probabilities(one.look_up(TOKENS), one.totals, params)
+    assert token_log_probabilities(other.look_up(TOKENS), other.totals, params).tolist() == expected.tolist()
 
 
 @given(MESSAGES, SMOOTHINGS, st.booleans())
 def test_what_is_learned_and_taken_back_leaves_no_trace(
     messages: list[tuple[list[bytes], int, int]], smoothing: Smoothing, complement: bool
 ) -> None:
-    counts, params = learned(messages[1:]), Params(smoothing, complement)
-    expected = log_probabilities(counts.look_up(TOKENS), counts.totals, params)
+    counts, params = learned(messages[1:]), MultinomialOptions(smoothing, complement)
+    expected = token_log_probabilities(counts.look_up(TOKENS), counts.totals, params)
     counts.add(*messages[0])
     counts.subtract(*messages[0])
-    assert log_probabilities(counts.look_up(TOKENS), counts.totals, params).tolist() == expected.tolist()
+    assert token_log_probabilities(counts.look_up(TOKENS), counts.totals, params).tolist() == expected.tolist()
 
 
 @given(st.integers(1, 1000), st.integers(1, 1000), st.floats(0.01, 1000.0))
@@ -134,13 +141,13 @@ def test_by_the_m_estimate_a_token_as_frequent_in_each_class_says_nothing_whatev
     small: int, large: int, m: float
 ) -> None:
     counts = np.array([[3, 3], [7, 7]]) * np.array([small, large])
-    rows = log_probabilities(counts, totals_of(counts), Params(MEstimate(m)))
+    rows = token_log_probabilities(counts, totals_of(counts), MultinomialOptions(MEstimate(m)))
     assert rows[:, 0] == pytest.approx(rows[:, 1])
 
 
 def test_by_lidstones_estimate_such_a_token_speaks_for_the_smaller_class_if_it_is_rare() -> None:
     counts = np.array([[1, 100], [20, 2000], [30, 3000]]) * WEIGHT_ONE
-    rows = log_probabilities(counts, totals_of(counts), Params(Lidstone(1.0)))
+    rows = token_log_probabilities(counts, totals_of(counts), MultinomialOptions(Lidstone(1.0)))
     assert rows[0, 0] > rows[0, 1] + 0.5
 
 
@@ -148,8 +155,8 @@ def test_by_lidstones_estimate_such_a_token_speaks_for_the_smaller_class_if_it_i
 @pytest.mark.parametrize("complement", [False, True])
 def test_a_token_never_seen_says_nothing_in_any_class(smoothing: Smoothing, complement: bool) -> None:
     counts = np.array([[9000, 1000, 0], [0, 0, 0], [-7, 0, -1]])
-    totals = Totals(messages=(9, 1, 0), tokens=(18_000, 2000, 0), vocabulary=2)
-    rows = log_probabilities(counts, totals, Params(smoothing, complement))
+    totals = Totals(messages=(9, 1, 0), tokens=(18_000, 2000, 0), vocabulary_size=2)
+    rows = token_log_probabilities(counts, totals, MultinomialOptions(smoothing, complement))
     assert rows[0].all()
     assert rows[1:].tolist() == [[0.0] * 3] * 2
 
@@ -159,8 +166,8 @@ def test_a_token_never_seen_says_nothing_in_any_class(smoothing: Smoothing, comp
 def test_counts_that_came_before_their_totals_have_finite_probabilities(
     smoothing: Smoothing, complement: bool
 ) -> None:
-    rows = log_probabilities(
-        np.array([[5000, -3000]]), Totals((0, 0), (-2000, 0), 0), Params(smoothing, complement)
+    rows = token_log_probabilities(
+        np.array([[5000, -3000]]), Totals((0, 0), (-2000, 0), 0), MultinomialOptions(smoothing, complement)
     )
     assert np.isfinite(rows).all()
 
@@ -180,35 +187,35 @@ def test_the_ratio_is_the_difference_of_the_two_log_probabilities(
     rows: list[tuple[int, int]], alpha: float
 ) -> None:
     counts = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    totals = Totals(messages=(3, 2), tokens=(400_000, 100_000), vocabulary=50)
-    ham, spam = log_probabilities(counts, totals, Params(Lidstone(alpha))).T
-    np.testing.assert_allclose(log_ratios(counts, totals, alpha), spam - ham, rtol=0, atol=1e-12)
+    totals = Totals(messages=(3, 2), tokens=(400_000, 100_000), vocabulary_size=50)
+    ham, spam = token_log_probabilities(counts, totals, MultinomialOptions(Lidstone(alpha))).T
+    np.testing.assert_allclose(token_log_ratios(counts, totals, alpha), spam - ham, rtol=0, atol=1e-12)
 
 
 def test_the_ratio_follows_the_formula() -> None:
-    totals = Totals(messages=(3, 2), tokens=(40_000, 10_000), vocabulary=50)
-    ratios = log_ratios(np.array([[1000, 3000]]), totals, 0.2)
+    totals = Totals(messages=(3, 2), tokens=(40_000, 10_000), vocabulary_size=50)
+    ratios = token_log_ratios(np.array([[1000, 3000]]), totals, 0.2)
     spam, ham = (3 + 0.2) / (10 + 0.2 * 50), (1 + 0.2) / (40 + 0.2 * 50)
     assert ratios[0] == pytest.approx(math.log(spam / ham))
 
 
 def test_the_ratio_of_a_token_never_seen_says_nothing() -> None:
-    totals = Totals(messages=(9, 1), tokens=(9000, 1000), vocabulary=10)
-    assert log_ratios(np.array([[0, 0], [0, 0]]), totals, 0.2).tolist() == [0.0, 0.0]
+    totals = Totals(messages=(9, 1), tokens=(9000, 1000), vocabulary_size=10)
+    assert token_log_ratios(np.array([[0, 0], [0, 0]]), totals, 0.2).tolist() == [0.0, 0.0]
 
 
 def test_a_negative_count_reads_as_none() -> None:
-    totals = Totals(messages=(1, 1), tokens=(1000, 1000), vocabulary=2)
+    totals = Totals(messages=(1, 1), tokens=(1000, 1000), vocabulary_size=2)
     rows = np.array([[-5000, 1000], [0, 1000], [-1, -1]])
-    ratios = log_ratios(rows, totals, 0.2)
+    ratios = token_log_ratios(rows, totals, 0.2)
     assert ratios[0] == ratios[1]
     assert ratios[2] == 0.0
 
 
 def test_equal_counts_under_equal_totals_say_nothing() -> None:
-    totals = Totals(messages=(1, 1), tokens=(1000, 1000), vocabulary=2)
-    assert log_ratios(np.array([[700, 700]]), totals, 0.2)[0] == 0.0
+    totals = Totals(messages=(1, 1), tokens=(1000, 1000), vocabulary_size=2)
+    assert token_log_ratios(np.array([[700, 700]]), totals, 0.2)[0] == 0.0
 
 
 def test_an_empty_model_is_defined() -> None:
-    assert log_ratios(np.zeros((3, 2), dtype=np.int64), Totals(), 0.2).tolist() == [0.0] * 3
+    assert token_log_ratios(np.zeros((3, 2), dtype=np.int64), Totals(), 0.2).tolist() == [0.0] * 3

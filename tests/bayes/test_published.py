@@ -21,25 +21,25 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 
 from nbstream.bayes import bernoulli, multinomial, priors
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Counts, Totals
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Totals
 from nbstream.bayes.multinomial import HAM, SPAM
 from tests.corpora import archive, unpack
 
 Document: TypeAlias = tuple[int, Counter[bytes]]
 """The class, and how often each token occurs."""
 
-MAXIMUM_LIKELIHOOD = priors.Params(alpha=0.0)
-LAPLACE = multinomial.Params(multinomial.Lidstone(1.0))
+MAXIMUM_LIKELIHOOD = priors.PriorOptions(alpha=0.0)
+LAPLACE = multinomial.MultinomialOptions(multinomial.Lidstone(1.0))
 GROUPS = ("alt.atheism", "comp.graphics", "sci.med", "soc.religion.christian")
 
 
 class Sms:
     """The Bernoulli model of messages in lower case, split at white space, and its threshold."""
 
-    params = bernoulli.Params(alpha=1.0, min_messages=5.0)
+    params = bernoulli.BernoulliOptions(alpha=1.0, min_messages=5.0)
 
     def __init__(self) -> None:
-        self.counts = Counts()
+        self.counts = ClassCounts()
         self.tokens: set[bytes] = set()
         for label, tokens in self.messages("train"):
             self.counts.add(tokens, label, WEIGHT_ONE)
@@ -47,7 +47,7 @@ class Sms:
         self.weights = [n * WEIGHT_ONE for n in self.counts.totals.messages]
         rows = self.counts.look_up(list(self.tokens))
         self.empty = priors.log_priors(self.counts.totals.messages, MAXIMUM_LIKELIHOOD)
-        self.empty += bernoulli.log_absence(rows, self.weights, self.params)
+        self.empty += bernoulli.absence_log_probabilities(rows, self.weights, self.params)
 
     @staticmethod
     def messages(part: str) -> list[tuple[int, list[bytes]]]:
@@ -56,7 +56,7 @@ class Sms:
         return [(CLASSES.index(label), list(set(text.lower().encode().split()))) for label, text in rows]
 
     def log_odds(self, tokens: list[bytes]) -> NDArray[np.float64]:
-        return bernoulli.log_odds(self.counts.look_up(tokens), self.weights, self.params)
+        return bernoulli.presence_log_odds(self.counts.look_up(tokens), self.weights, self.params)
 
     def accuracy(self, part: str) -> float:
         threshold = math.log(0.6 / 0.4)  # P(spam) of 0.6
@@ -96,28 +96,28 @@ def documents(folder: Path, groups: Sequence[str]) -> list[Document]:
     ]
 
 
-def learned(training: Sequence[Document], classes: int) -> Counts:
+def learned(training: Sequence[Document], classes: int) -> ClassCounts:
     found: list[Counter[bytes]] = [Counter() for _ in range(classes)]
     for label, words in training:
         found[label].update(words)
     tokens = sorted(set().union(*found))
     rows = WEIGHT_ONE * np.array([[of_class[token] for of_class in found] for token in tokens])
-    counts = Counts(classes)
-    counts.put(tokens, rows)
+    counts = ClassCounts(classes)
+    counts.set_counts(tokens, rows)
     labels = [label for label, _ in training]
     counts.totals = Totals(
         messages=tuple(labels.count(label) for label in range(classes)),
         tokens=tuple(rows.sum(axis=0).tolist()),
-        vocabulary=len(tokens),
+        vocabulary_size=len(tokens),
     )
     return counts
 
 
-def predictions(counts: Counts, held_out: Sequence[Document]) -> list[int]:
+def predictions(counts: ClassCounts, held_out: Sequence[Document]) -> list[int]:
     prior = priors.log_priors(counts.totals.messages, MAXIMUM_LIKELIHOOD)
     found = []
     for _, words in held_out:
-        rows = multinomial.log_probabilities(counts.look_up(list(words)), counts.totals, LAPLACE)
+        rows = multinomial.token_log_probabilities(counts.look_up(list(words)), counts.totals, LAPLACE)
         found.append(int(np.argmax(prior + np.array(list(words.values())) @ rows)))
     return found
 

@@ -15,16 +15,16 @@ from pathlib import Path
 
 from nbstream.cli.main import main as nbstream
 from nbstream.evaluation import threshold_choices, threshold_report
-from nbstream.evaluation.tuning_plot import draw
-from nbstream.policy.policy import Budget, Policy
+from nbstream.evaluation.tuning_plot import write_tuning_plot
+from nbstream.policy.policy import Budget, ThresholdPolicy
 from tests.corpora import unpack
 from tests.evaluation.scored import first_scores
 
 PICTURE = Path(__file__).parents[2] / "docs" / "tune.svg"
 
 ARCHIVE, INDEX = "spamassassin.tar.xz", Path("spamassassin", "index_2002h2.tsv")
-PRESENT = Policy(0.5, 0.95)
-STRICT = Policy(0.5, Budget(0.005))
+PRESENT = ThresholdPolicy(0.5, 0.95)
+STRICT = ThresholdPolicy(0.5, Budget(0.005))
 
 
 def main() -> None:
@@ -48,9 +48,9 @@ def make(index: Path, to: Path) -> None:
         with scores.open(encoding="utf-8", newline="") as file:
             rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
             pairs = [(row["label"], float(row["probability"])) for row in rows]
-    found = threshold_choices.tuning(first_scores(pairs), PRESENT, ("with strict.yaml", STRICT))
-    draw(to, found)
-    print(threshold_report.text(found, "default", width=None, bold=False))
+    found = threshold_choices.compare_thresholds(first_scores(pairs), PRESENT, ("with strict.yaml", STRICT))
+    write_tuning_plot(to, found)
+    print(threshold_report.render_text(found, "default", width=None, bold=False))
 
 
 if __name__ == "__main__":

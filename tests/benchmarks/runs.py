@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbstream.evaluation import measures
-from nbstream.evaluation.report import Columns
-from nbstream.evaluation.run import Row
+from nbstream.evaluation.report import RowArrays
+from nbstream.evaluation.run import EvaluationRow
 from nbstream.policy.verdict import Verdict
 
 DEFAULTS = "{}"
@@ -64,7 +64,7 @@ class Measures:
 class Outcome:
     """What each message got, in stream order, and what the run cost; ``learned`` labels changed the model."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[EvaluationRow, ...]
     learned: int
     tokens_per_message: float | None
     seconds_per_message: float
@@ -73,7 +73,7 @@ class Outcome:
 
     def measures(self, first: int = 1, last: int | None = None) -> Measures:
         """The measures of the messages from the ``first`` to the ``last``, counted from 1."""
-        columns = Columns.of(self.rows[first - 1 : last])
+        columns = RowArrays.from_rows(self.rows[first - 1 : last])
         is_spam, score, called_spam = columns.is_spam, columns.score, columns.called_spam
         return Measures(
             one_minus_auc=measures.one_minus_auc_percent(is_spam, score),
@@ -122,9 +122,9 @@ def make(run: Run, index: Path) -> Outcome:
         )
 
 
-def _rows(scores: Path) -> tuple[Row, ...]:
+def _rows(scores: Path) -> tuple[EvaluationRow, ...]:
     with scores.open(newline="") as file:
         return tuple(
-            Row(row["label"], float(row["score"]), float(row["probability"]), Verdict(row["verdict"]))
+            EvaluationRow(row["label"], float(row["score"]), float(row["probability"]), Verdict(row["verdict"]))
             for row in csv.DictReader(file, delimiter="\t")
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.evaluation.run import Row
+from nbstream.evaluation.run import EvaluationRow
 from nbstream.policy.verdict import Verdict
 from tests.benchmarks import accuracy
 from tests.benchmarks.page import page
@@ -47,8 +47,11 @@ BUDGET = {
 
 def outcome(wrong: int = 0, score: float = 9.0) -> Outcome:
     """2,000 messages in the right order but for ``wrong`` spam that scored lowest and was called ham."""
-    ham = Row("ham", -score, 0.0, Verdict.HAM)
-    spam, missed = Row("spam", score, 1.0, Verdict.SPAM), Row("spam", -2 * score, 0.0, Verdict.HAM)
+    ham = EvaluationRow("ham", -score, 0.0, Verdict.HAM)
+    spam, missed = (
+        EvaluationRow("spam", score, 1.0, Verdict.SPAM),
+        EvaluationRow("spam", -2 * score, 0.0, Verdict.HAM),
+    )
     rows = (*[ham, spam] * (1000 - wrong), *[ham, missed] * wrong)
     return Outcome(rows, learned=2000, tokens_per_message=250.4, seconds_per_message=0.002, budget=BUDGET)
 

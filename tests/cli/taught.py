@@ -13,7 +13,7 @@ import pytest
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli.main import main
 from nbstream.mail.message import Message
-from nbstream.store.connection import Params, open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from tests.filter.test_filter import make_filter
 
@@ -37,7 +37,7 @@ class Taught:
         """What ``use`` says of the model."""
 
         async def run() -> Result:
-            client = open_client(Params(self._url))
+            client = open_client(ConnectionOptions(self._url))
             try:
                 return await use(Model(client, "test", 3600))
             finally:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from nbstream.cli.clue_table import Look, table
+from nbstream.cli.clue_table import TableStyle, render_table
 from nbstream.policy.explanation import Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 
@@ -22,4 +22,4 @@ from nbstream.policy.verdict import ModelState, Thresholds
 def test_a_threshold_is_not_rounded_to_one(thresholds: Thresholds, told: str) -> None:
     explanation = Explanation(0.0, "ham", "why", 0.1, -2.0, -2.0, thresholds, ModelState({}), ())
 
-    assert f"  thresholds  {told}" in table(explanation, Look())
+    assert f"  thresholds  {told}" in render_table(explanation, TableStyle())

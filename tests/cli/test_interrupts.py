@@ -18,7 +18,7 @@ BEFORE_IT_RUNS = """
 import os, signal, sys
 from nbstream.cli import main
 
-main.imported = lambda name: os.kill(os.getpid(), signal.SIGINT)
+main.import_command = lambda name: os.kill(os.getpid(), signal.SIGINT)
 sys.argv = ["nbstream", "status"]
 sys.exit(main.main())
 """
@@ -38,7 +38,7 @@ async def work():
         {ending}
 
 try:
-    interrupts.run(work())
+    interrupts.run_interruptible(work())
 except KeyboardInterrupt:
     print("ended", flush=True)
 """

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.message_files import count, read
+from nbstream.cli.message_files import count_messages, read_messages
 from nbstream.errors import InputError
 
 
 def found(*paths: Path | str) -> list[tuple[str, bytes]]:
     errors: list[InputError] = []
-    sources = [(source.name, source.raw) for source in read(map(str, paths), errors)]
+    sources = [(source.name, source.raw) for source in read_messages(map(str, paths), errors)]
     assert not errors
     return sources
 
@@ -48,7 +48,7 @@ def test_a_folder_is_all_its_files_without_hidden_ones(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(name.encode())
 
     assert [raw for _, raw in found(tmp_path)] == [b"b", b"a/z"]
-    assert count([str(tmp_path)]) == 2
+    assert count_messages([str(tmp_path)]) == 2
 
 
 def test_nobody_waits_for_a_pipe_in_a_folder(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_nobody_waits_for_a_pipe_in_a_folder(tmp_path: Path) -> None:
     (tmp_path / "c").symlink_to("b")
 
     assert [raw for _, raw in found(tmp_path)] == [b"a"]
-    assert count([str(tmp_path)]) == 1
+    assert count_messages([str(tmp_path)]) == 1
 
 
 def test_a_maildir_is_its_new_and_cur_only(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_standard_input_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"hello")))
 
     assert found("-") == [("-", b"hello")]
-    assert count(["-"]) is None
+    assert count_messages(["-"]) is None
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> No
     (tmp_path / "folder" / "b").symlink_to("gone")
     errors: list[InputError] = []
 
-    sources = list(read([str(tmp_path / "missing"), str(tmp_path / "folder")], errors))
+    sources = list(read_messages([str(tmp_path / "missing"), str(tmp_path / "folder")], errors))
 
     assert [source.raw for source in sources] == [b"a", b"c"]
     said = "No such file or directory"
@@ -96,7 +96,7 @@ def test_a_path_that_cannot_even_be_looked_at_is_named_and_the_rest_is_read(tmp_
     (tmp_path / "a").write_bytes(b"a")
     errors: list[InputError] = []
 
-    sources = list(read([str(tmp_path / ("x" * 300)), str(tmp_path / "a")], errors))
+    sources = list(read_messages([str(tmp_path / ("x" * 300)), str(tmp_path / "a")], errors))
 
     assert [source.raw for source in sources] == [b"a"]
     assert [str(error) for error in errors] == [f"{tmp_path / ('x' * 300)}: File name too long"]
@@ -117,7 +117,7 @@ def test_what_is_no_message_is_not_taken_for_one(tmp_path: Path, content: bytes,
     (tmp_path / "x").write_bytes(content)
     errors: list[InputError] = []
 
-    assert list(read([str(tmp_path)], errors)) == []
+    assert list(read_messages([str(tmp_path)], errors)) == []
     assert [str(error) for error in errors] == [f"{tmp_path / 'x'}: {what}"]
 
 
@@ -138,7 +138,7 @@ def test_a_folder_without_messages_is_told_and_no_error(
 def test_an_mbox_has_no_count_beforehand(tmp_path: Path) -> None:
     (tmp_path / "box").write_bytes(b"From a Mon\nSubject: 1\n\n")
 
-    assert count([str(tmp_path)]) is None
+    assert count_messages([str(tmp_path)]) is None
 
 
 def test_nothing_is_taken_out_of_a_pipe_to_count_what_is_in_it(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_nothing_is_taken_out_of_a_pipe_to_count_what_is_in_it(tmp_path: Path) -
     end = os.open(pipe, os.O_RDWR)  # both ends: nobody waits
     os.write(end, b"From: ann@x.example\n\nhello")
 
-    assert count([str(pipe)]) is None
+    assert count_messages([str(pipe)]) is None
 
     assert os.read(end, 1000) == b"From: ann@x.example\n\nhello"
     os.close(end)

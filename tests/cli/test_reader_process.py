@@ -18,10 +18,10 @@ from redis.asyncio import Redis
 from nbstream.cli import reader_process
 from nbstream.cli.main import EX_INTERRUPTED, EX_SOFTWARE
 from nbstream.errors import InputError
-from nbstream.filter.bulk import BATCH
+from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.mail.message import Message
-from nbstream.mail.mime import Limits
-from nbstream.store.connection import Params, open_client
+from nbstream.mail.mime import MessageLimits
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
@@ -29,7 +29,7 @@ from tests.letters import letters
 from tests.store.algebra import live_entries, stored, summed
 from tests.waiting import DEADLINE_SECONDS, until
 
-RAWS = [raw for label, raw in letters(6 * BATCH) if label == "spam"]
+RAWS = [raw for label, raw in letters(6 * BATCH_SIZE) if label == "spam"]
 
 
 def mbox(raws: list[bytes]) -> bytes:
@@ -56,7 +56,7 @@ class Learning:
 
 @pytest.fixture
 async def client(own_redis: RedisServer) -> AsyncIterator[Redis]:
-    client = open_client(Params(own_redis.url))
+    client = open_client(ConnectionOptions(own_redis.url))
     yield client
     await client.aclose()
 
@@ -76,7 +76,7 @@ async def learning(own_redis: RedisServer, client: Redis, folder: Path) -> Async
     process.stdin.write(mbox(RAWS))
 
     async def begun() -> bool:
-        return sum((await model.totals()).messages) >= BATCH
+        return sum((await model.totals()).messages) >= BATCH_SIZE
 
     try:
         await until(begun)
@@ -94,7 +94,9 @@ async def whole(found: Learning, client: Redis) -> bool:
         return len(await client.client_list()) == 1
 
     await until(alone)
-    return len(await live_entries(found.model)) >= BATCH and await stored(found.model) == await summed(found.model)
+    return len(await live_entries(found.model)) >= BATCH_SIZE and await stored(found.model) == await summed(
+        found.model
+    )
 
 
 async def gone(process: int) -> None:
@@ -112,13 +114,13 @@ async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Pat
     box, missing, binary = tmp_path / "box", tmp_path / "missing", tmp_path / "binary"
     box.write_bytes(mbox(RAWS))
     binary.write_bytes(b"\0\1")
-    tokenizer, limits = Tokenizer(), Limits()
+    tokenizer, limits = Tokenizer(), MessageLimits()
     paths = list(map(str, (missing, box, binary)))
 
-    with reader_process.beside(reader_process.chunks(paths, tokenizer, limits)) as chunks:
+    with reader_process.in_own_process(reader_process.read_chunks(paths, tokenizer, limits)) as chunks:
         found = [chunk async for chunk in chunks]
 
-    taught = [each for chunk in found for each in chunk.taught]
+    taught = [each for chunk in found for each in chunk.messages]
     messages = [Message.parse(raw.removesuffix(b"\n") + b"\n", limits) for raw in RAWS]
     assert [each.key for each in taught] == [message.key for message in messages]
     assert [each.tokens for each in taught] == [tokenizer.tokenize(message) for message in messages]
@@ -132,14 +134,14 @@ def test_who_wants_no_more_does_not_wait_for_the_rest(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)  # whoever opens it waits for somebody to write
 
-    with reader_process.beside(reader_process.chunks([str(pipe)], Tokenizer(), Limits())):
+    with reader_process.in_own_process(reader_process.read_chunks([str(pipe)], Tokenizer(), MessageLimits())):
         pass
 
 
 async def test_who_ignores_the_end_of_children_may_start_it(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as a program of Perl may, and what it starts has that
     try:
-        with reader_process.beside(reader_process.chunks([], Tokenizer(), Limits())) as chunks:
+        with reader_process.in_own_process(reader_process.read_chunks([], Tokenizer(), MessageLimits())) as chunks:
             found = [chunk async for chunk in chunks]
     finally:
         signal.signal(signal.SIGCHLD, before)
@@ -157,10 +159,12 @@ async def test_where_no_process_more_is_allowed_it_reads_itself(
     box, heard, opened = tmp_path / "box", signal.getsignal(signal.SIGINT), descriptors()
     box.write_bytes(mbox(RAWS))
 
-    with reader_process.beside(reader_process.chunks([str(box)], Tokenizer(), Limits())) as chunks:
+    with reader_process.in_own_process(
+        reader_process.read_chunks([str(box)], Tokenizer(), MessageLimits())
+    ) as chunks:
         found = [chunk async for chunk in chunks]
 
-    assert sum(len(chunk.taught) for chunk in found) == len(RAWS)
+    assert sum(len(chunk.messages) for chunk in found) == len(RAWS)
     assert signal.getsignal(signal.SIGINT) is heard
     assert descriptors() == opened
 
@@ -168,19 +172,19 @@ async def test_where_no_process_more_is_allowed_it_reads_itself(
 FAILING = """
 import asyncio
 from nbstream.cli import reader_process
-from nbstream.errors import ReadingFailed
+from nbstream.errors import ReaderProcessFailed
 
 def failing():
-    yield reader_process.Chunk((), (), last=False)
+    yield reader_process.MessageChunk((), (), last=False)
     raise ZeroDivisionError("so it is")
 
 async def read(chunks):
     [_ async for _ in chunks]
 
-with reader_process.beside(failing()) as chunks:
+with reader_process.in_own_process(failing()) as chunks:
     try:
         asyncio.run(read(chunks))
-    except ReadingFailed as error:
+    except ReaderProcessFailed as error:
         print(error.exit_code)
 """
 

@@ -15,23 +15,23 @@ from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
 from nbstream.config import (
-    Address,
-    Autolearn,
-    Bernoulli,
-    Categorical,
-    EventModels,
-    Gaussian,
-    Log,
-    MaildirHop,
-    MinLearned,
-    Multinomial,
-    Redis,
+    AutolearnSettings,
+    BernoulliSettings,
+    CategoricalSettings,
+    EventModelsSettings,
+    GaussianSettings,
+    LogSettings,
+    MaildirNextHopSetting,
+    MinLearnedSettings,
+    MultinomialSettings,
+    RedisSettings,
     Settings,
-    SmtpHop,
-    StreamListener,
+    SmtpNextHopSetting,
+    StreamListenerSettings,
+    TcpAddress,
     document,
-    find_config,
-    load,
+    find_config_file,
+    load_settings,
     loading,
 )
 from nbstream.config.addresses import UnixAddress, read_address
@@ -63,7 +63,7 @@ def password_file(tmp_path: Path) -> Path:
 
 def refusal_of(file: Path) -> str:
     with pytest.raises(ConfigError) as caught:
-        load(file)
+        load_settings(file)
     return str(caught.value)
 
 
@@ -77,7 +77,7 @@ def leaves(section: Section, above: str = "") -> Iterator[str]:
 
 
 def test_the_example_is_the_defaults() -> None:
-    assert load(EXAMPLE) == Settings().with_source(EXAMPLE)
+    assert load_settings(EXAMPLE) == Settings().with_source(EXAMPLE)
 
 
 def test_the_example_has_every_setting() -> None:
@@ -92,21 +92,21 @@ def test_the_example_has_every_setting() -> None:
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "{}", "\ufeff", "limits: {}\nlisteners: {smtp: {}}"])
 def test_a_file_that_sets_nothing_is_the_defaults(write: Write, text: str) -> None:
     file = write(text)
-    assert load(file) == Settings().with_source(file)
+    assert load_settings(file) == Settings().with_source(file)
 
 
 def test_no_file_is_the_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    settings = load(None)
+    settings = load_settings(None)
     assert settings.source is None
     assert settings.state_dir == tmp_path / ".local/state/nbstream"
-    assert settings.maildir == tmp_path / ".local/state/nbstream/Maildir"
-    assert settings.redis.embedded
+    assert settings.maildir_folder == tmp_path / ".local/state/nbstream/Maildir"
+    assert settings.redis.is_embedded
 
 
 def test_settings_are_frozen_and_keep_their_source(write: Write) -> None:
     file = write("verdict: {reject: 1}")
-    settings = load(file)
+    settings = load_settings(file)
     assert settings.source == file
     with pytest.raises(ValidationError):
         settings.verdict.reject = None
@@ -116,57 +116,66 @@ def test_settings_are_frozen_and_keep_their_source(write: Write) -> None:
 
 ACCEPTED: list[tuple[str, str, object]] = [
     ("state_dir: /var/lib/x", "state_dir", Path("/var/lib/x")),
-    ("state_dir: /var/lib/x", "maildir", Path("/var/lib/x/Maildir")),
+    ("state_dir: /var/lib/x", "maildir_folder", Path("/var/lib/x/Maildir")),
     ("listeners: {smtp: null}", "listeners.smtp", None),
-    ("autolearn: {}", "autolearn", Autolearn(ham=0.001, spam=0.999, lead=20)),
+    ("autolearn: {}", "autolearn", AutolearnSettings(ham=0.001, spam=0.999, lead=20)),
     ("autolearn: null", "autolearn", None),
-    ("listeners: {smtp: null}", "listeners.http.listen", Address("127.0.0.1", 11334)),
-    ("listeners: {smtp: {listen: '[::1]:25'}}", "listeners.smtp.listen", Address("::1", 25)),
+    ("listeners: {smtp: null}", "listeners.http.listen", TcpAddress("127.0.0.1", 11334)),
+    ("listeners: {smtp: {listen: '[::1]:25'}}", "listeners.smtp.listen", TcpAddress("::1", 25)),
     ("listeners: {smtp: {listen: '[::1]:25'}}", "listeners.smtp.max_message_bytes", 52428800),
-    ("listeners: {smtp: {listen: '0.0.0.0:0'}}", "listeners.smtp.listen", Address("0.0.0.0", 0)),
-    ("listeners: {smtp: {max_message_bytes: 9}}", "listeners.smtp.listen", Address("127.0.0.1", 10025)),
+    ("listeners: {smtp: {listen: '0.0.0.0:0'}}", "listeners.smtp.listen", TcpAddress("0.0.0.0", 0)),
+    ("listeners: {smtp: {max_message_bytes: 9}}", "listeners.smtp.listen", TcpAddress("127.0.0.1", 10025)),
     ("listeners: {smtp: {hostname: mx.example.org}}", "listeners.smtp.hostname", "mx.example.org"),
-    ("listeners: {http: {listen: localhost:80}}", "listeners.http.listen", Address("localhost", 80)),
-    ("listeners: {http: {listen: '[::1]:80'}}", "listeners.http.listen", Address("::1", 80)),
-    ("listeners: {http: {listen: 127.9.9.9:80}}", "listeners.http.listen", Address("127.9.9.9", 80)),
+    ("listeners: {http: {listen: localhost:80}}", "listeners.http.listen", TcpAddress("localhost", 80)),
+    ("listeners: {http: {listen: '[::1]:80'}}", "listeners.http.listen", TcpAddress("::1", 80)),
+    ("listeners: {http: {listen: 127.9.9.9:80}}", "listeners.http.listen", TcpAddress("127.9.9.9", 80)),
     ("listeners: {http: {listen: 'unix:/run/h'}}", "listeners.http.listen", UnixAddress(Path("/run/h"))),
     ("listeners: {http: {socket_mode: '0600'}}", "listeners.http.socket_mode", 0o600),
     ("listeners: {http: {allow_from: []}}", "listeners.http.allow_from", ()),
-    ("listeners: {metrics: {listen: 0.0.0.0:9464}}", "listeners.metrics.listen", Address("0.0.0.0", 9464)),
+    ("listeners: {metrics: {listen: 0.0.0.0:9464}}", "listeners.metrics.listen", TcpAddress("0.0.0.0", 9464)),
     ("listeners: {}", "listeners.stream", None),
-    ("listeners: {stream: {}}", "listeners.stream", StreamListener()),
+    ("listeners: {stream: {}}", "listeners.stream", StreamListenerSettings()),
     ("listeners: {stream: {claim_seconds: 1.5}}", "listeners.stream.claim_seconds", 1.5),
-    ("relay: {next_hop: 'maildir:/srv/mail'}", "relay.next_hop", MaildirHop(Path("/srv/mail"))),
-    ("relay: {next_hop: 'maildir:/srv/mail'}", "maildir", Path("/srv/mail")),
-    ("relay: {next_hop: smtp://mx_1:26}", "relay.next_hop", SmtpHop(Address("mx_1", 26))),
-    ("relay: {next_hop: 'smtp://[::1]:26'}", "relay.next_hop", SmtpHop(Address("::1", 26))),
-    ("relay: {next_hop: smtp://mx:26}", "maildir", None),
-    ("redis: {url: 'unix:///run/r.sock?db=2'}", "redis.place", "unix:///run/r.sock"),
-    ("redis: {url: 'redis://u:p@[::1]:6379/2'}", "redis.place", "redis://[::1]:6379/2"),
+    ("relay: {next_hop: 'maildir:/srv/mail'}", "relay.next_hop", MaildirNextHopSetting(Path("/srv/mail"))),
+    ("relay: {next_hop: 'maildir:/srv/mail'}", "maildir_folder", Path("/srv/mail")),
+    ("relay: {next_hop: smtp://mx_1:26}", "relay.next_hop", SmtpNextHopSetting(TcpAddress("mx_1", 26))),
+    ("relay: {next_hop: 'smtp://[::1]:26'}", "relay.next_hop", SmtpNextHopSetting(TcpAddress("::1", 26))),
+    ("relay: {next_hop: smtp://mx:26}", "maildir_folder", None),
+    ("redis: {url: 'unix:///run/r.sock?db=2'}", "redis.display_url", "unix:///run/r.sock"),
+    ("redis: {url: 'redis://u:p@[::1]:6379/2'}", "redis.display_url", "redis://[::1]:6379/2"),
     ("redis: {url: 'redis://u:p@h'}", "redis.url", SecretStr("redis://u:p@h")),
-    ("redis: {url: 'rediss://h'}", "redis.embedded", False),
+    ("redis: {url: 'rediss://h'}", "redis.is_embedded", False),
     ("redis: {url: 'rediss://h'}", "redis.password", None),
     ("model: {name: a-b_c.9}", "model.name", "a-b_c.9"),
     ("model: {name: 2026-01-02}", "model.name", "2026-01-02"),
-    ("model: {min_learned: {spam: 0}}", "model.min_learned", MinLearned(spam=0, ham=50)),
-    ("model: {name: x}", "model.event_models", EventModels(multinomial=Multinomial(alpha=0.12))),
-    ("model: {event_models: {bernoulli: {}}}", "model.event_models.bernoulli", Bernoulli(alpha=1, min_messages=5)),
-    ("model: {event_models: {bernoulli: {}}}", "model.event_models.multinomial", Multinomial()),
+    ("model: {min_learned: {spam: 0}}", "model.min_learned", MinLearnedSettings(spam=0, ham=50)),
+    ("model: {name: x}", "model.event_models", EventModelsSettings(multinomial=MultinomialSettings(alpha=0.12))),
+    (
+        "model: {event_models: {bernoulli: {}}}",
+        "model.event_models.bernoulli",
+        BernoulliSettings(alpha=1, min_messages=5),
+    ),
+    ("model: {event_models: {bernoulli: {}}}", "model.event_models.multinomial", MultinomialSettings()),
     ("model: {event_models: {categorical: {alpha: 0.5}}}", "model.event_models.categorical.alpha", 0.5),
     (
         "model: {event_models: {gaussian: {min_messages: 2.5}}}",
         "model.event_models.gaussian",
-        Gaussian(variance_floor=400, min_messages=2.5),
+        GaussianSettings(variance_floor=400, min_messages=2.5),
     ),
     (
         "model: {event_models: {multinomial: null, bernoulli: {}, categorical: {}, gaussian: {}}}",
         "model.event_models",
-        EventModels(multinomial=None, bernoulli=Bernoulli(), categorical=Categorical(), gaussian=Gaussian()),
+        EventModelsSettings(
+            multinomial=None,
+            bernoulli=BernoulliSettings(),
+            categorical=CategoricalSettings(),
+            gaussian=GaussianSettings(),
+        ),
     ),
     (
         "model: {event_models: {multinomial: {alpha: null, m: 2, complement: true}}}",
         "model.event_models.multinomial",
-        Multinomial(alpha=None, m=2, complement=True),
+        MultinomialSettings(alpha=None, m=2, complement=True),
     ),
     ("model: {max_tokens: 10000}", "model.max_tokens", 10_000),
     ("model: {max_tokens: null}", "model.max_tokens", None),
@@ -184,14 +193,14 @@ ACCEPTED: list[tuple[str, str, object]] = [
         (ip_network("10.0.0.9/32"), ip_network("fd00::/8")),
     ),
     ("on_filter_failure: defer", "on_filter_failure", "defer"),
-    ("log: {format: json, level: debug}", "log", Log(format="json", level="debug")),
+    ("log: {format: json, level: debug}", "log", LogSettings(format="json", level="debug")),
     ("drain_seconds: 0", "drain_seconds", 0),
 ]
 
 
 @pytest.mark.parametrize(("text", "name", "expected"), ACCEPTED, ids=[f"{row[0]} -> {row[1]}" for row in ACCEPTED])
 def test_what_is_read(write: Write, text: str, name: str, expected: object) -> None:
-    assert attrgetter(name)(load(write(text))) == expected
+    assert attrgetter(name)(load_settings(write(text))) == expected
 
 
 @pytest.mark.parametrize("name", ["state_dir: ~/x", "relay: {next_hop: 'maildir:~/x/Maildir'}"])
@@ -199,7 +208,7 @@ def test_a_tilde_is_the_home_folder(
     write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert load(write(name)).maildir == tmp_path / "x/Maildir"
+    assert load_settings(write(name)).maildir_folder == tmp_path / "x/Maildir"
 
 
 @given(
@@ -207,7 +216,7 @@ def test_a_tilde_is_the_home_folder(
     st.integers(0, 65535),
 )
 def test_an_address_is_read_back_as_it_is_written(host: object, port: int) -> None:
-    address = Address(str(host), port)
+    address = TcpAddress(str(host), port)
     assert read_address(str(address)) == address
 
 
@@ -482,7 +491,7 @@ def test_a_key_cannot_break_its_line(write: Write) -> None:
 
 def test_a_refusal_ends_a_command_with_ex_config(write: Write) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(write("a: 1"))
+        load_settings(write("a: 1"))
     assert caught.value.exit_code == 78
 
 
@@ -524,7 +533,7 @@ def test_thresholds_are_accepted_exactly_when_in_order(unsure: int, spam: int, r
         file = Path(folder) / "nbstream.yaml"
         file.write_text(json.dumps({"verdict": thresholds}))
         if in_order:
-            assert load(file).verdict.model_dump(include=set(thresholds)) == thresholds
+            assert load_settings(file).verdict.model_dump(include=set(thresholds)) == thresholds
         else:
             assert "verdict." in refusal_of(file)
 
@@ -533,14 +542,14 @@ def test_thresholds_are_accepted_exactly_when_in_order(unsure: int, spam: int, r
 
 
 def test_passwords_come_from_files_without_the_line_end(write: Write, password_file: Path) -> None:
-    settings = load(
+    settings = load_settings(
         write(
             f"redis: {{url: redis://h, password_file: {password_file}}}\n"
             f"listeners: {{http: {{listen: 0.0.0.0:80, password_file: {password_file}}}}}\n"
         )
     )
     assert settings.listeners.http
-    assert settings.listeners.http.listen == Address("0.0.0.0", 80)
+    assert settings.listeners.http.listen == TcpAddress("0.0.0.0", 80)
     for password in (settings.redis.password, settings.listeners.http.password):
         assert password
         assert password.get_secret_value() == PASSWORD
@@ -578,10 +587,11 @@ def test_a_redis_password_file_is_refused_where_it_would_not_count(
 def everything_shown(file: Path) -> str:
     """All that a log or a terminal could show of these settings, or of their refusal."""
     try:
-        settings = load(file)
+        settings = load_settings(file)
     except ConfigError as error:
         return "".join([*traceback.format_exception(error), repr(error), repr(error.__context__)])
-    return f"{settings!r} {settings} {settings.redis.place} {settings.model_dump()} {settings.model_dump_json()}"
+    dumped = f"{settings.model_dump()} {settings.model_dump_json()}"
+    return f"{settings!r} {settings} {settings.redis.display_url} {dumped}"
 
 
 @pytest.mark.parametrize(
@@ -645,7 +655,7 @@ def test_no_password_however_odd_gets_out_of_the_redis_url(
 
 def test_pydantic_errors_of_settings_made_in_code_hide_the_input() -> None:
     with pytest.raises(ValidationError) as caught:
-        Redis.model_validate({"url": f"http://:{PASSWORD}@h"})
+        RedisSettings.model_validate({"url": f"http://:{PASSWORD}@h"})
     assert PASSWORD not in f"{caught.value} {caught.value!r}"
 
 
@@ -675,18 +685,18 @@ def put(file: Path) -> Path:
 
 
 def test_without_a_file_anywhere_the_defaults_hold(places: list[Path]) -> None:
-    assert find_config(None) is None
+    assert find_config_file(None) is None
 
 
 def test_the_first_place_with_a_file_wins(places: list[Path]) -> None:
     for place in reversed(places):
         put(place)
-        assert find_config(None) == place
+        assert find_config_file(None) == place
 
 
 def test_an_explicit_file_wins_even_when_it_is_missing(places: list[Path]) -> None:
     put(places[0])
-    assert find_config(Path("missing.yaml")) == Path("missing.yaml")
+    assert find_config_file(Path("missing.yaml")) == Path("missing.yaml")
 
 
 def test_xdg_config_home_moves_the_folder_of_the_user(
@@ -695,7 +705,7 @@ def test_xdg_config_home_moves_the_folder_of_the_user(
     put(places[1])
     moved = put(tmp_path / "xdg/nbstream/nbstream.yaml")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    assert find_config(None) == moved
+    assert find_config_file(None) == moved
 
 
 @pytest.mark.parametrize("value", ["", "xdg"])
@@ -705,7 +715,7 @@ def test_an_empty_or_relative_xdg_config_home_is_ignored(
     put(Path("xdg/nbstream/nbstream.yaml"))
     put(places[1])
     monkeypatch.setenv("XDG_CONFIG_HOME", value)
-    assert find_config(None) == places[1]
+    assert find_config_file(None) == places[1]
 
 
 def test_a_folder_that_cannot_be_searched_is_passed_over(
@@ -713,12 +723,12 @@ def test_a_folder_that_cannot_be_searched_is_passed_over(
 ) -> None:
     put(places[2])
     monkeypatch.setenv("XDG_CONFIG_HOME", f"/{'x' * 300}")  # ENAMETOOLONG: refused to root as well
-    assert find_config(None) == places[2]
+    assert find_config_file(None) == places[2]
 
 
 def test_a_file_that_is_there_but_no_file_is_refused_instead_of_passed_over(places: list[Path]) -> None:
     put(places[1])
     places[0].mkdir()
-    found = find_config(None)
+    found = find_config_file(None)
     assert found == places[0]
     assert "must be a readable file" in refusal_of(found)

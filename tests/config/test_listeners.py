@@ -6,25 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.config import Address, Settings, load
-from nbstream.config.addresses import MAX_SOCKET_PATH, UnixAddress, read_mode, read_place
+from nbstream.config import Settings, TcpAddress, load_settings
+from nbstream.config.addresses import MAX_SOCKET_PATH, UnixAddress, read_listen_address, read_socket_mode
 from nbstream.errors import ConfigError
 
 
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("127.0.0.1:1783", Address("127.0.0.1", 1783)),
-        ("[::1]:1783", Address("::1", 1783)),
-        ("unix.example.org:1783", Address("unix.example.org", 1783)),
+        ("127.0.0.1:1783", TcpAddress("127.0.0.1", 1783)),
+        ("[::1]:1783", TcpAddress("::1", 1783)),
+        ("unix.example.org:1783", TcpAddress("unix.example.org", 1783)),
         ("unix:/run/nbstream/spamd.sock", UnixAddress(Path("/run/nbstream/spamd.sock"))),
         ("unix:/" + "n" * (MAX_SOCKET_PATH - 1), UnixAddress(Path("/" + "n" * (MAX_SOCKET_PATH - 1)))),
     ],
 )
-def test_a_place_is_a_host_and_port_or_the_path_of_a_unix_socket(text: str, place: Address | UnixAddress) -> None:
-    assert read_place(text) == place
-    assert read_place(place) == place
-    assert read_place(str(place)) == place
+def test_a_place_is_a_host_and_port_or_the_path_of_a_unix_socket(
+    text: str, place: TcpAddress | UnixAddress
+) -> None:
+    assert read_listen_address(text) == place
+    assert read_listen_address(place) == place
+    assert read_listen_address(str(place)) == place
 
 
 @pytest.mark.parametrize(
@@ -44,36 +46,36 @@ def test_a_place_is_a_host_and_port_or_the_path_of_a_unix_socket(text: str, plac
 )
 def test_every_other_place_is_refused(value: object, allowed: str) -> None:
     with pytest.raises(ValueError, match=allowed):
-        read_place(value)
+        read_listen_address(value)
 
 
 def test_only_this_machine_can_reach_a_unix_socket() -> None:
-    assert read_place("unix:/run/nbstream.sock").loopback
+    assert read_listen_address("unix:/run/nbstream.sock").is_loopback
 
 
 @pytest.mark.parametrize(("text", "mode"), [("0660", 0o660), ("660", 0o660), ("0600", 0o600), ("777", 0o777)])
 def test_permissions_are_octal_digits_in_quotes(text: str, mode: int) -> None:
-    assert read_mode(text) == mode
+    assert read_socket_mode(text) == mode
 
 
 # YAML reads 0660 as 432 (octal, YAML 1.1) and 660 as six hundred and sixty.
 @pytest.mark.parametrize("value", [660, 0o600, True, None, "", "66", "0o660", "0680", "1777", "-660", "rw-rw----"])
 def test_other_permissions_are_refused(value: object) -> None:
     with pytest.raises(ValueError, match='must be permissions in quotes, such as "0660"'):
-        read_mode(value)
+        read_socket_mode(value)
 
 
 def spamd(folder: Path, text: str) -> Settings:
     file = folder / "nb.yaml"
     file.write_text(f"listeners: {{spamd: {text}}}")
-    return load(file)
+    return load_settings(file)
 
 
 def test_the_spamd_door_is_closed_unless_it_is_opened(tmp_path: Path) -> None:
     assert Settings().listeners.spamd is None
     opened = spamd(tmp_path, "{}").listeners.spamd
     assert opened is not None
-    assert (opened.listen, opened.socket_mode, opened.socket_group) == (Address("127.0.0.1", 1783), 0o660, None)
+    assert (opened.listen, opened.socket_mode, opened.socket_group) == (TcpAddress("127.0.0.1", 1783), 0o660, None)
 
 
 def test_who_may_connect_is_read(tmp_path: Path) -> None:

@@ -7,25 +7,34 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationInfo, field_validator
 
-from nbstream.config import LIVE, POLICY, Settings, adopted, changed, load, policy_hash, waiting
+from nbstream.config import (
+    LIVE_SECTIONS,
+    POLICY_SECTIONS,
+    Settings,
+    changed_keys,
+    keys_awaiting_restart,
+    load_settings,
+    merge_live_settings,
+    policy_hash,
+)
 from nbstream.errors import ConfigError
 
 
 def settings(folder: Path, text: str) -> Settings:
     file = folder / "nbstream.yaml"
     file.write_text(text)
-    return load(file)
+    return load_settings(file)
 
 
 def test_the_live_sections_are_settings() -> None:
-    assert set(POLICY) < set(LIVE) < set(Settings.model_fields)
+    assert set(POLICY_SECTIONS) < set(LIVE_SECTIONS) < set(Settings.model_fields)
 
 
 def test_live_sections_are_taken_and_the_rest_stays(tmp_path: Path) -> None:
     running = settings(tmp_path, "model: {name: old}\nverdict: {spam: 0.9}\nlog: {level: debug}")
     found = settings(tmp_path, "model: {name: new}\nverdict: {unsure: 0.2}\nfeedback: {allow_from: []}")
 
-    result = adopted(running, found)
+    result = merge_live_settings(running, found)
 
     assert (result.verdict, result.feedback, result.log) == (found.verdict, found.feedback, found.log)
     assert result.model.name == "old"
@@ -40,10 +49,10 @@ def test_what_changed_and_what_waits_are_dotted_keys(tmp_path: Path) -> None:
         "model: {event_models: {categorical: {}, multinomial: {alpha: 1}}}\ndrain_seconds: 30",
     )
 
-    in_force = adopted(running, found)
+    in_force = merge_live_settings(running, found)
 
-    assert changed(running, in_force) == ("verdict.spam",)
-    assert waiting(in_force, found) == (
+    assert changed_keys(running, in_force) == ("verdict.spam",)
+    assert keys_awaiting_restart(in_force, found) == (
         "listeners.smtp.max_recipients",
         "listeners.http",
         "listeners.metrics",
@@ -59,7 +68,7 @@ def test_another_secret_in_the_same_file_waits_and_is_not_shown(tmp_path: Path) 
     running = settings(tmp_path, text)
     secret.write_text("Xyzzy-2")
 
-    assert waiting(running, settings(tmp_path, text)) == ("listeners.http.password_file",)
+    assert keys_awaiting_restart(running, settings(tmp_path, text)) == ("listeners.http.password_file",)
 
 
 class _Picky(Settings):
@@ -78,7 +87,7 @@ def test_live_settings_that_do_not_fit_the_running_rest_are_refused(tmp_path: Pa
     with pytest.raises(
         ConfigError, match=r"feedback: must not be given for the model old, with the settings that"
     ):
-        adopted(running, found)
+        merge_live_settings(running, found)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pytest
 from pydantic import BaseModel
 
 from nbstream.assembly import assembly
-from nbstream.config import Settings, inheritance, load
+from nbstream.config import Settings, inheritance, load_settings
 from nbstream.errors import ConfigError
 from nbstream.policy.config_bounds import MAX_BUDGETS
-from nbstream.policy.first_scores import First
+from nbstream.policy.first_scores import FirstScore
 from nbstream.policy.verdict import Verdict
 
 NEW = "must match an address that no rule above matches: "
@@ -20,7 +20,7 @@ NEW = "must match an address that no rule above matches: "
 def read(folder: Path, text: str) -> Settings:
     file = folder / "nb.yaml"
     file.write_text(text)
-    return load(file)
+    return load_settings(file)
 
 
 def refused(folder: Path, text: str) -> list[str]:
@@ -38,16 +38,16 @@ recipients:
   - {match: "Boss@B.example", actions: {spam: "redirect:abuse@b.example"}}
   - {match: "*@c.example"}
 """
-    rules = assembly.rules(read(tmp_path, text))
+    rules = assembly.make_rules(read(tmp_path, text))
 
     found = {
         address: (
             treatment.policy.unsure,
             treatment.policy.spam,
-            *(str(treatment.actions.of(verdict)) for verdict in Verdict),
+            *(str(treatment.actions.for_verdict(verdict)) for verdict in Verdict),
         )
         for address in ("x@a.example", "boss@b.example", "x@c.example", "x@d.example")
-        for treatment in [rules.of(address)]
+        for treatment in [rules.treatment_of(address)]
     }
     assert found == {
         "x@a.example": (0.2, 0.3, "pass", "defer", "quarantine", "reject"),
@@ -166,7 +166,7 @@ def test_a_threshold_for_spam_replaces_every_form_of_it() -> None:
 
     rules = [{"match": "*", "verdict": {"max_false_positive_rate": 0.01}}]
 
-    found = inheritance.inherited(rules, {"verdict": Top(unsure=0.4, spam=0.9)})
+    found = inheritance.inherit_settings(rules, {"verdict": Top(unsure=0.4, spam=0.9)})
 
     assert found == [{"match": "*", "verdict": {"max_false_positive_rate": 0.01, "unsure": 0.4}}]
 
@@ -193,10 +193,10 @@ def budgets(count: int) -> str:
 
 
 def test_there_are_as_many_budgets_as_a_first_score_can_hold(tmp_path: Path) -> None:
-    rates = sorted(assembly.filter_params(read(tmp_path, budgets(MAX_BUDGETS - 1))).budgets)
+    rates = sorted(assembly.make_filter_policy(read(tmp_path, budgets(MAX_BUDGETS - 1))).budget_rates)
 
-    first = First(1.0, "m", 0.5, tuple((rate, False) for rate in rates))
-    assert First.unpack(first.pack()) == first
+    first = FirstScore(1.0, "m", 0.5, tuple((rate, False) for rate in rates))
+    assert FirstScore.unpack(first.pack()) == first
 
     told = "must be one of the budgets above: no more than 20 different ones can be kept"
     assert refused(tmp_path, budgets(MAX_BUDGETS + 1)) == [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nbstream import config
-from nbstream.daemon.channel import Channel, packed, unpacked
+from nbstream.daemon.channel import Channel, pack_settings, unpack_settings
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ async def ends() -> AsyncIterator[tuple[Channel, socket.socket]]:
     """A channel, and the other end as a bare socket."""
     ours, theirs = socket.socketpair()
     theirs.settimeout(10)
-    channel = await Channel.of(ours)
+    channel = await Channel.over_socket(ours)
     yield channel, theirs
     await channel.close()
     theirs.close()
@@ -55,7 +55,7 @@ async def test_what_is_no_message_is_the_end(ends: tuple[Channel, socket.socket]
 async def test_what_was_posted_before_the_end_arrives(ends: tuple[Channel, socket.socket]) -> None:
     channel, other = ends
 
-    channel.post({"failed": "why"})
+    channel.send_soon({"failed": "why"})
     await channel.close()
 
     assert other.makefile("rb").read() == b'{"failed": "why"}\n'
@@ -69,9 +69,9 @@ def test_settings_are_the_same_at_the_other_end_secrets_and_file_included(tmp_pa
         "recipients: [{match: '*@a.example', actions: {spam: 'redirect:b@a.example'}}]\n"
         "verdict: {reject: {false_positive_cost: 999}}\n"
     )
-    settings = config.load(file)
+    settings = config.load_settings(file)
 
-    found = unpacked(packed(settings))
+    found = unpack_settings(pack_settings(settings))
 
     assert (found, found.source) == (settings, file)
     assert found.listeners.http

@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> Path:
 
 async def test_the_answer_says_what_changed_and_what_waits(file: Path) -> None:
     house = House()
-    reloader = Reloader(config.load(file), house.apply, house)
+    reloader = Reloader(config.load_settings(file), house.apply, house)
     file.write_text("verdict: {spam: 0.8}\nmodel: {name: other}\n")
 
     answer = await reloader.reload()
@@ -55,7 +55,7 @@ async def test_the_answer_says_what_changed_and_what_waits(file: Path) -> None:
 
 async def test_one_error_anywhere_changes_nothing(file: Path) -> None:
     house = House()
-    reloader = Reloader(config.load(file), house.apply, house)
+    reloader = Reloader(config.load_settings(file), house.apply, house)
     before = reloader.settings
     file.write_text("verdict: {spam: 0.8}\nrelay:\n  max_connections: none\n")
 
@@ -70,7 +70,7 @@ async def test_one_error_anywhere_changes_nothing(file: Path) -> None:
 
 async def test_a_fault_while_applying_changes_nothing_and_the_next_reload_works(file: Path) -> None:
     house = House()
-    reloader = Reloader(config.load(file), house.apply, house)
+    reloader = Reloader(config.load_settings(file), house.apply, house)
     file.write_text("verdict: {spam: 0.8}\n")
     house.fault = RuntimeError("broken")
 
@@ -84,7 +84,7 @@ async def test_a_fault_while_applying_changes_nothing_and_the_next_reload_works(
 
 async def test_a_file_that_is_gone_changes_nothing(file: Path) -> None:
     house = House()
-    reloader = Reloader(config.load(file), house.apply, house)
+    reloader = Reloader(config.load_settings(file), house.apply, house)
     file.unlink()
 
     assert (await reloader.reload()).problems == (f"{file}: must be a readable file (No such file or directory)",)
@@ -92,7 +92,7 @@ async def test_a_file_that_is_gone_changes_nothing(file: Path) -> None:
 
 async def test_a_pipe_is_not_waited_for(file: Path) -> None:
     house = House()
-    reloader = Reloader(config.load(file), house.apply, house)
+    reloader = Reloader(config.load_settings(file), house.apply, house)
     file.unlink()
     os.mkfifo(file)
 
@@ -104,7 +104,7 @@ async def test_a_file_that_cannot_be_read_to_its_end_is_given_up(
 ) -> None:
     monkeypatch.setattr("nbstream.daemon.reloader._READ_SECONDS", 0.05)
     house = House()
-    reloader = Reloader(config.load(file), house.apply, house)
+    reloader = Reloader(config.load_settings(file), house.apply, house)
     os.mkfifo(tmp_path / "password")
     file.write_text(f"listeners: {{http: {{password_file: {tmp_path / 'password'}}}}}\nverdict: {{spam: 0.8}}\n")
 
@@ -116,7 +116,7 @@ async def test_a_file_that_cannot_be_read_to_its_end_is_given_up(
 
 async def test_of_many_problems_the_first_are_told(file: Path) -> None:
     house = House()
-    reloader = Reloader(config.load(file), house.apply, house)
+    reloader = Reloader(config.load_settings(file), house.apply, house)
     file.write_text("".join(f"key{number}: 1\n" for number in range(500)))
 
     problems = (await reloader.reload()).problems
@@ -130,7 +130,7 @@ async def test_the_file_is_the_one_of_the_start_wherever_the_daemon_is_now(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     house = House()
-    reloader = Reloader(config.load(Path("nbstream.yaml")), house.apply, house)
+    reloader = Reloader(config.load_settings(Path("nbstream.yaml")), house.apply, house)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     Path("nbstream.yaml").write_text("verdict: {spam: 0.7}\n")
@@ -148,7 +148,7 @@ async def test_without_a_file_at_the_start_the_usual_places_are_looked_at_again(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
     monkeypatch.setattr("nbstream.config.loading.SYSTEM_FOLDER", tmp_path / "none")
     house = House()
-    reloader = Reloader(config.load(config.find_config(None)), house.apply, house)
+    reloader = Reloader(config.load_settings(config.find_config_file(None)), house.apply, house)
     assert (reloader.file, (await reloader.reload()).file) == (None, None)
 
     (tmp_path / "nbstream.yaml").write_text("verdict: {spam: 0.8}\n")
@@ -162,7 +162,7 @@ async def test_without_a_file_at_the_start_the_usual_places_are_looked_at_again(
 
 async def test_requests_in_a_burst_are_one_reload_and_what_comes_later_is_another(file: Path) -> None:
     house = House()
-    reloader = Reloader(config.load(file), house.apply, house)
+    reloader = Reloader(config.load_settings(file), house.apply, house)
     task = asyncio.create_task(reloader.run())
     try:
         for _ in range(50):

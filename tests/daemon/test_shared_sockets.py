@@ -10,9 +10,9 @@ import pytest
 
 from nbstream import config
 from nbstream.daemon import addresses
-from nbstream.daemon.shared_sockets import Shares
+from nbstream.daemon.shared_sockets import SharedSockets
 from nbstream.errors import CannotStart
-from nbstream.listeners.sockets import TcpPlace, listening
+from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
 
 MANY = 60  # connections: that one of two sockets gets none of them is a chance of 2 ** -59
 
@@ -23,12 +23,12 @@ def settings(tmp_path: Path) -> config.Settings:
     file.write_text(
         f"listeners: {{smtp: {{listen: '127.0.0.1:0'}}, http: {{listen: 'unix:{tmp_path / 'http.sock'}'}}}}\n"
     )
-    return config.load(file)
+    return config.load_settings(file)
 
 
 @pytest.fixture
-def shares(settings: config.Settings) -> Iterator[Shares]:
-    found = Shares(settings)
+def shares(settings: config.Settings) -> Iterator[SharedSockets]:
+    found = SharedSockets(settings)
     yield found
     found.close()
 
@@ -45,13 +45,13 @@ def accepted(one: socket.socket) -> int:
         found += 1
 
 
-def test_connections_are_spread_over_those_that_share(shares: Shares) -> None:
-    assert shares.addresses.smtp
-    workers = [shares.share(), shares.share()]
+def test_connections_are_spread_over_those_that_share(shares: SharedSockets) -> None:
+    assert shares.bound_addresses.smtp
+    workers = [shares.open_for_worker(), shares.open_for_worker()]
     for each in workers:
         each["smtp"][0].listen(MANY)
 
-    clients = [socket.create_connection(shares.addresses.smtp) for _ in range(MANY)]
+    clients = [socket.create_connection(shares.bound_addresses.smtp) for _ in range(MANY)]
 
     found = [accepted(each["smtp"][0]) for each in workers]
     assert (all(found), sum(found)) == (True, MANY)
@@ -59,38 +59,38 @@ def test_connections_are_spread_over_those_that_share(shares: Shares) -> None:
         one.close()
 
 
-def test_nobody_is_let_in_before_a_worker_listens(shares: Shares, tmp_path: Path) -> None:
-    assert shares.addresses.smtp
+def test_nobody_is_let_in_before_a_worker_listens(shares: SharedSockets, tmp_path: Path) -> None:
+    assert shares.bound_addresses.smtp
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(shares.addresses.smtp)
+        socket.create_connection(shares.bound_addresses.smtp)
     with socket.socket(socket.AF_UNIX) as client, pytest.raises(ConnectionRefusedError):
         client.connect(str(tmp_path / "http.sock"))
 
 
-def test_an_address_in_use_is_refused_with_its_key_also_where_others_share_it(shares: Shares) -> None:
-    assert shares.addresses.smtp
-    port = shares.addresses.smtp[1]
+def test_an_address_in_use_is_refused_with_its_key_also_where_others_share_it(shares: SharedSockets) -> None:
+    assert shares.bound_addresses.smtp
+    port = shares.bound_addresses.smtp[1]
     other = config.Settings.model_validate(
         {"listeners": {"smtp": {"listen": f"127.0.0.1:{port}"}, "http": None}},
     )
-    worker = shares.share()
+    worker = shares.open_for_worker()
     worker["smtp"][0].listen()
 
     with pytest.raises(CannotStart, match=rf"listeners.smtp.listen: cannot listen on 127.0.0.1:{port}: "):
-        Shares(other)
+        SharedSockets(other)
     with pytest.raises(OSError, match="in use"):
-        listening(TcpPlace("127.0.0.1", port))
-    addresses.close(worker)
+        open_listening_socket(TcpListenAddress("127.0.0.1", port))
+    addresses.close_sockets(worker)
 
 
 def test_at_the_end_the_unix_socket_is_gone_but_not_a_newer_one_in_its_place(
     settings: config.Settings, tmp_path: Path
 ) -> None:
     path = tmp_path / "http.sock"
-    Shares(settings).close()
+    SharedSockets(settings).close()
     assert not path.exists()
 
-    first = Shares(settings)
+    first = SharedSockets(settings)
     path.rename(tmp_path / "old")  # so that its inode is not used again
     path.write_text("")
     first.close()

@@ -13,7 +13,7 @@ from nbstream.daemon import worker
 async def serve(end):
     print(os.get_inheritable(end.fileno()), sys.getswitchinterval() < 0.005)
     return 0
-worker._serve = serve
+worker._serve_channel = serve
 sys.exit(worker.main())
 """
 

@@ -11,7 +11,7 @@ import pytest
 
 from nbstream import config
 from nbstream.daemon import worker_slot
-from nbstream.daemon.worker_slot import Crew, Post
+from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot
 from nbstream.metrics import multiprocess
 from tests.waiting import until
 
@@ -20,10 +20,11 @@ async def test_a_worker_that_hangs_is_replaced(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(worker_slot, "_ROUND_SECONDS", 0.1)
     file = tmp_path / "nb.yaml"
     file.write_text(f"state_dir: {tmp_path}\nredis: {{url: 'redis://127.0.0.1:1'}}\n")
-    settings, folder, deaths = config.load(file), tmp_path / "metrics", []
-    multiprocess.clear(folder, ["1"])
-    place = Post(
-        1, Crew(lambda: settings, lambda: 0.0, dict, folder, lambda: deaths.append(place.pid), lambda: True)
+    settings, folder, deaths = config.load_settings(file), tmp_path / "metrics", []
+    multiprocess.prepare_folder(folder, ["1"])
+    place = WorkerSlot(
+        1,
+        WorkerContext(lambda: settings, lambda: 0.0, dict, folder, lambda: deaths.append(place.pid), lambda: True),
     )
     working = asyncio.create_task(place.run())
     try:

@@ -14,7 +14,7 @@ from nbstream import config
 from tests.deploy.postfix import DEPLOY
 
 TOP = DEPLOY.parent
-SETTINGS = config.load(DEPLOY / "container" / "nbstream.yaml")
+SETTINGS = config.load_settings(DEPLOY / "container" / "nbstream.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_the_doors_for_others_are_exposed_and_no_other(instructions: list[tuple[
     listeners = [SETTINGS.listeners.smtp, SETTINGS.listeners.http, SETTINGS.listeners.metrics]
     addresses = [listener.listen for listener in listeners if listener]
     reachable = [
-        str(each.port) for each in addresses if isinstance(each, config.Address) and each.host == "0.0.0.0"
+        str(each.port) for each in addresses if isinstance(each, config.TcpAddress) and each.host == "0.0.0.0"
     ]
     assert reachable == last(instructions, "EXPOSE").split()
 

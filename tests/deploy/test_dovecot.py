@@ -295,7 +295,7 @@ def test_line_ends_and_dots_do_not_make_another_message(site: Site, end: bytes) 
 
 @pytest.mark.parametrize(("name", "label"), [("report-spam.sieve", "spam"), ("report-ham.sieve", "ham")])
 def test_the_scripts_fit_the_settings(name: str, label: str) -> None:
-    settings = config.load(DEPLOY / "postfix" / "nbstream.yaml")
+    settings = config.load_settings(DEPLOY / "postfix" / "nbstream.yaml")
     assert settings.listeners.smtp is not None
     address = {"spam": settings.feedback.spam_address, "ham": settings.feedback.ham_address}[label]
     listen = settings.listeners.smtp.listen

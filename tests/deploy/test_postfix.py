@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbstream import config
-from nbstream.config import SmtpHop
+from nbstream.config import SmtpNextHopSetting
 from tests.deploy.postfix import DEPLOY, FRIEND, MESSAGE_SIZE_LIMIT, STRANGER, Postfix, logins, open_folder
 from tests.integration.daemon import DaemonProcess, command, wait_until
 
@@ -68,9 +68,9 @@ def test_the_way_back_refuses_nothing_and_does_nothing_twice(postfix: Postfix) -
 
 
 def test_the_settings_fit_the_services() -> None:
-    settings = config.load(SETTINGS)
+    settings = config.load_settings(SETTINGS)
     hop = settings.relay.next_hop
-    assert isinstance(hop, SmtpHop)
+    assert isinstance(hop, SmtpNextHopSetting)
     assert f"\n{hop.address} inet" in (DEPLOY / "postfix" / "master.cf").read_text()
     assert settings.listeners.smtp is not None
     assert str(settings.listeners.smtp.listen) == "127.0.0.1:10025"
@@ -78,11 +78,11 @@ def test_the_settings_fit_the_services() -> None:
 
 
 def test_nothing_is_refused_after_postfix_has_accepted_it() -> None:
-    assert config.load(SETTINGS).verdict.reject is None
+    assert config.load_settings(SETTINGS).verdict.reject is None
 
 
 def test_the_feedback_addresses_are_in_the_guarded_domain(postfix: Postfix) -> None:
-    feedback = config.load(SETTINGS).feedback
+    feedback = config.load_settings(SETTINGS).feedback
     domain = entries(postfix, "nbstream_feedback_domain")
     assert feedback.spam_address == f"spam@{domain}"
     assert feedback.ham_address == f"ham@{domain}"

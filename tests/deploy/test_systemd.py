@@ -52,7 +52,7 @@ def test_systemd_finds_it_well_protected(analyze: Callable[..., str]) -> None:
 
 
 def test_the_daemon_has_time_to_drain_and_to_stop_its_redis(service: configparser.SectionProxy) -> None:
-    needed = config.load(DEPLOY / "postfix" / "nbstream.yaml").drain_seconds + server.STOP_SECONDS
+    needed = config.load_settings(DEPLOY / "postfix" / "nbstream.yaml").drain_seconds + server.STOP_SECONDS
     assert float(service["TimeoutStopSec"]) > needed
 
 
@@ -66,7 +66,7 @@ def test_what_trying_again_does_not_mend_is_not_tried_again(service: configparse
 
 
 def test_the_state_folder_is_the_one_in_the_settings(service: configparser.SectionProxy) -> None:
-    settings = config.load(DEPLOY / "postfix" / "nbstream.yaml")
+    settings = config.load_settings(DEPLOY / "postfix" / "nbstream.yaml")
     assert settings.state_dir == Path("/var/lib") / service["StateDirectory"]
     assert service["ExecStart"].split()[1:] == ["serve", "--config", "/etc/nbstream/nbstream.yaml"]
 

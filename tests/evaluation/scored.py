@@ -6,14 +6,14 @@ import random
 from collections.abc import Iterable
 
 from nbstream.bayes.calibration import sigmoid
-from nbstream.policy.first_scores import First, FirstScores
+from nbstream.policy.first_scores import FirstScore, FirstScores
 
 
 def first_scores(pairs: Iterable[tuple[str, float]]) -> FirstScores:
     """Labels and probabilities in order of learning."""
     found = FirstScores()
     for number, (label, probability) in enumerate(pairs, start=1):
-        found[label].add(First(float(number), f"m{number}", probability).pack())
+        found[label].add(FirstScore(float(number), f"m{number}", probability).pack())
     return found
 
 

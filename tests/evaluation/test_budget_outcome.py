@@ -6,17 +6,17 @@ import math
 
 import pytest
 
-from nbstream.evaluation.budget_outcome import kept, threshold_path
-from nbstream.evaluation.run import Row
+from nbstream.evaluation.budget_outcome import budget_outcome, threshold_path
+from nbstream.evaluation.run import EvaluationRow
 from nbstream.policy.verdict import Thresholds, Verdict
 
 PROMISED = Thresholds(0.5, 0.8, promised=True)
 NOT_YET = Thresholds(0.5, math.inf)
 
 
-def row(label: str, probability: float, thresholds: Thresholds = PROMISED) -> Row:
+def row(label: str, probability: float, thresholds: Thresholds = PROMISED) -> EvaluationRow:
     verdict = Verdict.SPAM if probability >= thresholds.spam else Verdict.UNSURE
-    return Row(label, 0.0, probability, verdict, thresholds)
+    return EvaluationRow(label, 0.0, probability, verdict, thresholds)
 
 
 def test_what_came_before_the_promise_does_not_count() -> None:
@@ -28,32 +28,32 @@ def test_what_came_before_the_promise_does_not_count() -> None:
         row("spam", 0.7),
     ]
 
-    found = kept(rows, 0.5)
+    found = budget_outcome(rows, 0.5)
 
     assert (found.since, found.ham, found.ham_lost, found.realised) == (3, 2, 1, 0.5)
     assert found.p_value == pytest.approx(0.75)
     assert found.spam_missed == 1.0
     assert found.spam_missed_best == 0.0  # from 0.1 on one of two ham is lost
-    assert "promised from message 3 on, lost 1 of 2 ham, 50.000 %" in found.text()
+    assert "promised from message 3 on, lost 1 of 2 ham, 50.000 %" in found.to_text()
 
 
 def test_a_promise_that_lapses_still_counts() -> None:
-    assert kept([row("ham", 0.1), row("ham", 0.9, NOT_YET)], 0.5).ham == 2
+    assert budget_outcome([row("ham", 0.1), row("ham", 0.9, NOT_YET)], 0.5).ham == 2
 
 
 def test_a_budget_that_was_never_promised_says_so() -> None:
-    found = kept([row("ham", 0.9, NOT_YET)], 0.01)
+    found = budget_outcome([row("ham", 0.9, NOT_YET)], 0.01)
 
     assert (found.since, found.ham, found.ham_lost, found.realised, found.p_value) == (None, 1, 0, 0.0, None)
-    assert found.text() == "budget of 1 % of the ham: was never promised; 0 of 1 were lost all the same"
-    assert kept([], 0.01).text() == "budget of 1 % of the ham: was never promised"
+    assert found.to_text() == "budget of 1 % of the ham: was never promised; 0 of 1 were lost all the same"
+    assert budget_outcome([], 0.01).to_text() == "budget of 1 % of the ham: was never promised"
 
 
 @pytest.mark.parametrize(("lost", "p_value"), [(0, 1.0), (1, 1 - 0.9**3), (3, 0.001)])
 def test_the_p_value_is_the_probability_of_so_many_or_more(lost: int, p_value: float) -> None:
     rows = [row("ham", 0.9 if index < lost else 0.1) for index in range(3)]
 
-    assert kept(rows, 0.1).p_value == pytest.approx(p_value)
+    assert budget_outcome(rows, 0.1).p_value == pytest.approx(p_value)
 
 
 def test_the_path_has_every_thousandth_message_and_null_for_never() -> None:

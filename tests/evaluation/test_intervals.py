@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.evaluation.intervals import of_sum, wilson
+from nbstream.evaluation.intervals import sum_interval, wilson_interval
 
 counted = st.integers(1, 30_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
 
 def ends(count: int, n: int) -> tuple[float, float]:
-    low, high = wilson(np.array([float(count)]), n)
+    low, high = wilson_interval(np.array([float(count)]), n)
     return float(low[0]), float(high[0])
 
 
@@ -45,7 +45,7 @@ def test_the_ends_are_the_rates_at_which_the_count_is_just_196_deviations_off(ca
 @pytest.mark.parametrize("rate", [0.0005, 0.001, 0.005, 0.02, 0.3, 0.5])
 def test_the_rate_lies_inside_about_95_times_in_100(rate: float) -> None:
     n = 8000
-    low, high = wilson(np.arange(n + 1, dtype=np.float64), n)
+    low, high = wilson_interval(np.arange(n + 1, dtype=np.float64), n)
     chance = np.array(
         [
             math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
@@ -67,6 +67,6 @@ def test_a_certain_part_moves_the_interval_and_two_alike_widen_it_by_a_root() ->
     rate = np.array([0.3]), np.array([0.2]), np.array([0.5])
     sure = np.array([0.1]), np.array([0.1]), np.array([0.1])
 
-    assert [float(end[0]) for end in of_sum(rate, sure)] == pytest.approx([0.3, 0.6])
-    twice = [float(end[0]) for end in of_sum(rate, rate)]
+    assert [float(end[0]) for end in sum_interval(rate, sure)] == pytest.approx([0.3, 0.6])
+    twice = [float(end[0]) for end in sum_interval(rate, rate)]
     assert twice == pytest.approx([0.6 - 0.1 * math.sqrt(2), 0.6 + 0.2 * math.sqrt(2)])

@@ -7,24 +7,26 @@ import io
 import json
 import math
 
-from nbstream.evaluation.report import report, write_scores
-from nbstream.evaluation.run import Params, Result, Row, Tally
+from nbstream.evaluation.report import build_report, write_scores
+from nbstream.evaluation.run import EvaluationOptions, EvaluationResult, EvaluationRow, LessonCountingStore
 from nbstream.policy.verdict import Verdict
 from nbstream.store.model.memory_model import MemoryModel
 
 ROWS = (
-    Row("spam", 0.0, 0.5, Verdict.UNSURE),
-    Row("ham", -0.1, 0.49, Verdict.HAM),
-    Row("ham", 9.5, 0.96, Verdict.SPAM),
-    Row("spam", 9.0, 0.95, Verdict.SPAM),
-    Row("spam", 30.0, 1 / 3 + 0.66, Verdict.REJECT),
-    Row("ham", -30.0, 1e-17, Verdict.HAM),
+    EvaluationRow("spam", 0.0, 0.5, Verdict.UNSURE),
+    EvaluationRow("ham", -0.1, 0.49, Verdict.HAM),
+    EvaluationRow("ham", 9.5, 0.96, Verdict.SPAM),
+    EvaluationRow("spam", 9.0, 0.95, Verdict.SPAM),
+    EvaluationRow("spam", 30.0, 1 / 3 + 0.66, Verdict.REJECT),
+    EvaluationRow("ham", -30.0, 1e-17, Verdict.HAM),
 )
 
 
-def reported(rows: tuple[Row, ...], skip: int = 0) -> dict[str, object]:
-    tally = Tally(MemoryModel())
-    return dict(json.loads(report(Result(rows, 0.25), tally, Params(), skip, None).json()))
+def reported(rows: tuple[EvaluationRow, ...], skip: int = 0) -> dict[str, object]:
+    tally = LessonCountingStore(MemoryModel())
+    return dict(
+        json.loads(build_report(EvaluationResult(rows, 0.25), tally, EvaluationOptions(), skip, None).to_json())
+    )
 
 
 def test_the_json_has_these_fields_and_no_others() -> None:
@@ -66,8 +68,12 @@ def test_what_is_undefined_is_null() -> None:
 
 
 def test_for_a_reader_it_is_aligned_and_a_gap_is_a_dash() -> None:
-    tally = Tally(MemoryModel())
-    lines = report(Result(ROWS[1:3], 0.25), tally, Params("errors"), 0, None).text().splitlines()
+    tally = LessonCountingStore(MemoryModel())
+    lines = (
+        build_report(EvaluationResult(ROWS[1:3], 0.25), tally, EvaluationOptions("errors"), 0, None)
+        .to_text()
+        .splitlines()
+    )
 
     assert lines[0] == "2 measured: 0 spam, 2 ham; 0 learned (errors)"
     assert "ham called spam (hm)                     50.00 %" in lines
@@ -84,7 +90,7 @@ def test_scores_come_back_from_their_table_as_they_were() -> None:
     table = list(csv.DictReader(file, delimiter="\t"))
     assert [int(line["index"]) for line in table] == [1, 2, 3, 4, 5, 6]
     assert [
-        Row(line["label"], float(line["score"]), float(line["probability"]), Verdict(line["verdict"]))
+        EvaluationRow(line["label"], float(line["score"]), float(line["probability"]), Verdict(line["verdict"]))
         for line in table
     ] == list(ROWS)
     assert not any(math.isnan(float(line["score"])) for line in table)

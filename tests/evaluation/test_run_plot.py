@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.evaluation.report import Columns
-from nbstream.evaluation.run import Row
-from nbstream.evaluation.run_plot import draw, picture
-from nbstream.policy.verdict import ModelState, Thresholds, decide
+from nbstream.evaluation.report import RowArrays
+from nbstream.evaluation.run import EvaluationRow
+from nbstream.evaluation.run_plot import run_figure, write_run_plot
+from nbstream.policy.verdict import ModelState, Thresholds, decide_verdict
 
 THRESHOLDS = Thresholds(0.5, 0.95, 0.999)
 
 
-def rows(count: int, apart: float = 3.0) -> list[Row]:
+def rows(count: int, apart: float = 3.0) -> list[EvaluationRow]:
     """Rows whose probability is what the score says, around two centres."""
     draw_ = random.Random(5)
     found = []
@@ -24,12 +24,14 @@ def rows(count: int, apart: float = 3.0) -> list[Row]:
         label = draw_.choice(("spam", "ham"))
         probability = min(0.9999, max(0.0001, 0.5 + draw_.gauss(apart if label == "spam" else -apart, 2.0) / 10))
         score = 100 * (probability - 0.5)
-        found.append(Row(label, score, probability, decide(probability, THRESHOLDS, ModelState({}))[0]))
+        found.append(
+            EvaluationRow(label, score, probability, decide_verdict(probability, THRESHOLDS, ModelState({}))[0])
+        )
     return found
 
 
 def test_the_three_panels_have_their_axes_and_legends() -> None:
-    figure = picture(Columns.of(rows(500)), 1000, THRESHOLDS)
+    figure = run_figure(RowArrays.from_rows(rows(500)), 1000, THRESHOLDS)
 
     roc, learning, histogram = figure.axes
     assert (roc.get_xscale(), roc.get_yscale(), learning.get_yscale(), histogram.get_yscale()) == ("log",) * 4
@@ -45,14 +47,14 @@ def test_the_three_panels_have_their_axes_and_legends() -> None:
 
 
 def test_thresholds_are_drawn_at_the_scores_that_reach_them() -> None:
-    _, _, histogram = picture(Columns.of(rows(500)), 0, Thresholds(0.5, 0.75)).axes
+    _, _, histogram = run_figure(RowArrays.from_rows(rows(500)), 0, Thresholds(0.5, 0.75)).axes
 
     places = [line.get_xdata()[0] for line in histogram.lines]  # type: ignore[index]  # a list
     assert places == pytest.approx([0.0, 25.0])
 
 
 def test_the_file_is_a_png_of_a_column(tmp_path: Path) -> None:
-    draw(tmp_path / "a.png", Columns.of(rows(300)), 0, THRESHOLDS)
+    write_run_plot(tmp_path / "a.png", RowArrays.from_rows(rows(300)), 0, THRESHOLDS)
 
     head = (tmp_path / "a.png").read_bytes()[:24]
     assert head[:8] == b"\x89PNG\r\n\x1a\n"
@@ -70,12 +72,12 @@ def test_the_file_is_a_png_of_a_column(tmp_path: Path) -> None:
         [row for row in rows(50) if row.label == "spam"],
         rows(80, apart=400.0),
         rows(80, apart=-400.0),
-        [Row("spam", 1.0, 0.5, row.verdict) for row in rows(9)]
-        + [Row("ham", 1.0, 0.5, row.verdict) for row in rows(9)],
+        [EvaluationRow("spam", 1.0, 0.5, row.verdict) for row in rows(9)]
+        + [EvaluationRow("ham", 1.0, 0.5, row.verdict) for row in rows(9)],
     ],
     ids=["none", "one", "two", "few", "ham", "spam", "perfect", "all wrong", "all equal"],
 )
-def test_whatever_there_is_can_be_drawn_without_a_warning(tmp_path: Path, found: list[Row]) -> None:
-    draw(tmp_path / "a.png", Columns.of(found), 0, THRESHOLDS)
+def test_whatever_there_is_can_be_drawn_without_a_warning(tmp_path: Path, found: list[EvaluationRow]) -> None:
+    write_run_plot(tmp_path / "a.png", RowArrays.from_rows(found), 0, THRESHOLDS)
 
     assert (tmp_path / "a.png").stat().st_size > 5000

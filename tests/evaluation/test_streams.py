@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.errors import InputError
-from nbstream.evaluation.streams import Labelled, merged, read
+from nbstream.evaluation.streams import LabelledContent, merge_streams, read_stream
 from tests.letters import letters, write_corpus
 
 
@@ -20,15 +20,15 @@ def written(path: Path, text: str) -> Path:
 
 
 def test_an_index_is_its_files_as_mail_in_its_order(tmp_path: Path) -> None:
-    stream = read(write_corpus(tmp_path / "corpus", 5))
+    stream = read_stream(write_corpus(tmp_path / "corpus", 5))
 
-    assert (stream.what, stream.count) == ("an index of messages", 5)
-    assert list(stream.messages) == [Labelled(label, raw) for label, raw in letters(5)]
+    assert (stream.description, stream.count) == ("an index of messages", 5)
+    assert list(stream.messages) == [LabelledContent(label, raw) for label, raw in letters(5)]
 
 
 @pytest.mark.parametrize("limit", [0, 3, 9])
 def test_the_first_of_a_stream_are_no_more_than_there_are(tmp_path: Path, limit: int) -> None:
-    stream = read(write_corpus(tmp_path / "corpus", 5)).first(limit)
+    stream = read_stream(write_corpus(tmp_path / "corpus", 5)).limited_to(limit)
 
     assert stream.count == len(list(stream.messages)) == min(limit, 5)
 
@@ -42,25 +42,25 @@ def test_the_first_of_a_stream_are_no_more_than_there_are(tmp_path: Path, limit:
     ],
 )
 def test_a_table_is_its_texts(tmp_path: Path, name: str, text: str) -> None:
-    stream = read(written(tmp_path / name, text))
+    stream = read_stream(written(tmp_path / name, text))
 
-    assert (stream.what, stream.count) == ("a table of texts", 3)
+    assert (stream.description, stream.count) == ("a table of texts", 3)
     assert list(stream.messages) == [
-        Labelled("spam", 'WIN: "now", friend'),
-        Labelled("ham", 'said "hi"\tto me'),
-        Labelled("ham", "x\ny"),
+        LabelledContent("spam", 'WIN: "now", friend'),
+        LabelledContent("ham", 'said "hi"\tto me'),
+        LabelledContent("ham", "x\ny"),
     ]
 
 
 def test_a_separator_of_lines_that_is_none_of_csv_stays_in_its_text(tmp_path: Path) -> None:
-    stream = read(written(tmp_path / "a.csv", "spam,one\u2028two\x0bthree\nham,x\n"))
+    stream = read_stream(written(tmp_path / "a.csv", "spam,one\u2028two\x0bthree\nham,x\n"))
 
     assert [each.content for each in stream.messages] == ["one\u2028two\x0bthree", "x"]
 
 
 def test_a_text_may_be_as_long_as_a_mail(tmp_path: Path) -> None:
     before = csv.field_size_limit()
-    stream = read(written(tmp_path / "a.csv", f"spam,{'long ' * 100_000}\n"))
+    stream = read_stream(written(tmp_path / "a.csv", f"spam,{'long ' * 100_000}\n"))
 
     assert [len(each.content) for each in stream.messages] == [500_000]
     assert csv.field_size_limit() == before
@@ -70,15 +70,15 @@ def test_an_index_whose_first_file_is_missing_is_an_index_all_the_same(tmp_path:
     written(tmp_path / "lunch", "Subject: lunch\n\n")
 
     with pytest.raises(InputError, match=r"a\.tsv:1: there is no dinner"):
-        read(written(tmp_path / "a.tsv", "ham\tdinner\nham\tlunch\n"))
+        read_stream(written(tmp_path / "a.tsv", "ham\tdinner\nham\tlunch\n"))
 
 
 def test_a_first_line_that_names_a_file_makes_an_index(tmp_path: Path) -> None:
     written(tmp_path / "lunch", "Subject: lunch\n\n")
 
-    assert read(written(tmp_path / "a.tsv", "ham\tlunch\n")).what == "an index of messages"
-    assert read(written(tmp_path / "b.tsv", "ham\tdinner\n")).what == "a table of texts"
-    assert read(written(tmp_path / "c.tsv", f"ham\t{'x' * 5000}\n")).what == "a table of texts"
+    assert read_stream(written(tmp_path / "a.tsv", "ham\tlunch\n")).description == "an index of messages"
+    assert read_stream(written(tmp_path / "b.tsv", "ham\tdinner\n")).description == "a table of texts"
+    assert read_stream(written(tmp_path / "c.tsv", f"ham\t{'x' * 5000}\n")).description == "a table of texts"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_first_line_that_names_a_file_makes_an_index(tmp_path: Path) -> None:
 )
 def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, name: str, text: str, said: str) -> None:
     with pytest.raises(InputError) as refused:
-        read(written(tmp_path / name, text))
+        read_stream(written(tmp_path / name, text))
 
     assert str(refused.value).startswith(f"{tmp_path}/{said}")
 
@@ -103,13 +103,13 @@ def test_a_file_that_is_missing_or_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "latin.csv").write_bytes(b"spam,\xa31000\n")
 
     with pytest.raises(InputError, match=r"latin\.csv: is not UTF-8 text"):
-        read(tmp_path / "latin.csv")
+        read_stream(tmp_path / "latin.csv")
     with pytest.raises(InputError, match=r"none: No such file or directory"):
-        read(tmp_path / "none")
+        read_stream(tmp_path / "none")
     with pytest.raises(InputError, match=r"index:1: there is no gone\.eml"):
-        read(written(tmp_path / "index", "spam\tgone.eml\n"))
+        read_stream(written(tmp_path / "index", "spam\tgone.eml\n"))
     written(tmp_path / "here.eml", "Subject: here\n\nhere\n")
-    stream = read(written(tmp_path / "index", "spam\there.eml\n"))
+    stream = read_stream(written(tmp_path / "index", "spam\there.eml\n"))
     (tmp_path / "here.eml").unlink()
     with pytest.raises(InputError, match=r"here\.eml: No such file or directory"):
         list(stream.messages)
@@ -119,7 +119,7 @@ def test_a_file_that_is_missing_or_no_text_is_named(tmp_path: Path) -> None:
 def test_two_heaps_run_out_together_each_in_its_own_order(spams: int, hams: int) -> None:
     spam, ham = [b"s%d" % n for n in range(spams)], [b"h%d" % n for n in range(hams)]
 
-    stream = merged([("spam", spams, spam), ("ham", hams, ham)])
+    stream = merge_streams([("spam", spams, spam), ("ham", hams, ham)])
 
     found = list(stream.messages)
     assert stream.count == len(found) == spams + hams

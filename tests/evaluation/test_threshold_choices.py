@@ -10,51 +10,64 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.evaluation.threshold_choices import BUDGETS, FIXED, Choice, Tuning, tuning
-from nbstream.evaluation.threshold_report import answer, as_json, shown, text
-from nbstream.policy.policy import Budget, Policy
+from nbstream.evaluation.threshold_choices import (
+    BUDGET_RATES,
+    FIXED_THRESHOLDS,
+    ThresholdChoice,
+    TuningResult,
+    compare_thresholds,
+)
+from nbstream.evaluation.threshold_report import (
+    describe_choice,
+    format_threshold_rounded_up,
+    render_json,
+    render_text,
+)
+from nbstream.policy.policy import Budget, ThresholdPolicy
 from tests.evaluation.scored import drawn, first_scores
 
-PRESENT = Policy(0.5, 0.95)
-STRICT = Policy(0.5, Budget(0.001))
+PRESENT = ThresholdPolicy(0.5, 0.95)
+STRICT = ThresholdPolicy(0.5, Budget(0.001))
 
 
-def lines(found: Tuning, width: int | None = None, *, bold: bool = False) -> list[str]:
-    return text(found, "default", width=width, bold=bold).splitlines()
+def lines(found: TuningResult, width: int | None = None, *, bold: bool = False) -> list[str]:
+    return render_text(found, "default", width=width, bold=bold).splitlines()
 
 
-def budgets(found: Tuning) -> dict[float, Choice]:
-    return dict(zip(BUDGETS, found.budgets, strict=True))
+def budgets(found: TuningResult) -> dict[float, ThresholdChoice]:
+    return dict(zip(BUDGET_RATES, found.budgets, strict=True))
 
 
 def test_a_budget_calls_no_more_of_the_ham_spam_than_it_may_and_a_smaller_one_less() -> None:
-    found = tuning(drawn(12_000, 8_000), PRESENT)
+    found = compare_thresholds(drawn(12_000, 8_000), PRESENT)
 
-    counts = [int(choice.rates.ham_called_spam[0]) for choice in found.budgets]
-    for rate, count in zip(BUDGETS, counts, strict=True):
+    counts = [int(choice.error_counts.ham_called_spam[0]) for choice in found.budgets]
+    for rate, count in zip(BUDGET_RATES, counts, strict=True):
         assert count <= rate * 12_000
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > 100
-    assert [choice.spam_from for choice in found.fixed] == list(FIXED)
+    assert [choice.spam_threshold for choice in found.fixed] == list(FIXED_THRESHOLDS)
 
 
 def test_a_budget_that_cannot_be_promised_says_what_it_needs() -> None:
     # (1 - 0.001)^n <= 0.05 from n = 2995 on.
-    found = budgets(tuning(drawn(1000, 10), PRESENT))
+    found = budgets(compare_thresholds(drawn(1000, 10), PRESENT))
 
-    assert answer(found[0.001]) == "max_false_positive_rate: 0.001 -> needs 1,995 more ham to promise 0.1 %"
-    assert answer(found[0.01]).startswith("max_false_positive_rate: 0.01 -> threshold 0.")
+    assert (
+        describe_choice(found[0.001]) == "max_false_positive_rate: 0.001 -> needs 1,995 more ham to promise 0.1 %"
+    )
+    assert describe_choice(found[0.01]).startswith("max_false_positive_rate: 0.01 -> threshold 0.")
 
 
 def test_the_plain_answer_compares_with_the_present_policy() -> None:
     # Of 3,000 ham 0.1 % may not be one: the threshold is just above the highest.
     mail = [("ham", 0.1)] * 2993 + [("ham", 0.96)] * 6 + [("ham", 0.9876)]
     mail += [("spam", 0.999)] * 969 + [("spam", 0.97)] * 31
-    found = tuning(first_scores(mail), PRESENT, ("with strict.yaml", STRICT))
+    found = compare_thresholds(first_scores(mail), PRESENT, ("with strict.yaml", STRICT))
 
     said = "max_false_positive_rate: 0.001 -> threshold 0.9877: "
     said += "would have moved 7 ham out of spam, let 31 more spam through, of the last 4,000"
-    assert answer(budgets(found)[0.001]) == said
+    assert describe_choice(budgets(found)[0.001]) == said
     assert lines(found)[-5:-2] == [
         f"with strict.yaml, {said}",
         "  ham: 7 spam -> unsure",
@@ -64,30 +77,30 @@ def test_the_plain_answer_compares_with_the_present_policy() -> None:
 
 
 def test_a_budget_in_force_is_told_as_one_and_is_compared_with_itself() -> None:
-    found = tuning(drawn(5000, 500), STRICT)
+    found = compare_thresholds(drawn(5000, 500), STRICT)
 
     assert found.present.setting == "max_false_positive_rate: 0.001"
-    assert not found.present.moves.counts
+    assert not found.present.verdict_changes.counts
     assert found.cost_ratio == 19
 
 
 def test_the_cost_ratio_is_the_one_that_a_fixed_threshold_is_right_for() -> None:
-    assert tuning(drawn(10, 10), Policy(0.5, 0.99)).cost_ratio == 99
+    assert compare_thresholds(drawn(10, 10), ThresholdPolicy(0.5, 0.99)).cost_ratio == 99
 
 
 def test_the_table_has_each_threshold_once_lowest_first() -> None:
-    found = tuning(drawn(12_000, 8_000), PRESENT, ("with strict.yaml", STRICT))
+    found = compare_thresholds(drawn(12_000, 8_000), PRESENT, ("with strict.yaml", STRICT))
 
     names = [choice.name for choice in found.by_threshold()]
     assert "fixed 0.95" not in names  # the present one
     assert "budget 0.0001" not in names  # cannot be promised
     assert {"present", "with strict.yaml", "fixed 0.5", "budget 0.05", "fixed 0.9999"} <= set(names)
-    places = [choice.spam_from for choice in found.by_threshold()]
+    places = [choice.spam_threshold for choice in found.by_threshold()]
     assert places == sorted(places)
 
 
 def test_columns_are_aligned_and_the_figures_are_those_of_the_choices() -> None:
-    found = tuning(drawn(12_000, 8_000), PRESENT)
+    found = compare_thresholds(drawn(12_000, 8_000), PRESENT)
     table = lines(found)[2 : 3 + len(found.by_threshold())]
 
     assert len({len(line) for line in table}) == 1
@@ -96,15 +109,15 @@ def test_columns_are_aligned_and_the_figures_are_those_of_the_choices() -> None:
     assert " ".join(head.split()) == titles
     for choice, row in zip(found.by_threshold(), rows, strict=True):
         figures = row.removeprefix(choice.name).split()
-        assert figures[0] == shown(choice.spam_from)
-        assert figures[1] == f"{choice.rates.ham_called_spam[0]:,}"
-        assert figures[2] == f"{choice.rates.ham_called_spam[0] / 120:.3f}"
-        assert figures[6] == f"{choice.rates.spam_missed[0]:,}"
+        assert figures[0] == format_threshold_rounded_up(choice.spam_threshold)
+        assert figures[1] == f"{choice.error_counts.ham_called_spam[0]:,}"
+        assert figures[2] == f"{choice.error_counts.ham_called_spam[0] / 120:.3f}"
+        assert figures[6] == f"{choice.error_counts.spam_missed[0]:,}"
 
 
 @pytest.mark.parametrize("width", [1, 20, 40, 60, 80, 100, 140])
 def test_the_table_fits_the_terminal(width: int) -> None:
-    found = tuning(drawn(12_000, 8_000), PRESENT, ("with strict.yaml", STRICT))
+    found = compare_thresholds(drawn(12_000, 8_000), PRESENT, ("with strict.yaml", STRICT))
 
     table = lines(found, width)[2 : 3 + len(found.by_threshold())]
 
@@ -114,7 +127,7 @@ def test_the_table_fits_the_terminal(width: int) -> None:
 
 
 def test_bold_is_the_present_row_alone() -> None:
-    found = tuning(drawn(500, 500), PRESENT)
+    found = compare_thresholds(drawn(500, 500), PRESENT)
 
     marked = [line for line in lines(found, bold=True) if "\033" in line]
 
@@ -136,11 +149,11 @@ FEW: list[Sequence[tuple[str, float]]] = [
 
 @pytest.mark.parametrize("mail", FEW, ids=["none", "ham", "spam", "both", "sure", "all wrong", "errors"])
 @pytest.mark.parametrize("present", [PRESENT, STRICT])
-def test_whatever_there_is_can_be_told(mail: Sequence[tuple[str, float]], present: Policy) -> None:
-    found = tuning(first_scores(mail), present, ("with a.yaml", Policy(0.2, 0.2, 1.0)))
+def test_whatever_there_is_can_be_told(mail: Sequence[tuple[str, float]], present: ThresholdPolicy) -> None:
+    found = compare_thresholds(first_scores(mail), present, ("with a.yaml", ThresholdPolicy(0.2, 0.2, 1.0)))
 
-    told = json.loads(as_json(found, "default"))
-    said = text(found, "default", width=80, bold=False)
+    told = json.loads(render_json(found, "default"))
+    said = render_text(found, "default", width=80, bold=False)
 
     assert told["messages"] == len(mail)
     assert "nan" not in said
@@ -151,9 +164,9 @@ def test_whatever_there_is_can_be_told(mail: Sequence[tuple[str, float]], presen
 
 
 def test_json_has_the_figures_of_the_table() -> None:
-    found = tuning(drawn(12_000, 8_000), PRESENT, ("with strict.yaml", STRICT))
+    found = compare_thresholds(drawn(12_000, 8_000), PRESENT, ("with strict.yaml", STRICT))
 
-    told = json.loads(as_json(found, "default"))
+    told = json.loads(render_json(found, "default"))
 
     assert set(told) == {
         *("model", "messages", "ham", "spam", "biased", "cost_ratio", "present", "with", "budgets", "fixed")
@@ -161,16 +174,16 @@ def test_json_has_the_figures_of_the_table() -> None:
     assert (told["messages"], told["ham"], told["spam"], told["biased"]) == (20_000, 12_000, 8_000, False)
     never = told["budgets"][-1]
     assert (never["spam_from"], never["promise"]) == (None, "needs 17,956 more ham to promise 0.01 %")
-    assert told["with"]["answer"] == answer(found.other) if found.other else False
+    assert told["with"]["answer"] == describe_choice(found.other) if found.other else False
     moved = sum(each["messages"] for each in told["with"]["moves"])
-    assert moved == sum(found.other.moves.counts.values()) if found.other else False
+    assert moved == sum(found.other.verdict_changes.counts.values()) if found.other else False
     low, high = told["present"]["ham_called_spam_percent_95"]
     assert low <= told["present"]["ham_called_spam_percent"] <= high
 
 
 @given(st.floats(1e-9, 1, exclude_max=True))
 def test_a_threshold_is_shown_so_that_no_ham_more_reaches_it(p: float) -> None:
-    written = float(shown(p))
+    written = float(format_threshold_rounded_up(p))
 
     assert p <= written <= p + 0.01 * min(p, 1 - p) + 1e-15
 
@@ -188,4 +201,4 @@ def test_a_threshold_is_shown_so_that_no_ham_more_reaches_it(p: float) -> None:
     ],
 )
 def test_shown_thresholds(p: float, written: str) -> None:
-    assert shown(p) == written
+    assert format_threshold_rounded_up(p) == written

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.evaluation import tuning
-from nbstream.evaluation.tuning import Sample
-from nbstream.policy.verdict import ModelState, Thresholds, decide
+from nbstream.evaluation.tuning import LabelledSample
+from nbstream.policy.verdict import ModelState, Thresholds, decide_verdict
 from tests.evaluation.scored import first_scores
 
 PLACES = (0.01, 0.2, 0.5, 0.7, 0.95, 0.999)  # few, so that many are equal, to each other and to thresholds
@@ -28,16 +28,16 @@ TAUGHT = ModelState({})
 
 
 def verdict(p: float, thresholds: Thresholds) -> str:
-    return str(decide(p, thresholds, TAUGHT)[0])
+    return str(decide_verdict(p, thresholds, TAUGHT)[0])
 
 
 @given(labelled, some_thresholds)
 def test_counts_are_those_of_deciding_one_by_one(pairs: Pairs, thresholds: Thresholds) -> None:
-    sample = Sample.of(first_scores(pairs))
+    sample = LabelledSample.from_first_scores(first_scores(pairs))
 
-    found, unsure = tuning.rates_of(sample, thresholds), tuning.unsure(sample, thresholds)
+    found, unsure = tuning.count_errors_at(sample, thresholds), tuning.count_unsure(sample, thresholds)
 
-    decided = Counter((label, decide(p, thresholds, TAUGHT)[0]) for label, p in pairs)
+    decided = Counter((label, decide_verdict(p, thresholds, TAUGHT)[0]) for label, p in pairs)
     called = Counter({(label, is_spam): 0 for label in ("ham", "spam") for is_spam in (True, False)})
     for (label, each), count in decided.items():
         called[label, each.is_spam] += count
@@ -55,9 +55,9 @@ def test_counts_are_those_of_deciding_one_by_one(pairs: Pairs, thresholds: Thres
 
 @given(labelled, st.lists(st.sampled_from((*PLACES, 0.0, 0.3, math.inf)), min_size=1, max_size=8))
 def test_many_thresholds_at_once_are_each_alone(pairs: Pairs, thresholds: list[float]) -> None:
-    sample = Sample.of(first_scores(pairs))
+    sample = LabelledSample.from_first_scores(first_scores(pairs))
 
-    found = tuning.rates(sample, np.array(thresholds))
+    found = tuning.count_errors(sample, np.array(thresholds))
 
     lost = [sum(p >= threshold for label, p in pairs if label == "ham") for threshold in thresholds]
     missed = [sum(p < threshold for label, p in pairs if label == "spam") for threshold in thresholds]
@@ -66,7 +66,7 @@ def test_many_thresholds_at_once_are_each_alone(pairs: Pairs, thresholds: list[f
 
 @given(labelled, some_thresholds, some_thresholds)
 def test_moves_are_the_verdicts_that_differ(pairs: Pairs, before: Thresholds, after: Thresholds) -> None:
-    found = tuning.moves(Sample.of(first_scores(pairs)), before, after)
+    found = tuning.compare_verdicts(LabelledSample.from_first_scores(first_scores(pairs)), before, after)
 
     expected: Counter[tuple[str, str, str]] = Counter()
     for label, p in pairs:
@@ -75,27 +75,29 @@ def test_moves_are_the_verdicts_that_differ(pairs: Pairs, before: Thresholds, af
     assert (found.messages, dict(found.counts)) == (len(pairs), dict(expected))
     for label in ("ham", "spam"):
         hits = [
-            sum(decide(p, each, TAUGHT)[0].is_spam for own, p in pairs if own == label) for each in (before, after)
+            sum(decide_verdict(p, each, TAUGHT)[0].is_spam for own, p in pairs if own == label)
+            for each in (before, after)
         ]
-        assert found.called_spam(label) == hits[1] - hits[0]
+        assert found.called_spam_change(label) == hits[1] - hits[0]
 
 
 def test_a_spam_threshold_that_is_never_reached_leaves_unsure() -> None:
-    sample = Sample.of(first_scores([("spam", 0.999), ("ham", 0.7), ("ham", 0.01)]))
+    sample = LabelledSample.from_first_scores(first_scores([("spam", 0.999), ("ham", 0.7), ("ham", 0.01)]))
 
     never = Thresholds(0.5, math.inf)
 
-    assert tuning.verdicts(sample, never).tolist() == [1, 1, 0]
-    assert tuning.rates_of(sample, never).spam_missed.tolist() == [1]
+    assert tuning.verdict_numbers(sample, never).tolist() == [1, 1, 0]
+    assert tuning.count_errors_at(sample, never).spam_missed.tolist() == [1]
 
 
 def test_the_sentence_says_both_directions() -> None:
     mail = [("ham", 0.96), ("ham", 0.97), ("spam", 0.96), ("ham", 0.1), ("spam", 0.999)] * 250
-    sample = Sample.of(first_scores(mail))
+    sample = LabelledSample.from_first_scores(first_scores(mail))
     lenient, strict = Thresholds(0.5, 0.95), Thresholds(0.5, 0.99)
 
     stricter, back, same = (
-        tuning.moves(sample, *each).sentence() for each in ((lenient, strict), (strict, lenient), (strict, strict))
+        tuning.compare_verdicts(sample, *each).to_sentence()
+        for each in ((lenient, strict), (strict, lenient), (strict, strict))
     )
 
     assert stricter == "would have moved 500 ham out of spam, let 250 more spam through, of the last 1,250"
@@ -105,9 +107,9 @@ def test_the_sentence_says_both_directions() -> None:
 
 def test_the_cost_is_that_of_the_errors_against_letting_all_spam_pass() -> None:
     mail = [("ham", 0.99)] * 2 + [("ham", 0.1)] * 98 + [("spam", 0.9)] * 4 + [("spam", 0.999)] * 46
-    found = tuning.rates(Sample.of(first_scores(mail)), np.array([0.95]))
+    found = tuning.count_errors(LabelledSample.from_first_scores(first_scores(mail)), np.array([0.95]))
 
-    cost, low, high = (float(each[0]) for each in found.cost(9))
+    cost, low, high = (float(each[0]) for each in found.relative_cost(9))
     assert cost == pytest.approx((9 * 2 + 4) / 50)
     # Wilson: 2 of 100 is 0.0055 to 0.0700, 4 of 50 is 0.0315 to 0.1884; a ham weighs 9 x 100/50 of spam's share.
     assert low == pytest.approx(0.44 - math.hypot(18 * (0.02 - 0.0055), 0.08 - 0.0315), abs=2e-3)
@@ -116,9 +118,13 @@ def test_the_cost_is_that_of_the_errors_against_letting_all_spam_pass() -> None:
 
 @given(labelled, st.sampled_from(PLACES), st.floats(1, 9999))
 def test_estimates_lie_within_their_ends_or_are_unknown(pairs: Pairs, threshold: float, ratio: float) -> None:
-    found = tuning.rates(Sample.of(first_scores(pairs)), np.array([threshold]))
+    found = tuning.count_errors(LabelledSample.from_first_scores(first_scores(pairs)), np.array([threshold]))
 
     known = {"lost": found.ham > 0, "missed": found.spam > 0, "cost": found.ham > 0 and found.spam > 0}
-    for name, estimate in (("lost", found.lost()), ("missed", found.missed()), ("cost", found.cost(ratio))):
+    for name, estimate in (
+        ("lost", found.ham_called_spam_rate()),
+        ("missed", found.spam_missed_rate()),
+        ("cost", found.relative_cost(ratio)),
+    ):
         value, low, high = (float(each[0]) for each in estimate)
         assert (low <= value <= high) if known[name] else math.isnan(value)

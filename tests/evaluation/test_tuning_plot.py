@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nbstream.evaluation.threshold_choices import Tuning, tuning
-from nbstream.evaluation.tuning_plot import draw, picture
-from nbstream.policy.policy import Budget, Policy
+from nbstream.evaluation.threshold_choices import TuningResult, compare_thresholds
+from nbstream.evaluation.tuning_plot import tuning_figure, write_tuning_plot
+from nbstream.policy.policy import Budget, ThresholdPolicy
 from tests.evaluation.scored import drawn, first_scores
 from tests.evaluation.test_threshold_choices import FEW
 
 
-def found(spam: float = 0.95) -> Tuning:
-    strict = "with strict.yaml", Policy(0.5, Budget(0.001))
-    return tuning(drawn(6000, 4000), Policy(0.5, spam), strict)
+def found(spam: float = 0.95) -> TuningResult:
+    strict = "with strict.yaml", ThresholdPolicy(0.5, Budget(0.001))
+    return compare_thresholds(drawn(6000, 4000), ThresholdPolicy(0.5, spam), strict)
 
 
 def test_the_three_panels_have_their_axes_and_legends() -> None:
-    det, cost, thresholds = picture(found()).axes
+    det, cost, thresholds = tuning_figure(found()).axes
 
     assert (det.get_xscale(), det.get_yscale(), cost.get_xscale(), cost.get_yscale()) == ("log",) * 4
     assert (thresholds.get_xscale(), thresholds.get_yscale()) == ("logit", "log")
@@ -37,10 +37,10 @@ def test_the_three_panels_have_their_axes_and_legends() -> None:
 
 def test_the_present_threshold_stands_at_its_rates_and_the_curve_goes_through_all_counts() -> None:
     shown = found(0.6)
-    det, _, thresholds = picture(shown).axes
+    det, _, thresholds = tuning_figure(shown).axes
 
     lines = {str(line.get_label()): line for line in det.lines}
-    rates = shown.present.rates
+    rates = shown.present.error_counts
     point = 100 * rates.ham_called_spam[0] / 6000, 100 * rates.spam_missed[0] / 4000
     assert [float(np.asarray(each)[0]) for each in lines["present"].get_data()] == pytest.approx(point)
     lost, missed = (np.asarray(each) for each in lines["any threshold"].get_data())
@@ -55,7 +55,7 @@ def test_the_present_threshold_stands_at_its_rates_and_the_curve_goes_through_al
 
 
 def test_the_best_cost_is_below_all_others() -> None:
-    _, cost, _ = picture(found()).axes
+    _, cost, _ = tuning_figure(found()).axes
 
     lines = {str(line.get_label()): np.asarray(line.get_ydata()) for line in cost.lines}
     best = lines.pop("best")
@@ -66,7 +66,7 @@ def test_the_best_cost_is_below_all_others() -> None:
 
 def test_the_same_scores_are_the_same_svg_and_a_small_one(tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
-        draw(tmp_path / name, found())
+        write_tuning_plot(tmp_path / name, found())
 
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert (tmp_path / "a.svg").stat().st_size < 60_000
@@ -75,7 +75,7 @@ def test_the_same_scores_are_the_same_svg_and_a_small_one(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("name", "head"), [("a.PNG", b"\x89PNG"), ("a.pdf", b"%PDF"), ("a.svg", b"<?xml")])
 def test_the_format_is_that_of_the_name(tmp_path: Path, name: str, head: bytes) -> None:
-    draw(tmp_path / name, found())
+    write_tuning_plot(tmp_path / name, found())
 
     assert (tmp_path / name).read_bytes().startswith(head)
 
@@ -85,7 +85,9 @@ def test_the_format_is_that_of_the_name(tmp_path: Path, name: str, head: bytes) 
 def test_whatever_there_is_can_be_drawn_without_a_warning(
     tmp_path: Path, mail: Sequence[tuple[str, float]], spam: float | Budget
 ) -> None:
-    other = "with $^$.yaml", Policy(0.5, math.nextafter(1, 0))
-    draw(tmp_path / "a.png", tuning(first_scores(mail), Policy(0.5, spam), other))
+    other = "with $^$.yaml", ThresholdPolicy(0.5, math.nextafter(1, 0))
+    write_tuning_plot(
+        tmp_path / "a.png", compare_thresholds(first_scores(mail), ThresholdPolicy(0.5, spam), other)
+    )
 
     assert (tmp_path / "a.png").stat().st_size > 5000

@@ -10,25 +10,22 @@ from dataclasses import dataclass, field
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.bayes.calibration import BINS, Calibration
-from nbstream.bayes.classifier import Classifier
-from nbstream.bayes.classifier import Params as ClassifierParams
+from nbstream.bayes.calibration import SCORE_BINS, Calibration
+from nbstream.bayes.classifier import Classifier, ClassifierOptions
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
-from nbstream.filter import AutoLayer, Autolearner, Filter, Outcome, Params, Settler
-from nbstream.filter.autolearner import QUEUED
+from nbstream.filter import Autolearner, AutolearnLayer, AutolearnReconciler, Filter, FilterPolicy, LessonOutcome
+from nbstream.filter.autolearner import MAX_QUEUED
 from nbstream.filter.scorer import Scorer
 from nbstream.mail.message import Message
 from nbstream.policy import autolearn
-from nbstream.policy.policy import Policy
-from nbstream.store.connection import Params as StoreParams
-from nbstream.store.connection import open_client
-from nbstream.store.model.autolearn_layer import Layer, Layered
-from nbstream.store.model.history import Note
-from nbstream.store.model.ledger import Entry, Held
+from nbstream.policy.policy import ThresholdPolicy
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.autolearn_layer import AutolearnModel, LayeredCounts
+from nbstream.store.model.history import LessonNote
+from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.tokens.tokenizer import Params as TokenizerParams
-from nbstream.tokens.tokenizer import Tokenizer
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from tests.bayes.taught import CHOICES
 from tests.conftest import RedisServer
 from tests.letters import letters
@@ -36,7 +33,7 @@ from tests.store.algebra import live_entries, stored, summed
 from tests.waiting import until
 
 EMPTY: tuple[dict[str, dict[bytes, int]], dict[bytes, int]] = ({"ham": {}, "spam": {}}, {})
-MARGINS = autolearn.Params(ham=0.02, spam=0.98, lead=5)
+MARGINS = autolearn.AutolearnOptions(ham_margin=0.02, spam_margin=0.98, max_lead=5)
 NEEDED = {"spam": 20, "ham": 20}
 
 
@@ -45,10 +42,10 @@ class Site:
     """A filter over both layers, and what learns without people."""
 
     people: Model
-    layer: AutoLayer
+    layer: AutolearnLayer
     filter: Filter
     learner: Autolearner
-    model: Layer
+    model: AutolearnModel
     told: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     async def check(self, *raws: bytes) -> list[float]:
@@ -56,15 +53,15 @@ class Site:
         found = []
         for raw in raws:
             found.append((await self.filter.check(Message.parse(raw))).probability)
-            await self.learner.learn_waiting()
+            await self.learner.learn_queued()
         return found
 
 
-def site(client: Redis, margins: autolearn.Params = MARGINS, choice: str = "multinomial") -> Site:
-    people, model = Model(client, "test", 3600), Layer(client, "test", 3600)
-    layer, told = AutoLayer(model, model), Counter[tuple[str, str]]()
+def site(client: Redis, margins: autolearn.AutolearnOptions = MARGINS, choice: str = "multinomial") -> Site:
+    people, model = Model(client, "test", 3600), AutolearnModel(client, "test", 3600)
+    layer, told = AutolearnLayer(model, model), Counter[tuple[str, str]]()
     chosen = CHOICES[choice]
-    classifier, params = Classifier(ClassifierParams(chosen)), Params(Policy(), NEEDED)
+    classifier, params = Classifier(ClassifierOptions(chosen)), FilterPolicy(ThresholdPolicy(), NEEDED)
     learner = Autolearner(
         people,
         layer,
@@ -74,12 +71,12 @@ def site(client: Redis, margins: autolearn.Params = MARGINS, choice: str = "mult
     )
     spam_filter = Filter(
         tokenizer=Tokenizer(
-            TokenizerParams(attributes=chosen.categorical is not None, numbers=chosen.gaussian is not None)
+            TokenizerOptions(attributes=chosen.categorical is not None, numbers=chosen.gaussian is not None)
         ),
         classifier=classifier,
         calibration=Calibration(),
         model=people,
-        counts=Layered(people, model),
+        counts=LayeredCounts(people, model),
         params=params,
         observer=learner,
         auto=layer,
@@ -119,7 +116,7 @@ async def test_what_is_sure_is_learned_in_its_own_layer_and_nothing_else(client:
 async def test_it_teaches_the_scores_but_not_the_calibration_and_never_makes_a_model_ready(client: Redis) -> None:
     here = await taught(client, 60)
     before = [(await here.filter.check(Message.parse(raw))) for _, raw in letters(5, seed=9)]
-    await here.learner.learn_waiting()
+    await here.learner.learn_queued()
 
     await here.check(*(raw for _, raw in letters(60, seed=8)))
 
@@ -127,12 +124,12 @@ async def test_it_teaches_the_scores_but_not_the_calibration_and_never_makes_a_m
     assert sum((await here.model.totals()).messages) > 5
     assert [each.score for each in after] != [each.score for each in before]
     assert [each.state for each in after] == [each.state for each in before]
-    bins, _ = await here.model.look_up(BINS)
+    bins, _ = await here.model.look_up(SCORE_BINS)
     assert not bins.any()
 
 
 async def test_a_model_that_does_not_decide_yet_learns_nothing_by_itself(client: Redis) -> None:
-    here = site(client, autolearn.Params(ham=0.49, spam=0.51))
+    here = site(client, autolearn.AutolearnOptions(ham_margin=0.49, spam_margin=0.51))
     for raw in only("spam", 60, seed=7):
         await here.filter.learn(Message.parse(raw), "spam", "test")
 
@@ -177,7 +174,7 @@ async def test_less_is_learned_than_of_a_person(client: Redis) -> None:
     by_person = await here.people.entry(Message.parse(raw).key)
     assert by_person
     assert 0 < by_itself.weight < by_person.weight
-    assert [name for name, _ in by_itself.sums if name in BINS] == []
+    assert [name for name, _ in by_itself.sums if name in SCORE_BINS] == []
 
 
 @pytest.mark.parametrize("label", [*CLASSES, None])
@@ -198,7 +195,7 @@ async def test_a_persons_word_replaces_what_was_learned(client: Redis, label: st
     assert await stored(here.model) == EMPTY
     entry = await here.people.entry(message.key)
     assert (entry.label if entry else None) == label
-    assert lesson.outcome == (Outcome.LEARNED if label else Outcome.UNLEARNED)
+    assert lesson.outcome == (LessonOutcome.LEARNED if label else LessonOutcome.UNLEARNED)
     assert lesson.label == (label or "spam")
     assert lesson.before.probability <= certain  # what it said of itself is gone before it is asked
     if label is None:
@@ -216,7 +213,7 @@ async def test_a_message_that_a_person_labelled_is_left_alone(client: Redis) -> 
     assert here.told == {("spam", "human"): 1}
 
 
-class Interrupted(Layer):
+class Interrupted(AutolearnModel):
     """A layer where a person speaks right before, or right after, something is learned."""
 
     moment = ""
@@ -224,13 +221,15 @@ class Interrupted(Layer):
     message: Message
     lesson: asyncio.Task[object] | None = None
 
-    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | Held:
+    async def commit_lesson(
+        self, message_key: str, old: LedgerEntry | None, new: LedgerEntry | None, note: LessonNote
+    ) -> bytes | LedgerConflict:
         """As a layer does, with a person in between."""
         speaks = self.lesson is None and new is not None
         if speaks and self.moment == "before":
             self.lesson = asyncio.create_task(self.person.learn(self.message, "ham", "test"))
             await self.lesson
-        change = await super().replace(message_key, old, new, note)
+        change = await super().commit_lesson(message_key, old, new, note)
         if speaks and self.moment == "after":
             self.lesson = asyncio.create_task(self.person.learn(self.message, "ham", "test"))
             await self.lesson
@@ -260,12 +259,14 @@ class LearnedMeanwhile(Model):
     site: Site
     raw: bytes
 
-    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | Held:
+    async def commit_lesson(
+        self, message_key: str, old: LedgerEntry | None, new: LedgerEntry | None, note: LessonNote
+    ) -> bytes | LedgerConflict:
         """As a model does, a moment too late."""
         if new:
             await self.site.check(self.raw)
             assert await self.site.model.entry(message_key)
-        return await super().replace(message_key, old, new, note)
+        return await super().commit_lesson(message_key, old, new, note)
 
 
 async def test_what_is_learned_while_a_person_speaks_is_taken_back_after_it(client: Redis) -> None:
@@ -288,7 +289,7 @@ async def test_a_writer_that_dies_between_the_two_loses_only_the_auto_label(clie
     await here.layer.withdraw(message.key)  # and then it was killed
 
     assert await stored(here.model) == EMPTY
-    assert (await here.filter.learn(message, "ham", "test")).outcome is Outcome.LEARNED
+    assert (await here.filter.learn(message, "ham", "test")).outcome is LessonOutcome.LEARNED
     assert await stored(here.people) == await summed(here.people)
 
 
@@ -297,11 +298,11 @@ async def test_the_settler_takes_back_what_nobody_saw_to(client: Redis) -> None:
     raws = only("spam", 3)
     await here.check(*raws)
     other = site(client)
-    other.filter._auto = None  # a process with autolearning switched off
+    other.filter._autolearn_layer = None  # a process with autolearning switched off
     await other.filter.learn(Message.parse(raws[0]), "ham", "test")
     assert len(await live_entries(here.model)) == 3
 
-    await Settler(here.layer, lambda: here.model.disputed(here.people)).settle()
+    await AutolearnReconciler(here.layer, lambda: here.model.disputed_messages(here.people)).reconcile()
 
     assert set(await live_entries(here.model)) == {Message.parse(raw).key for raw in raws[1:]}
     assert await stored(here.model) == await summed(here.model)
@@ -311,19 +312,19 @@ async def test_the_queue_is_bounded_and_what_does_not_fit_is_counted(client: Red
     here = await taught(client)
     (raw,) = only("spam", 1)
 
-    for _ in range(QUEUED + 7):
+    for _ in range(MAX_QUEUED + 7):
         await here.filter.check(Message.parse(raw))  # nobody learns meanwhile
 
     assert here.told == {("spam", "dropped"): 7}
-    await here.learner.learn_waiting()
-    assert here.told == {("spam", "dropped"): 7, ("spam", "learned"): 1, ("spam", "already"): QUEUED - 1}
+    await here.learner.learn_queued()
+    assert here.told == {("spam", "dropped"): 7, ("spam", "learned"): 1, ("spam", "already"): MAX_QUEUED - 1}
 
 
 async def test_while_redis_is_away_it_is_dropped_and_it_comes_back_by_itself(
     own_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    client = open_client(StoreParams(own_redis.url, timeout_seconds=1), retries=0)
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1), retries=0)
     here = await taught(client)
     first, second, third = (Message.parse(raw) for raw in only("spam", 3))
     for message in (first, second):
@@ -350,8 +351,8 @@ async def test_while_redis_is_away_it_is_dropped_and_it_comes_back_by_itself(
 async def test_a_person_is_told_to_try_again_while_the_layer_cannot_be_read(client: Redis) -> None:
     here = await taught(client)
 
-    class Away(Layer):
-        async def entry(self, message_key: str) -> Entry | None:
+    class Away(AutolearnModel):
+        async def entry(self, message_key: str) -> LedgerEntry | None:
             raise StoreUnavailable("away")
 
     here.layer.model = Away(client, "test", 3600)

@@ -12,13 +12,12 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
-from nbstream.filter import Filter, Lesson, Outcome
-from nbstream.filter.bulk import BATCH
+from nbstream.filter import Filter, Lesson, LessonOutcome
+from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.mail.message import Message
-from nbstream.store.connection import Params as StoreParams
-from nbstream.store.connection import open_client
-from nbstream.store.model.learn_script import Replacement
-from nbstream.store.model.ledger import Entry, Held
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.learn_script import LessonCommit
+from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from tests.bayes.taught import CHOICES
 from tests.conftest import RedisServer
@@ -33,7 +32,7 @@ from tests.waiting import DEADLINE_SECONDS
 BY = ("test", "nobody")
 
 Told: TypeAlias = "Lesson | StoreIncompatible"
-Answer: TypeAlias = "bytes | Held | StoreUnavailable | StoreIncompatible"
+Answer: TypeAlias = "bytes | LedgerConflict | StoreUnavailable | StoreIncompatible"
 
 PRIZE_BY_TWO_WAYS = [
     b"%sMessage-ID: <p@x.example>\nFrom: a@x.example\nSubject: prize\nDate: Sat, 21 Nov 2026 10:00:00 +0000\n\na"
@@ -49,13 +48,13 @@ async def each(messages: Iterable[Message]) -> AsyncIterator[Message]:
 
 async def teach(spam_filter: Filter, messages: Iterable[Message], label: str | None) -> list[Lesson]:
     told: list[Told] = []
-    await spam_filter.teach_many(each(messages), label, BY, told.append)
+    await spam_filter.learn_many(each(messages), label, BY, told.append)
     lessons = [lesson for lesson in told if isinstance(lesson, Lesson)]
     assert len(lessons) == len(told)
     return lessons
 
 
-def outcomes(told: Iterable[Told]) -> Counter[Outcome]:
+def outcomes(told: Iterable[Told]) -> Counter[LessonOutcome]:
     return Counter(lesson.outcome for lesson in told if isinstance(lesson, Lesson))
 
 
@@ -68,7 +67,7 @@ def heaps(count: int) -> dict[str, list[Message]]:
 
 @every_choice
 async def test_many_are_learned_as_if_one_after_another_to_the_last_digit(client: Redis, choice: str) -> None:
-    taught = heaps(3 * BATCH)
+    taught = heaps(3 * BATCH_SIZE)
     many, model = make_filter(client, choice=choice), Model(client, "test", 3600)
     in_bulk = [lesson for label, heap in taught.items() for lesson in await teach(many, heap, label)]
     counts, entries = await stored(model), await live_entries(model)
@@ -92,12 +91,15 @@ async def test_many_are_relearned_and_taken_back_and_nothing_is_left(client: Red
     messages = [message for heap in heaps(100).values() for message in heap]
     await teach(spam_filter, messages[:70], "spam")
 
-    assert outcomes(await teach(spam_filter, messages, "ham")) == {Outcome.RELEARNED: 70, Outcome.LEARNED: 30}
+    assert outcomes(await teach(spam_filter, messages, "ham")) == {
+        LessonOutcome.RELEARNED: 70,
+        LessonOutcome.LEARNED: 30,
+    }
     assert await stored(model) == await summed(model)
     assert await first_scores(model) == await first_scores_of_entries(model)
-    assert outcomes(await teach(spam_filter, messages, "ham")) == {Outcome.ALREADY: 100}
-    assert outcomes(await teach(spam_filter, messages, None)) == {Outcome.UNLEARNED: 100}
-    assert outcomes(await teach(spam_filter, messages, None)) == {Outcome.UNKNOWN: 100}
+    assert outcomes(await teach(spam_filter, messages, "ham")) == {LessonOutcome.ALREADY: 100}
+    assert outcomes(await teach(spam_filter, messages, None)) == {LessonOutcome.UNLEARNED: 100}
+    assert outcomes(await teach(spam_filter, messages, None)) == {LessonOutcome.UNKNOWN: 100}
     assert await stored(model) == ({"ham": {}, "spam": {}}, {})
 
 
@@ -115,7 +117,7 @@ async def test_what_another_copy_taught_is_in_what_is_told_afterwards(
 
     lesson = await (spam_filter.learn(other, label, "test") if label else spam_filter.unlearn(other, "test"))
     assert lesson.after.score == (await spam_filter.check(other)).score
-    assert lesson.outcome is (Outcome.RELEARNED if label else Outcome.UNLEARNED)
+    assert lesson.outcome is (LessonOutcome.RELEARNED if label else LessonOutcome.UNLEARNED)
 
 
 async def test_a_message_that_comes_several_times_is_learned_once(client: Redis) -> None:
@@ -124,7 +126,7 @@ async def test_a_message_that_comes_several_times_is_learned_once(client: Redis)
 
     lessons = await teach(spam_filter, [one, other, one, one, other], "spam")
 
-    assert [lesson.outcome for lesson in lessons] == [Outcome.LEARNED] * 2 + [Outcome.ALREADY] * 3
+    assert [lesson.outcome for lesson in lessons] == [LessonOutcome.LEARNED] * 2 + [LessonOutcome.ALREADY] * 3
     assert (await model.totals()).messages == (0, 2)
     assert await stored(model) == await summed(model)
 
@@ -146,9 +148,9 @@ class LateModel(Model):
 
     message: Message
 
-    async def replace_many(self, changes: Sequence[Replacement]) -> list[Answer]:
+    async def commit_lessons(self, changes: Sequence[LessonCommit]) -> list[Answer]:
         await make_filter(self.client).learn(self.message, "ham", "another")
-        return await super().replace_many(changes)
+        return await super().commit_lessons(changes)
 
 
 async def test_what_another_changed_meanwhile_is_taught_again(client: Redis) -> None:
@@ -160,9 +162,9 @@ async def test_what_another_changed_meanwhile_is_taught_again(client: Redis) -> 
     lessons = await teach(spam_filter, messages, "spam")
 
     assert [lesson.outcome for lesson in lessons[:5]] == [
-        *[Outcome.LEARNED] * 3,
-        Outcome.RELEARNED,
-        Outcome.LEARNED,
+        *[LessonOutcome.LEARNED] * 3,
+        LessonOutcome.RELEARNED,
+        LessonOutcome.LEARNED,
     ]
     assert (await model.totals()).messages == (0, len(messages))
     assert await stored(model) == await summed(model)
@@ -180,30 +182,30 @@ async def test_what_cannot_be_read_of_one_is_told_and_the_others_are_taught(
     client: Redis, label: str | None, where: str, field: str
 ) -> None:
     here = await site(client)
-    messages = heaps(3 * BATCH)["spam"]
+    messages = heaps(3 * BATCH_SIZE)["spam"]
     await teach(here.filter, messages, "spam")
     await spoil(here.people if where == "people" else here.model, messages[3], field)
 
     told: list[Told] = []
-    await here.filter.teach_many(each(messages), label, BY, told.append)
+    await here.filter.learn_many(each(messages), label, BY, told.append)
     alone: list[Told] = []
-    await here.filter.teach_many(each(messages[3:4]), label, BY, alone.append)
+    await here.filter.learn_many(each(messages[3:4]), label, BY, alone.append)
 
     assert (
         str(told.pop(3))
         == str(alone[0])
         == f"{messages[3].key}: a ledger entry cannot be read: another program wrote it"
     )
-    done = Outcome.RELEARNED if label else Outcome.UNLEARNED
+    done = LessonOutcome.RELEARNED if label else LessonOutcome.UNLEARNED
     assert [lesson.outcome for lesson in told if isinstance(lesson, Lesson)] == [done] * (len(messages) - 1)
 
 
 class SpoiledModel(LateModel):
     """A model in which what it holds of ``message`` becomes unreadable right before many are written."""
 
-    async def replace_many(self, changes: Sequence[Replacement]) -> list[Answer]:
+    async def commit_lessons(self, changes: Sequence[LessonCommit]) -> list[Answer]:
         await spoil(self, self.message)
-        return await Model.replace_many(self, changes)
+        return await Model.commit_lessons(self, changes)
 
 
 async def test_lessons_are_told_that_were_made_beside_one_that_became_unreadable(client: Redis) -> None:
@@ -213,7 +215,7 @@ async def test_lessons_are_told_that_were_made_beside_one_that_became_unreadable
     spam_filter._model = model
 
     told: list[Told] = []
-    await spam_filter.teach_many(each(messages), "spam", BY, told.append)
+    await spam_filter.learn_many(each(messages), "spam", BY, told.append)
 
     assert isinstance(told.pop(3), StoreIncompatible)
     assert len(told) == len(messages) - 1 == (await model.totals()).messages[1]
@@ -224,7 +226,7 @@ class NotedModel(Model):
 
     waited: tuple[bytes, ...] = ()
 
-    async def applied(self, change: bytes) -> None:
+    async def wait_until_applied(self, change: bytes) -> None:
         self.waited += (change,)
 
 
@@ -242,7 +244,7 @@ async def test_lessons_whose_replies_are_lost_are_made_once_and_reported_as_made
     messages = heaps(100)["ham"]
     await teach(make_filter(client), heaps(10)["spam"], "spam")  # Redis knows the script
     async with Proxy(shared_redis.socket, tmp_path / "s", lose) as way:
-        lossy = open_client(StoreParams(way.url))
+        lossy = open_client(ConnectionOptions(way.url))
         spam_filter, counts = make_filter(lossy), NotedModel(lossy, "test", 3600)
         spam_filter._counts = counts
         lessons = await teach(spam_filter, messages[:5], "ham")
@@ -252,7 +254,7 @@ async def test_lessons_whose_replies_are_lost_are_made_once_and_reported_as_made
         await lossy.aclose()
 
     assert lost
-    assert outcomes(lessons) == {Outcome.LEARNED: len(messages)}
+    assert outcomes(lessons) == {LessonOutcome.LEARNED: len(messages)}
     assert (await model.totals()).messages[0] == len(messages)
     assert await stored(model) == await summed(model)
 
@@ -262,7 +264,7 @@ async def test_a_server_that_has_forgotten_the_script_is_told_it_again(client: R
     await teach(spam_filter, heaps(10)["ham"], "ham")
     await client.script_flush()
 
-    assert outcomes(await teach(spam_filter, heaps(60)["spam"], "spam")).total() > BATCH / 4
+    assert outcomes(await teach(spam_filter, heaps(60)["spam"], "spam")).total() > BATCH_SIZE / 4
     assert await stored(Model(client, "test", 3600)) == await summed(Model(client, "test", 3600))
 
 
@@ -274,14 +276,14 @@ async def test_a_server_that_forgets_the_script_each_time_is_not_told_it_for_eve
         return Fate.PASS
 
     async with Proxy(shared_redis.socket, tmp_path / "s", forget) as way, asyncio.timeout(DEADLINE_SECONDS):
-        forgetful = open_client(StoreParams(way.url))
+        forgetful = open_client(ConnectionOptions(way.url))
         with pytest.raises(StoreUnavailable, match="NoScript"):
             await teach(make_filter(forgetful), heaps(10)["spam"], "spam")
         await forgetful.aclose()
 
 
 async def test_a_server_out_of_memory_refuses_and_the_same_is_learned_later(own_redis: RedisServer) -> None:
-    client = open_client(StoreParams(own_redis.url))
+    client = open_client(ConnectionOptions(own_redis.url))
     spam_filter, model, messages = make_filter(client), Model(client, "test", 3600), heaps(100)["spam"]
     await teach(spam_filter, messages[:5], "spam")
     before = await stored(model)
@@ -289,36 +291,36 @@ async def test_a_server_out_of_memory_refuses_and_the_same_is_learned_later(own_
 
     lessons: list[Told] = []
     with pytest.raises(StoreRefuses, match=r"OutOfMemory|OOM"):  # as Redis 7 and 6.2 say it
-        await spam_filter.teach_many(each(messages), "spam", BY, lessons.append)
-    assert outcomes(lessons) == {Outcome.ALREADY: 5}
+        await spam_filter.learn_many(each(messages), "spam", BY, lessons.append)
+    assert outcomes(lessons) == {LessonOutcome.ALREADY: 5}
     assert await stored(model) == before
 
     await client.config_set("maxmemory", "0")
-    assert outcomes(await teach(spam_filter, messages, "spam"))[Outcome.LEARNED] == len(messages) - 5
+    assert outcomes(await teach(spam_filter, messages, "spam"))[LessonOutcome.LEARNED] == len(messages) - 5
     assert await stored(model) == await summed(model)
     await client.aclose()
 
 
 async def test_an_end_in_the_middle_leaves_whole_lessons_and_tells_of_all(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    messages, lessons = heaps(8 * BATCH)["spam"], list[Told]()
+    messages, lessons = heaps(8 * BATCH_SIZE)["spam"], list[Told]()
 
     async def interrupted() -> AsyncIterator[Message]:
         for number, message in enumerate(messages):
-            if number == 2 * BATCH + 3:
+            if number == 2 * BATCH_SIZE + 3:
                 task.cancel()
             yield message
 
-    task = asyncio.create_task(spam_filter.teach_many(interrupted(), "spam", BY, lessons.append))
+    task = asyncio.create_task(spam_filter.learn_many(interrupted(), "spam", BY, lessons.append))
     with pytest.raises(asyncio.CancelledError):
         await task
 
     assert set(await live_entries(model)) == {lesson.after.id for lesson in lessons if isinstance(lesson, Lesson)}
-    assert len(lessons) == 2 * BATCH
+    assert len(lessons) == 2 * BATCH_SIZE
     assert await stored(model) == await summed(model)
     assert outcomes(await teach(spam_filter, messages, "spam")) == {
-        Outcome.ALREADY: 2 * BATCH,
-        Outcome.LEARNED: len(messages) - 2 * BATCH,
+        LessonOutcome.ALREADY: 2 * BATCH_SIZE,
+        LessonOutcome.LEARNED: len(messages) - 2 * BATCH_SIZE,
     }
 
 
@@ -335,10 +337,10 @@ async def test_where_counts_are_full_what_fits_is_learned_and_the_rest_is_told(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spam_filter, messages, lessons = make_filter(client), heaps(60)["spam"], list[Told]()
-    monkeypatch.setattr("nbstream.filter.half_life_warning.LARGEST", 300_000)
+    monkeypatch.setattr("nbstream.filter.half_life_warning.MAX_COUNT", 300_000)
 
     with pytest.raises(CountsFull):
-        await spam_filter.teach_many(each(messages), "spam", BY, lessons.append)
+        await spam_filter.learn_many(each(messages), "spam", BY, lessons.append)
 
     model = Model(client, "test", 3600)
     assert 0 < len(lessons) == sum((await model.totals()).messages) < len(messages)
@@ -356,7 +358,9 @@ async def test_what_was_learned_of_many_without_people_is_taken_back(client: Red
     lessons = await teach(here.filter, [*map(Message.parse, raws), *others], label)
 
     assert await stored(here.model) == EMPTY
-    assert {lesson.outcome for lesson in lessons[:5]} == {Outcome.LEARNED if label else Outcome.UNLEARNED}
+    assert {lesson.outcome for lesson in lessons[:5]} == {
+        LessonOutcome.LEARNED if label else LessonOutcome.UNLEARNED
+    }
     assert await stored(here.people) == await summed(here.people)
 
 
@@ -366,12 +370,12 @@ class CheckedMeanwhile(Model):
     here: Site
     raw: bytes
 
-    async def entry(self, message_key: str) -> Entry | None:
+    async def entry(self, message_key: str) -> LedgerEntry | None:
         """As a model does, a moment too late."""
         await self.here.check(self.raw)
         return await super().entry(message_key)
 
-    async def entries(self, message_keys: Sequence[str]) -> list[Entry | StoreIncompatible | None]:
+    async def entries(self, message_keys: Sequence[str]) -> list[LedgerEntry | StoreIncompatible | None]:
         """As a model does, a moment too late."""
         await self.here.check(self.raw)
         return await super().entries(message_keys)
@@ -387,6 +391,6 @@ async def test_what_is_learned_without_people_meanwhile_is_told_as_taken_back(cl
 
     first, *others = await teach(here.filter, map(Message.parse, raws), None)
 
-    assert (first.outcome, first.label) == (Outcome.UNLEARNED, "spam")
-    assert {lesson.outcome for lesson in others} <= {Outcome.UNKNOWN}
+    assert (first.outcome, first.label) == (LessonOutcome.UNLEARNED, "spam")
+    assert {lesson.outcome for lesson in others} <= {LessonOutcome.UNKNOWN}
     assert await stored(here.model) == EMPTY

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from nbstream.filter import Line
+from nbstream.filter import CheckQueue
 
 
-async def steps(line: Line, leaving: str = "") -> list[str]:
+async def steps(line: CheckQueue, leaving: str = "") -> list[str]:
     """What happens in which order where a, b and c come at once, beside something that is always ready."""
     seen: list[str] = []
 
     async def stand(name: str) -> None:
-        await line.turn()
+        await line.wait_for_turn()
         seen.append(name)
 
     async def others() -> None:
@@ -31,23 +31,23 @@ async def steps(line: Line, leaving: str = "") -> list[str]:
 
 
 async def test_others_go_on_between_two_that_stand_in_line() -> None:
-    seen = "".join(await steps(Line()))
+    seen = "".join(await steps(CheckQueue()))
 
     assert [each for each in seen.split("-") if each] == ["a", "b", "c"]
 
 
 async def test_who_leaves_is_not_waited_for() -> None:
-    seen = "".join(await steps(Line(), leaving="b"))
+    seen = "".join(await steps(CheckQueue(), leaving="b"))
 
     assert seen.replace("-", "") == "ac"
 
 
 async def test_who_comes_when_nobody_is_there_does_not_wait() -> None:
-    line = Line()
+    line = CheckQueue()
     await steps(line)
     await asyncio.sleep(0)
 
-    turn = line.turn()
+    turn = line.wait_for_turn()
     try:
         turn.send(None)
     except StopIteration:

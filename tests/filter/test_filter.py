@@ -15,37 +15,33 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.bayes import lesson_weight
-from nbstream.bayes.calibration import BINS, Calibration
-from nbstream.bayes.classifier import Classifier
-from nbstream.bayes.classifier import Params as ClassifierParams
+from nbstream.bayes.calibration import SCORE_BINS, Calibration
+from nbstream.bayes.classifier import Classifier, ClassifierOptions
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
 from nbstream.filter import (
     Check,
+    CheckedMessageSource,
+    CheckQueue,
+    CompositeObserver,
     Filter,
+    FilterObserver,
+    FilterPolicy,
     Lesson,
-    Line,
-    Observer,
-    Outcome,
-    Params,
-    Recalling,
-    Remembering,
-    Several,
-    Silent,
+    LessonOutcome,
+    RememberingObserver,
+    SilentObserver,
 )
 from nbstream.mail.message import Message
-from nbstream.policy.actions import Actions
-from nbstream.policy.first_scores import First
-from nbstream.policy.policy import Budget, Policy
-from nbstream.policy.recipient_rules import Treatment
+from nbstream.policy.actions import VerdictActions
+from nbstream.policy.first_scores import FirstScore
+from nbstream.policy.policy import Budget, ThresholdPolicy
+from nbstream.policy.recipient_rules import RecipientTreatment
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
-from nbstream.store.connection import Params as StoreParams
-from nbstream.store.connection import open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
-from nbstream.store.recent.checked_messages import Checked, Memory
-from nbstream.store.recent.checked_messages import Params as MemoryParams
+from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages, RecentMessagesOptions
 from nbstream.store.replica.mirror import Mirror
-from nbstream.tokens.tokenizer import Params as TokenizerParams
-from nbstream.tokens.tokenizer import Tokenizer, Tokens
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
 from tests.bayes.taught import CHOICES
 from tests.conftest import RedisServer
 from tests.letters import letters
@@ -55,7 +51,7 @@ from tests.store.replica.test_mirror import running
 PRIZE = Message.parse(b"From: win@example.com\nSubject: prize\n\nClaim your free prize now\n")
 
 
-class Recorder(Silent):
+class Recorder(SilentObserver):
     """An observer that keeps what it is told."""
 
     def __init__(self) -> None:
@@ -65,31 +61,31 @@ class Recorder(Silent):
     def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
         self.checks.append((check, stages))
 
-    def taught(self, lesson: Lesson, source: str, actor: str) -> None:
+    def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         self.lessons.append((lesson, source))
 
 
 def make_filter(
     client: Redis,
-    observer: Observer | None = None,
+    observer: FilterObserver | None = None,
     counts: Mirror | None = None,
     choice: str = "multinomial",
-    memory: Recalling | None = None,
-    line: Line | None = None,
+    memory: CheckedMessageSource | None = None,
+    line: CheckQueue | None = None,
 ) -> Filter:
     event_models = CHOICES[choice]
     model = Model(client, "test", 3600)
     return Filter(
         tokenizer=Tokenizer(
-            TokenizerParams(
+            TokenizerOptions(
                 attributes=event_models.categorical is not None, numbers=event_models.gaussian is not None
             )
         ),
-        classifier=Classifier(ClassifierParams(event_models)),
+        classifier=Classifier(ClassifierOptions(event_models)),
         calibration=Calibration(),
         model=model,
         counts=counts or model,
-        params=Params(Policy(), {"spam": 1, "ham": 1}),
+        params=FilterPolicy(ThresholdPolicy(), {"spam": 1, "ham": 1}),
         observer=observer,
         memory=memory,
         line=line,
@@ -115,7 +111,11 @@ async def test_feedback_says_what_it_did(client: Redis) -> None:
         (await spam_filter.unlearn(PRIZE, "test")).outcome,
     ]
 
-    assert outcomes == [*[Outcome.LEARNED, Outcome.ALREADY, Outcome.RELEARNED], Outcome.UNLEARNED, Outcome.UNKNOWN]
+    assert outcomes == [
+        *[LessonOutcome.LEARNED, LessonOutcome.ALREADY, LessonOutcome.RELEARNED],
+        LessonOutcome.UNLEARNED,
+        LessonOutcome.UNKNOWN,
+    ]
     model = Model(client, "test", 3600)
     assert not await client.exists(model.keys.totals, *model.keys.counts, model.keys.ledger(PRIZE.key))
 
@@ -168,9 +168,9 @@ async def test_learn_then_unlearn_of_a_whole_stream_leaves_nothing(client: Redis
 
 async def first_scores(model: Model) -> dict[str, dict[bytes, int]]:
     """What the calibration has learned, by class and bin."""
-    rows, _ = await model.look_up(BINS)
+    rows, _ = await model.look_up(SCORE_BINS)
     return {
-        label: {name: int(count) for name, count in zip(BINS, column, strict=True) if count}
+        label: {name: int(count) for name, count in zip(SCORE_BINS, column, strict=True) if count}
         for label, column in zip(CLASSES, rows.T, strict=True)
     }
 
@@ -194,11 +194,11 @@ async def test_what_a_message_says_of_the_calibration_is_its_score_before_the_fi
     for label, raw in letters(60):
         await spam_filter.learn(Message.parse(raw), label, "test")
     before, known = await spam_filter.check(PRIZE), await first_scores(model)
-    (bin_before,) = Calibration().lesson(before.score, await model.totals())
+    (bin_before,) = Calibration().lesson_sums(before.score, await model.totals())
 
     learned = await spam_filter.learn(PRIZE, "ham", "test")
     first = await model.entry(PRIZE.key)
-    (bin_after,) = Calibration().lesson(learned.after.score, await model.totals())
+    (bin_after,) = Calibration().lesson_sums(learned.after.score, await model.totals())
     relearned = await spam_filter.learn(PRIZE, "spam", "test")
     second = await model.entry(PRIZE.key)
 
@@ -206,7 +206,7 @@ async def test_what_a_message_says_of_the_calibration_is_its_score_before_the_fi
     assert second is not None
     assert bin_before != bin_after
     assert first.score == second.score == before.score != relearned.before.score
-    assert [each for entry in (first, second) for each in entry.sums if each[0] in BINS] == [bin_before] * 2
+    assert [each for entry in (first, second) for each in entry.sums if each[0] in SCORE_BINS] == [bin_before] * 2
     now = await first_scores(model)
     assert now["ham"] == known["ham"]
     assert now["spam"] == {**known["spam"], bin_before[0]: known["spam"].get(bin_before[0], 0) + WEIGHT_ONE}
@@ -241,9 +241,15 @@ async def test_a_second_label_is_not_doubted(client: Redis) -> None:
 
     assert entry is not None
     score = lessons[1].before.score
-    certain = lesson_weight.weight(score, "ham", Totals(), lesson_weight.Params(), certain=True)
+    certain = lesson_weight.lesson_weight(
+        score, "ham", Totals(), lesson_weight.LessonWeightOptions(), certain=True
+    )
     assert score > 0  # the model says spam, the label does not
-    assert entry.weight == certain > lesson_weight.weight(score, "ham", Totals((60, 60)), lesson_weight.Params())
+    assert (
+        entry.weight
+        == certain
+        > lesson_weight.lesson_weight(score, "ham", Totals((60, 60)), lesson_weight.LessonWeightOptions())
+    )
 
 
 @every_choice
@@ -298,12 +304,12 @@ async def test_every_check_and_lesson_is_observed_once(client: Redis) -> None:
     ((check, stages),) = recorder.checks
     assert check.id == PRIZE.key
     assert set(stages) == {"wait", "parse", "tokenize", "score"}
-    assert [(lesson.outcome, source) for lesson, source in recorder.lessons] == [(Outcome.LEARNED, "door")]
+    assert [(lesson.outcome, source) for lesson, source in recorder.lessons] == [(LessonOutcome.LEARNED, "door")]
 
 
 async def test_who_stands_in_line_waits_while_those_before_are_taken_apart(client: Redis) -> None:
     recorder = Recorder()
-    spam_filter = make_filter(client, observer=recorder, line=Line())
+    spam_filter = make_filter(client, observer=recorder, line=CheckQueue())
     messages = [Message.parse(PRIZE.raw + b" now" * 100 * number) for number in range(3)]
 
     await asyncio.gather(*map(spam_filter.check, messages))  # the first finds nobody, the others are in line then
@@ -349,7 +355,7 @@ async def test_a_large_message_is_taken_apart_in_a_thread(client: Redis, verb: s
     elif verb == "learn":
         await spam_filter.learn(large, "spam", "test")
     else:
-        await spam_filter.teach_many(once(), "spam", ("test", "nobody"), lambda _: None)
+        await spam_filter.learn_many(once(), "spam", ("test", "nobody"), lambda _: None)
 
     assert large.asked not in {None, threading.main_thread()}
 
@@ -361,7 +367,7 @@ async def test_many_learn_at_once_and_all_are_learned(client: Redis) -> None:
         *(spam_filter.learn(Message.parse(raw), label, "test") for label, raw in letters(150))
     )
 
-    assert [lesson.outcome for lesson in lessons] == [Outcome.LEARNED] * 150
+    assert [lesson.outcome for lesson in lessons] == [LessonOutcome.LEARNED] * 150
 
 
 async def test_a_lesson_is_what_its_own_mirror_shows(client: Redis) -> None:
@@ -388,30 +394,30 @@ async def test_a_change_whose_reply_is_lost_is_made_once_and_reported_as_made(
         await make_filter(client).unlearn(PRIZE, "test")
 
     async with LosesOneReply(shared_redis.socket, tmp_path / "s") as way:
-        lossy = open_client(StoreParams(way.url))
+        lossy = open_client(ConnectionOptions(way.url))
         spam_filter = make_filter(lossy)
         lesson = await (spam_filter.learn(PRIZE, label, "test") if label else spam_filter.unlearn(PRIZE, "test"))
         await lossy.aclose()
 
     assert way.broken == 1
-    assert lesson.outcome == (Outcome.LEARNED if label else Outcome.UNLEARNED)
+    assert lesson.outcome == (LessonOutcome.LEARNED if label else LessonOutcome.UNLEARNED)
     assert (await Model(client, "test", 3600).totals()).messages == (0, 1 if label else 0)
 
 
 class Remembered:
     """A memory of one message."""
 
-    def __init__(self, checked: Checked) -> None:
+    def __init__(self, checked: CheckedMessage) -> None:
         self._checked = checked
 
-    async def recall(self, message_key: str) -> Checked | None:
+    async def recall(self, message_key: str) -> CheckedMessage | None:
         return self._checked if message_key == self._checked.key else None
 
 
 async def test_a_message_is_recalled_as_it_was_checked_else_as_it_was_learned_else_not_at_all(
     client: Redis,
 ) -> None:
-    seen = Checked(PRIZE.key, Tokens((b"subject:prize",), (b"body:seen",)), 0.25, "ham")
+    seen = CheckedMessage(PRIZE.key, Tokens((b"subject:prize",), (b"body:seen",)), 0.25, "ham")
     with_memory = make_filter(client, memory=Remembered(seen))
     spam_filter = make_filter(client)
 
@@ -420,16 +426,18 @@ async def test_a_message_is_recalled_as_it_was_checked_else_as_it_was_learned_el
 
     lesson = await spam_filter.learn(PRIZE, "spam", "test")
     assert await with_memory.recall(PRIZE.key) is seen
-    assert await spam_filter.recall(PRIZE.key) == Checked(
+    assert await spam_filter.recall(PRIZE.key) == CheckedMessage(
         PRIZE.key, Tokenizer().tokenize(PRIZE), lesson.after.probability, str(lesson.after.verdict)
     )
 
 
 @pytest.mark.parametrize("choice", CHOICES)
 async def test_why_is_remembered_as_the_model_stood_then_and_sums_to_the_score(client: Redis, choice: str) -> None:
-    memory = Memory(client, Model(client, "test", 3600).keys, MemoryParams(), lambda _: None)
+    memory = RecentMessages(client, Model(client, "test", 3600).keys, RecentMessagesOptions(), lambda _: None)
     recorder = Recorder()
-    spam_filter = make_filter(client, Several(recorder, Remembering(memory.remember)), choice=choice)
+    spam_filter = make_filter(
+        client, CompositeObserver(recorder, RememberingObserver(memory.remember)), choice=choice
+    )
     for label, raw in letters(30):
         await spam_filter.learn(Message.parse(raw), label, "test")
     _, raw = next(letters(1, seed=8))
@@ -437,11 +445,11 @@ async def test_why_is_remembered_as_the_model_stood_then_and_sums_to_the_score(c
     check = await spam_filter.check(seen)
     await spam_filter.learn(seen, "spam", "test")
     writing = asyncio.create_task(memory.run())
-    await memory.settled()
+    await memory.wait_until_written()
     writing.cancel()
     await asyncio.wait([writing])
 
-    found = await memory.explained(seen.key)
+    found = await memory.recall_with_explanation(seen.key)
 
     assert found is not None
     _, why = found
@@ -462,20 +470,22 @@ async def test_what_is_taught_by_memory_is_what_the_message_teaches_and_is_taken
     for label, raw in letters(12):
         await make_filter(client, choice=choice).learn(Message.parse(raw), label, "test")
     before = await stored(client)
-    seen: list[Checked] = []
-    spam_filter = make_filter(client, observer=Remembering(lambda checked, _: seen.append(checked)), choice=choice)
+    seen: list[CheckedMessage] = []
+    spam_filter = make_filter(
+        client, observer=RememberingObserver(lambda checked, _: seen.append(checked)), choice=choice
+    )
     await spam_filter.check(PRIZE)
 
     by_message = await spam_filter.learn(PRIZE, "spam", "test")
     after = await stored(client)
     await spam_filter.unlearn(PRIZE, "test")
-    by_id = await spam_filter.learn(Checked.unpack(PRIZE.key, seen[0].pack()), "spam", "test")
+    by_id = await spam_filter.learn(CheckedMessage.unpack(PRIZE.key, seen[0].pack()), "spam", "test")
 
     assert (by_id.before, by_id.after) == (by_message.before, by_message.after)
     assert await stored(client) == after
     known = await spam_filter.recall(PRIZE.key)
     assert known is not None
-    assert (await spam_filter.unlearn(known, "test")).outcome == Outcome.UNLEARNED
+    assert (await spam_filter.unlearn(known, "test")).outcome == LessonOutcome.UNLEARNED
     assert await stored(client) == before
 
 
@@ -500,12 +510,12 @@ async def test_each_write_of_a_contested_message_has_a_version_of_its_own(
     await make_filter(client).learn(PRIZE, "spam", "test")
     await make_filter(client).unlearn(PRIZE, "test")  # Redis knows the script: its first answer is one to a change
     async with Proxy(shared_redis.socket, tmp_path / "s", contradict) as way:
-        lossy = open_client(StoreParams(way.url))
+        lossy = open_client(ConnectionOptions(way.url))
         lesson = await make_filter(lossy).learn(PRIZE, "spam", "test")
         await lossy.aclose()
 
     entry = await model.entry(PRIZE.key)
-    assert lesson.outcome == Outcome.RELEARNED
+    assert lesson.outcome == LessonOutcome.RELEARNED
     assert entry is not None
     assert entry.version not in versions
     assert (await model.totals()).messages == (0, 1)
@@ -519,7 +529,7 @@ def budgeted(client: Redis, rate: float) -> Filter:
         calibration=Calibration(),
         model=model,
         counts=model,
-        params=Params(Policy(spam=Budget(rate)), {"spam": 1, "ham": 1}),
+        params=FilterPolicy(ThresholdPolicy(spam=Budget(rate)), {"spam": 1, "ham": 1}),
     )
 
 
@@ -547,10 +557,10 @@ async def test_a_budget_is_promised_once_enough_ham_was_learned_and_not_after_it
     assert promised.thresholds.promised
     assert entry is not None
     assert relearned is not None
-    first = First.unpack(entry.first)
+    first = FirstScore.unpack(entry.first_score)
     assert (first.message_key, first.probability) == (hams[9].key, lesson.before.probability)
-    assert first.budgets == ((0.3, lesson.before.verdict.is_spam),)
-    assert relearned.first == entry.first
+    assert first.spam_by_budget == ((0.3, lesson.before.verdict.is_spam),)
+    assert relearned.first_score == entry.first_score
     assert not after.thresholds.promised
 
 
@@ -559,7 +569,9 @@ async def test_a_check_can_be_decided_by_another_policy(client: Redis) -> None:
     check = await spam_filter.check(PRIZE)
     taught = replace(check, state=ModelState({"ham": 1, "spam": 1}, {}), probability=0.7)
 
-    decided = await spam_filter.decide(taught, Treatment("*@x", 0, Policy(0.4, 0.6), Actions()))
+    decided = await spam_filter.decide_for_treatment(
+        taught, RecipientTreatment("*@x", 0, ThresholdPolicy(0.4, 0.6), VerdictActions())
+    )
 
     assert (decided.verdict, decided.thresholds) == (Verdict.SPAM, Thresholds(0.4, 0.6))
     assert (taught.policy, decided.policy) == ("default", "*@x")

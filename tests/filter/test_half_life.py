@@ -13,24 +13,22 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import Calibration
-from nbstream.bayes.classifier import Classifier
-from nbstream.bayes.classifier import Params as ClassifierParams
+from nbstream.bayes.classifier import Classifier, ClassifierOptions
 from nbstream.bayes.counts import CLASSES, Totals
-from nbstream.bayes.event_models import Counted
-from nbstream.bayes.half_life import LARGEST, HalfLife
+from nbstream.bayes.event_models import FeatureCounts
+from nbstream.bayes.half_life import MAX_COUNT, HalfLife
 from nbstream.errors import CountsFull
-from nbstream.filter import Filter, Outcome, Params
-from nbstream.filter.preview import Supposed
+from nbstream.filter import Filter, FilterPolicy, LessonOutcome
+from nbstream.filter.preview import HypotheticalCounts
 from nbstream.filter.protocols import CountSource
 from nbstream.filter.scorer import Scorer
 from nbstream.mail.message import Message
-from nbstream.policy.policy import Policy
-from nbstream.store.model.history import Selection
+from nbstream.policy.policy import ThresholdPolicy
+from nbstream.store.model.history import HistorySelection
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
-from nbstream.store.undo.restoration import chosen, prepare, restore
-from nbstream.tokens.tokenizer import Params as TokenizerParams
-from nbstream.tokens.tokenizer import Tokenizer
+from nbstream.store.undo.restoration import apply_restoration, prepare_restoration, selected_changes
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from tests.bayes.taught import CHOICES
 from tests.letters import letters
 from tests.store.algebra import live_entries, stored, summed
@@ -42,7 +40,7 @@ DAYS = 10.0
 HALF_LIFE = DAYS * 86_400
 SINCE = 1e6
 LETTERS = [(label, Message.parse(raw)) for label, raw in letters(30)]
-PARAMS = Params(Policy(), {"spam": 1, "ham": 1})
+PARAMS = FilterPolicy(ThresholdPolicy(), {"spam": 1, "ham": 1})
 
 
 class House:
@@ -67,16 +65,16 @@ class House:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return Tokenizer(TokenizerParams(attributes=True, numbers=True))
+        return Tokenizer(TokenizerOptions(attributes=True, numbers=True))
 
     @property
     def classifier(self) -> Classifier:
-        return Classifier(ClassifierParams(CHOICES[self._choice]))
+        return Classifier(ClassifierOptions(CHOICES[self._choice]))
 
     def pass_half_lives(self, count: float) -> None:
         self.now += count * HALF_LIFE
 
-    async def learn(self, number: int, label: str | None = None) -> Outcome:
+    async def learn(self, number: int, label: str | None = None) -> LessonOutcome:
         given_label, message = LETTERS[number]
         return (await self.filter.learn(message, label or given_label, "test")).outcome
 
@@ -139,13 +137,13 @@ async def test_after_so_many_half_lives_the_score_is_that_of_counts_so_much_smal
 async def score_of_smaller(house: House, message: Message, times: int, unit: float) -> float:
     """The score of a message where every count and every weight is one of so many parts, messages aside."""
     tokens = house.tokenizer.tokenize(message)
-    rows, totals = await house.model.look_up([*tokens.all, *house.classifier.sums])
-    vocabulary = await house.model.vocabulary()
+    rows, totals = await house.model.look_up([*tokens.all, *house.classifier.sum_names])
+    vocabulary = await house.model.vocabulary_counts()
     assert not (rows % times).any()
-    smaller = Totals(totals.messages, tuple(n // times for n in totals.tokens), totals.vocabulary)
+    smaller = Totals(totals.messages, tuple(n // times for n in totals.tokens), totals.vocabulary_size)
     counts = rows // times
     known, sums = counts[: len(tokens.all)], counts[len(tokens.all) :]
-    return house.classifier.score(tokens, Counted(known, sums, smaller, vocabulary // times, unit)).log_odds
+    return house.classifier.score(tokens, FeatureCounts(known, sums, smaller, vocabulary // times, unit)).log_odds
 
 
 @pytest.mark.parametrize("choice", CHOICES)
@@ -201,9 +199,9 @@ async def test_an_undo_restores_the_very_weight_that_was_there(client: Redis) ->
             await house.learn(number, "ham" if LETTERS[number][0] == "spam" else "spam")
         assert await stored(house.model) != before
 
-        for key, changes in (await chosen(house.model, Selection())).items():
-            taken = [replace(each, chosen=each.what.startswith("relearned")) for each in changes]
-            await restore(house.model, await prepare(house.model, key, taken), "ann")
+        for key, changes in (await selected_changes(house.model, HistorySelection())).items():
+            taken = [replace(each, selected=each.description.startswith("relearned")) for each in changes]
+            await apply_restoration(house.model, await prepare_restoration(house.model, key, taken), "ann")
 
         assert await stored(house.model) == before
         assert {key: e.weight for key, e in (await live_entries(house.model)).items()} == {
@@ -215,9 +213,11 @@ async def test_a_preview_is_in_the_unit_of_now(client: Redis) -> None:
     async with taught(client, "all together") as house:
         house.pass_half_lives(3)
         tokens = house.tokenizer.tokenize(LETTERS[25][1])
-        supposed = Scorer(house.classifier, Calibration(), Supposed(house.model), PARAMS, lambda: house.now)
+        supposed = Scorer(
+            house.classifier, Calibration(), HypotheticalCounts(house.model), PARAMS, lambda: house.now
+        )
 
-        check = supposed.check("", tokens, await supposed.read(tokens))
+        check = supposed.check("", tokens, await supposed.read_counts(tokens))
 
         assert check.score == (await house.filter.check(LETTERS[25][1])).score
 
@@ -241,7 +241,7 @@ async def test_too_many_half_lives_after_t0_nothing_is_learned_but_all_else_goes
 
         assert (await stored(house.model), await live_entries(house.model)) == before
         await house.filter.check(LETTERS[25][1])
-        assert (await house.filter.unlearn(LETTERS[0][1], "test")).outcome is Outcome.UNLEARNED
+        assert (await house.filter.unlearn(LETTERS[0][1], "test")).outcome is LessonOutcome.UNLEARNED
 
 
 @pytest.mark.parametrize("at_the_end", [25.9, 400.0, 1e9])
@@ -258,7 +258,7 @@ async def test_a_clock_far_ahead_does_no_harm_to_scores(client: Redis, at_the_en
 async def test_a_total_or_a_sum_that_would_be_inexact_is_refused(client: Redis, where: str) -> None:
     house = House(client, "gaussian")
     await house.model.open()
-    large = LARGEST - 10
+    large = MAX_COUNT - 10
     if where == "total":
         await change(house.model, "m", entry("spam", [b"b:x"], large))
     else:
@@ -269,7 +269,7 @@ async def test_a_total_or_a_sum_that_would_be_inexact_is_refused(client: Redis, 
         await house.learn(0, "spam")
 
     assert await stored(house.model) == before
-    assert await house.learn(0, "ham") is Outcome.LEARNED if where == "sum" else True
+    assert await house.learn(0, "ham") is LessonOutcome.LEARNED if where == "sum" else True
 
 
 async def test_the_log_says_it_early_and_once_for_each_half_life(
@@ -294,4 +294,4 @@ async def test_other_params_change_nothing_of_the_time(client: Redis) -> None:
 
         check = await house.filter.check(message)
 
-        assert await house.filter.with_params(PARAMS).check(message) == check
+        assert await house.filter.with_policy(PARAMS).check(message) == check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.filter import Check, Lesson, Outcome, tell, tell_many
+from nbstream.filter import Check, Lesson, LessonOutcome, describe_lesson, describe_lessons
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 
 
@@ -20,47 +20,52 @@ BEFORE, AFTER = check(0.41, Verdict.UNSURE), check(0.93, Verdict.SPAM)
     ("lesson", "told"),
     [
         (
-            Lesson(Outcome.LEARNED, "spam", BEFORE, AFTER),
+            Lesson(LessonOutcome.LEARNED, "spam", BEFORE, AFTER),
             "learned as spam: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known",
         ),
         (
-            Lesson(Outcome.RELEARNED, "spam", BEFORE, AFTER),
+            Lesson(LessonOutcome.RELEARNED, "spam", BEFORE, AFTER),
             "relearned as spam, was learned as ham: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known",
         ),
         (
-            Lesson(Outcome.ALREADY, "spam", AFTER, AFTER),
+            Lesson(LessonOutcome.ALREADY, "spam", AFTER, AFTER),
             "already learned as spam, nothing changed: P 0.93, spam; ham 180/200 known",
         ),
         (
-            Lesson(Outcome.UNLEARNED, "ham", BEFORE, check(0.9951, Verdict.UNSURE)),
+            Lesson(LessonOutcome.UNLEARNED, "ham", BEFORE, check(0.9951, Verdict.UNSURE)),
             "unlearned, was learned as ham: P 0.41 -> 0.9951, still unsure; ham 180/200 known",
         ),
         (
-            Lesson(Outcome.UNKNOWN, None, BEFORE, BEFORE),
+            Lesson(LessonOutcome.UNKNOWN, None, BEFORE, BEFORE),
             "unknown, nothing changed: it was never learned, or so long ago that this is forgotten",
         ),
     ],
 )
 def test_a_lesson_says_what_changed(lesson: Lesson, told: str) -> None:
-    assert tell(lesson) == told
+    assert describe_lesson(lesson) == told
 
 
 def test_once_enough_is_known_it_says_how_much() -> None:
-    lesson = Lesson(Outcome.LEARNED, "ham", check(0.41, Verdict.UNSURE), check(0.0049, Verdict.HAM, ham=200))
+    lesson = Lesson(LessonOutcome.LEARNED, "ham", check(0.41, Verdict.UNSURE), check(0.0049, Verdict.HAM, ham=200))
 
-    assert tell(lesson) == "learned as ham: P 0.41 -> 0.0049, was unsure, now ham; ham 200, spam 300 known"
+    assert (
+        describe_lesson(lesson) == "learned as ham: P 0.41 -> 0.0049, was unsure, now ham; ham 200, spam 300 known"
+    )
 
 
 def test_all_that_is_missing_is_named() -> None:
     state = ModelState({"ham": 0, "spam": 1}, {"ham": 5, "spam": 7})
     empty = Check("key", Verdict.UNSURE, 0.5, 0.0, "", state, (), Thresholds())
 
-    assert tell(Lesson(Outcome.LEARNED, "spam", empty, empty)).endswith("; ham 0/5, spam 1/7 known")
+    assert describe_lesson(Lesson(LessonOutcome.LEARNED, "spam", empty, empty)).endswith(
+        "; ham 0/5, spam 1/7 known"
+    )
 
 
 def test_many_lessons_are_counted() -> None:
     lessons = [
-        Lesson(outcome, "spam", BEFORE, AFTER) for outcome in (Outcome.LEARNED, Outcome.LEARNED, Outcome.ALREADY)
+        Lesson(outcome, "spam", BEFORE, AFTER)
+        for outcome in (LessonOutcome.LEARNED, LessonOutcome.LEARNED, LessonOutcome.ALREADY)
     ]
 
-    assert tell_many(lessons) == "1 already, 2 learned; ham 180/200 known"
+    assert describe_lessons(lessons) == "1 already, 2 learned; ham 180/200 known"

@@ -10,91 +10,90 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import Calibration
-from nbstream.bayes.classifier import Classifier, Params
-from nbstream.bayes.counts import WEIGHT_ONE, Counts, Totals
-from nbstream.bayes.half_life import FOR_EVER, HalfLife
-from nbstream.filter import Params as FilterParams
-from nbstream.filter.preview import Preview, Supposed, preview
+from nbstream.bayes.classifier import Classifier, ClassifierOptions
+from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts, Totals
+from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
+from nbstream.filter import FilterPolicy
+from nbstream.filter.preview import HypotheticalCounts, Preview, preview_verdicts
 from nbstream.filter.scorer import Scorer
 from nbstream.mail.message import Message
 from nbstream.policy.first_scores import FirstScores
-from nbstream.policy.policy import Policy
-from nbstream.store.model.ledger import Entry
+from nbstream.policy.policy import ThresholdPolicy
+from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.store.recent.checked_messages import Checked
-from nbstream.tokens.tokenizer import Params as TokenizerParams
-from nbstream.tokens.tokenizer import Tokenizer, Tokens
+from nbstream.store.recent.checked_messages import CheckedMessage
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
 from tests.bayes.taught import CHOICES
 from tests.filter.test_filter import make_filter
 from tests.letters import letters
 from tests.store.notes import NOTE
 
-PARAMS = FilterParams(Policy(), {"spam": 1, "ham": 1})
+PARAMS = FilterPolicy(ThresholdPolicy(), {"spam": 1, "ham": 1})
 
 
 @dataclass
 class Fixed:
     """Counts that are given."""
 
-    all: Counts
-    half_life: HalfLife = FOR_EVER
+    all: ClassCounts
+    half_life: HalfLife = NO_HALF_LIFE
 
     async def look_up(self, tokens: Any) -> tuple[Any, Totals]:
         return self.all.look_up(tokens), self.all.totals
 
-    async def counts(self) -> Counts:
+    async def counts(self) -> ClassCounts:
         return self.all
 
     async def first_scores(self) -> FirstScores:
         return FirstScores()
 
 
-def scorer(counts: Supposed | Model, choice: str = "multinomial") -> Scorer:
-    return Scorer(Classifier(Params(CHOICES[choice])), Calibration(), counts, PARAMS)
+def scorer(counts: HypotheticalCounts | Model, choice: str = "multinomial") -> Scorer:
+    return Scorer(Classifier(ClassifierOptions(CHOICES[choice])), Calibration(), counts, PARAMS)
 
 
-def lesson(label: str, *tokens: bytes) -> Entry:
-    return Entry("v", label, WEIGHT_ONE, tokens, 0.0, "", "", 0.0, ((b"=x", 5),))
+def lesson(label: str, *tokens: bytes) -> LedgerEntry:
+    return LedgerEntry("v", label, WEIGHT_ONE, tokens, 0.0, "", "", 0.0, ((b"=x", 5),))
 
 
-async def rows(source: Supposed, *names: bytes) -> tuple[list[list[int]], Totals]:
+async def rows(source: HypotheticalCounts, *names: bytes) -> tuple[list[list[int]], Totals]:
     found, totals = await source.look_up(names)
     return found.tolist(), totals
 
 
 async def test_what_is_taken_out_is_subtracted_from_counts_sums_and_totals() -> None:
-    counts = Counts()
+    counts = ClassCounts()
     counts.add([b"w:a", b"w:b"], 1, WEIGHT_ONE, [(b"=x", 5)])
     counts.add([b"w:b", b"w:c"], 0, 7, [(b"=x", 3)])
-    supposed = Supposed(Fixed(counts))
+    supposed = HypotheticalCounts(Fixed(counts))
 
-    supposed.replace(lesson("spam", b"w:a", b"w:b"), lesson("ham", b"w:d"))
+    supposed.replace_entry(lesson("spam", b"w:a", b"w:b"), lesson("ham", b"w:d"))
 
     assert await rows(supposed, b"w:a", b"w:b", b"w:c", b"w:d", b"=x", b"w:e") == (
         [[0, 0], [7, 0], [7, 0], [1000, 0], [8, 0], [0, 0]],
         Totals((2, 0), (1014, 0), 3),
     )
-    assert sorted((await supposed.vocabulary()).tolist()) == [[7, 0], [7, 0], [1000, 0]]
+    assert sorted((await supposed.vocabulary_counts()).tolist()) == [[7, 0], [7, 0], [1000, 0]]
 
 
 async def test_taking_out_and_putting_in_the_same_leaves_everything_as_it_is() -> None:
-    counts = Counts()
+    counts = ClassCounts()
     counts.add([b"w:a", b"w:b"], 1, WEIGHT_ONE)
-    supposed = Supposed(Fixed(counts))
+    supposed = HypotheticalCounts(Fixed(counts))
 
-    supposed.replace(lesson("spam", b"w:a", b"w:n"), None)
-    supposed.replace(None, lesson("spam", b"w:a", b"w:n"))
+    supposed.replace_entry(lesson("spam", b"w:a", b"w:n"), None)
+    supposed.replace_entry(None, lesson("spam", b"w:a", b"w:n"))
 
     assert await rows(supposed, b"w:a", b"w:n", b"=x") == ([[0, 1000], [0, 0], [0, 0]], counts.totals)
 
 
 async def test_more_changed_tokens_than_are_looked_up_at_once_are_all_counted() -> None:
     many = tuple(b"w:%d" % n for n in range(4500))
-    counts = Counts()
+    counts = ClassCounts()
     counts.add(many[:4000], 1, WEIGHT_ONE)
-    supposed = Supposed(Fixed(counts))
+    supposed = HypotheticalCounts(Fixed(counts))
 
-    supposed.replace(lesson("spam", *many[:3500]), lesson("ham", *many[3000:]))
+    supposed.replace_entry(lesson("spam", *many[:3500]), lesson("ham", *many[3000:]))
 
     assert (await supposed.look_up([]))[1] == Totals((1, 0), (1500 * WEIGHT_ONE, 500 * WEIGHT_ONE), 1500)
 
@@ -105,49 +104,49 @@ async def test_the_checks_are_to_the_last_bit_those_after_unlearning(client: Red
     stream = [(label, Message.parse(raw)) for label, raw in letters(40)]
     for label, message in stream:
         await spam_filter.learn(message, label, "test")
-    supposed = Supposed(model)
+    supposed = HypotheticalCounts(model)
     for _, message in stream[:15]:
-        supposed.replace(await model.entry(message.key), None)
+        supposed.replace_entry(await model.entry(message.key), None)
     chosen = CHOICES[choice]
     tokenizer = Tokenizer(
-        TokenizerParams(attributes=chosen.categorical is not None, numbers=chosen.gaussian is not None)
+        TokenizerOptions(attributes=chosen.categorical is not None, numbers=chosen.gaussian is not None)
     )
     would = []
     for _, message in stream:
         tokens = tokenizer.tokenize(message)
         over = scorer(supposed, choice)
-        would.append(over.check(message.key, tokens, await over.read(tokens)))
+        would.append(over.check(message.key, tokens, await over.read_counts(tokens)))
 
     for _, message in stream[:15]:
-        await model.replace(message.key, await model.entry(message.key), None, NOTE)
+        await model.commit_lesson(message.key, await model.entry(message.key), None, NOTE)
 
     assert would == [await spam_filter.check(message) for _, message in stream]
 
 
-async def remembered(*messages: Checked) -> AsyncIterator[Checked]:
+async def remembered(*messages: CheckedMessage) -> AsyncIterator[CheckedMessage]:
     for each in messages:
         yield each
 
 
-def checked(key: str, verdict: str, *words: bytes) -> Checked:
-    return Checked(key, Tokens((), words), 0.5, verdict)
+def checked(key: str, verdict: str, *words: bytes) -> CheckedMessage:
+    return CheckedMessage(key, Tokens((), words), 0.5, verdict)
 
 
 async def test_verdicts_that_would_be_others_are_counted_by_what_they_were_and_would_be() -> None:
-    counts = Counts()
+    counts = ClassCounts()
     for n in range(40):
         counts.add([b"b:good", b"b:fine%d" % (n % 3)], 0, WEIGHT_ONE)
         counts.add([b"b:pills", b"b:cash%d" % (n % 3)], 1, WEIGHT_ONE)
     poison = lesson("spam", b"b:good", *(b"b:fine%d" % n for n in range(3)))
     for _ in range(300):
         counts.add(poison.tokens, 1, WEIGHT_ONE, poison.sums)
-    supposed = Supposed(Fixed(counts))
+    supposed = HypotheticalCounts(Fixed(counts))
     for _ in range(300):
-        supposed.replace(poison, None)
+        supposed.replace_entry(poison, None)
     good = [b"b:good", *(b"b:fine%d" % n for n in range(3))]
     bad = [b"b:pills", *(b"b:cash%d" % n for n in range(3))]
 
-    found = await preview(
+    found = await preview_verdicts(
         remembered(
             checked("1", "spam", *good),
             checked("2", "spam", *good),
@@ -163,4 +162,4 @@ async def test_verdicts_that_would_be_others_are_counted_by_what_they_were_and_w
 
 
 async def test_nothing_remembered_is_nothing_changed() -> None:
-    assert await preview(remembered(), scorer(Supposed(Fixed(Counts())))) == Preview(0, {})
+    assert await preview_verdicts(remembered(), scorer(HypotheticalCounts(Fixed(ClassCounts())))) == Preview(0, {})

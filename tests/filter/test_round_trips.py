@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 
 from nbstream.filter import Lesson
 from nbstream.mail.message import Message
-from nbstream.store.connection import Params, open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
@@ -31,7 +31,7 @@ async def test_a_lesson_is_one_round_trip_and_the_other_label_and_unlearning_are
         Proxy(shared_redis.socket, tmp_path / "s", count) as way,
         running(Mirror(Model(client, "test", 3600), 5.0)) as mirror,
     ):
-        counted = open_client(Params(way.url))
+        counted = open_client(ConnectionOptions(way.url))
         spam_filter = make_filter(counted, counts=mirror)
         for label, raw in letters(5):  # Redis knows the script then, and the connection is open
             await spam_filter.learn(Message.parse(raw), label, "test")

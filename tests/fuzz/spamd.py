@@ -30,31 +30,33 @@ def check(data: bytes) -> None:
     """Whatever a client sends, however it is cut, keeps the promises of the codec and of marking."""
     # Imported here: atheris instruments what is imported after it.
     from nbstream.mail import header_fields, marking  # noqa: PLC0415
-    from nbstream.wire.spamd import Parser, Refusal, Request, unpack  # noqa: PLC0415
-    from nbstream.wire.spamd_replies import Judgement, render  # noqa: PLC0415
+    from nbstream.wire.spamd import SpamdParser, SpamdRefusal, SpamdRequest, decompress  # noqa: PLC0415
+    from nbstream.wire.spamd_replies import SpamdJudgement, render_check  # noqa: PLC0415
 
     step = 1 + (data[-1] if data else 0) % 7
-    cut, whole = Parser(LIMIT), Parser(LIMIT)
+    cut, whole = SpamdParser(LIMIT), SpamdParser(LIMIT)
     found = whole.feed(data) + whole.end()
     pieces = [data[place : place + step] for place in range(0, len(data), step)]
     assert [event for piece in pieces for event in cut.feed(piece)] + cut.end() == found
-    assert [type(event) for event in found] in ([Request], [Refusal], [Request, Refusal])
+    assert [type(event) for event in found] in ([SpamdRequest], [SpamdRefusal], [SpamdRequest, SpamdRefusal])
     for event in found:
-        if isinstance(event, Refusal):
+        if isinstance(event, SpamdRefusal):
             assert event.render().decode("ascii").strip().isprintable()
             continue
         assert len(event.body) <= LIMIT
         assert event.user.isascii()
         assert not event.user or event.user.isprintable()
-        bodies = list(unpack(event.body, LIMIT)) if event.packed else [event.body]
+        bodies = list(decompress(event.body, LIMIT)) if event.compressed else [event.body]
         body = b"".join(piece for piece in bodies if isinstance(piece, bytes))
         assert len(body) <= LIMIT
-        head, rest = marking.split(body)
+        head, rest = marking.split_header_and_body(body)
         assert head + rest == body
-        marked = header_fields.canonical(marking.marked(head, [("X-Own", "1")], ["X-Own"], "X-Guard"))
-        names = [field.name for field in header_fields.fields(marked, header_fields.body_offset(marked))]
+        marked = header_fields.normalize_line_ends(
+            marking.rewrite_header(head, [("X-Own", "1")], ["X-Own"], "X-Guard")
+        )
+        names = [field.name for field in header_fields.parse_fields(marked, header_fields.body_offset(marked))]
         assert names.count("x-own") == 1
-        assert render(event, Judgement(spam=False, score=0.0, required=1.0), body).endswith(
+        assert render_check(event, SpamdJudgement(spam=False, score=0.0, required=1.0), body).endswith(
             body if event.minor >= 3 else b""
         )
 

@@ -31,30 +31,33 @@ def check(data: bytes) -> None:
     # Imported here: atheris instruments what is imported after it.
     from nbstream.mail import header_fields  # noqa: PLC0415
     from nbstream.mail.message import Message  # noqa: PLC0415
-    from nbstream.mail.mime import Limits  # noqa: PLC0415
+    from nbstream.mail.mime import MessageLimits  # noqa: PLC0415
     from nbstream.policy.verdict_fields import VERDICT_FIELDS  # noqa: PLC0415
     from nbstream.tokens.tokenizer import Tokenizer  # noqa: PLC0415
-    from nbstream.wire.stream_entries import Unreadable, addressed, read, refusal  # noqa: PLC0415
+    from nbstream.wire.stream_entries import UnreadableEntry, read_entry, refusal_fields, with_entry_ids  # noqa: PLC0415
 
     words = data.split(b"\0")
     fields = dict(zip(words[::2], words[1::2], strict=False))
     try:
-        request = read(fields, LIMIT)
-    except Unreadable as error:
-        answer = addressed(refusal(str(error)), b"1-1", fields)
+        request = read_entry(fields, LIMIT)
+    except UnreadableEntry as error:
+        answer = with_entry_ids(refusal_fields(str(error)), b"1-1", fields)
         refused = str(error)
     else:
         refused = ""
         assert (request.raw is None) != (request.text is None)
         assert request.label in {None, "ham", "spam"}
         if request.text is not None:
-            message = Message.of_text(request.text, Limits())
+            message = Message.from_text(request.text, MessageLimits())
         else:
             assert request.raw is not None
-            message = Message(header_fields.strip(header_fields.canonical(request.raw), VERDICT_FIELDS), Limits())
+            message = Message(
+                header_fields.strip_fields(header_fields.normalize_line_ends(request.raw), VERDICT_FIELDS),
+                MessageLimits(),
+            )
         assert len(message.key) == 24
         assert len(Tokenizer().tokenize(message).all) <= 2000
-        answer = addressed({"verdict": "ham"}, b"1-1", fields)
+        answer = with_entry_ids({"verdict": "ham"}, b"1-1", fields)
     assert not refused or refused.isprintable()
     assert len(b"".join(_bytes(value) for value in answer.values())) < 2000
 

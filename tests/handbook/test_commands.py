@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.cli.parser import build_parser
-from nbstream.config import load
+from nbstream.config import load_settings
 from tests.handbook.pages import PAGES, README, fenced, indented, name_of, page, run
 from tests.integration.daemon import DaemonProcess
 
@@ -100,4 +100,4 @@ CONFIGURATIONS = [(name_of(path), block) for path in PAGES for block in fenced(p
 def test_the_configurations_that_are_shown_are_accepted(name: str, block: str, tmp_path: Path) -> None:
     (tmp_path / "nbstream.yaml").write_text(block)
 
-    load(tmp_path / "nbstream.yaml")
+    load_settings(tmp_path / "nbstream.yaml")

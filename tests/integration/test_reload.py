@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.config import load, policy_hash
+from nbstream.config import load_settings, policy_hash
 from nbstream.store.embedded.locks import lock_daemon
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, free_port, gone, wait_until
 
@@ -123,7 +123,7 @@ def test_the_next_message_on_an_open_connection_goes_by_the_new_file_and_one_beg
 def test_a_file_with_an_error_anywhere_changes_nothing_and_the_log_says_which(
     daemon: DaemonProcess, file: File
 ) -> None:
-    policy = policy_hash(load(file.path))
+    policy = policy_hash(load_settings(file.path))
     file.write("verdict: {spam: 0.9}\nfeedback: {allow_from: []}\nmemory:\n  hours: 0", log="{format: text}")
 
     hang_up(daemon, REFUSED)
@@ -191,7 +191,7 @@ def test_what_needs_a_restart_is_named_and_the_rest_applied(daemon: DaemonProces
 
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == (
-        f"{file.path}: applied, policy {policy_hash(load(file.path))}\nchanged: verdict.spam\n"
+        f"{file.path}: applied, policy {policy_hash(load_settings(file.path))}\nchanged: verdict.spam\n"
         "in force only after a restart: listeners.smtp.listen, drain_seconds\n"
     )
     assert "only after a restart: listeners.smtp.listen, drain_seconds" in events(daemon, "warning")
@@ -201,10 +201,10 @@ def test_what_needs_a_restart_is_named_and_the_rest_applied(daemon: DaemonProces
 
 
 def test_status_tells_where_the_file_is_not_in_force(daemon: DaemonProcess, file: File) -> None:
-    old = policy_hash(load(file.path))
+    old = policy_hash(load_settings(file.path))
     assert f"policy   {old}\n" in command("status", "-c", file.path).stdout
     file.write("verdict: {spam: 0.9}")
-    new = policy_hash(load(file.path))
+    new = policy_hash(load_settings(file.path))
 
     assert f"policy   {new}, but {old} is in force: nbstream reload\n" in command("status", "-c", file.path).stdout
     found = json.loads(command("status", "-c", file.path, "--json").stdout)

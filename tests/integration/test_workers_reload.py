@@ -97,7 +97,7 @@ def test_scrapers_that_wait_for_a_worker_do_not_have_a_reload_refused(site: Site
             assert select.select(scrapers, [], [], DEADLINE_SECONDS)[0]
             site.write("verdict: {spam: 0.9}")
             with ThreadPoolExecutor(1) as pool:
-                asked = pool.submit(control_socket.ask, site.state, "reload", DEADLINE_SECONDS)
+                asked = pool.submit(control_socket.ask_daemon, site.state, "reload", DEADLINE_SECONDS)
                 wait([asked], 1.0)  # refused at once, or it waits for the one that is to go on
                 os.kill(silent, signal.SIGCONT)
                 assert asked.result()["problems"] == []

@@ -46,7 +46,7 @@ class Site:
 
     def pids(self) -> list[int]:
         """The processes of the workers at work."""
-        found: list[int] = control_socket.ask(self.state, "policy", DEADLINE_SECONDS)["workers"]
+        found: list[int] = control_socket.ask_daemon(self.state, "policy", DEADLINE_SECONDS)["workers"]
         return found
 
     def counted(self, worker: int, name: str) -> float:

@@ -16,16 +16,15 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
-from nbstream.filter import Filter, Params
+from nbstream.filter import Filter, FilterPolicy
 from nbstream.listeners.smtp import delivery, feedback
-from nbstream.listeners.smtp.listener import Params as SmtpParams
-from nbstream.listeners.smtp.listener import SmtpListener
-from nbstream.listeners.sockets import TcpPlace, listening
-from nbstream.mail.mime import Limits
+from nbstream.listeners.smtp.listener import SmtpLimits, SmtpListener
+from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
+from nbstream.mail.mime import MessageLimits
 from nbstream.metrics.metrics import Metrics
-from nbstream.policy.actions import Actions
-from nbstream.policy.policy import Policy
-from nbstream.policy.recipient_rules import Rules
+from nbstream.policy.actions import VerdictActions
+from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.relay.maildir_next_hop import MaildirNextHop
 from nbstream.relay.next_hop import NextHop
 from nbstream.relay.outlet import Outlet
@@ -81,7 +80,7 @@ class Door:
         return [path.read_bytes() for path in files]
 
     def metric(self, name: str, **labels: str) -> float:
-        registries = self.metrics.registry, self.metrics.state
+        registries = self.metrics.registry, self.metrics.state_registry
         return sum(registry.get_sample_value(name, labels) or 0.0 for registry in registries)
 
 
@@ -134,7 +133,9 @@ class Judge:
 
 
 @asynccontextmanager
-async def open_filter(client: Redis, metrics: Metrics, params: Params, *, follow: bool) -> AsyncIterator[Judge]:
+async def open_filter(
+    client: Redis, metrics: Metrics, params: FilterPolicy, *, follow: bool
+) -> AsyncIterator[Judge]:
     """A filter over the model of that Redis; without ``follow`` its mirror stays empty."""
     async with AsyncExitStack() as stack:
         model = Model(client, "test", 3600)
@@ -161,8 +162,8 @@ async def open_door(
     client: Redis, maildir: Path, next_hop: NextHop | None = None, **options: Any
 ) -> AsyncIterator[Door]:
     """A door; ``follow=False`` leaves the mirror empty, other options are those of the parts behind it."""
-    policy = Policy(reject=options.pop("reject", None))
-    rules = Rules.build(policy, options.pop("actions", Actions()), options.pop("rules", ()))
+    policy = ThresholdPolicy(reject=options.pop("reject", None))
+    rules = RecipientRules.build(policy, options.pop("actions", VerdictActions()), options.pop("rules", ()))
     allow_from = options.pop("allow_from", LOOPBACK)
     follow = options.pop("follow", True)
     pass_on_failure = options.pop("pass_on_failure", True)
@@ -170,23 +171,25 @@ async def open_door(
     min_learned = options.pop("min_learned", {"spam": 1, "ham": 1})
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-        params = Params(policy, min_learned, tuple(each.treatment.policy for each in rules.rules))
+        params = FilterPolicy(policy, min_learned, tuple(each.treatment.policy for each in rules.rules))
         judge = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
         spam_filter, model, mirror = judge.spam_filter, judge.model, judge.mirror
-        metrics.watch(mirror, lambda: params)
+        metrics.watch_model(mirror, lambda: params)
         hop = next_hop or MaildirNextHop(maildir)
         listener = SmtpListener(
-            SmtpParams(hostname="door.example.org", **options),
+            SmtpLimits(hostname="door.example.org", **options),
             hop,
             delivery.Delivery(
                 spam_filter,
-                delivery.Params("test", rules, Limits(), pass_on_failure, clues),
+                delivery.DeliveryOptions("test", rules, MessageLimits(), pass_on_failure, clues),
                 Outlet(hop, Quarantine(maildir.with_name("Quarantine"))),
                 metrics,
             ),
-            feedback.FeedbackDoor(spam_filter, feedback.Params(SPAM, HAM, allow_from, Limits()), metrics),
+            feedback.FeedbackMailbox(
+                spam_filter, feedback.FeedbackOptions(SPAM, HAM, allow_from, MessageLimits()), metrics
+            ),
         )
-        socket = listening(TcpPlace("127.0.0.1", 0))
+        socket = open_listening_socket(TcpListenAddress("127.0.0.1", 0))
         host, port = socket.getsockname()
         await listener.start(socket)
         stack.push_async_callback(hop.close)

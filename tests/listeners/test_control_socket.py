@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.listeners.control_socket import ControlListener, ask
+from nbstream.listeners.control_socket import ControlListener, ask_daemon
 from tests.waiting import until
 
 
@@ -42,7 +42,7 @@ async def door(desk: Desk, tmp_path: Path) -> AsyncIterator[ControlListener]:
 
 
 async def count(folder: Path) -> object:
-    return (await asyncio.to_thread(ask, folder, "count", 20.0))["asked"]
+    return (await asyncio.to_thread(ask_daemon, folder, "count", 20.0))["asked"]
 
 
 async def test_each_request_has_its_own_answer(door: ControlListener, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ async def test_an_unknown_word_gets_no_answer(
     door: ControlListener, desk: Desk, tmp_path: Path, word: str
 ) -> None:
     with pytest.raises(OSError, match=r"without an answer|reset|Broken pipe"):
-        await asyncio.to_thread(ask, tmp_path, word, 20.0)
+        await asyncio.to_thread(ask_daemon, tmp_path, word, 20.0)
 
     assert await count(tmp_path) == 1
 
@@ -103,7 +103,7 @@ async def test_one_connection_too_many_is_closed(door: ControlListener, desk: De
             each.send(b"count\n")
         await until(lambda: desk.asked == 16)
         with pytest.raises(OSError, match=r"without an answer|reset|Broken pipe"):
-            await asyncio.to_thread(ask, tmp_path, "count", 20.0)
+            await asyncio.to_thread(ask_daemon, tmp_path, "count", 20.0)
         desk.open.set()
         assert len(await asyncio.gather(*waiting)) == 4
     finally:

@@ -13,16 +13,22 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.listeners.sockets import Place, TcpPlace, UnixPlace, listening, told
+from nbstream.listeners.sockets import (
+    ListenAddress,
+    TcpListenAddress,
+    UnixListenAddress,
+    bound_address,
+    open_listening_socket,
+)
 
-Listen = Callable[[Place], socket.socket]
+Listen = Callable[[ListenAddress], socket.socket]
 
 
 @pytest.fixture
 def listen() -> Iterator[Listen]:
-    """``listening``, whose sockets are closed at the end of the test."""
+    """``open_listening_socket``, whose sockets are closed at the end of the test."""
     with ExitStack() as stack:
-        yield lambda place: stack.enter_context(listening(place))
+        yield lambda place: stack.enter_context(open_listening_socket(place))
 
 
 def reached(path: Path) -> bool:
@@ -34,9 +40,9 @@ def names(folder: Path) -> list[str]:
     return [each.name for each in folder.iterdir()]
 
 
-def refusal(place: Place) -> OSError:
+def refusal(place: ListenAddress) -> OSError:
     with pytest.raises(OSError) as caught:  # noqa: PT011 - what it says is looked at by each test
-        listening(place)
+        open_listening_socket(place)
     return caught.value
 
 
@@ -45,7 +51,7 @@ def test_a_unix_socket_has_its_permissions_whatever_the_umask(listen: Listen, tm
     path = tmp_path / "door.sock"
     before = os.umask(0o077)
     try:
-        listen(UnixPlace(path, mode))
+        listen(UnixListenAddress(path, mode))
     finally:
         os.umask(before)
 
@@ -62,13 +68,13 @@ def test_a_unix_socket_is_given_to_its_group(listen: Listen, tmp_path: Path) -> 
         pytest.skip("this user has one group only")
     path = tmp_path / "door.sock"
 
-    listen(UnixPlace(path, 0o660, grp.getgrgid(others[0]).gr_name))
+    listen(UnixListenAddress(path, 0o660, grp.getgrgid(others[0]).gr_name))
 
     assert path.stat().st_gid == others[0]
 
 
 def test_a_group_that_is_not_there_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    refused = refusal(UnixPlace(tmp_path / "door.sock", 0o660, "no-such-group"))
+    refused = refusal(UnixListenAddress(tmp_path / "door.sock", 0o660, "no-such-group"))
 
     assert refused.strerror == "there is no group no-such-group"
     assert not names(tmp_path)
@@ -76,21 +82,21 @@ def test_a_group_that_is_not_there_is_an_error_and_leaves_nothing_behind(tmp_pat
 
 def test_a_socket_of_a_killed_process_is_replaced(listen: Listen, tmp_path: Path) -> None:
     path = tmp_path / "door.sock"
-    listening(UnixPlace(path)).close()
+    open_listening_socket(UnixListenAddress(path)).close()
     assert path.is_socket()
     assert not reached(path)
 
-    listen(UnixPlace(path))
+    listen(UnixListenAddress(path))
 
     assert reached(path)
 
 
 def test_a_socket_that_somebody_listens_on_stays_theirs(listen: Listen, tmp_path: Path) -> None:
     path = tmp_path / "door.sock"
-    listen(UnixPlace(path))
+    listen(UnixListenAddress(path))
     was = path.stat().st_ino
 
-    assert refusal(UnixPlace(path)).errno == errno.EADDRINUSE
+    assert refusal(UnixListenAddress(path)).errno == errno.EADDRINUSE
     assert path.stat().st_ino == was
     assert names(tmp_path) == ["door.sock"]
 
@@ -107,7 +113,7 @@ def test_a_socket_whose_owner_is_too_busy_to_accept_stays_theirs(tmp_path: Path)
             if client.connect_ex(str(path)):
                 break
 
-        assert refusal(UnixPlace(path)).errno == errno.EADDRINUSE
+        assert refusal(UnixListenAddress(path)).errno == errno.EADDRINUSE
         assert names(tmp_path) == ["door.sock"]
 
 
@@ -124,7 +130,7 @@ def test_what_is_no_socket_is_never_replaced(tmp_path: Path, kind: str) -> None:
             path.symlink_to(precious)
     was = path.lstat()
 
-    refused = refusal(UnixPlace(path))
+    refused = refusal(UnixListenAddress(path))
 
     assert refused.strerror == "a file that is no socket is there"
     assert path.lstat() == was
@@ -132,20 +138,20 @@ def test_what_is_no_socket_is_never_replaced(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    assert refusal(UnixPlace(tmp_path / "missing" / "door.sock")).errno == errno.ENOENT
+    assert refusal(UnixListenAddress(tmp_path / "missing" / "door.sock")).errno == errno.ENOENT
 
 
 def test_it_is_told_where_a_door_listens(listen: Listen, tmp_path: Path) -> None:
-    anywhere, here = TcpPlace("127.0.0.1", 0), UnixPlace(tmp_path / "door.sock")
+    anywhere, here = TcpListenAddress("127.0.0.1", 0), UnixListenAddress(tmp_path / "door.sock")
     tcp, unix = listen(anywhere), listen(here)
 
-    assert told(anywhere, tcp) == f"127.0.0.1:{tcp.getsockname()[1]}"
-    assert not told(anywhere, tcp).endswith(":0")
-    assert told(here, unix) == f"unix:{tmp_path / 'door.sock'}"
-    assert str(TcpPlace("::1", 783)) == "[::1]:783"
+    assert bound_address(anywhere, tcp) == f"127.0.0.1:{tcp.getsockname()[1]}"
+    assert not bound_address(anywhere, tcp).endswith(":0")
+    assert bound_address(here, unix) == f"unix:{tmp_path / 'door.sock'}"
+    assert str(TcpListenAddress("::1", 783)) == "[::1]:783"
 
 
 def test_a_port_that_is_taken_is_an_error(listen: Listen) -> None:
-    taken = listen(TcpPlace("127.0.0.1", 0)).getsockname()[1]
+    taken = listen(TcpListenAddress("127.0.0.1", 0)).getsockname()[1]
 
-    assert refusal(TcpPlace("127.0.0.1", taken)).errno == errno.EADDRINUSE
+    assert refusal(TcpListenAddress("127.0.0.1", taken)).errno == errno.EADDRINUSE

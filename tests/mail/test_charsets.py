@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.mail.charsets import decode
+from nbstream.mail.charsets import decode_text
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from nbstream.mail.charsets import decode
     ],
 )
 def test_a_charset_is_believed_where_it_can_be(content: bytes, charset: str | None, text: str) -> None:
-    assert decode(content, charset) == text
+    assert decode_text(content, charset) == text
 
 
 @given(
@@ -37,4 +37,4 @@ def test_a_charset_is_believed_where_it_can_be(content: bytes, charset: str | No
     st.one_of(st.none(), st.text(max_size=20), st.sampled_from(["utf-7", "utf-16", "hz", "idna"])),
 )
 def test_decoding_never_raises(content: bytes, charset: str | None) -> None:
-    decode(content, charset)
+    decode_text(content, charset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbstream.mail import header_fields
-from nbstream.mail.forwards import Carried, carried, is_redirected, is_written_to
+from nbstream.mail.forwards import ForwardedContent, is_addressed_to, is_redirected, parse_forwarded_content
 
 INNER = "Subject: spam\r\n\r\nbuy now\r\n"
 TEXT = "Content-Type: text/plain\r\n\r\nsee attached"
@@ -19,7 +19,7 @@ def multipart(kind: str, *parts: str) -> bytes:
 
 def meant(raw: bytes, max_messages: int = 100) -> list[str] | None:
     """The messages that are carried."""
-    found = carried(raw, max_messages)
+    found = parse_forwarded_content(raw, max_messages)
     return None if found is None else [each.decode() for each in found.messages]
 
 
@@ -42,13 +42,16 @@ def test_an_abuse_report_means_the_message_it_carries() -> None:
 
 
 def test_a_bounce_carries_nothing() -> None:
-    assert carried(multipart("report; report-type=delivery-status", TEXT, RFC822 + INNER), 9) == Carried()
+    assert (
+        parse_forwarded_content(multipart("report; report-type=delivery-status", TEXT, RFC822 + INNER), 9)
+        == ForwardedContent()
+    )
 
 
 def test_a_mail_without_attached_messages_carries_nothing() -> None:
-    assert carried(b"Subject: x\r\n\r\nbody", 9) == Carried()
-    assert carried(multipart("mixed", TEXT), 9) == Carried()
-    assert carried(multipart("alternative", TEXT, RFC822 + INNER), 9) == Carried()
+    assert parse_forwarded_content(b"Subject: x\r\n\r\nbody", 9) == ForwardedContent()
+    assert parse_forwarded_content(multipart("mixed", TEXT), 9) == ForwardedContent()
+    assert parse_forwarded_content(multipart("alternative", TEXT, RFC822 + INNER), 9) == ForwardedContent()
 
 
 def test_a_message_attached_in_base64_is_decoded() -> None:
@@ -68,21 +71,21 @@ def test_more_messages_or_parts_than_permitted_are_none_so_that_none_is_silently
 def test_an_abuse_report_without_a_message_means_none() -> None:
     report = "Content-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\n"
 
-    found = carried(multipart("report; report-type=feedback-report", TEXT, report), 9)
-    assert found == Carried(feedback_type="abuse")
+    found = parse_forwarded_content(multipart("report; report-type=feedback-report", TEXT, report), 9)
+    assert found == ForwardedContent(feedback_type="abuse")
 
 
 def test_a_report_carries_its_type_and_perhaps_only_the_header_of_its_message() -> None:
     report = "Content-Type: message/feedback-report\r\n\r\nUser-Agent: x/1\r\nFEEDBACK-type: Not-Spam (x)\r\n"
     head = "Content-Type: text/rfc822-headers; charset=utf-8\r\n\r\nSubject: one"
 
-    found = carried(multipart("report; report-type=feedback-report", TEXT, report, head), 9)
+    found = parse_forwarded_content(multipart("report; report-type=feedback-report", TEXT, report, head), 9)
 
-    assert found == Carried(headers_only=(b"Subject: one",), feedback_type="not-spam")
-    assert carried(multipart("report; report-type=feedback-report", TEXT, head), 9) == Carried(
-        headers_only=(b"Subject: one",), feedback_type=""
-    )
-    assert carried(multipart("mixed", TEXT, head), 9) == Carried()
+    assert found == ForwardedContent(headers_only=(b"Subject: one",), feedback_type="not-spam")
+    assert parse_forwarded_content(
+        multipart("report; report-type=feedback-report", TEXT, head), 9
+    ) == ForwardedContent(headers_only=(b"Subject: one",), feedback_type="")
+    assert parse_forwarded_content(multipart("mixed", TEXT, head), 9) == ForwardedContent()
 
 
 def test_resent_fields_say_that_a_mail_is_somebody_elses() -> None:
@@ -105,10 +108,12 @@ def test_resent_fields_say_that_a_mail_is_somebody_elses() -> None:
 def test_who_a_mail_was_written_to_is_in_its_own_header(head: str, written: bool) -> None:
     raw = f"{head}\r\n\r\nTo: spam@nbstream.invalid\r\n".encode()
 
-    assert is_written_to(raw, {"spam@nbstream.invalid", "ham@nbstream.invalid"}) is written
+    assert is_addressed_to(raw, {"spam@nbstream.invalid", "ham@nbstream.invalid"}) is written
 
 
 def test_a_forward_inside_the_attached_message_is_left_alone() -> None:
     inner = multipart("mixed", RFC822 + INNER).replace(b"--b", b"--c").replace(b"=b", b"=c").decode()
 
-    assert meant(multipart("mixed", RFC822 + inner)) == [header_fields.canonical(inner.encode()).decode()]
+    assert meant(multipart("mixed", RFC822 + inner)) == [
+        header_fields.normalize_line_ends(inner.encode()).decode()
+    ]

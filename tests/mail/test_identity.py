@@ -82,7 +82,7 @@ def test_one_other_letter_in_the_body_makes_another_message_of_the_same_message_
     other = raw[:spot] + (b"x" if raw[spot : spot + 1] != b"x" else b"y") + raw[spot + 1 :]
     hops, draw = way
 
-    assert Message.parse(other).first("message-id") == Message.parse(raw).first("message-id")
+    assert Message.parse(other).first_field("message-id") == Message.parse(raw).first_field("message-id")
     assert key(through(hops, Message.parse(other).raw, draw)) != key(raw)
 
 

@@ -7,14 +7,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nbstream.mail import header_fields
-from nbstream.mail.marking import marked, split
+from nbstream.mail.marking import rewrite_header, split_header_and_body
 
 NEW = [("X-Spam-Status", "No,\r\n\tscore=1")]
 
 
 def mark(raw: bytes) -> bytes:
-    head, body = split(raw)
-    return marked(head, NEW, ["X-Spam-Flag"], "X-Guard") + body
+    head, body = split_header_and_body(raw)
+    return rewrite_header(head, NEW, ["X-Spam-Flag"], "X-Guard") + body
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
@@ -45,7 +45,7 @@ def test_all_else_stays_as_it_was(end: bytes) -> None:
     ],
 )
 def test_where_the_header_ends(raw: bytes, head: bytes) -> None:
-    assert split(raw) == (head, raw[len(head) :])
+    assert split_header_and_body(raw) == (head, raw[len(head) :])
 
 
 _PIECES = st.sampled_from(
@@ -56,19 +56,19 @@ _PIECES = st.sampled_from(
 @given(st.lists(_PIECES, max_size=12).map(b"".join))
 @example(b"\r\nX-Spam-Flag: YES")
 def test_what_is_looked_at_and_what_is_given_back_have_one_header(raw: bytes) -> None:
-    head, body = split(raw)
-    canonical = header_fields.canonical(raw)
+    head, body = split_header_and_body(raw)
+    canonical = header_fields.normalize_line_ends(raw)
 
-    assert header_fields.canonical(head) == canonical[: header_fields.body_offset(canonical)]
+    assert header_fields.normalize_line_ends(head) == canonical[: header_fields.body_offset(canonical)]
     assert head + body == raw
 
 
 @given(st.lists(_PIECES, max_size=12).map(b"".join))
 def test_no_forged_field_is_left(raw: bytes) -> None:
-    head, _ = split(raw)
-    found = header_fields.canonical(marked(head, NEW, ["X-Spam-Flag"], "X-Guard"))
+    head, _ = split_header_and_body(raw)
+    found = header_fields.normalize_line_ends(rewrite_header(head, NEW, ["X-Spam-Flag"], "X-Guard"))
 
-    names = [field.name for field in header_fields.fields(found, header_fields.body_offset(found))]
+    names = [field.name for field in header_fields.parse_fields(found, header_fields.body_offset(found))]
     assert "x-spam-flag" not in names
     assert names[0] == "x-spam-status"
 

@@ -65,14 +65,14 @@ def test_a_bare_text_is_its_characters() -> None:
 
 
 def test_in_a_text_that_is_no_mail_nothing_is_a_field() -> None:
-    message = Message.of_text("Date: tonight?\nFrom: me\n\nUrgent: call now")
+    message = Message.from_text("Date: tonight?\nFrom: me\n\nUrgent: call now")
 
     assert not message.is_mail
     assert not message.fields
     assert [(part.content_type, part.text) for part in message.parts] == [
         ("text/plain", "Date: tonight?\r\nFrom: me\r\n\r\nUrgent: call now")
     ]
-    assert message.key == Message.of_text("Date: tonight? From: me Urgent: call now").key
+    assert message.key == Message.from_text("Date: tonight? From: me Urgent: call now").key
     assert message.key != Message.parse(b"Date: tonight?\nFrom: me\n\nUrgent: call now").key
 
 
@@ -90,7 +90,7 @@ def test_white_space_in_a_field_is_no_part_of_the_key(space: str) -> None:
 
 @given(st.text(max_size=300))
 def test_any_text_is_a_message(text: str) -> None:
-    message = Message.of_text(text)
+    message = Message.from_text(text)
 
     assert not message.is_mail
     assert len(message.key) == 24

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail import header_fields, mime
-from nbstream.mail.mime import Limits, Part
+from nbstream.mail.mime import MessageLimits, MimePart
 
-NESTED = header_fields.canonical(b"""\
+NESTED = header_fields.normalize_line_ends(b"""\
 Subject: nested
 MIME-Version: 1.0
 Content-Type: multipart/mixed; boundary="outer"
@@ -44,14 +44,14 @@ epilogue
 """)
 
 
-def walk(raw: bytes, **limits: int) -> list[Part]:
-    return list(mime.walk(header_fields.canonical(raw), Limits(**limits)))
+def walk(raw: bytes, **limits: int) -> list[MimePart]:
+    return list(mime.parse_parts(header_fields.normalize_line_ends(raw), MessageLimits(**limits)))
 
 
 def test_the_tree_comes_in_document_order_with_its_depths() -> None:
-    parts = mime.walk(NESTED, Limits())
+    parts = mime.parse_parts(NESTED, MessageLimits())
 
-    assert [(part.content_type, part.depth, part.container) for part in parts] == [
+    assert [(part.content_type, part.depth, part.is_container) for part in parts] == [
         ("multipart/mixed", 0, True),
         ("multipart/alternative", 1, True),
         ("text/plain", 2, False),
@@ -63,7 +63,7 @@ def test_the_tree_comes_in_document_order_with_its_depths() -> None:
 
 
 def test_payloads_come_without_their_transfer_encoding_and_text_in_its_charset() -> None:
-    parts = mime.walk(NESTED, Limits())
+    parts = mime.parse_parts(NESTED, MessageLimits())
 
     assert parts[2].text == "café"
     assert parts[4].payload == b"\x89PNG\r\n\x1a\n"

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pytest
 from prometheus_client.core import Metric
 
-from nbstream.metrics.calibration import budgets, calibration
-from nbstream.policy.first_scores import First, FirstScores
+from nbstream.metrics.calibration import budget_metrics, calibration_metrics
+from nbstream.policy.first_scores import FirstScore, FirstScores
 
 
 def labelled(ham: Iterable[float] = (), spam: Iterable[float] = ()) -> FirstScores:
@@ -16,7 +16,7 @@ def labelled(ham: Iterable[float] = (), spam: Iterable[float] = ()) -> FirstScor
     found = FirstScores()
     for label, probabilities in (("ham", ham), ("spam", spam)):
         for place, probability in enumerate(probabilities):
-            found[label].add(First(place, f"{label}{place}", probability).pack())
+            found[label].add(FirstScore(place, f"{label}{place}", probability).pack())
     return found
 
 
@@ -26,7 +26,7 @@ def values(families: Iterable[Metric], name: str, *labels: str) -> dict[tuple[st
 
 
 def test_each_labelled_message_is_in_the_bin_of_its_probability() -> None:
-    families = list(calibration(labelled(ham=[0.0, 0.0005, 0.001, 0.95], spam=[0.94, 0.95, 1.0])))
+    families = list(calibration_metrics(labelled(ham=[0.0, 0.0005, 0.001, 0.95], spam=[0.94, 0.95, 1.0])))
 
     messages = values(families, "nbstream_calibration_messages", "class", "bin")
     assert {key: value for key, value in messages.items() if value} == {
@@ -41,7 +41,7 @@ def test_each_labelled_message_is_in_the_bin_of_its_probability() -> None:
 
 
 def test_so_many_of_a_bin_were_to_be_spam_as_their_probabilities_add_up_to() -> None:
-    families = calibration(labelled(ham=[0.96], spam=[0.95, 0.97, 0.2]))
+    families = calibration_metrics(labelled(ham=[0.96], spam=[0.95, 0.97, 0.2]))
 
     expected = values(families, "nbstream_calibration_expected_spam", "bin")
 
@@ -53,9 +53,9 @@ def test_so_many_of_a_bin_were_to_be_spam_as_their_probabilities_add_up_to() -> 
 def test_a_budget_tells_what_it_allowed_and_what_it_lost() -> None:
     first_scores = labelled(ham=[0.1] * 50)  # before there was a budget
     for place in range(100):
-        first_scores["ham"].add(First(1000 + place, "later", 0.9, ((0.1, place == 7),)).pack())
+        first_scores["ham"].add(FirstScore(1000 + place, "later", 0.9, ((0.1, place == 7),)).pack())
 
-    families = list(budgets(first_scores, {0.1, 0.01}))
+    families = list(budget_metrics(first_scores, {0.1, 0.01}))
 
     assert values(families, "nbstream_budget_ham_allowed", "rate") == {("0.01",): 0, ("0.1",): 10}
     assert values(families, "nbstream_budget_ham_lost", "rate") == {("0.01",): 0, ("0.1",): 1}

@@ -17,13 +17,13 @@ from pathlib import Path
 from nbstream.metrics.metrics import Metrics
 from nbstream.metrics import multiprocess
 folder, member, quarantined = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-multiprocess.join(folder, member)
+multiprocess.join_folder(folder, member)
 metrics = Metrics(folder)
 for _ in range(3):
     metrics.delivered("smtp", "spam")
 metrics.relayed("250", 0.5)
 if quarantined:
-    metrics.swept(quarantined, 1)
+    metrics.quarantine_swept(quarantined, 1)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -32,7 +32,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def folder(tmp_path: Path) -> Path:
     found = tmp_path / "state [1]" / "metrics"  # a name that would be a pattern, too
     found.parent.mkdir()
-    multiprocess.clear(found, ["1", "2"])
+    multiprocess.prepare_folder(found, ["1", "2"])
     return found
 
 
@@ -49,8 +49,8 @@ def lines(folder: Path) -> list[str]:
 def test_sums_are_of_all_and_who_takes_a_place_goes_on_counting(folder: Path) -> None:
     for member in ("1", "2", "1"):
         count(folder, member)
-        multiprocess.gone(folder, member)
-        multiprocess.make(folder, member)
+        multiprocess.member_died(folder, member)
+        multiprocess.create_member_files(folder, member)
 
     found = lines(folder)
 
@@ -64,7 +64,7 @@ def test_a_state_goes_with_its_process_and_a_finding_stays(folder: Path) -> None
     count(folder, "1", quarantined=7)
     assert any(line.startswith("nbstream_build_info{") for line in lines(folder))
 
-    multiprocess.gone(folder, "1")
+    multiprocess.member_died(folder, "1")
 
     assert not any(line.startswith("nbstream_build_info{") for line in lines(folder))
     assert "nbstream_quarantine_messages 7.0" in lines(folder)
@@ -77,7 +77,7 @@ def test_the_names_of_what_was_never_counted_are_there(folder: Path) -> None:
 def test_a_new_start_counts_from_nothing_and_forgets_places_that_are_no_more(folder: Path) -> None:
     count(folder, "2")
 
-    multiprocess.clear(folder, ["1"])
+    multiprocess.prepare_folder(folder, ["1"])
 
     assert Metrics(folder).verdicts() == {}
     assert not list(folder.glob("*_2.db"))
@@ -100,8 +100,8 @@ def state(lag: float, up: float, tokens: int) -> str:
 
 
 def test_the_state_of_all_is_that_of_the_worst() -> None:
-    found = multiprocess.of_all([state(2.0, 1.0, 7), state(31.5, 0.0, 5), state(0.0, 1.0, 6)])
+    found = multiprocess.merge_states([state(2.0, 1.0, 7), state(31.5, 0.0, 5), state(0.0, 1.0, 6)])
 
     assert found == state(31.5, 0.0, 7)
-    assert multiprocess.of_all([state(0.5, 1.0, 7)]) == state(0.5, 1.0, 7)
-    assert multiprocess.of_all([]) == ""
+    assert multiprocess.merge_states([state(0.5, 1.0, 7)]) == state(0.5, 1.0, 7)
+    assert multiprocess.merge_states([]) == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.policy.actions import Action, Actions, Kind
+from nbstream.policy.actions import Action, ActionKind, VerdictActions
 from nbstream.policy.verdict import Verdict
 
 
@@ -31,12 +31,17 @@ def test_a_redirection_needs_an_address(address: str) -> None:
 
 
 def test_actions_have_an_order_from_mild_to_harsh() -> None:
-    assert sorted(Kind, key=lambda kind: kind.rank) == [
-        *(Kind.PASS, Kind.REDIRECT, Kind.QUARANTINE),
-        *(Kind.DEFER, Kind.REJECT),
+    assert sorted(ActionKind, key=lambda kind: kind.severity_rank) == [
+        *(ActionKind.PASS, ActionKind.REDIRECT, ActionKind.QUARANTINE),
+        *(ActionKind.DEFER, ActionKind.REJECT),
     ]
-    assert [kind for kind in Kind if not kind.keeps] == [Kind.DEFER, Kind.REJECT]
+    assert [kind for kind in ActionKind if not kind.takes_message] == [ActionKind.DEFER, ActionKind.REJECT]
 
 
 def test_only_what_may_be_refused_is_refused_by_default() -> None:
-    assert [str(Actions().of(verdict)) for verdict in Verdict] == ["pass", "pass", "pass", "reject"]
+    assert [str(VerdictActions().for_verdict(verdict)) for verdict in Verdict] == [
+        "pass",
+        "pass",
+        "pass",
+        "reject",
+    ]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbstream.policy.address_patterns import MAX_LENGTH, Pattern
+from nbstream.policy.address_patterns import MAX_PATTERN_LENGTH, AddressPattern
 
 TEXTS = st.text("ab@*?", min_size=1, max_size=7)
 ADDRESSES = [
@@ -49,7 +49,7 @@ def is_address(word: str) -> bool:
     ],
 )
 def test_what_matches(text: str, address: str) -> None:
-    assert Pattern(text).matches(address)
+    assert AddressPattern(text).matches(address)
 
 
 @pytest.mark.parametrize(
@@ -67,32 +67,32 @@ def test_what_matches(text: str, address: str) -> None:
     ],
 )
 def test_what_does_not_match(text: str, address: str) -> None:
-    assert not (text and Pattern(text).matches(address))
+    assert not (text and AddressPattern(text).matches(address))
 
 
 @settings(deadline=None)
 @given(TEXTS)
 def test_matching_means_what_it_says(text: str) -> None:
     for address in ADDRESSES:
-        assert Pattern(text).matches(address) == (is_address(address) and matched(text, address))
+        assert AddressPattern(text).matches(address) == (is_address(address) and matched(text, address))
 
 
 @pytest.mark.parametrize(
     "text", ["", "a b@x", "a@x\n", "<a@x>", "a\0@x", "a@\u202ex", "a\x1b@x", "x" * 317 + "@x.y"]
 )
 def test_what_is_no_pattern(text: str) -> None:
-    with pytest.raises(ValueError, match=f"must be 1 to {MAX_LENGTH} characters"):
-        Pattern(text)
+    with pytest.raises(ValueError, match=f"must be 1 to {MAX_PATTERN_LENGTH} characters"):
+        AddressPattern(text)
 
 
 @pytest.mark.parametrize("text", ["sales.example", "@sales.example", "ann@", "??", "?", "@*@", "ann?", "@", "*@"])
 def test_what_no_address_can_match_is_known(text: str) -> None:
-    assert not Pattern(text).matchable
+    assert not AddressPattern(text).matches_any_address
 
 
 @pytest.mark.parametrize("text", ["*", "a@b", "*@b", "a@*", "???", "*b", "a*", "?@?", '"a@b"@c', "**"])
 def test_what_some_address_matches_is_known(text: str) -> None:
-    assert Pattern(text).matchable
+    assert AddressPattern(text).matches_any_address
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_some_address_matches_is_known(text: str) -> None:
     ],
 )
 def test_a_pattern_covers_a_narrower_one(outer: str, inner: str) -> None:
-    assert Pattern(outer).covers(Pattern(inner))
+    assert AddressPattern(outer).covers(AddressPattern(inner))
 
 
 @pytest.mark.parametrize(
@@ -129,28 +129,30 @@ def test_a_pattern_covers_a_narrower_one(outer: str, inner: str) -> None:
     ],
 )
 def test_a_pattern_does_not_cover_what_it_misses(outer: str, inner: str) -> None:
-    assert not Pattern(outer).covers(Pattern(inner))
+    assert not AddressPattern(outer).covers(AddressPattern(inner))
 
 
 @settings(deadline=None)
 @given(TEXTS, TEXTS)
 def test_covering_is_sound(outer: str, inner: str) -> None:
-    if Pattern(outer).covers(Pattern(inner)):
+    if AddressPattern(outer).covers(AddressPattern(inner)):
         for address in ADDRESSES:
-            assert Pattern(outer).matches(address) or not Pattern(inner).matches(address)
+            assert AddressPattern(outer).matches(address) or not AddressPattern(inner).matches(address)
 
 
 @settings(deadline=None)
 @given(st.text("ab@*?", min_size=1, max_size=3), st.text("ab@*?", min_size=1, max_size=3))
 def test_covering_is_found_for_short_patterns(outer: str, inner: str) -> None:
     """What tells two patterns of three characters apart is an address of five, at the longest."""
-    missed = any(Pattern(inner).matches(each) and not Pattern(outer).matches(each) for each in ADDRESSES)
-    assert Pattern(outer).covers(Pattern(inner)) or missed
+    missed = any(
+        AddressPattern(inner).matches(each) and not AddressPattern(outer).matches(each) for each in ADDRESSES
+    )
+    assert AddressPattern(outer).covers(AddressPattern(inner)) or missed
 
 
 def test_patterns_made_to_take_long_do_not() -> None:
-    blow_up = Pattern("*a" + "?" * 200 + "@x")
-    assert not Pattern("*" + "a?" * 100 + "@x").covers(blow_up)
-    assert not Pattern("*a*" + "a*" * 150 + "b").matches("a" * 4000 + "@x")
-    assert blow_up.matchable
-    assert blow_up.covers(Pattern(blow_up.text.upper()))
+    blow_up = AddressPattern("*a" + "?" * 200 + "@x")
+    assert not AddressPattern("*" + "a?" * 100 + "@x").covers(blow_up)
+    assert not AddressPattern("*a*" + "a*" * 150 + "b").matches("a" * 4000 + "@x")
+    assert blow_up.matches_any_address
+    assert blow_up.covers(AddressPattern(blow_up.text.upper()))

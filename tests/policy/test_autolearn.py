@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.policy.autolearn import Params, balanced, label
+from nbstream.policy.autolearn import AutolearnOptions, autolearn_label, is_balanced
 
-PARAMS = Params(ham=0.01, spam=0.99, lead=3)
+PARAMS = AutolearnOptions(ham_margin=0.01, spam_margin=0.99, max_lead=3)
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ PARAMS = Params(ham=0.01, spam=0.99, lead=3)
     [(0.0, "ham"), (0.01, "ham"), (0.011, None), (0.5, None), (0.989, None), (0.99, "spam"), (1.0, "spam")],
 )
 def test_only_from_the_margins_on(probability: float, expected: str | None) -> None:
-    assert label(probability, PARAMS) == expected
+    assert autolearn_label(probability, PARAMS) == expected
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,7 @@ def test_only_from_the_margins_on(probability: float, expected: str | None) -> N
     [(0, 0, True, True), (2, 0, True, True), (3, 0, False, True), (7, 10, True, False), (10, 8, True, True)],
 )
 def test_a_class_leads_by_so_many_at_most(ham: int, spam: int, ham_may: bool, spam_may: bool) -> None:
-    assert (balanced("ham", (ham, spam), PARAMS), balanced("spam", (ham, spam), PARAMS)) == (ham_may, spam_may)
+    assert (is_balanced("ham", (ham, spam), PARAMS), is_balanced("spam", (ham, spam), PARAMS)) == (
+        ham_may,
+        spam_may,
+    )

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.budget import Promise, allowed, binomial, promise
-from nbstream.policy.config_bounds import DELTA, ham_needed
-from nbstream.policy.first_scores import First, Window
+from nbstream.policy.budget import BudgetPromise, allowed_false_positives, binomial_cumulative, budget_promise
+from nbstream.policy.config_bounds import PROMISE_DELTA, ham_needed
+from nbstream.policy.first_scores import FirstScore, FirstScoreWindow
 
 
-def window(probabilities: list[float], *, rate: float = 0.0, called: int = 0, seen: int = 0) -> Window:
+def window(probabilities: list[float], *, rate: float = 0.0, called: int = 0, seen: int = 0) -> FirstScoreWindow:
     """Ham in the order of time, the last ``seen`` under a promise of ``rate``, ``called`` of them called spam."""
-    found = Window()
+    found = FirstScoreWindow()
     for index, probability in enumerate(probabilities):
         left = len(probabilities) - index
         budgets = ((rate, left <= called),) if left <= seen else ()
-        found.add(First(float(index), f"m{index}", probability, budgets).pack())
+        found.add(FirstScore(float(index), f"m{index}", probability, budgets).pack())
     return found
 
 
@@ -32,37 +32,37 @@ def exact(n: int, rate: float, last: int) -> float:
 def test_the_binomial_tail_is_that_of_the_formula(n: int, rate: float, data: st.DataObject) -> None:
     last = data.draw(st.integers(0, n))
 
-    assert binomial(n, rate, last)[-1] == pytest.approx(exact(n, rate, last), rel=1e-9)
+    assert binomial_cumulative(n, rate, last)[-1] == pytest.approx(exact(n, rate, last), rel=1e-9)
 
 
 @given(st.integers(1, 400), st.floats(0.001, 0.5))
 def test_so_many_ham_may_be_above_as_the_tail_allows(n: int, rate: float) -> None:
-    j = allowed(n, rate)
+    j = allowed_false_positives(n, rate)
 
-    assert j == -1 or exact(n, rate, j) <= DELTA * (1 + 1e-9)
-    assert exact(n, rate, j + 1) > DELTA * (1 - 1e-9)
+    assert j == -1 or exact(n, rate, j) <= PROMISE_DELTA * (1 + 1e-9)
+    assert exact(n, rate, j + 1) > PROMISE_DELTA * (1 - 1e-9)
 
 
 @pytest.mark.parametrize(("rate", "needed"), [(0.001, 2995), (0.005, 598), (0.01, 299), (0.0001, 29956), (0.5, 5)])
 def test_the_least_number_of_ham_is_the_one_of_the_formula(rate: float, needed: int) -> None:
     assert ham_needed(rate) == needed
-    assert allowed(needed, rate) == 0
-    assert allowed(needed - 1, rate) == -1
+    assert allowed_false_positives(needed, rate) == 0
+    assert allowed_false_positives(needed - 1, rate) == -1
 
 
 def test_with_too_little_ham_nothing_is_promised_and_it_says_how_much_is_missing() -> None:
-    found = promise(window([0.01] * 10), 0.001)
+    found = budget_promise(window([0.01] * 10), 0.001)
 
-    assert found == Promise(0.001, None, 2985)
-    assert not found.stands
+    assert found == BudgetPromise(0.001, None, 2985)
+    assert not found.is_promised
     assert str(found) == "needs 2,985 more ham to promise 0.1 %"
 
 
 def test_the_first_threshold_is_above_all_ham() -> None:
-    found = promise(window([index / 1000 for index in range(299)]), 0.01)
+    found = budget_promise(window([index / 1000 for index in range(299)]), 0.01)
 
     assert found.threshold == math.nextafter(0.298, 1)
-    assert found.stands
+    assert found.is_promised
     assert str(found) == "promised 1 %"
 
 
@@ -70,19 +70,21 @@ def test_the_first_threshold_is_above_all_ham() -> None:
 def test_no_more_ham_is_above_the_threshold_than_allowed_in_whatever_order_it_came(
     probabilities: list[float], chance: random.Random
 ) -> None:
-    found = promise(window(probabilities), 0.05)
+    found = budget_promise(window(probabilities), 0.05)
     assert found.threshold is not None
     chance.shuffle(probabilities)
 
-    assert promise(window(probabilities), 0.05) == found
-    assert sum(each >= found.threshold for each in probabilities) <= allowed(len(probabilities), 0.05)
+    assert budget_promise(window(probabilities), 0.05) == found
+    assert sum(each >= found.threshold for each in probabilities) <= allowed_false_positives(
+        len(probabilities), 0.05
+    )
 
 
 def test_what_is_left_of_the_budget_lowers_the_threshold_and_what_is_overdrawn_raises_it() -> None:
     probabilities = [index / 2000 for index in range(1000)]
 
     def threshold(called: int, seen: int) -> float:
-        found = promise(window(probabilities, rate=0.01, called=called, seen=seen), 0.01).threshold
+        found = budget_promise(window(probabilities, rate=0.01, called=called, seen=seen), 0.01).threshold
         assert found is not None
         return found
 
@@ -95,7 +97,7 @@ def test_what_a_large_archive_saves_up_is_soon_spent() -> None:
     probabilities = [index / 20_000 for index in range(10_000)]
 
     def threshold(called: int, seen: int = 10_000) -> float:
-        found = promise(window(probabilities, rate=0.01, called=called, seen=seen), 0.01).threshold
+        found = budget_promise(window(probabilities, rate=0.01, called=called, seen=seen), 0.01).threshold
         assert found is not None
         return found
 
@@ -105,15 +107,17 @@ def test_what_a_large_archive_saves_up_is_soon_spent() -> None:
 def test_the_credit_of_one_rate_is_not_that_of_another() -> None:
     probabilities = [index / 2000 for index in range(1000)]
 
-    assert promise(window(probabilities, rate=0.02, seen=900), 0.01) == promise(window(probabilities), 0.01)
+    assert budget_promise(window(probabilities, rate=0.02, seen=900), 0.01) == budget_promise(
+        window(probabilities), 0.01
+    )
 
 
 def test_a_sample_of_errors_promises_nothing_and_keeps_the_threshold_of_before() -> None:
     before = [index / 2000 for index in range(400)]
-    fair, biased = promise(window(before), 0.01), promise(window([*before, *[0.97] * 100]), 0.01)
+    fair, biased = budget_promise(window(before), 0.01), budget_promise(window([*before, *[0.97] * 100]), 0.01)
 
-    assert biased.biased
-    assert not biased.stands
+    assert biased.is_biased
+    assert not biased.is_promised
     assert str(biased) == "biased sample, 1 % cannot be promised"
     # The last errors before it is noticed still count: 40 of the last 200.
     assert biased.threshold is not None
@@ -122,28 +126,28 @@ def test_a_sample_of_errors_promises_nothing_and_keeps_the_threshold_of_before()
 
 
 def test_a_sample_that_was_biased_from_the_start_has_no_threshold() -> None:
-    assert promise(window([0.97] * 400), 0.01) == Promise(0.01, None, biased=True)
+    assert budget_promise(window([0.97] * 400), 0.01) == BudgetPromise(0.01, None, is_biased=True)
 
 
 def test_a_few_ham_on_the_wrong_side_are_no_bias() -> None:
-    assert not promise(window([0.97] * 19), 0.01).biased
+    assert not budget_promise(window([0.97] * 19), 0.01).is_biased
 
 
 def test_the_promise_is_kept_for_ham_that_comes_like_the_ham_seen() -> None:
     """The true rate is above what was promised in no more than one of twenty draws, plus what chance allows."""
     chance, broken, draws = random.Random(7), 0, 400
     for _ in range(draws):
-        found = promise(window([chance.random() ** 4 for _ in range(400)]), 0.02)
+        found = budget_promise(window([chance.random() ** 4 for _ in range(400)]), 0.02)
         assert found.threshold is not None
         true_rate = 1 - found.threshold**0.25
         broken += true_rate > 0.02
-    assert binomial(draws, DELTA, draws - 1)[max(0, broken - 1)] < 0.999
+    assert binomial_cumulative(draws, PROMISE_DELTA, draws - 1)[max(0, broken - 1)] < 0.999
 
 
 def test_however_much_is_left_no_more_than_three_times_the_rate_is_allowed_for() -> None:
     probabilities = [index / 20_000 for index in range(10_000)]
 
-    found = promise(window(probabilities, rate=0.01, seen=10_000), 0.01)
+    found = budget_promise(window(probabilities, rate=0.01, seen=10_000), 0.01)
 
     assert found.threshold is not None
-    assert sum(each >= found.threshold for each in probabilities) == allowed(10_000, 0.03)
+    assert sum(each >= found.threshold for each in probabilities) == allowed_false_positives(10_000, 0.03)

@@ -7,7 +7,14 @@ import tracemalloc
 
 import pytest
 
-from nbstream.policy.bursts import CONTRADICTIONS, ONE_SIDED, WINDOW_SECONDS, Bursts, Kind, contradicts
+from nbstream.policy.bursts import (
+    MIN_CONTRADICTIONS,
+    ONE_SIDED_LESSONS,
+    WINDOW_SECONDS,
+    BurstDetector,
+    BurstKind,
+    contradicts_confident_verdict,
+)
 from nbstream.policy.verdict import Verdict
 
 ANN, BEN = ("smtp", "192.0.2.1"), ("smtp", "192.0.2.2")
@@ -16,10 +23,10 @@ ANN, BEN = ("smtp", "192.0.2.1"), ("smtp", "192.0.2.2")
 class Teacher:
     """Teaches at a pace, and keeps when a burst began."""
 
-    def __init__(self, bursts: Bursts | None = None) -> None:
-        self.bursts = bursts or Bursts()
+    def __init__(self, bursts: BurstDetector | None = None) -> None:
+        self.bursts = bursts or BurstDetector()
         self.now = 1000.0
-        self.told: list[tuple[int, Kind]] = []
+        self.told: list[tuple[int, BurstKind]] = []
         self.lessons = 0
 
     def teach(self, count: int, labels: str = "spam ham", *, wrong: bool = False, pause: float = 1.0) -> None:
@@ -30,7 +37,7 @@ class Teacher:
             verdict = Verdict.SPAM if (label == "spam") != wrong else Verdict.HAM
             probability = 0.999 if verdict is Verdict.SPAM else 0.001
             self.lessons += 1
-            found = self.bursts.add(self.now, ANN, label, verdict, probability)
+            found = self.bursts.add_lesson(self.now, ANN, label, verdict, probability)
             self.told += [(self.lessons, kind) for kind in found]
 
 
@@ -39,7 +46,7 @@ def test_contradictions_are_a_burst_once_there_are_enough_and_it_is_told_once() 
 
     teacher.teach(500, wrong=True)
 
-    assert teacher.told == [(CONTRADICTIONS, Kind.CONTRADICTING)]
+    assert teacher.told == [(MIN_CONTRADICTIONS, BurstKind.CONTRADICTING)]
 
 
 def test_one_label_only_is_a_burst_once_there_are_enough_and_it_is_told_once() -> None:
@@ -47,7 +54,7 @@ def test_one_label_only_is_a_burst_once_there_are_enough_and_it_is_told_once() -
 
     teacher.teach(500, "ham")
 
-    assert teacher.told == [(ONE_SIDED, Kind.ONE_SIDED)]
+    assert teacher.told == [(ONE_SIDED_LESSONS, BurstKind.ONE_SIDED)]
 
 
 def test_wrong_and_one_sided_are_two_bursts() -> None:
@@ -55,7 +62,10 @@ def test_wrong_and_one_sided_are_two_bursts() -> None:
 
     teacher.teach(500, "ham", wrong=True)
 
-    assert teacher.told == [(CONTRADICTIONS, Kind.CONTRADICTING), (ONE_SIDED, Kind.ONE_SIDED)]
+    assert teacher.told == [
+        (MIN_CONTRADICTIONS, BurstKind.CONTRADICTING),
+        (ONE_SIDED_LESSONS, BurstKind.ONE_SIDED),
+    ]
 
 
 def test_a_few_of_the_other_label_do_not_hide_it() -> None:
@@ -63,17 +73,17 @@ def test_a_few_of_the_other_label_do_not_hide_it() -> None:
 
     teacher.teach(500, "ham " * 24 + "spam")
 
-    assert [kind for _, kind in teacher.told] == [Kind.ONE_SIDED]
+    assert [kind for _, kind in teacher.told] == [BurstKind.ONE_SIDED]
 
 
 def test_right_labels_do_not_hide_as_many_wrong_ones() -> None:
     teacher = Teacher()
 
-    for _ in range(CONTRADICTIONS):
+    for _ in range(MIN_CONTRADICTIONS):
         teacher.teach(1, "spam", wrong=True)
         teacher.teach(1, "ham")
 
-    assert [kind for _, kind in teacher.told] == [Kind.CONTRADICTING]
+    assert [kind for _, kind in teacher.told] == [BurstKind.CONTRADICTING]
 
 
 def test_a_burst_that_ended_may_begin_again() -> None:
@@ -83,8 +93,8 @@ def test_a_burst_that_ended_may_begin_again() -> None:
 
     teacher.teach(100, wrong=True)
 
-    first = CONTRADICTIONS
-    assert teacher.told == [(first, Kind.CONTRADICTING), (100 + first, Kind.CONTRADICTING)]
+    first = MIN_CONTRADICTIONS
+    assert teacher.told == [(first, BurstKind.CONTRADICTING), (100 + first, BurstKind.CONTRADICTING)]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -101,20 +111,20 @@ def test_labels_as_they_come_are_no_burst(seed: int) -> None:
 def test_what_comes_slowly_is_no_burst() -> None:
     teacher = Teacher()
 
-    teacher.teach(500, "spam", wrong=True, pause=WINDOW_SECONDS / (CONTRADICTIONS - 2))
+    teacher.teach(500, "spam", wrong=True, pause=WINDOW_SECONDS / (MIN_CONTRADICTIONS - 2))
 
     assert teacher.told == []
 
 
 def test_actors_do_not_add_up_and_each_has_bursts_of_its_own() -> None:
-    bursts = Bursts()
+    bursts = BurstDetector()
     found: dict[tuple[str, str], list[int]] = {ANN: [], BEN: []}
     for n in range(60):
         for who, begun in found.items():
-            if bursts.add(float(n), who, "ham", Verdict.SPAM, 0.999):
+            if bursts.add_lesson(float(n), who, "ham", Verdict.SPAM, 0.999):
                 begun.append(n + 1)
 
-    assert found == {ANN: [CONTRADICTIONS], BEN: [CONTRADICTIONS]}
+    assert found == {ANN: [MIN_CONTRADICTIONS], BEN: [MIN_CONTRADICTIONS]}
 
 
 @pytest.mark.parametrize(
@@ -132,19 +142,19 @@ def test_actors_do_not_add_up_and_each_has_bursts_of_its_own() -> None:
 def test_only_a_confident_verdict_is_contradicted(
     label: str, verdict: Verdict, probability: float, expected: bool
 ) -> None:
-    assert contradicts(label, verdict, probability) is expected
+    assert contradicts_confident_verdict(label, verdict, probability) is expected
 
 
 def test_memory_is_bounded_over_endless_actors_and_lessons() -> None:
-    bursts = Bursts()
+    bursts = BurstDetector()
     tracemalloc.start()
     for n in range(5000):
-        bursts.add(float(n), ("smtp", f"2001:db8::{n:x}"), "spam", Verdict.SPAM, 0.999)
+        bursts.add_lesson(float(n), ("smtp", f"2001:db8::{n:x}"), "spam", Verdict.SPAM, 0.999)
     before = tracemalloc.get_traced_memory()[0]
     for n in range(5000, 15_000):
-        bursts.add(float(n), ("smtp", f"2001:db8::{n:x}"), "spam", Verdict.SPAM, 0.999)
+        bursts.add_lesson(float(n), ("smtp", f"2001:db8::{n:x}"), "spam", Verdict.SPAM, 0.999)
     for n in range(10_000):
-        bursts.add(15_000.0 + n, ANN, "spam", Verdict.SPAM, 0.999)
+        bursts.add_lesson(15_000.0 + n, ANN, "spam", Verdict.SPAM, 0.999)
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
 

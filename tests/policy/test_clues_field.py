@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from nbstream.bayes.clues import Clue
 from nbstream.mail import header_fields
 from nbstream.mail.message import Message
-from nbstream.policy.clues_field import CLUES, LONGEST, clues_value
+from nbstream.policy.clues_field import MAX_CLUES, MAX_VALUE_BYTES, clues_field_value
 from nbstream.policy.quoted_ids import quoted_ids
 from nbstream.policy.verdict import Thresholds, Verdict
-from nbstream.policy.verdict_fields import CLUES_FIELD, VERDICT_FIELDS, own_id, render
+from nbstream.policy.verdict_fields import CLUES_FIELD, VERDICT_FIELDS, parse_own_id, render_verdict_fields
 
 ID = "abcdefghijklmnopqrstuvwx"
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -41,13 +41,18 @@ MAIL = b"Subject: x\r\n\r\nbody\r\n"
 
 
 def fields(clues: list[Clue]) -> list[tuple[str, str]]:
-    return render(ID, Verdict.SPAM, 0.99, "because", model="default", thresholds=Thresholds(), clues=clues)
+    return render_verdict_fields(
+        ID, Verdict.SPAM, 0.99, "because", model="default", thresholds=Thresholds(), clues=clues
+    )
 
 
 def test_it_says_token_and_weight_the_strongest_first() -> None:
     clues = [Clue(b"subject:prize", 4.123), Clue(b"from:ann@example.org", -2.0), Clue(b"order:from>to", 0.004)]
 
-    assert clues_value(clues) == "subject:prize +4.12,\r\n\tfrom:ann@example.org -2.00,\r\n\torder:from>to +0.00"
+    assert (
+        clues_field_value(clues)
+        == "subject:prize +4.12,\r\n\tfrom:ann@example.org -2.00,\r\n\torder:from>to +0.00"
+    )
 
 
 def test_without_clues_there_is_no_field() -> None:
@@ -55,19 +60,21 @@ def test_without_clues_there_is_no_field() -> None:
 
 
 def test_what_is_not_plain_is_written_as_hexadecimal_digits() -> None:
-    assert clues_value([Clue("body:prämie,\r\n%=?".encode(), 1)]) == "body:pr%C3%A4mie%2C%0D%0A%25%3D%3F +1.00"
+    assert (
+        clues_field_value([Clue("body:prämie,\r\n%=?".encode(), 1)]) == "body:pr%C3%A4mie%2C%0D%0A%25%3D%3F +1.00"
+    )
 
 
 def test_a_long_token_is_cut_between_its_bytes() -> None:
-    assert clues_value([Clue(b"body:" + b"x" * 43, 1)]) == f"body:{'x' * 43} +1.00"
-    assert clues_value([Clue(b"body:" + b"x" * 44, 1)]) == f"body:{'x' * 40}... +1.00"
-    assert clues_value([Clue("ä".encode() * 8, 1)]) == f"{'%C3%A4' * 8} +1.00"
-    assert clues_value([Clue("ä".encode() * 9, 1)]) == f"{'%C3%A4' * 7}%C3... +1.00"
+    assert clues_field_value([Clue(b"body:" + b"x" * 43, 1)]) == f"body:{'x' * 43} +1.00"
+    assert clues_field_value([Clue(b"body:" + b"x" * 44, 1)]) == f"body:{'x' * 40}... +1.00"
+    assert clues_field_value([Clue("ä".encode() * 8, 1)]) == f"{'%C3%A4' * 8} +1.00"
+    assert clues_field_value([Clue("ä".encode() * 9, 1)]) == f"{'%C3%A4' * 7}%C3... +1.00"
 
 
 @pytest.mark.parametrize("ratio", [0.0, -9999.994, 9999.999, 1.7e308, -1.7e308, 5e-324])
 def test_a_weight_takes_no_more_than_nine_characters(ratio: float) -> None:
-    weight = clues_value([Clue(b"t", ratio)]).removeprefix("t ")
+    weight = clues_field_value([Clue(b"t", ratio)]).removeprefix("t ")
 
     assert len(weight) <= 9
     assert float(weight) == pytest.approx(ratio, rel=0.1, abs=0.01)
@@ -79,32 +86,32 @@ def test_a_weight_takes_no_more_than_nine_characters(ratio: float) -> None:
 def test_whatever_the_tokens_it_is_one_ascii_field_of_bounded_length_and_lines(clues: list[Clue]) -> None:
     value = dict(fields(clues))[CLUES_FIELD]
 
-    assert len(value.encode("ascii")) <= LONGEST
+    assert len(value.encode("ascii")) <= MAX_VALUE_BYTES
     assert set(value) <= set(string.ascii_letters + string.digits + string.punctuation + " \t\r\n") - set(
         '"\\()<=?;&`'
     )
     assert all(len(line) <= 78 for line in f"{CLUES_FIELD}: {value}".split("\r\n"))
     assert re.sub(r",\r\n\t", "", value).isprintable()
-    assert 1 <= len(value.split(",")) == min(len(clues), CLUES)
+    assert 1 <= len(value.split(",")) == min(len(clues), MAX_CLUES)
 
 
 @given(ALL_CLUES)
 def test_whatever_the_tokens_all_fields_of_the_message_are_read_back_as_they_were_meant(clues: list[Clue]) -> None:
     written = fields(clues)
-    raw = header_fields.prepend(MAIL, written)
+    raw = header_fields.prepend_fields(MAIL, written)
 
     for parsed in (message_from_bytes(raw), message_from_bytes(raw, policy=policy.default)):
         assert parsed.keys() == [*(name for name, _ in written), "Subject"]
         found = str(parsed[CLUES_FIELD]).replace("\r\n", "").split(",")
-        assert [" ".join(each.split()) for each in found] == clues_value(clues).split(",\r\n\t")
+        assert [" ".join(each.split()) for each in found] == clues_field_value(clues).split(",\r\n\t")
         assert str(parsed.get_payload()).strip() == "body"
     assert [each.name for each in Message(raw).fields] == [*(name.lower() for name, _ in written), "subject"]
-    assert header_fields.strip(raw, VERDICT_FIELDS) == MAIL
+    assert header_fields.strip_fields(raw, VERDICT_FIELDS) == MAIL
 
 
-@given(st.lists(st.builds(Clue, TOKENS.map(lambda token: token[:14]), FINITE), min_size=1, max_size=CLUES))
+@given(st.lists(st.builds(Clue, TOKENS.map(lambda token: token[:14]), FINITE), min_size=1, max_size=MAX_CLUES))
 def test_short_tokens_can_be_read_back_byte_for_byte(clues: list[Clue]) -> None:
-    found = [each.rsplit(" ", 1)[0] for each in clues_value(clues).split(",\r\n\t")]
+    found = [each.rsplit(" ", 1)[0] for each in clues_field_value(clues).split(",\r\n\t")]
 
     assert [unquote_to_bytes(each) for each in found] == [clue.token for clue in clues]
 
@@ -117,4 +124,4 @@ def test_no_token_is_taken_for_an_id_that_a_mail_quotes(clues: list[Clue]) -> No
     quoted = "".join(f"> {name}: {value}\n".replace("\r\n", "\n") for name, value in written)
 
     assert quoted_ids(Message.parse(f"Subject: Fwd\n\n{quoted}".encode())) == {ID}
-    assert own_id(dict(written)[CLUES_FIELD]) is None
+    assert parse_own_id(dict(written)[CLUES_FIELD]) is None

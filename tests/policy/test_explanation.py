@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nbstream.bayes.clues import Clue
 from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.event_models import counted_under
-from nbstream.policy.explanation import CountedClue, Evidence, Explanation
+from nbstream.bayes.event_models import clue_count_name
+from nbstream.policy.explanation import CountedClue, Explanation, ScoreCounts
 from nbstream.policy.verdict import ModelState, Thresholds
 from tests.bayes.taught import CHOICES, classifier_of, letter, score_of, taught
 
@@ -28,16 +28,16 @@ def test_every_clue_has_the_counts_that_its_ratio_was_made_of(choice: str) -> No
     classifier = classifier_of(choice)
     counts, tokens = taught(classifier), letter("spam", 5)
     clues = score_of(counts, classifier, tokens).clues
-    names = (*tokens.all, *classifier.sums)
+    names = (*tokens.all, *classifier.sum_names)
 
-    found = Evidence(names, counts.look_up(names)).counted(clues)
+    found = ScoreCounts(names, counts.look_up(names)).count_clues(clues)
 
     assert [(each.token, each.log_ratio) for each in found] == [(each.token, each.log_ratio) for each in clues]
     for each in found:
         if each.token.startswith(b"bernoulli:"):
             assert (each.ham, each.spam) == (None, None)
         else:
-            assert [each.ham, each.spam] == counts.look_up([counted_under(each.token)])[0].tolist()
+            assert [each.ham, each.spam] == counts.look_up([clue_count_name(each.token)])[0].tolist()
             assert (each.ham, each.spam) != (0, 0)
 
 
@@ -45,7 +45,9 @@ def test_a_clue_says_which_way_its_counts_point() -> None:
     classifier = classifier_of("multinomial")
     counts, tokens = taught(classifier), letter("spam", 5)
 
-    found = Evidence(tokens.all, counts.look_up(tokens.all)).counted(score_of(counts, classifier, tokens).clues)
+    found = ScoreCounts(tokens.all, counts.look_up(tokens.all)).count_clues(
+        score_of(counts, classifier, tokens).clues
+    )
 
     assert all((each.ham == 0) == (each.log_ratio > 0) for each in found)
 
@@ -54,23 +56,23 @@ def test_counts_are_those_of_the_moment_of_the_check() -> None:
     classifier = classifier_of("multinomial")
     counts, tokens = taught(classifier), letter("spam", 5)
     clues = score_of(counts, classifier, tokens).clues
-    evidence = Evidence(tokens.all, counts.look_up(tokens.all))
-    before = evidence.counted(clues)
+    evidence = ScoreCounts(tokens.all, counts.look_up(tokens.all))
+    before = evidence.count_clues(clues)
 
     counts.add(tokens.all, CLASSES.index("ham"), 5000)
 
-    assert evidence.counted(clues) == before
+    assert evidence.count_clues(clues) == before
 
 
 def test_without_evidence_there_are_no_counts_and_no_clues_need_none() -> None:
-    assert Evidence().counted([Clue(b"x", 1.5)]) == (CountedClue(b"x", 1.5, None, None),)
-    assert Evidence((b"x",), np.zeros((1, 2), np.int64)).counted([]) == ()
+    assert ScoreCounts().count_clues([Clue(b"x", 1.5)]) == (CountedClue(b"x", 1.5, None, None),)
+    assert ScoreCounts((b"x",), np.zeros((1, 2), np.int64)).count_clues([]) == ()
 
 
 @given(st.floats(-50, 50), st.lists(st.floats(-700, 700), max_size=102))
 def test_the_running_sum_goes_from_the_prior_to_the_score(prior: float, ratios: list[float]) -> None:
     told = explanation(prior, *ratios)
-    sums = told.sums()
+    sums = told.running_scores()
 
     assert len(sums) == len(ratios)
     assert [prior, *sums][-1] == told.score

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nbstream.errors import FeedbackRefused
-from nbstream.mail.mime import Limits
-from nbstream.policy.feedback_mail import MAX_MESSAGES, Meaning, meaning
+from nbstream.mail.mime import MessageLimits
+from nbstream.policy.feedback_mail import MAX_MESSAGES, FeedbackContent, parse_feedback_mail
 from tests.mutation import mutations
 
 SPAM, HAM = "spam@nbstream.invalid", "ham@nbstream.invalid"
@@ -17,9 +17,9 @@ RFC822 = f"Content-Type: message/rfc822\r\n\r\n{INNER}"
 QUOTED = f"\r\n> Subject: prize\r\n> {OWN}{ID}\r\n>\r\n> buy now\r\n"
 
 
-def read(raw: str | bytes, label: str = "spam") -> Meaning:
+def read(raw: str | bytes, label: str = "spam") -> FeedbackContent:
     content = raw if isinstance(raw, bytes) else raw.encode()
-    return meaning(content, label, {SPAM, HAM}, Limits())
+    return parse_feedback_mail(content, label, {SPAM, HAM}, MessageLimits())
 
 
 def refusal(raw: str | bytes, label: str = "spam") -> str:
@@ -47,14 +47,16 @@ def head(*ids: str) -> str:
 
 
 def test_a_forward_means_what_it_attaches_whatever_ids_its_text_quotes() -> None:
-    assert read(multipart("mixed", QUOTED, RFC822, RFC822)) == Meaning((INNER.encode(), INNER.encode()))
+    assert read(multipart("mixed", QUOTED, RFC822, RFC822)) == FeedbackContent((INNER.encode(), INNER.encode()))
 
 
 def test_an_inline_forward_means_the_id_that_it_quotes() -> None:
-    assert read(f"To: {SPAM}\r\nSubject: Fwd: prize\r\n{QUOTED}") == Meaning(id=ID)
-    assert read(multipart("mixed", QUOTED, "Content-Type: image/png\r\n\r\nx")) == Meaning(id=ID)
-    assert read(multipart("alternative", QUOTED, f"Content-Type: text/html\r\n\r\n<p>{QUOTED}")) == Meaning(id=ID)
-    assert read(f"Subject: Re: report\r\n{QUOTED}") == Meaning(id=ID)
+    assert read(f"To: {SPAM}\r\nSubject: Fwd: prize\r\n{QUOTED}") == FeedbackContent(id=ID)
+    assert read(multipart("mixed", QUOTED, "Content-Type: image/png\r\n\r\nx")) == FeedbackContent(id=ID)
+    assert read(
+        multipart("alternative", QUOTED, f"Content-Type: text/html\r\n\r\n<p>{QUOTED}")
+    ) == FeedbackContent(id=ID)
+    assert read(f"Subject: Re: report\r\n{QUOTED}") == FeedbackContent(id=ID)
 
 
 def test_several_ids_are_refused() -> None:
@@ -78,7 +80,7 @@ def test_a_mail_written_to_the_address_is_never_learned_itself() -> None:
 def test_a_redirected_message_is_itself_whatever_its_text_quotes(sign: str) -> None:
     raw = f"{sign}\r\nTo: ann@example.org\r\nSubject: prize\r\n{QUOTED}".encode()
 
-    assert read(raw) == Meaning((raw,))
+    assert read(raw) == FeedbackContent((raw,))
 
 
 @pytest.mark.parametrize("kind", ["mixed", "digest"])
@@ -87,18 +89,18 @@ def test_a_redirected_message_is_itself_whatever_its_sender_has_attached(kind: s
     spam = multipart(kind, RFC822).replace(f"To: {SPAM}", "To: ann@example.org")
     raw = f"Resent-To: {SPAM}\r\n{spam}".encode()
 
-    assert read(raw) == Meaning((raw,))
+    assert read(raw) == FeedbackContent((raw,))
 
 
 def test_a_forward_or_a_report_that_is_redirected_is_still_one() -> None:
     seen_by_abuse = report("abuse", RFC822).replace(f"To: {SPAM}", "To: abuse@example.org")
 
     for carrying in (multipart("mixed", RFC822), seen_by_abuse):
-        assert read(f"Resent-To: {SPAM}\r\n{carrying}") == Meaning((INNER.encode(),))
+        assert read(f"Resent-To: {SPAM}\r\n{carrying}") == FeedbackContent((INNER.encode(),))
 
 
 def test_a_forward_that_was_checked_on_its_way_is_still_a_forward() -> None:
-    assert read(f"{OWN}{OTHER}\r\nTo: {SPAM}\r\nSubject: Fwd: prize\r\n{QUOTED}") == Meaning(id=ID)
+    assert read(f"{OWN}{OTHER}\r\nTo: {SPAM}\r\nSubject: Fwd: prize\r\n{QUOTED}") == FeedbackContent(id=ID)
 
 
 @pytest.mark.parametrize(
@@ -113,14 +115,14 @@ def test_a_forward_that_was_checked_on_its_way_is_still_a_forward() -> None:
     ],
 )
 def test_any_other_mail_is_itself_the_message_short_undecodable_or_without_text(raw: str | bytes) -> None:
-    assert read(raw) == Meaning((raw if isinstance(raw, bytes) else raw.encode(),))
+    assert read(raw) == FeedbackContent((raw if isinstance(raw, bytes) else raw.encode(),))
 
 
 def test_a_report_means_its_message_or_the_id_in_its_header() -> None:
-    assert read(report("abuse", RFC822)) == Meaning((INNER.encode(),))
-    assert read(report("abuse", head(ID))) == Meaning(id=ID)
-    assert read(report("not-spam", head(ID)), "ham") == Meaning(id=ID)
-    assert read(report("abuse", RFC822, head(ID))) == Meaning((INNER.encode(),))
+    assert read(report("abuse", RFC822)) == FeedbackContent((INNER.encode(),))
+    assert read(report("abuse", head(ID))) == FeedbackContent(id=ID)
+    assert read(report("not-spam", head(ID)), "ham") == FeedbackContent(id=ID)
+    assert read(report("abuse", RFC822, head(ID))) == FeedbackContent((INNER.encode(),))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ def test_a_report_means_its_message_or_the_id_in_its_header() -> None:
 def test_a_report_that_contradicts_the_address_is_refused(kind: str, label: str) -> None:
     other = {"spam": "ham", "ham": "spam"}[label]
 
-    assert read(report(kind, RFC822), label) == Meaning((INNER.encode(),))
+    assert read(report(kind, RFC822), label) == FeedbackContent((INNER.encode(),))
     assert refusal(report(kind, RFC822), other) == (
         f"This report says {kind.lower()}, but this address learns {other}: send it to the one for {label}"
     )
@@ -139,7 +141,7 @@ def test_a_report_that_contradicts_the_address_is_refused(kind: str, label: str)
 @pytest.mark.parametrize("kind", ["other", "opt-out", "auth-failure", ""])
 @pytest.mark.parametrize("label", ["spam", "ham"])
 def test_a_report_of_another_type_leaves_it_to_the_address(kind: str, label: str) -> None:
-    assert read(report(kind, head(ID)), label) == Meaning(id=ID)
+    assert read(report(kind, head(ID)), label) == FeedbackContent(id=ID)
 
 
 def test_a_report_without_a_message_is_refused_and_says_what_is_missing() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.first_scores import First, FirstScores
-from nbstream.policy.policy import Budget, Policy, Threshold, called, of_cost
-from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide
+from nbstream.policy.first_scores import FirstScore, FirstScores
+from nbstream.policy.policy import Budget, Threshold, ThresholdPolicy, spam_by_budget, threshold_of_cost_ratio
+from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide_verdict
 
 READY = ModelState({"ham": 10, "spam": 10}, {"ham": 10, "spam": 10})
 
@@ -18,62 +18,62 @@ READY = ModelState({"ham": 10, "spam": 10}, {"ham": 10, "spam": 10})
 def seen(*probabilities: float) -> FirstScores:
     found = FirstScores()
     for index, probability in enumerate(probabilities):
-        found["ham"].add(First(float(index), f"m{index}", probability).pack())
+        found["ham"].add(FirstScore(float(index), f"m{index}", probability).pack())
     return found
 
 
 def test_numbers_are_what_they_are() -> None:
-    assert Policy(0.4, 0.9, 0.99).thresholds(seen()) == Thresholds(0.4, 0.9, 0.99)
-    assert Policy().budgets == ()
+    assert ThresholdPolicy(0.4, 0.9, 0.99).thresholds(seen()) == Thresholds(0.4, 0.9, 0.99)
+    assert ThresholdPolicy().budget_rates == ()
 
 
 @pytest.mark.parametrize(("ratio", "probability"), [(1, 0.5), (19, 0.95), (99, 0.99)])
 def test_a_cost_is_the_probability_at_which_both_errors_cost_the_same(ratio: float, probability: float) -> None:
-    assert of_cost(ratio) == pytest.approx(probability)
+    assert threshold_of_cost_ratio(ratio) == pytest.approx(probability)
 
 
 def test_until_a_budget_is_promised_nothing_is_called_spam() -> None:
-    thresholds = Policy(spam=Budget(0.01)).thresholds(seen(0.1, 0.2))
+    thresholds = ThresholdPolicy(spam=Budget(0.01)).thresholds(seen(0.1, 0.2))
 
     assert math.isinf(thresholds.spam)
     assert not thresholds.promised
-    assert decide(1.0, thresholds, READY) == (
+    assert decide_verdict(1.0, thresholds, READY) == (
         Verdict.UNSURE,
         "probability >= 0.5 (unsure); needs 297 more ham to promise 1 %",
     )
 
 
 def test_until_a_budget_is_promised_a_fixed_threshold_may_hold() -> None:
-    thresholds = Policy(spam=Budget(0.01, until_promised=0.97)).thresholds(seen())
+    thresholds = ThresholdPolicy(spam=Budget(0.01, until_promised=0.97)).thresholds(seen())
 
-    assert decide(0.98, thresholds, READY)[0] is Verdict.SPAM
-    assert decide(0.96, thresholds, READY)[0] is Verdict.UNSURE
+    assert decide_verdict(0.98, thresholds, READY)[0] is Verdict.SPAM
+    assert decide_verdict(0.96, thresholds, READY)[0] is Verdict.UNSURE
 
 
 def test_a_budget_that_is_promised_decides_and_says_so() -> None:
-    thresholds = Policy(spam=Budget(0.01)).thresholds(seen(*[0.2] * 298, 0.75))
+    thresholds = ThresholdPolicy(spam=Budget(0.01)).thresholds(seen(*[0.2] * 298, 0.75))
 
     assert thresholds.promised
-    assert decide(0.75, thresholds, READY)[0] is Verdict.UNSURE
-    assert decide(0.76, thresholds, READY) == (
+    assert decide_verdict(0.75, thresholds, READY)[0] is Verdict.UNSURE
+    assert decide_verdict(0.76, thresholds, READY) == (
         Verdict.SPAM,
         "probability >= 0.75 (spam); promised 1 %",
     )
 
 
 def test_a_budget_below_unsure_leaves_nothing_unsure() -> None:
-    thresholds = Policy(spam=Budget(0.01)).thresholds(seen(*[0.2] * 299))
+    thresholds = ThresholdPolicy(spam=Budget(0.01)).thresholds(seen(*[0.2] * 299))
 
-    assert decide(0.21, thresholds, READY)[0] is Verdict.SPAM
-    assert decide(0.2, thresholds, READY)[0] is Verdict.HAM
+    assert decide_verdict(0.21, thresholds, READY)[0] is Verdict.SPAM
+    assert decide_verdict(0.2, thresholds, READY)[0] is Verdict.HAM
 
 
 def test_nothing_is_refused_on_a_budget_that_is_not_promised_yet() -> None:
-    policy = Policy(spam=Budget(0.01), reject=Budget(0.001))
+    policy = ThresholdPolicy(spam=Budget(0.01), reject=Budget(0.001))
     thresholds = policy.thresholds(seen(*[0.2] * 299))
 
-    assert policy.budgets == (0.01, 0.001)
-    assert decide(1.0, thresholds, READY)[0] is Verdict.SPAM
+    assert policy.budget_rates == (0.01, 0.001)
+    assert decide_verdict(1.0, thresholds, READY)[0] is Verdict.SPAM
     assert thresholds.promise == "promised 1 %; needs 2,696 more ham to promise 0.1 %"
 
 
@@ -86,14 +86,17 @@ FORMS: st.SearchStrategy[Threshold] = st.floats(0.5, 1) | st.builds(
 def test_whatever_was_seen_the_thresholds_are_in_order(
     spam: Threshold, reject: Threshold, ham: list[float]
 ) -> None:
-    Policy(0.5, spam, reject).thresholds(seen(*ham))  # Thresholds refuses others
+    ThresholdPolicy(0.5, spam, reject).thresholds(seen(*ham))  # Thresholds refuses others
 
 
 def test_ham_that_comes_before_the_promise_spends_what_is_called_spam_until_then() -> None:
-    unsure, fixed = Policy(spam=Budget(0.01)), Policy(spam=Budget(0.01, until_promised=0.9), reject=Budget(0.001))
+    unsure, fixed = (
+        ThresholdPolicy(spam=Budget(0.01)),
+        ThresholdPolicy(spam=Budget(0.01, until_promised=0.9), reject=Budget(0.001)),
+    )
 
-    assert called(unsure, unsure.promises(seen(0.1)), 0.99) == {0.01: False}
-    assert called(fixed, fixed.promises(seen(0.1)), 0.99) == {0.01: True, 0.001: False}
-    assert called(fixed, fixed.promises(seen(0.1)), 0.8) == {0.01: False, 0.001: False}
-    assert called(fixed, fixed.promises(seen(*[0.2] * 299)), 0.8) == {0.01: True, 0.001: False}
-    assert called(Policy(), Policy().promises(seen()), 0.99) == {}
+    assert spam_by_budget(unsure, unsure.budget_promises(seen(0.1)), 0.99) == {0.01: False}
+    assert spam_by_budget(fixed, fixed.budget_promises(seen(0.1)), 0.99) == {0.01: True, 0.001: False}
+    assert spam_by_budget(fixed, fixed.budget_promises(seen(0.1)), 0.8) == {0.01: False, 0.001: False}
+    assert spam_by_budget(fixed, fixed.budget_promises(seen(*[0.2] * 299)), 0.8) == {0.01: True, 0.001: False}
+    assert spam_by_budget(ThresholdPolicy(), ThresholdPolicy().budget_promises(seen()), 0.99) == {}

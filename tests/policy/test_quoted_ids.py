@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
-from nbstream.policy.budget import Promise
+from nbstream.policy.budget import BudgetPromise
 from nbstream.policy.quoted_ids import quoted_ids
-from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide
-from nbstream.policy.verdict_fields import own_id, own_value, render
+from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide_verdict
+from nbstream.policy.verdict_fields import own_field_value, parse_own_id, render_verdict_fields
 
 ID, OTHER = "abcdefghijklmnopqrstuvwx", "234567abcdefghijklmnopqr"
-VALUE = own_value(ID, Verdict.HAM, 0.2, "probability < 0.5 (unsure)", "default")
+VALUE = own_field_value(ID, Verdict.HAM, 0.2, "probability < 0.5 (unsure)", "default")
 FIELD = f"X-Nbstream: {VALUE}"
 
 
@@ -45,12 +45,12 @@ def test_however_it_is_quoted_and_wrapped(quote: str, width: int) -> None:
 def test_whatever_the_verdict_says(probability: float, learned: tuple[int, int], model: str) -> None:
     thresholds = Thresholds(reject=0.99)
     state = ModelState({"ham": learned[0], "spam": learned[1]}, {"ham": 200, "spam": 200})
-    verdict, reason = decide(probability, thresholds, state)
-    fields = render(ID, verdict, probability, reason, model=model, thresholds=thresholds)
+    verdict, reason = decide_verdict(probability, thresholds, state)
+    fields = render_verdict_fields(ID, verdict, probability, reason, model=model, thresholds=thresholds)
     mail = "".join(f"> {name}: {value}\n".replace("\r\n", "\n") for name, value in fields)
 
     assert quoted_ids(Message.parse(f"Subject: Fwd\n\n{mail}".encode())) == {ID}
-    assert own_id(dict(fields)["X-Nbstream"]) == ID
+    assert parse_own_id(dict(fields)["X-Nbstream"]) == ID
 
 
 def test_in_html_it_is_read_as_it_is_seen() -> None:
@@ -96,7 +96,11 @@ def test_a_field_that_is_cut_off_borrows_no_id_from_the_next_one() -> None:
     st.floats(0, 1),
     st.lists(
         st.builds(
-            Promise, st.floats(1e-9, 0.5), st.floats(0.1, 1) | st.none(), st.integers(0, 10**7), st.booleans()
+            BudgetPromise,
+            st.floats(1e-9, 0.5),
+            st.floats(0.1, 1) | st.none(),
+            st.integers(0, 10**7),
+            st.booleans(),
         ),
         min_size=1,
         max_size=2,
@@ -104,10 +108,10 @@ def test_a_field_that_is_cut_off_borrows_no_id_from_the_next_one() -> None:
     st.text("abz@*._-", max_size=60),
 )
 def test_whatever_is_promised_and_whose_policy_decided(
-    probability: float, promises: list[Promise], policy: str
+    probability: float, promises: list[BudgetPromise], policy: str
 ) -> None:
     thresholds = Thresholds(0.123456, 0.9999987654, promise="; ".join(map(str, promises)))
-    verdict, reason = decide(probability, thresholds, ModelState({}))
-    value = own_value(ID, verdict, probability, reason, "default", policy)
+    verdict, reason = decide_verdict(probability, thresholds, ModelState({}))
+    value = own_field_value(ID, verdict, probability, reason, "default", policy)
 
     assert ids(f"X-Nbstream: {value}") == {ID}

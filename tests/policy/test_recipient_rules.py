@@ -7,46 +7,55 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
-from nbstream.policy.actions import Action, Actions
-from nbstream.policy.address_patterns import Pattern
+from nbstream.policy.actions import Action, VerdictActions
+from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.first_scores import FirstScores
-from nbstream.policy.policy import Policy
+from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.quoted_ids import quoted_ids
-from nbstream.policy.recipient_rules import Group, Opinion, Rule, Rules, Treatment, groups
-from nbstream.policy.verdict import ModelState, Verdict, decide
-from nbstream.policy.verdict_fields import own_id, own_value
+from nbstream.policy.recipient_rules import (
+    PolicyVerdict,
+    RecipientGroup,
+    RecipientRule,
+    RecipientRules,
+    RecipientTreatment,
+    group_recipients,
+)
+from nbstream.policy.verdict import ModelState, Verdict, decide_verdict
+from nbstream.policy.verdict_fields import own_field_value, parse_own_id
 
 ACTIONS = ["pass", "quarantine", "redirect:a@x", "redirect:b@x", "reject", "defer"]
 READY = ModelState({})
 
 
 def opinion_at(probability: float):  # type: ignore[no-untyped-def]  # a function of a policy
-    def opinion_of(policy: Policy) -> Opinion:
+    def opinion_of(policy: ThresholdPolicy) -> PolicyVerdict:
         thresholds = policy.thresholds(FirstScores())
-        return Opinion(*decide(probability, thresholds, READY), thresholds)
+        return PolicyVerdict(*decide_verdict(probability, thresholds, READY), thresholds)
 
     return opinion_of
 
 
-def treatment(place: int, spam: str, threshold: float = 0.95) -> Treatment:
-    return Treatment(f"rule {place}", place, Policy(spam=threshold), Actions(spam=Action.parse(spam)))
+def treatment(place: int, spam: str, threshold: float = 0.95) -> RecipientTreatment:
+    return RecipientTreatment(
+        f"rule {place}", place, ThresholdPolicy(spam=threshold), VerdictActions(spam=Action.parse(spam))
+    )
 
 
-def told(found: list[Group[str]]) -> dict[str, str]:
+def told(found: list[RecipientGroup[str]]) -> dict[str, str]:
     return {"".join(each.recipients): str(each.decision.action) for each in found}
 
 
 def test_the_first_rule_that_matches_holds_and_else_the_top() -> None:
-    rules = Rules.build(
-        Policy(),
-        Actions(),
+    rules = RecipientRules.build(
+        ThresholdPolicy(),
+        VerdictActions(),
         [
-            Rule.numbered(place, Pattern(text), Policy(), Actions())
+            RecipientRule.at_position(place, AddressPattern(text), ThresholdPolicy(), VerdictActions())
             for place, text in enumerate(("ann@x", "*@x", "*@*.y"))
         ],
     )
 
-    found = [rules.of(address).place for address in ("Ann@X", "bob@x", "a@b.y", "a@y", "postmaster")]
+    found = [rules.treatment_of(address).position for address in ("Ann@X", "bob@x", "a@b.y", "a@y", "postmaster")]
 
     assert found == [0, 1, 2, 3, 3]
 
@@ -54,26 +63,26 @@ def test_the_first_rule_that_matches_holds_and_else_the_top() -> None:
 def test_recipients_with_the_same_decision_are_one_group() -> None:
     pairs = [("a", treatment(0, "quarantine")), ("b", treatment(1, "pass")), ("c", treatment(2, "quarantine"))]
 
-    found = groups(pairs, opinion_at(0.99), apart=True)
+    found = group_recipients(pairs, opinion_at(0.99), apart=True)
 
     assert told(found) == {"b": "pass", "ac": "quarantine"}
-    assert [each.decision.treatment.place for each in found] == [1, 0]
-    assert all(each.differs for each in found)
+    assert [each.decision.treatment.position for each in found] == [1, 0]
+    assert all(each.has_other_treatments for each in found)
 
 
 def test_other_thresholds_are_another_decision() -> None:
     pairs = [("a", treatment(0, "quarantine")), ("b", treatment(1, "quarantine", threshold=0.999))]
 
-    found = groups(pairs, opinion_at(0.99), apart=True)
+    found = group_recipients(pairs, opinion_at(0.99), apart=True)
 
-    assert [each.decision.opinion.verdict for each in found] == [Verdict.UNSURE, Verdict.SPAM]
+    assert [each.decision.policy_verdict.verdict for each in found] == [Verdict.UNSURE, Verdict.SPAM]
     assert told(found) == {"b": "pass", "a": "quarantine"}
 
 
 def test_one_treatment_for_all_is_nothing_to_tell_of() -> None:
     same = treatment(0, "pass")
-    (found,) = groups([("a", same), ("b", same)], opinion_at(0.99), apart=True)
-    assert not found.differs
+    (found,) = group_recipients([("a", same), ("b", same)], opinion_at(0.99), apart=True)
+    assert not found.has_other_treatments
 
 
 @pytest.mark.parametrize(
@@ -98,8 +107,8 @@ def test_what_becomes_of_different_actions(
 ) -> None:
     pairs = [("abc"[place], treatment(place, action)) for place, action in enumerate(actions)]
 
-    assert told(groups(pairs, opinion_at(0.99), apart=True)) == apart
-    assert told(groups(pairs, opinion_at(0.99), apart=False)) == together
+    assert told(group_recipients(pairs, opinion_at(0.99), apart=True)) == apart
+    assert told(group_recipients(pairs, opinion_at(0.99), apart=False)) == together
 
 
 @settings(deadline=None)
@@ -116,8 +125,8 @@ def test_what_becomes_of_a_message_does_not_depend_on_the_order_of_its_recipient
     drawn = data.draw(st.lists(st.sampled_from(treatments), min_size=1, max_size=8))
     pairs = [(number, each) for number, each in enumerate(drawn)]
 
-    one = groups(pairs, opinion_at(probability), apart=apart)
-    other = groups(data.draw(st.permutations(pairs)), opinion_at(probability), apart=apart)
+    one = group_recipients(pairs, opinion_at(probability), apart=apart)
+    other = group_recipients(data.draw(st.permutations(pairs)), opinion_at(probability), apart=apart)
 
     assert [(each.decision, set(each.recipients)) for each in one] == [
         (each.decision, set(each.recipients)) for each in other
@@ -125,7 +134,7 @@ def test_what_becomes_of_a_message_does_not_depend_on_the_order_of_its_recipient
     everybody = [recipient for each in one for recipient in each.recipients]
     assert sorted(everybody) == [number for number, _ in pairs]
     assert apart or len(one) == 1
-    assert len(one) == 1 or all(each.decision.action.kind.keeps for each in one)
+    assert len(one) == 1 or all(each.decision.action.kind.takes_message for each in one)
 
 
 @pytest.mark.parametrize(
@@ -143,11 +152,11 @@ def test_what_becomes_of_a_message_does_not_depend_on_the_order_of_its_recipient
     ],
 )
 def test_a_rule_is_called_by_its_pattern_where_that_harms_nobody(text: str, name: str) -> None:
-    rule = Rule.numbered(7, Pattern(text), Policy(), Actions())
+    rule = RecipientRule.at_position(7, AddressPattern(text), ThresholdPolicy(), VerdictActions())
 
     assert rule.treatment.name == name
-    value = own_value("k" * 24, Verdict.SPAM, 0.99, "why", "default", rule.treatment.name)
-    assert own_id(value) == "k" * 24
+    value = own_field_value("k" * 24, Verdict.SPAM, 0.99, "why", "default", rule.treatment.name)
+    assert parse_own_id(value) == "k" * 24
     quoting = f"Subject: fw\r\n\r\n> X-Nbstream: {value}\r\n".replace("\r\n\t", "\r\n> \t")
     assert quoted_ids(Message.parse(quoting.encode())) == {"k" * 24}
     assert f'\r\n\tpolicy="{name}";\r\n\tmodel=default; id=' in value

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide
+from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide_verdict
 
 READY = ModelState({"ham": 10, "spam": 10}, {"ham": 10, "spam": 10})
 LEARNING = ModelState({"ham": 25, "spam": 3}, {"ham": 10, "spam": 10})
@@ -17,22 +17,22 @@ LEARNING = ModelState({"ham": 25, "spam": 3}, {"ham": 10, "spam": 10})
     [(0.0, "ham"), (0.4999, "ham"), (0.5, "unsure"), (0.9499, "unsure"), (0.95, "spam"), (0.999, "spam")],
 )
 def test_a_verdict_holds_from_its_threshold_on(probability: float, verdict: str) -> None:
-    assert decide(probability, Thresholds(), READY)[0] == verdict
+    assert decide_verdict(probability, Thresholds(), READY)[0] == verdict
 
 
 def test_reject_is_a_verdict_only_where_it_is_set() -> None:
-    assert decide(0.9999, Thresholds(), READY)[0] is Verdict.SPAM
-    assert decide(0.9999, Thresholds(reject=0.999), READY)[0] is Verdict.REJECT
+    assert decide_verdict(0.9999, Thresholds(), READY)[0] is Verdict.SPAM
+    assert decide_verdict(0.9999, Thresholds(reject=0.999), READY)[0] is Verdict.REJECT
 
 
 def test_while_learning_everything_is_unsure_and_the_reason_says_how_far() -> None:
-    assert decide(0.9999, Thresholds(reject=0.99), LEARNING) == (Verdict.UNSURE, "learning 13/20")
+    assert decide_verdict(0.9999, Thresholds(reject=0.99), LEARNING) == (Verdict.UNSURE, "learning 13/20")
 
 
 def test_a_model_is_ready_when_each_class_has_what_it_needs() -> None:
-    assert not READY.learning
+    assert not READY.is_learning
     assert str(READY) == "ready"
-    assert not ModelState({"ham": 0, "spam": 0}, {"ham": 0, "spam": 0}).learning
+    assert not ModelState({"ham": 0, "spam": 0}, {"ham": 0, "spam": 0}).is_learning
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
@@ -50,4 +50,6 @@ def test_a_higher_probability_never_gets_a_milder_verdict(one: float, other: flo
     low, high = sorted((one, other))
     thresholds = Thresholds(0.3, 0.9, 0.99)
 
-    assert order.index(decide(low, thresholds, READY)[0]) <= order.index(decide(high, thresholds, READY)[0])
+    assert order.index(decide_verdict(low, thresholds, READY)[0]) <= order.index(
+        decide_verdict(high, thresholds, READY)[0]
+    )

@@ -9,11 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.policy.verdict import Thresholds, Verdict
-from nbstream.policy.verdict_fields import VERDICT_FIELDS, log_odds, render, shown_scores
+from nbstream.policy.verdict_fields import (
+    VERDICT_FIELDS,
+    clamped_log_odds,
+    comparable_scores,
+    render_verdict_fields,
+)
 
 
 def rendered(verdict: Verdict, probability: float) -> dict[str, str]:
-    fields = render("abc", verdict, probability, "because", model="default", thresholds=Thresholds())
+    fields = render_verdict_fields(
+        "abc", verdict, probability, "because", model="default", thresholds=Thresholds()
+    )
     assert len(dict(fields)) == len(fields)
     return dict(fields)
 
@@ -42,8 +49,8 @@ def test_every_field_that_is_written_is_also_stripped_from_outside() -> None:
 
 @given(st.floats(0, 1))
 def test_the_score_is_finite_and_grows_with_the_probability(probability: float) -> None:
-    assert -99.9 <= log_odds(probability) <= 99.9
-    assert log_odds(probability) <= log_odds(min(1.0, probability + 0.01))
+    assert -99.9 <= clamped_log_odds(probability) <= 99.9
+    assert clamped_log_odds(probability) <= clamped_log_odds(min(1.0, probability + 0.01))
 
 
 @given(
@@ -54,7 +61,7 @@ def test_the_score_is_finite_and_grows_with_the_probability(probability: float) 
 def test_a_program_that_compares_the_scores_comes_to_the_verdict(
     probability: float, spam: float, verdict: Verdict
 ) -> None:
-    score, required = shown_scores(verdict, probability, Thresholds(spam, spam))
+    score, required = comparable_scores(verdict, probability, Thresholds(spam, spam))
 
     assert (float(f"{score:.1f}") >= float(f"{required:.1f}")) is verdict.is_spam
 
@@ -73,4 +80,4 @@ def test_a_program_that_compares_the_scores_comes_to_the_verdict(
 def test_scores_that_are_shown(
     verdict: Verdict, probability: float, spam: float, shown: tuple[float, float]
 ) -> None:
-    assert shown_scores(verdict, probability, Thresholds(0.01, spam)) == shown
+    assert comparable_scores(verdict, probability, Thresholds(0.01, spam)) == shown

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from nbstream.relay.smtp_connections import Params
+from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
 
 from .scripted_hop import ScriptedHop
@@ -34,7 +34,7 @@ async def relay_to() -> AsyncIterator[Relay]:
     async with AsyncExitStack() as stack:
 
         def make(hop: ScriptedHop, **params: float) -> SmtpNextHop:
-            next_hop = SmtpNextHop(hop.host, hop.port, Params(**params))  # type: ignore[arg-type]  # by name
+            next_hop = SmtpNextHop(hop.host, hop.port, NextHopLimits(**params))  # type: ignore[arg-type]  # by name
             stack.push_async_callback(next_hop.close)
             return next_hop
 

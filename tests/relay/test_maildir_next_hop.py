@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 
 from nbstream.errors import RelayUnavailable, Reply
 from nbstream.mail.lines import PIECE_BYTES
-from nbstream.relay.maildir_next_hop import MaildirNextHop, _envelope
-from nbstream.relay.next_hop import Path
+from nbstream.relay.maildir_next_hop import MaildirNextHop, _envelope_fields
+from nbstream.relay.next_hop import SmtpPath
 
-ALICE, BOB, CAROL = Path("alice@a.test", ("SIZE=9",)), Path("bob@b.test"), Path("carol@c.test")
+ALICE, BOB, CAROL = SmtpPath("alice@a.test", ("SIZE=9",)), SmtpPath("bob@b.test"), SmtpPath("carol@c.test")
 CONTENT = b"Subject: x\r\n\r\nhello\r\n"
 
 
-async def deliver(hop: MaildirNextHop, content: bytes = CONTENT, sender: Path = ALICE, *recipients: Path) -> Reply:
+async def deliver(
+    hop: MaildirNextHop, content: bytes = CONTENT, sender: SmtpPath = ALICE, *recipients: SmtpPath
+) -> Reply:
     transaction = await hop.begin(sender)
     for recipient in recipients or (BOB,):
         assert (await transaction.rcpt(recipient)).code == 250
@@ -46,9 +48,9 @@ async def test_a_transaction_is_one_file_with_its_envelope(tmp_path: pathlib.Pat
 
 
 async def test_the_null_sender_and_addresses_beyond_ascii_are_kept(tmp_path: pathlib.Path) -> None:
-    latin = Path(b"j\xfcrgen@b.test".decode("utf-8", "surrogateescape"))
+    latin = SmtpPath(b"j\xfcrgen@b.test".decode("utf-8", "surrogateescape"))
 
-    await deliver(MaildirNextHop(tmp_path), b"", Path(""), latin, Path("j\u00fcrgen@b.test"))
+    await deliver(MaildirNextHop(tmp_path), b"", SmtpPath(""), latin, SmtpPath("j\u00fcrgen@b.test"))
 
     (file,) = files(tmp_path)
     assert file.read_bytes() == (
@@ -61,7 +63,7 @@ async def test_the_null_sender_and_addresses_beyond_ascii_are_kept(tmp_path: pat
     st.text("\r\n\0\v\x85x:", max_size=9),
 )
 def test_no_address_can_write_a_header(sender: str, recipient: str) -> None:
-    envelope = _envelope(Path(sender), [Path(recipient)])
+    envelope = _envelope_fields(SmtpPath(sender), [SmtpPath(recipient)])
 
     first, second, end = envelope.split(b"\n")
     assert first.startswith(b"Return-Path: <")

@@ -16,62 +16,67 @@ from hypothesis import strategies as st
 
 from nbstream.errors import InputError, NotReleased, RelayUnavailable, Reply
 from nbstream.relay import maildir_files, quarantine
-from nbstream.relay.next_hop import Envelope, Path
-from nbstream.relay.quarantine import Held, Note, Quarantine, Swept
-from nbstream.relay.quarantine_retention import Retention
+from nbstream.relay.next_hop import Envelope, SmtpPath
+from nbstream.relay.quarantine import Quarantine, QuarantinedMessage, QuarantineNote, RetentionResult
+from nbstream.relay.quarantine_retention import QuarantineRetention
 
 A, B = "a" * 24, "ab" + "c" * 22
 CONTENT = b"Subject: x\r\n\r\n.hello\r\n\r\n"
-ENVELOPE = Envelope(Path("ann@a.test", ("SIZE=9", "BODY=8BITMIME")), (Path("bob@b.test"), Path("carol@c.test")))
+ENVELOPE = Envelope(
+    SmtpPath("ann@a.test", ("SIZE=9", "BODY=8BITMIME")), (SmtpPath("bob@b.test"), SmtpPath("carol@c.test"))
+)
 DAY = 86_400
 
 
-def note(message_id: str = A, envelope: Envelope = ENVELOPE) -> Note:
-    return Note(message_id, "spam", 0.987, "*@b.test", envelope)
+def note(message_id: str = A, envelope: Envelope = ENVELOPE) -> QuarantineNote:
+    return QuarantineNote(message_id, "spam", 0.987, "*@b.test", envelope)
 
 
 async def put(
     held: Quarantine, message_id: str = A, content: bytes = CONTENT, envelope: Envelope = ENVELOPE
-) -> Held:
-    before = {each.path for each in held.held()}
+) -> QuarantinedMessage:
+    before = {each.path for each in held.messages()}
     assert (
-        await maildir_files.keep([held.draft(note(message_id, envelope), b"X-Nbstream: spam\n", content)]) is None
+        await maildir_files.write_drafts(
+            [held.make_draft(note(message_id, envelope), b"X-Nbstream: spam\n", content)]
+        )
+        is None
     )
-    (new,) = (each for each in held.held() if each.path not in before)
+    (new,) = (each for each in held.messages() if each.path not in before)
     return new
 
 
-def aged(held: Held, days: float) -> Held:
+def aged(held: QuarantinedMessage, days: float) -> QuarantinedMessage:
     """The same, since so many days ago."""
     name = f"{int(time.time() - days * DAY)}.{held.path.name.partition('.')[2]}"
-    return Held(held.id, held.at, held.path.rename(held.path.with_name(name)), held.in_doubt)
+    return QuarantinedMessage(held.id, held.at, held.path.rename(held.path.with_name(name)), held.in_doubt)
 
 
 async def test_a_message_is_found_again_with_its_envelope(tmp_path: pathlib.Path) -> None:
     held = await put(Quarantine(tmp_path / "q"))
 
-    assert quarantine.read(held) == (note(), b"X-Nbstream: spam\r\n" + CONTENT)
-    assert quarantine.glance(held) == (note(), "x")
+    assert quarantine.read_message(held) == (note(), b"X-Nbstream: spam\r\n" + CONTENT)
+    assert quarantine.read_subject(held) == (note(), "x")
     assert not held.in_doubt
 
 
 _ADDRESS = st.text(st.characters(codec=None), max_size=30).map(
     lambda text: text.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
 )
-_PATH = st.builds(Path, _ADDRESS, st.lists(st.text(max_size=9), max_size=2).map(tuple))
+_PATH = st.builds(SmtpPath, _ADDRESS, st.lists(st.text(max_size=9), max_size=2).map(tuple))
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_PATH, st.lists(_PATH, min_size=1, max_size=4), st.binary(max_size=40))
 async def test_any_envelope_and_any_content_come_back(
-    tmp_path: pathlib.Path, sender: Path, recipients: list[Path], body: bytes
+    tmp_path: pathlib.Path, sender: SmtpPath, recipients: list[SmtpPath], body: bytes
 ) -> None:
     content = b"X: y\r\n\r\n" + body.replace(b"\r", b"").replace(b"\n", b"\r\n")
     envelope = Envelope(sender, tuple(recipients))
 
     held = await put(Quarantine(tmp_path), content=content, envelope=envelope)
 
-    assert quarantine.read(held) == (note(envelope=envelope), b"X-Nbstream: spam\r\n" + content)
+    assert quarantine.read_message(held) == (note(envelope=envelope), b"X-Nbstream: spam\r\n" + content)
     held.path.unlink()
 
 
@@ -86,13 +91,13 @@ async def test_it_is_a_private_maildir(tmp_path: pathlib.Path) -> None:
 
 async def test_messages_are_found_by_the_beginning_of_their_id_and_oldest_first(tmp_path: pathlib.Path) -> None:
     held = Quarantine(tmp_path)
-    assert held.held() == []
+    assert held.messages() == []
     young, old = await put(held, A), aged(await put(held, B), 3)
     (tmp_path / "new" / "1.x.y").write_bytes(b"somebody else's")
 
-    assert [each.path for each in held.held()] == [old.path, young.path]
-    assert [each.id for each in held.held("ab")] == [B]
-    assert held.held("abd") == []
+    assert [each.path for each in held.messages()] == [old.path, young.path]
+    assert [each.id for each in held.messages("ab")] == [B]
+    assert held.messages("abd") == []
 
 
 @pytest.mark.parametrize(
@@ -110,13 +115,13 @@ async def test_a_file_that_is_not_ours_is_refused(tmp_path: pathlib.Path, conten
     held.path.write_bytes(content)
 
     with pytest.raises(InputError, match="not written by nbstream"):
-        quarantine.read(held)
+        quarantine.read_message(held)
 
 
 async def test_only_the_beginning_of_a_large_message_is_glanced_at(tmp_path: pathlib.Path) -> None:
     held = await put(Quarantine(tmp_path), content=CONTENT + b"x" * 1_000_000 + b"\r\nSubject: late\r\n")
 
-    assert quarantine.glance(held)[1] == "x"
+    assert quarantine.read_subject(held)[1] == "x"
 
 
 async def test_marks_are_kept_in_the_folder_and_told(tmp_path: pathlib.Path) -> None:
@@ -124,22 +129,22 @@ async def test_marks_are_kept_in_the_folder_and_told(tmp_path: pathlib.Path) -> 
     first = await put(held)
 
     marked = quarantine.mark_in_doubt(first)
-    assert held.held() == [marked]
+    assert held.messages() == [marked]
     assert marked.in_doubt
     assert quarantine.mark_in_doubt(marked) == marked
 
     assert quarantine.mark_waiting(marked) == first
-    assert held.held() == [first]
+    assert held.messages() == [first]
 
 
 async def test_a_message_is_taken_by_one_at_a_time_and_never_after_it_went(tmp_path: pathlib.Path) -> None:
     held = await put(Quarantine(tmp_path))
 
-    with quarantine.taken(held), pytest.raises(NotReleased, match="is being released"), quarantine.taken(held):
+    with quarantine.locked(held), pytest.raises(NotReleased, match="is being released"), quarantine.locked(held):
         pass
-    with quarantine.taken(held):
+    with quarantine.locked(held):
         held.path.unlink()
-    with pytest.raises(NotReleased, match="by somebody else just now"), quarantine.taken(held):
+    with pytest.raises(NotReleased, match="by somebody else just now"), quarantine.locked(held):
         pass
 
 
@@ -149,7 +154,7 @@ async def test_what_goes_while_its_lock_is_asked_for_is_not_taken(
     held = await put(Quarantine(tmp_path))
     monkeypatch.setattr(fcntl, "flock", lambda _descriptor, _mode: held.path.unlink())
 
-    with pytest.raises(NotReleased, match="by somebody else just now"), quarantine.taken(held):
+    with pytest.raises(NotReleased, match="by somebody else just now"), quarantine.locked(held):
         pass
 
 
@@ -159,10 +164,12 @@ async def test_what_is_too_old_goes_and_is_told(tmp_path: pathlib.Path) -> None:
     young, busy = await put(held), aged(await put(held), 50)
     told: list[tuple[int, int]] = []
 
-    with quarantine.taken(busy):
-        assert await Retention(held, 30, lambda *counts: told.append(counts)).sweep() == Swept(2, 2)
+    with quarantine.locked(busy):
+        assert await QuarantineRetention(
+            held, 30, lambda *counts: told.append(counts)
+        ).remove_expired() == RetentionResult(2, 2)
 
-    assert {each.path for each in held.held()} == {young.path, busy.path}
+    assert {each.path for each in held.messages()} == {young.path, busy.path}
     assert not old.path.exists()
     assert not doubtful.path.exists()
     assert told == [(2, 2)]
@@ -172,8 +179,8 @@ async def test_for_ever_is_for_ever(tmp_path: pathlib.Path) -> None:
     held = Quarantine(tmp_path)
     aged(await put(held), 3650)
 
-    assert held.sweep(None) == Swept(1, 0)
-    assert Quarantine(tmp_path / "none").sweep(30) == Swept(0, 0)
+    assert held.remove_expired(None) == RetentionResult(1, 0)
+    assert Quarantine(tmp_path / "none").remove_expired(30) == RetentionResult(0, 0)
 
 
 async def test_what_cannot_be_removed_hinders_nothing_else_and_is_told(tmp_path: pathlib.Path) -> None:
@@ -182,9 +189,9 @@ async def test_what_cannot_be_removed_hinders_nothing_else_and_is_told(tmp_path:
     stuck.path.unlink()
     stuck.path.mkdir()
 
-    swept = held.sweep(30)
+    swept = held.remove_expired(30)
 
-    assert (swept.held, swept.removed) == (1, 1)
+    assert (swept.remaining, swept.removed) == (1, 1)
     assert str(stuck.path) in swept.problem
     assert not old.path.exists()
 
@@ -194,23 +201,26 @@ async def test_so_many_go_at_once(tmp_path: pathlib.Path) -> None:
     for _ in range(3):
         aged(await put(held), 90)
 
-    assert held.sweep(30, most=2) == Swept(1, 2)
-    assert held.sweep(30, most=2) == Swept(0, 1)
+    assert held.remove_expired(30, most=2) == RetentionResult(1, 2)
+    assert held.remove_expired(30, most=2) == RetentionResult(0, 1)
 
 
 async def test_a_folder_that_cannot_be_read_is_an_input_error(tmp_path: pathlib.Path) -> None:
     (tmp_path / "new").write_bytes(b"in the way")
 
     with pytest.raises(InputError, match="Not a directory"):
-        Quarantine(tmp_path).sweep(30)
+        Quarantine(tmp_path).remove_expired(30)
 
 
 # Files, all or none
 
 
-def drafts(folder: pathlib.Path) -> list[maildir_files.Draft]:
+def drafts(folder: pathlib.Path) -> list[maildir_files.MaildirDraft]:
     names = ("one", "two", "one")
-    return [maildir_files.Draft(folder / name, maildir_files.unique_name(), b"X: y\n", CONTENT) for name in names]
+    return [
+        maildir_files.MaildirDraft(folder / name, maildir_files.unique_name(), b"X: y\n", CONTENT)
+        for name in names
+    ]
 
 
 def left(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -222,7 +232,7 @@ async def test_all_files_are_synced_before_one_is_to_be_seen(
 ) -> None:
     made = drafts(tmp_path)
     for name in ("one", "two"):
-        maildir_files.create(tmp_path / name)
+        maildir_files.create_maildir(tmp_path / name)
     synced: list[tuple[str, int]] = []
 
     def record(descriptor: int) -> None:
@@ -231,7 +241,7 @@ async def test_all_files_are_synced_before_one_is_to_be_seen(
 
     monkeypatch.setattr(os, "fsync", record)
 
-    assert await maildir_files.keep(made) is None
+    assert await maildir_files.write_drafts(made) is None
 
     assert synced == [("tmp", 0)] * 3 + [("one", 3), ("two", 3)]
 
@@ -243,7 +253,7 @@ async def test_wherever_it_fails_no_file_is_left(
 ) -> None:
     made = drafts(tmp_path)
     for name in ("one", "two"):
-        maildir_files.create(tmp_path / name)
+        maildir_files.create_maildir(tmp_path / name)
     calls = iter(range(1, 9))
 
     def fail(_descriptor: int) -> None:
@@ -253,19 +263,19 @@ async def test_wherever_it_fails_no_file_is_left(
     monkeypatch.setattr(os, "fsync", fail)
 
     if code == errno.ENOSPC:
-        assert await maildir_files.keep(made) == Reply(452, "4.3.1 Insufficient system storage")
+        assert await maildir_files.write_drafts(made) == Reply(452, "4.3.1 Insufficient system storage")
     else:
         with pytest.raises(RelayUnavailable):
-            await maildir_files.keep(made)
+            await maildir_files.write_drafts(made)
     assert left(tmp_path) == []
 
 
 async def test_a_file_that_cannot_be_renamed_takes_the_others_with_it(tmp_path: pathlib.Path) -> None:
     made = drafts(tmp_path)
-    maildir_files.create(tmp_path / "two")
+    maildir_files.create_maildir(tmp_path / "two")
     (tmp_path / "two" / "new").rmdir()
     (tmp_path / "two" / "new").write_bytes(b"")
 
     with pytest.raises(RelayUnavailable):
-        await maildir_files.keep(made)
+        await maildir_files.write_drafts(made)
     assert left(tmp_path) == [tmp_path / "two" / "new"]

@@ -12,14 +12,14 @@ import pytest
 from nbstream.errors import NbstreamError, NotReleased, RelayRefused, RelayUnavailable
 from nbstream.relay import maildir_files, quarantine
 from nbstream.relay.maildir_next_hop import MaildirNextHop
-from nbstream.relay.next_hop import Envelope, Path
-from nbstream.relay.quarantine import Held, Note, Quarantine
-from nbstream.relay.quarantine_release import release
+from nbstream.relay.next_hop import Envelope, SmtpPath
+from nbstream.relay.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
+from nbstream.relay.quarantine_release import release_message
 from tests.relay.conftest import Play, Relay
 
 CONTENT = b"Subject: x\r\n\r\nhello\r\n"
 ENVELOPE = Envelope(
-    Path("a@a.test", ("SIZE=9", "X-odd=Y")), (Path("b@b.test"), Path("c@c.test", ("NOTIFY=NEVER",)))
+    SmtpPath("a@a.test", ("SIZE=9", "X-odd=Y")), (SmtpPath("b@b.test"), SmtpPath("c@c.test", ("NOTIFY=NEVER",)))
 )
 
 BEGUN = """
@@ -46,12 +46,15 @@ def script(text: str) -> str:
     return "\n".join(line.strip() if line.strip() != "C:" else "C: " for line in text.strip().splitlines() if line)
 
 
-async def put(folder: pathlib.Path) -> tuple[Quarantine, Held]:
+async def put(folder: pathlib.Path) -> tuple[Quarantine, QuarantinedMessage]:
     waiting = Quarantine(folder / "q")
     assert (
-        await maildir_files.keep([waiting.draft(Note("a" * 24, "spam", 0.9, "", ENVELOPE), b"", CONTENT)]) is None
+        await maildir_files.write_drafts(
+            [waiting.make_draft(QuarantineNote("a" * 24, "spam", 0.9, "", ENVELOPE), b"", CONTENT)]
+        )
+        is None
     )
-    (held,) = waiting.held()
+    (held,) = waiting.messages()
     return waiting, held
 
 
@@ -61,10 +64,10 @@ async def test_the_envelope_is_what_it_was_and_the_file_goes_after_the_250(
     waiting, held = await put(tmp_path)
     hop = await play(script(BEGUN + DATA + "S: 250 queued"))
 
-    await release(held, ENVELOPE, CONTENT, relay_to(hop))
+    await release_message(held, ENVELOPE, CONTENT, relay_to(hop))
 
     await hop.played()
-    assert waiting.held() == []
+    assert waiting.messages() == []
 
 
 @pytest.mark.parametrize(
@@ -84,10 +87,10 @@ async def test_what_the_hop_does_not_take_waits_on(
     hop = await play(script(BEGUN + rest))
 
     with pytest.raises(expected):
-        await release(held, ENVELOPE, CONTENT, relay_to(hop))
+        await release_message(held, ENVELOPE, CONTENT, relay_to(hop))
 
     await hop.played()
-    assert waiting.held() == [held]
+    assert waiting.messages() == [held]
 
 
 async def test_a_hop_that_is_away_changes_nothing(relay_to: Relay, play: Play, tmp_path: pathlib.Path) -> None:
@@ -96,9 +99,9 @@ async def test_a_hop_that_is_away_changes_nothing(relay_to: Relay, play: Play, t
     await hop.stop()
 
     with pytest.raises(RelayUnavailable):
-        await release(held, ENVELOPE, CONTENT, relay_to(hop))
+        await release_message(held, ENVELOPE, CONTENT, relay_to(hop))
 
-    assert waiting.held() == [held]
+    assert waiting.messages() == [held]
 
 
 async def test_an_answer_that_never_came_is_a_doubt_that_stays(
@@ -108,11 +111,11 @@ async def test_an_answer_that_never_came_is_a_doubt_that_stays(
     hop = await play(script(BEGUN + DATA + "S: drop"))
 
     with pytest.raises(NotReleased, match="may have been delivered"):
-        await release(held, ENVELOPE, CONTENT, relay_to(hop))
+        await release_message(held, ENVELOPE, CONTENT, relay_to(hop))
 
-    (doubtful,) = waiting.held()
+    (doubtful,) = waiting.messages()
     assert doubtful.in_doubt
-    assert quarantine.read(doubtful)[0].envelope == ENVELOPE
+    assert quarantine.read_message(doubtful)[0].envelope == ENVELOPE
 
 
 @pytest.mark.parametrize("answer", ["554 no", "452 full"])
@@ -124,9 +127,9 @@ async def test_a_refusal_the_second_time_leaves_the_doubt_of_the_first(
     hop = await play(script(BEGUN + DATA + f"S: {answer}"))
 
     with pytest.raises(RelayRefused):
-        await release(doubtful, ENVELOPE, CONTENT, relay_to(hop))
+        await release_message(doubtful, ENVELOPE, CONTENT, relay_to(hop))
 
-    assert waiting.held() == [doubtful]
+    assert waiting.messages() == [doubtful]
 
 
 async def test_a_release_that_is_killed_while_the_hop_has_the_message_is_a_doubt(
@@ -134,7 +137,7 @@ async def test_a_release_that_is_killed_while_the_hop_has_the_message_is_a_doubt
 ) -> None:
     waiting, held = await put(tmp_path)
     hop = await play(script(BEGUN + DATA + "S: nothing"))
-    releasing = asyncio.create_task(release(held, ENVELOPE, CONTENT, relay_to(hop)))
+    releasing = asyncio.create_task(release_message(held, ENVELOPE, CONTENT, relay_to(hop)))
     await hop.silent.wait()
 
     releasing.cancel()
@@ -142,19 +145,19 @@ async def test_a_release_that_is_killed_while_the_hop_has_the_message_is_a_doubt
         await releasing
     hop.go_on.set()
 
-    assert [each.in_doubt for each in waiting.held()] == [True]
+    assert [each.in_doubt for each in waiting.messages()] == [True]
 
 
 async def test_into_a_maildir(tmp_path: pathlib.Path) -> None:
     waiting, held = await put(tmp_path)
 
-    await release(held, ENVELOPE, CONTENT, MaildirNextHop(tmp_path / "m"))
+    await release_message(held, ENVELOPE, CONTENT, MaildirNextHop(tmp_path / "m"))
 
     (file,) = (tmp_path / "m" / "new").iterdir()
     assert file.read_bytes() == (
         b"Return-Path: <a@a.test>\nX-Envelope-To: b@b.test\nX-Envelope-To: c@c.test\nSubject: x\n\nhello\n"
     )
-    assert waiting.held() == []
+    assert waiting.messages() == []
 
 
 async def test_a_command_killed_while_the_hop_has_the_message_delivers_it_again_only_on_purpose(
@@ -176,7 +179,7 @@ async def test_a_command_killed_while_the_hop_has_the_message_delivers_it_again_
     await killed.wait()
     hop.go_on.set()
 
-    assert [each.in_doubt for each in waiting.held()] == [True]
+    assert [each.in_doubt for each in waiting.messages()] == [True]
     careful = await asyncio.create_subprocess_exec(*words, stdout=DEVNULL, stderr=PIPE)
     told = (await careful.communicate())[1].decode()
     assert (careful.returncode, "may have been delivered" in told) == (75, True)
@@ -184,4 +187,4 @@ async def test_a_command_killed_while_the_hop_has_the_message_delivers_it_again_
     told = (await on_purpose.communicate())[0].decode()
     assert (on_purpose.returncode, told.partition(";")[0]) == (0, f"{held.id} released")
     await hop.played()
-    assert waiting.held() == []
+    assert waiting.messages() == []

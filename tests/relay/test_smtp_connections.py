@@ -10,15 +10,15 @@ import time
 import pytest
 
 from nbstream.errors import RelayRefused, RelayUnavailable, Reply
-from nbstream.relay.next_hop import Path
-from nbstream.relay.smtp_connections import Connection, Params
+from nbstream.relay.next_hop import SmtpPath
+from nbstream.relay.smtp_connections import NextHopConnection, NextHopLimits
 from nbstream.relay.smtp_next_hop import USUAL_FEATURES, SmtpNextHop
 from tests.waiting import until
 
 from .conftest import Play, Relay
 from .scripted_hop import DEADLINE_SECONDS
 
-ALICE, BOB, CAROL = Path("alice@a.test"), Path("bob@b.test"), Path("carol@c.test")
+ALICE, BOB, CAROL = SmtpPath("alice@a.test"), SmtpPath("bob@b.test"), SmtpPath("carol@c.test")
 QUEUED = Reply(250, "2.0.0 Queued")
 
 ASK_MAIL = "C: MAIL FROM:<alice@a.test>\n"
@@ -32,7 +32,7 @@ RSET = "C: RSET\n" + OK
 DROP, GONE, QUIT = "S: drop\n", "C: gone\n", "C: QUIT\n"
 
 
-async def send(relay: SmtpNextHop, *recipients: Path) -> Reply:
+async def send(relay: SmtpNextHop, *recipients: SmtpPath) -> Reply:
     transaction = await relay.begin(ALICE)
     for recipient in recipients or (BOB,):
         await transaction.rcpt(recipient)
@@ -236,7 +236,7 @@ async def test_a_connection_that_died_leaves_nothing_behind(death: str, play: Pl
 def connections() -> int:
     """How many anything knows of, a timer too."""
     gc.collect()
-    return sum(isinstance(each, Connection) for each in gc.get_objects())
+    return sum(isinstance(each, NextHopConnection) for each in gc.get_objects())
 
 
 @pytest.mark.parametrize("silence", SILENCES.values(), ids=SILENCES)
@@ -393,7 +393,7 @@ async def test_a_hop_that_cannot_be_reached(listening: bool) -> None:
         if listening:
             server.listen()
         host, port = server.getsockname()
-        relay = SmtpNextHop(host, port, Params(connect_timeout_seconds=0.2))
+        relay = SmtpNextHop(host, port, NextHopLimits(connect_timeout_seconds=0.2))
 
         assert not await relay.reachable()
         assert await relay.features() == USUAL_FEATURES

@@ -11,8 +11,8 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nbstream.mail.lines import PIECE_BYTES, pieces
-from nbstream.relay.next_hop import Path
+from nbstream.mail.lines import PIECE_BYTES, split_at_line_ends
+from nbstream.relay.next_hop import SmtpPath
 from nbstream.relay.smtp_next_hop import SmtpNextHop
 
 lines = st.lists(
@@ -48,8 +48,8 @@ class Received:
 
     async def of(self, content: bytes) -> bytes:
         """What the sink has when this was sent."""
-        transaction = await self._relay.begin(Path("alice@a.test"))
-        await transaction.rcpt(Path("bob@b.test"))
+        transaction = await self._relay.begin(SmtpPath("alice@a.test"))
+        await transaction.rcpt(SmtpPath("bob@b.test"))
         assert (await transaction.data(content)).accepted
         return self._sink.content
 
@@ -86,7 +86,7 @@ async def test_a_message_of_several_pieces_arrives_whole(line: bytes, received: 
 def test_pieces_are_whole_lines_and_all_of_the_content(line_lengths: list[int], rest: bytes) -> None:
     content = b"".join(b"x" * length + b"\n" for length in line_lengths) + rest
 
-    parts = list(pieces(content))
+    parts = list(split_at_line_ends(content))
 
     assert b"".join(parts) == content
     assert all(part.endswith(b"\n") for part in parts[:-1])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from nbstream.errors import RelayRefused, RelayUnavailable, Reply
-from nbstream.relay.next_hop import Path
+from nbstream.relay.next_hop import SmtpPath
 
 from .conftest import Play, Relay
 
-ALICE, BOB, CAROL = Path("alice@a.test"), Path("bob@b.test"), Path("carol@c.test")
+ALICE, BOB, CAROL = SmtpPath("alice@a.test"), SmtpPath("bob@b.test"), SmtpPath("carol@c.test")
 CONTENT = b"Subject: x\r\n\r\nhello\r\n"
 
 
@@ -45,17 +45,17 @@ async def test_every_answer_of_the_hop_is_the_answer(play: Play, relay_to: Relay
 @pytest.mark.parametrize(
     "path",
     [
-        Path("", ("SIZE=123", "BODY=8BITMIME")),
-        Path("Alice@A.Test", ("RET=hdrs", "ENVID=QQ314159", "AUTH=<>")),
-        Path("gr\u00fc\u00dfe@ex\u00e4mple.test", ("SMTPUTF8",)),
-        Path(b"latin\xfc@a.test".decode("utf-8", "surrogateescape")),
-        Path('"a b> c\\"(d)"@a.test'),
-        Path("@relay.test,@other.test:alice@a.test"),
-        Path("alice@[IPv6:2001:db8::1]", ("ORCPT=rfc822;Al+2Bice@A.test", "X-odd")),
+        SmtpPath("", ("SIZE=123", "BODY=8BITMIME")),
+        SmtpPath("Alice@A.Test", ("RET=hdrs", "ENVID=QQ314159", "AUTH=<>")),
+        SmtpPath("gr\u00fc\u00dfe@ex\u00e4mple.test", ("SMTPUTF8",)),
+        SmtpPath(b"latin\xfc@a.test".decode("utf-8", "surrogateescape")),
+        SmtpPath('"a b> c\\"(d)"@a.test'),
+        SmtpPath("@relay.test,@other.test:alice@a.test"),
+        SmtpPath("alice@[IPv6:2001:db8::1]", ("ORCPT=rfc822;Al+2Bice@A.test", "X-odd")),
     ],
     ids=lambda path: ascii(path.address) or "null sender",
 )
-async def test_a_path_reaches_the_hop_as_the_client_sent_it(path: Path, play: Play, relay_to: Relay) -> None:
+async def test_a_path_reaches_the_hop_as_the_client_sent_it(path: SmtpPath, play: Play, relay_to: Relay) -> None:
     said = " ".join((f"<{path.address}>", *path.parameters))
     hop = await play(f"""
         C: MAIL FROM:{said}
@@ -81,9 +81,9 @@ async def test_a_control_character_never_reaches_a_command_line(play: Play, rela
     relay = relay_to(hop)
 
     with pytest.raises(RelayRefused) as refused:
-        await relay.begin(Path("a\r\nRCPT TO:<x@x.test>"))
+        await relay.begin(SmtpPath("a\r\nRCPT TO:<x@x.test>"))
     transaction = await relay.begin(ALICE)
-    reply = await transaction.rcpt(Path("bob@b.test", ("NOTIFY=\0",)))
+    reply = await transaction.rcpt(SmtpPath("bob@b.test", ("NOTIFY=\0",)))
     await transaction.abort()
 
     assert (refused.value.reply.code, reply.code) == (501, 501)

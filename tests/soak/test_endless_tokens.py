@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.store.connection import Params, open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
-from nbstream.store.replica.eviction import Sweeper
+from nbstream.store.replica.eviction import Evictor
 from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
 from tests.store.model.test_model import change, entry
@@ -30,7 +30,7 @@ LIVE_MESSAGES = 1_200  # fewer tokens than the limit: what is older has left the
 
 
 async def test_5_million_unique_tokens_stay_within_500_000(own_redis: RedisServer) -> None:
-    client = open_client(Params(own_redis.url, timeout_seconds=30))
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=30))
     await client.config_set("slowlog-log-slower-than", 1000)
     await client.config_set("slowlog-max-len", 100_000)
     model = Model(client, "soak", ledger_seconds=3600)
@@ -38,7 +38,7 @@ async def test_5_million_unique_tokens_stay_within_500_000(own_redis: RedisServe
     draw, evicted, largest, peak = random.Random(1), list[int](), 0, 0
     started = time.monotonic()
     async with running(Mirror(model, 30.0)) as mirror:
-        async with sweeping(Sweeper(model, mirror, LIMIT, evicted.append)):
+        async with sweeping(Evictor(model, mirror, LIMIT, evicted.append)):
             for number in range(MESSAGES):
                 tokens = [b"%016x" % draw.getrandbits(64) for _ in range(TOKENS)]
                 await change(model, f"m{number}", entry(CLASSES[number % 2], tokens, draw.randint(1, 1000)))

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from nbstream.bayes.counts import CLASSES, is_sum
-from nbstream.store.model.ledger import Entry
+from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 
 State = tuple[dict[str, dict[bytes, int]], dict[bytes, int]]
@@ -23,7 +23,7 @@ async def stored(model: Model) -> State:
     return counts, {name: int(value) for name, value in totals.items()}
 
 
-async def live_entries(model: Model) -> dict[str, Entry]:
+async def live_entries(model: Model) -> dict[str, LedgerEntry]:
     """The whole ledger: each message that is learned, by its key."""
     prefix = model.keys.ledger("")
     names = [key.decode() async for key in model.client.scan_iter(f"{prefix}*", count=1000)]
@@ -62,4 +62,7 @@ async def first_scores(model: Model) -> dict[str, set[bytes]]:
 async def first_scores_of_entries(model: Model) -> dict[str, set[bytes]]:
     """What ``first_scores`` must be while none is too many: those of the live entries."""
     entries = (await live_entries(model)).values()
-    return {label: {each.first for each in entries if each.label == label and each.first} for label in CLASSES}
+    return {
+        label: {each.first_score for each in entries if each.label == label and each.first_score}
+        for label in CLASSES
+    }

@@ -1,5 +1,5 @@
 """A note for tests that do not care who taught."""
 
-from nbstream.store.model.history import Note, Opinion
+from nbstream.store.model.history import Assessment, LessonNote
 
-NOTE = Note("test", "nobody", Opinion(0.5, "unsure"), Opinion(0.5, "unsure"))
+NOTE = LessonNote("test", "nobody", Assessment(0.5, "unsure"), Assessment(0.5, "unsure"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from nbstream.store.connection import Params, open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.integration.daemon import free_port
 from tests.waiting import until
@@ -38,7 +38,9 @@ async def replicated(primary: RedisServer, folder: Path) -> AsyncIterator[Pair]:
     folder.mkdir()
     replica = RedisServer(primary.binary, folder)
     replica.start("--replicaof", "127.0.0.1", str(port))
-    pair = Pair(primary, replica, open_client(Params(primary.url)), open_client(Params(replica.url)))
+    pair = Pair(
+        primary, replica, open_client(ConnectionOptions(primary.url)), open_client(ConnectionOptions(replica.url))
+    )
     try:
         await until(lambda: _follows(pair.at_replica))
         yield pair

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from nbstream.errors import ConfigError, StoreForbids, StoreUnavailable
-from nbstream.store.connection import Params, durability_warnings, open_client
+from nbstream.store.connection import ConnectionOptions, durability_warnings, open_client
 from nbstream.store.embedded.server_programs import find_servers
-from nbstream.store.model.ledger import Entry
+from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer, missing
 from tests.integration.daemon import free_port
@@ -52,16 +52,16 @@ def tls_url(own_redis: RedisServer, certificate: Path) -> str:
 
 
 async def test_counts_go_to_a_server_behind_tls_and_come_back(tls_url: str, certificate: Path) -> None:
-    async with open_client(Params(f"{tls_url}?ssl_ca_certs={certificate}")) as client:
+    async with open_client(ConnectionOptions(f"{tls_url}?ssl_ca_certs={certificate}")) as client:
         model = Model(client, "test", 3600)
         await model.open()
-        entry = Entry("v1", "spam", 1000, TOKENS, 1.5, "test", "nobody", 0.25)
-        assert isinstance(await model.replace("m1", None, entry, NOTE), bytes)
+        entry = LedgerEntry("v1", "spam", 1000, TOKENS, 1.5, "test", "nobody", 0.25)
+        assert isinstance(await model.commit_lesson("m1", None, entry, NOTE), bytes)
         assert (await model.look_up(TOKENS))[0].tolist() == [[0, 1000]] * len(TOKENS)
 
 
 async def test_a_server_whose_certificate_nobody_known_has_signed_is_not_believed(tls_url: str) -> None:
-    async with open_client(Params(tls_url)) as client:
+    async with open_client(ConnectionOptions(tls_url)) as client:
         with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
             await Model(client, "test", 3600).totals()
 
@@ -71,7 +71,7 @@ async def test_what_a_server_would_lose_is_found_whatever_its_version(server: Pa
     redis = RedisServer(server, tmp_path)
     redis.start("--maxmemory-policy", "allkeys-lru")
     try:
-        async with open_client(Params(redis.url)) as client:
+        async with open_client(ConnectionOptions(redis.url)) as client:
             nothing_kept, may_evict = await durability_warnings(client)
             await client.config_set("appendonly", "yes")
             await client.config_set("maxmemory-policy", "noeviction")
@@ -90,7 +90,7 @@ async def test_a_refused_password_is_told_as_what_it_is(own_redis: RedisServer, 
     own_redis.stop()
     own_redis.start("--requirepass", "right")
 
-    async with open_client(Params(own_redis.url, password)) as client:
+    async with open_client(ConnectionOptions(own_redis.url, password)) as client:
         # A kind of what a daemon waits out; a command ends with the exit code for a configuration.
         with pytest.raises(StoreForbids, match="refuses the password, or wants one") as refused:
             await Model(client, "test", 3600).open()

@@ -15,19 +15,19 @@ from redis.asyncio import Redis
 from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
-from nbstream.filter import AutoLayer, Filter, Outcome
+from nbstream.filter import AutolearnLayer, Filter, LessonOutcome
 from nbstream.mail.message import Message
-from nbstream.store.connection import Params, open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.migration import migrate, migrate_back
-from nbstream.store.model.signature import signature
+from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
-from nbstream.store.transfer.restore import Restore, finish
-from nbstream.store.transfer.snapshot import Snapshot
+from nbstream.store.transfer.restore import ModelImport, finish_import
+from nbstream.store.transfer.snapshot import ModelSnapshot
 from tests.conftest import RedisServer
 from tests.store.released_models import autolearned, restore, taught
 
 MODEL = "default"
-SETTINGS = config.load(None)
+SETTINGS = config.load_settings(None)
 DAY = 86_400
 
 
@@ -39,13 +39,13 @@ async def old(client: Redis) -> Redis:
 
 
 async def opened(client: Redis, clock: float | None = None) -> Filter:
-    model = assembly.model(SETTINGS, client)
+    model = assembly.make_model(SETTINGS, client)
     if clock is not None:
         model._clock = lambda: clock
     await model.open(sign=False)
-    layer = assembly.auto_model(SETTINGS, client)
+    layer = assembly.make_autolearn_model(SETTINGS, client)
     await layer.open(sign=False)
-    return assembly.spam_filter(SETTINGS, model, model, auto=AutoLayer(layer, layer))
+    return assembly.make_filter(SETTINGS, model, model, auto=AutolearnLayer(layer, layer))
 
 
 async def content(client: Redis) -> dict[bytes, Any]:
@@ -60,7 +60,7 @@ def with_encoded_words(mails: list[tuple[str, bytes]]) -> list[tuple[str, bytes]
 
 async def test_an_old_model_is_refused_with_the_command_that_keeps_it(old: Redis) -> None:
     with pytest.raises(StoreIncompatible, match=r"tokenizer 2 \(this is 3\).*stop all.*`nbstream migrate`"):
-        await assembly.model(SETTINGS, old).open()
+        await assembly.make_model(SETTINGS, old).open()
 
 
 async def test_migrating_signs_and_changes_nothing_else(old: Redis) -> None:
@@ -88,7 +88,7 @@ async def test_what_the_older_version_learned_is_taken_back_exactly(old: Redis) 
 
     for label, raw in taught():
         lesson = await spam_filter.unlearn(Message.parse(raw), "cli")
-        assert (lesson.outcome, lesson.label) == (Outcome.UNLEARNED, label)
+        assert (lesson.outcome, lesson.label) == (LessonOutcome.UNLEARNED, label)
 
     totals = await old.hgetall("nbstream:{default}:totals")
     assert not any(map(int, totals.values()))
@@ -106,8 +106,8 @@ async def test_a_message_with_another_key_than_before_is_known_and_learned_once(
         assert message.former_key
         assert await old.exists(f"nbstream:{{default}}:ledger:{message.former_key}")
         other = "ham" if label == "spam" else "spam"
-        assert (await spam_filter.learn(message, label, "smtp")).outcome is Outcome.ALREADY
-        assert (await spam_filter.learn(message, other, "smtp")).outcome is Outcome.RELEARNED
+        assert (await spam_filter.learn(message, label, "smtp")).outcome is LessonOutcome.ALREADY
+        assert (await spam_filter.learn(message, other, "smtp")).outcome is LessonOutcome.RELEARNED
         assert not await old.exists(f"nbstream:{{default}}:ledger:{message.key}")
 
     messages: Any = await old.hmget("nbstream:{default}:totals", "messages:ham", "messages:spam")
@@ -123,9 +123,9 @@ async def test_in_bulk_it_is_known_too(old: Redis) -> None:
         for _, raw in taught():
             yield Message.parse(raw)
 
-    await spam_filter.teach_many(messages(), None, ("cli", ""), outcomes.append)
+    await spam_filter.learn_many(messages(), None, ("cli", ""), outcomes.append)
 
-    assert [lesson.outcome for lesson in outcomes] == [Outcome.UNLEARNED] * 12
+    assert [lesson.outcome for lesson in outcomes] == [LessonOutcome.UNLEARNED] * 12
 
 
 async def test_after_the_ledgers_days_only_the_present_key_counts(old: Redis) -> None:
@@ -134,9 +134,9 @@ async def test_after_the_ledgers_days_only_the_present_key_counts(old: Redis) ->
     ledger_seconds = SETTINGS.model.ledger_days * DAY
 
     until = await opened(old, clock=1000.0 + ledger_seconds)
-    assert (await until.learn(Message.parse(raw), "spam", "smtp")).outcome is not Outcome.LEARNED
+    assert (await until.learn(Message.parse(raw), "spam", "smtp")).outcome is not LessonOutcome.LEARNED
     after = await opened(old, clock=1001.0 + ledger_seconds)
-    assert (await after.unlearn(Message.parse(raw), "smtp")).outcome is Outcome.UNKNOWN
+    assert (await after.unlearn(Message.parse(raw), "smtp")).outcome is LessonOutcome.UNKNOWN
 
 
 async def test_a_person_s_label_takes_back_what_was_autolearned_under_the_former_key(old: Redis) -> None:
@@ -144,7 +144,7 @@ async def test_a_person_s_label_takes_back_what_was_autolearned_under_the_former
     spam_filter = await opened(old)
 
     for label, raw in autolearned():
-        assert (await spam_filter.learn(Message.parse(raw), label, "smtp")).outcome is Outcome.LEARNED
+        assert (await spam_filter.learn(Message.parse(raw), label, "smtp")).outcome is LessonOutcome.LEARNED
 
     totals = await old.hgetall("nbstream:{default}:auto:0:totals")
     assert not any(map(int, totals.values()))
@@ -161,7 +161,7 @@ async def test_back_and_forth_leaves_the_signature_of_the_older_version(old: Red
 
 
 async def test_there_is_no_way_back_for_a_model_that_was_never_migrated(client: Redis) -> None:
-    await assembly.model(SETTINGS, client).open()
+    await assembly.make_model(SETTINGS, client).open()
 
     with pytest.raises(StoreIncompatible, match="never migrated"):
         await migrate_back(client, MODEL)
@@ -191,10 +191,10 @@ async def test_while_an_import_is_under_way_nothing_is_migrated(old: Redis) -> N
 @asynccontextmanager
 async def follower(server: RedisServer, model: str | None) -> AsyncIterator[None]:
     """A client that follows a stream, as a daemon does: of 0.1.0, which gives no name, or of ``model``."""
-    client = open_client(Params(server.url, model=model))
+    client = open_client(ConnectionOptions(server.url, model=model))
     read: Any = client.xread({"nbstream:{default}:changes": "$"}, block=4000)
     following = asyncio.create_task(read)
-    watching = open_client(Params(server.url))
+    watching = open_client(ConnectionOptions(server.url))
     try:
         for _ in range(1000):
             if any(one["cmd"] == "xread" for one in await watching.client_list()):
@@ -231,7 +231,7 @@ async def test_where_redis_hides_its_clients_the_answer_is_not_guessed(
     await old.acl_setuser(
         "narrow", enabled=True, nopass=True, commands=["+@all", "-client|list"], keys=["*"], channels=["*"]
     )
-    narrow = open_client(Params(shared_redis.url.replace("unix://", "unix://narrow:x@")))
+    narrow = open_client(ConnectionOptions(shared_redis.url.replace("unix://", "unix://narrow:x@")))
     try:
         with pytest.raises(DaemonRunning, match="--force"):
             await migrate(narrow, MODEL, 1.0)
@@ -245,41 +245,41 @@ async def test_an_export_of_the_older_version_can_be_imported(old: Redis) -> Non
     await migrate(old, MODEL, time.time())
     file = await exported(old)
     await migrate_back(old, MODEL)
-    of_old = await exported(old, {**signature(), "tokenizer": "2"})
+    of_old = await exported(old, {**current_signature(), "tokenizer": "2"})
 
     for stream in (file, of_old):
         await old.flushall()
         await imported(old, stream)
         spam_filter = await opened(old)
         outcomes = [(await spam_filter.learn(Message.parse(raw), label, "cli")).outcome for label, raw in taught()]
-        assert outcomes == [Outcome.ALREADY] * 12
+        assert outcomes == [LessonOutcome.ALREADY] * 12
 
 
 async def exported(client: Redis, written: dict[str, str] | None = None) -> io.BytesIO:
     """The model as a file; with the signature ``written``, as the older version wrote it."""
-    model = assembly.model(SETTINGS, client)
+    model = assembly.make_model(SETTINGS, client)
     stream = io.BytesIO()
-    snapshot = Snapshot(model)
+    snapshot = ModelSnapshot(model)
     header = await snapshot.header()
     if written:
-        header = archive.header(written, header.records, header.half_life, header.exported)
-    writer = archive.Writer(stream, header)
+        header = archive.new_header(written, header.records, header.half_life, header.exported)
+    writer = archive.ArchiveWriter(stream, header)
     async for record in snapshot.records():
         writer.write(record)
-    writer.end()
+    writer.finish()
     return stream
 
 
 async def imported(client: Redis, stream: io.BytesIO) -> None:
-    model = assembly.model(SETTINGS, client)
+    model = assembly.make_model(SETTINGS, client)
     await model.open()
-    layer = assembly.auto_model(SETTINGS, client)
+    layer = assembly.make_autolearn_model(SETTINGS, client)
     await layer.open()
     stream.seek(0)
-    reader = archive.Reader(stream, "file", signature())
-    into = Restore(model, merge=False)
+    reader = archive.ArchiveReader(stream, "file", current_signature())
+    into = ModelImport(model, merge=False)
     await into.begin()
     for record in reader:
         await into.stage(record)
-    await into.ready(reader.header.migrated)
-    await finish(model)
+    await into.mark_ready(reader.header.migrated)
+    await finish_import(model)

@@ -10,30 +10,29 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreRefuses, StoreUnavailable
-from nbstream.store.connection import Params as ConnectParams
-from nbstream.store.connection import open_client
-from nbstream.store.model.keys import Keys
-from nbstream.store.stream_queue import GROUP, Found, Params, Queue, Standing
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.keys import ModelKeys
+from nbstream.store.stream_queue import CONSUMER_GROUP, ClaimOutcome, QueueBacklog, StreamQueue, StreamQueueOptions
 from tests.conftest import RedisServer
 from tests.waiting import until
 
-KEYS = Keys("test")
-SOON = Params(claim_seconds=0.001, tries=2)
+KEYS = ModelKeys("test")
+SOON = StreamQueueOptions(claim_seconds=0.001, tries=2)
 ANSWER: dict[str, str | bytes] = {"verdict": "ham"}
 
-New = Callable[..., Queue]
+New = Callable[..., StreamQueue]
 
 
 @pytest.fixture
 async def new(client: Redis, shared_redis: RedisServer) -> AsyncIterator[New]:
     """Makes a consumer of the queue."""
-    blocking = open_client(ConnectParams(shared_redis.url), retries=0)
-    yield lambda params=SOON: Queue(client, blocking, KEYS, params)
+    blocking = open_client(ConnectionOptions(shared_redis.url), retries=0)
+    yield lambda params=SOON: StreamQueue(client, blocking, KEYS, params)
     await blocking.aclose()
 
 
 @pytest.fixture
-async def queue(new: New) -> Queue:
+async def queue(new: New) -> StreamQueue:
     queue = new()
     await queue.open()
     return queue
@@ -50,7 +49,7 @@ async def answers(client: Redis) -> list[dict[bytes, bytes]]:
     return [fields for _, fields in found]
 
 
-async def idle(queue: Queue, client: Redis) -> None:
+async def idle(queue: StreamQueue, client: Redis) -> None:
     """Return when everything pending was left alone for longer than ``SOON`` allows."""
 
     async def all_are() -> bool:
@@ -60,7 +59,7 @@ async def idle(queue: Queue, client: Redis) -> None:
 
 
 async def _pending(client: Redis) -> Any:
-    return await client.xpending_range(KEYS.incoming, GROUP, "-", "+", 100)
+    return await client.xpending_range(KEYS.incoming, CONSUMER_GROUP, "-", "+", 100)
 
 
 async def test_what_was_added_before_the_group_was_made_is_taken_too(new: New, client: Redis) -> None:
@@ -71,20 +70,20 @@ async def test_what_was_added_before_the_group_was_made_is_taken_too(new: New, c
 
     (entry,) = await queue.take(10)
 
-    assert (entry.place, entry.fields, entry.size) == (place, {b"text": b"early", b"id": b"1"}, 12)
+    assert (entry.stream_id, entry.fields, entry.size) == (place, {b"text": b"early", b"id": b"1"}, 12)
     assert await queue.take(10) == []
 
 
-async def test_consumers_share_the_entries(new: New, queue: Queue, client: Redis) -> None:
+async def test_consumers_share_the_entries(new: New, queue: StreamQueue, client: Redis) -> None:
     places = [await add(client) for _ in range(10)]
     other = new()
 
-    taken = [each.place for each in [*await queue.take(4), *await other.take(4), *await queue.take(4)]]
+    taken = [each.stream_id for each in [*await queue.take(4), *await other.take(4), *await queue.take(4)]]
 
     assert taken == places
 
 
-async def test_an_answer_is_written_and_the_entry_goes(queue: Queue, client: Redis) -> None:
+async def test_an_answer_is_written_and_the_entry_goes(queue: StreamQueue, client: Redis) -> None:
     place = await add(client)
     await queue.take(1)
 
@@ -95,14 +94,14 @@ async def test_an_answer_is_written_and_the_entry_goes(queue: Queue, client: Red
     assert await _pending(client) == []
 
 
-async def test_two_that_tried_the_same_entry_write_one_answer(new: New, queue: Queue, client: Redis) -> None:
+async def test_two_that_tried_the_same_entry_write_one_answer(new: New, queue: StreamQueue, client: Redis) -> None:
     place = await add(client)
     other = new()
     await queue.take(1)
     await idle(queue, client)
     found = await other.claim()
     assert found is not None
-    assert (found[0], found[1].place) == (Found.CLAIMED, place)
+    assert (found[0], found[1].stream_id) == (ClaimOutcome.CLAIMED, place)
 
     done = await asyncio.gather(*(each.answer(place, ANSWER) for each in (queue, other, queue)))
 
@@ -111,40 +110,40 @@ async def test_two_that_tried_the_same_entry_write_one_answer(new: New, queue: Q
 
 
 async def test_answers_are_trimmed(new: New, client: Redis) -> None:
-    queue = new(Params(answers=100))
+    queue = new(StreamQueueOptions(max_answers=100))
     await queue.open()
     for _ in range(1000):
         await add(client)
     for entry in await queue.take(1000):
-        await queue.answer(entry.place, ANSWER)
+        await queue.answer(entry.stream_id, ANSWER)
 
     assert 100 <= await client.xlen(KEYS.outgoing) < 300
 
 
-async def test_what_is_held_is_not_taken_over(new: New, queue: Queue, client: Redis) -> None:
+async def test_what_is_held_is_not_taken_over(new: New, queue: StreamQueue, client: Redis) -> None:
     place = await add(client)
     await queue.take(1)
-    patient = new(Params(claim_seconds=600))
-    await client.xclaim(KEYS.incoming, GROUP, queue.consumer, 0, [place], idle=700_000, justid=True)
+    patient = new(StreamQueueOptions(claim_seconds=600))
+    await client.xclaim(KEYS.incoming, CONSUMER_GROUP, queue.consumer, 0, [place], idle=700_000, justid=True)
 
-    await queue.hold([place])
+    await queue.renew_claims([place])
 
     assert await patient.claim() is None
     ((pending),) = await _pending(client)
     assert pending["times_delivered"] == 1
-    await queue.hold([])
+    await queue.renew_claims([])
 
 
-async def test_what_was_tried_too_often_is_set_aside_with_an_answer(queue: Queue, client: Redis) -> None:
+async def test_what_was_tried_too_often_is_set_aside_with_an_answer(queue: StreamQueue, client: Redis) -> None:
     place = await add(client, text="poison", id="p")
     await queue.take(1)
     await idle(queue, client)
-    assert (await queue.claim() or (None,))[0] is Found.CLAIMED
+    assert (await queue.claim() or (None,))[0] is ClaimOutcome.CLAIMED
     await idle(queue, client)
 
-    assert (await queue.claim() or (None,))[0] is Found.DEAD
+    assert (await queue.claim() or (None,))[0] is ClaimOutcome.DEAD
 
-    dead: Any = await client.xrange(KEYS.dead)
+    dead: Any = await client.xrange(KEYS.dead_letters)
     assert [fields for _, fields in dead] == [
         {b"entry": place, b"tries": b"2", b"text": b"poison", b"id": b"p"},
     ]
@@ -155,37 +154,37 @@ async def test_what_was_tried_too_often_is_set_aside_with_an_answer(queue: Queue
     assert await client.xlen(KEYS.incoming) == 0
 
 
-async def test_an_entry_of_thousands_of_fields_is_set_aside_too(queue: Queue, client: Redis) -> None:
+async def test_an_entry_of_thousands_of_fields_is_set_aside_too(queue: StreamQueue, client: Redis) -> None:
     await add(client, **{f"field{number}": "x" for number in range(20_000)})
     await queue.take(1)
     await idle(queue, client)
     await queue.claim()
     await idle(queue, client)
 
-    assert (await queue.claim() or (None,))[0] is Found.DEAD
+    assert (await queue.claim() or (None,))[0] is ClaimOutcome.DEAD
 
 
-async def test_an_entry_that_somebody_removed_is_forgotten(queue: Queue, client: Redis) -> None:
+async def test_an_entry_that_somebody_removed_is_forgotten(queue: StreamQueue, client: Redis) -> None:
     place = await add(client)
     await queue.take(1)
     await client.xdel(KEYS.incoming, place)
     await idle(queue, client)
 
-    assert (await queue.claim() or (None,))[0] is Found.LOST
+    assert (await queue.claim() or (None,))[0] is ClaimOutcome.LOST
     assert await queue.claim() is None
 
 
-async def test_the_standing_is_what_waits_and_what_is_held(queue: Queue, client: Redis) -> None:
+async def test_the_standing_is_what_waits_and_what_is_held(queue: StreamQueue, client: Redis) -> None:
     places = [await add(client) for _ in range(5)]
     await queue.take(2)
-    assert await queue.standing() == Standing(lag=3, pending=2)
+    assert await queue.backlog() == QueueBacklog(lag=3, pending=2)
 
     await queue.answer(places[0], ANSWER)
 
-    assert await queue.standing() == Standing(lag=3, pending=1)
+    assert await queue.backlog() == QueueBacklog(lag=3, pending=1)
 
 
-async def test_a_full_redis_leaves_the_entry_pending(queue: Queue, client: Redis) -> None:
+async def test_a_full_redis_leaves_the_entry_pending(queue: StreamQueue, client: Redis) -> None:
     place = await add(client)
     await queue.take(1)
     await client.config_set("maxmemory", 1)
@@ -195,11 +194,11 @@ async def test_a_full_redis_leaves_the_entry_pending(queue: Queue, client: Redis
     finally:
         await client.config_set("maxmemory", 0)
 
-    assert (await queue.standing()).pending == 1
+    assert (await queue.backlog()).pending == 1
     assert await queue.answer(place, ANSWER)
 
 
-async def test_a_redis_that_lost_its_data_has_no_entry_to_answer(queue: Queue, client: Redis) -> None:
+async def test_a_redis_that_lost_its_data_has_no_entry_to_answer(queue: StreamQueue, client: Redis) -> None:
     place = await add(client)
     await queue.take(1)
     await client.flushall()
@@ -212,7 +211,7 @@ async def test_a_redis_that_lost_its_data_has_no_entry_to_answer(queue: Queue, c
 
 
 async def test_consumers_that_hold_nothing_are_forgotten_and_others_stay(
-    new: New, queue: Queue, client: Redis
+    new: New, queue: StreamQueue, client: Redis
 ) -> None:
     await add(client)
     await add(client)
@@ -220,13 +219,13 @@ async def test_consumers_that_hold_nothing_are_forgotten_and_others_stay(
     for each in (holding, gone, leaving):
         for entry in await each.take(1):
             if each is not holding:
-                await each.answer(entry.place, ANSWER)
+                await each.answer(entry.stream_id, ANSWER)
 
-    await leaving.tidy(leave=True)
-    names = {each["name"].decode() for each in await client.xinfo_consumers(KEYS.incoming, GROUP)}
+    await leaving.remove_idle_consumers(leave=True)
+    names = {each["name"].decode() for each in await client.xinfo_consumers(KEYS.incoming, CONSUMER_GROUP)}
     assert leaving.consumer not in names
     while gone.consumer in names:  # until it has been silent for long enough
-        await queue.tidy()
-        names = {each["name"].decode() for each in await client.xinfo_consumers(KEYS.incoming, GROUP)}
+        await queue.remove_idle_consumers()
+        names = {each["name"].decode() for each in await client.xinfo_consumers(KEYS.incoming, CONSUMER_GROUP)}
 
     assert holding.consumer in names

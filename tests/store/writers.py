@@ -16,11 +16,10 @@ from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
-from nbstream.filter import Filter, Params
+from nbstream.filter import Filter, FilterPolicy
 from nbstream.mail.message import Message
-from nbstream.policy.policy import Policy
-from nbstream.store.connection import Params as StoreParams
-from nbstream.store.connection import open_client
+from nbstream.policy.policy import ThresholdPolicy
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.letters import letters
@@ -44,7 +43,7 @@ def filter_of(client: Redis) -> Filter:
         calibration=Calibration(),
         model=model,
         counts=model,
-        params=Params(Policy(), {}),
+        params=FilterPolicy(ThresholdPolicy(), {}),
     )
 
 
@@ -64,7 +63,7 @@ async def teach(spam_filter: Filter, plan: Plan) -> None:
 
 async def write(url: str, plans: Sequence[Plan]) -> None:
     """Teach all plans at once, each by a writer with a connection of its own."""
-    clients = [open_client(StoreParams(url)) for _ in plans]
+    clients = [open_client(ConnectionOptions(url)) for _ in plans]
     await asyncio.gather(*(teach(filter_of(client), plan) for client, plan in zip(clients, plans, strict=True)))
     for client in clients:
         await client.aclose()

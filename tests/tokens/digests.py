@@ -9,7 +9,7 @@ import hashlib
 from pathlib import Path
 
 from nbstream.mail.message import Message
-from nbstream.tokens.tokenizer import TOKENIZER_VERSION, Params, Tokenizer
+from nbstream.tokens.tokenizer import TOKENIZER_VERSION, Tokenizer, TokenizerOptions
 from tests.tokens.generated_mail import generated_mail
 
 FILE = Path(__file__).with_name("digests.tsv")
@@ -17,7 +17,7 @@ FILE = Path(__file__).with_name("digests.tsv")
 
 def digests() -> list[str]:
     """A line for each message: name, digest of the tokens, key."""
-    tokenizer = Tokenizer(Params(attributes=True, numbers=True))
+    tokenizer = Tokenizer(TokenizerOptions(attributes=True, numbers=True))
     lines = [f"tokenizer\t{TOKENIZER_VERSION}\t"]
     for name, raw in generated_mail():
         message = Message.parse(raw)

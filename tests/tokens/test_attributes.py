@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
-from nbstream.tokens.attributes import ATTRIBUTES, attributes
-from nbstream.tokens.header_tokens import is_foreign
+from nbstream.tokens.attributes import ATTRIBUTE_VALUES, extract_attributes
+from nbstream.tokens.header_tokens import is_added_on_arrival
 from tests.mutation import mutations
 
 MAIL = b"""Received: from b.x.example by y.example with SMTP; Sun, 1 Jan 2023 00:00:02 +0000
@@ -33,7 +33,7 @@ TVqQAAMA
 
 
 def of(raw: bytes) -> dict[str, str]:
-    return dict(attributes(Message.parse(raw)))
+    return dict(extract_attributes(Message.parse(raw)))
 
 
 def of_fields(*lines: str, body: str = "text") -> dict[str, str]:
@@ -47,7 +47,7 @@ def of_part(*lines: str) -> dict[str, str]:
 
 
 def test_a_message_has_each_attribute_once_in_order() -> None:
-    assert attributes(Message.parse(MAIL)) == (
+    assert extract_attributes(Message.parse(MAIL)) == (
         ("type", "multipart/mixed"),
         ("body", "plain"),
         ("charset", "unicode"),
@@ -63,11 +63,11 @@ def test_a_message_has_each_attribute_once_in_order() -> None:
         ("priority", "none"),
         ("to", "one"),
     )
-    assert tuple(dict(attributes(Message.parse(MAIL)))) == tuple(ATTRIBUTES)
+    assert tuple(dict(extract_attributes(Message.parse(MAIL)))) == tuple(ATTRIBUTE_VALUES)
 
 
 def test_the_values_of_an_attribute_are_distinct_and_end_with_other() -> None:
-    for values in ATTRIBUTES.values():
+    for values in ATTRIBUTE_VALUES.values():
         assert len(set(values)) == len(values)
         assert values[-1] == "other"
 
@@ -75,12 +75,12 @@ def test_the_values_of_an_attribute_are_distinct_and_end_with_other() -> None:
 def test_what_is_missing_is_none() -> None:
     found = of(b"From: a@x.example\n\n")
     missing = {name for name, value in found.items() if value == "none"}
-    assert missing == set(ATTRIBUTES) - {"body", "reply"}  # an empty body is plain text (RFC 2045 5.2)
+    assert missing == set(ATTRIBUTE_VALUES) - {"body", "reply"}  # an empty body is plain text (RFC 2045 5.2)
 
 
 def test_a_bare_text_has_a_script_alone() -> None:
-    assert attributes(Message.of_text("Привет: выиграй приз")) == (("script", "cyrillic"),)
-    assert attributes(Message.parse(b"URGENT: you have won")) == (("script", "latin"),)
+    assert extract_attributes(Message.from_text("Привет: выиграй приз")) == (("script", "cyrillic"),)
+    assert extract_attributes(Message.parse(b"URGENT: you have won")) == (("script", "latin"),)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_recipients_are_told(to: str, value: str) -> None:
     "name", ["X-Spam-Status", "X-Virus-Scanned", "Status", "Delivered-To", "X-Keywords", "Authentication-Results"]
 )
 def test_what_a_filter_or_mailbox_wrote_changes_nothing(name: str) -> None:
-    assert is_foreign(name.lower())
+    assert is_added_on_arrival(name.lower())
     assert of(name.encode() + b": Yes, 1 high bulk Mutt re: +0300\n" + MAIL) == of(MAIL)
 
 
@@ -243,10 +243,10 @@ def test_line_ends_make_no_difference() -> None:
 
 def assert_closed(raw: bytes) -> None:
     message = Message.parse(raw)
-    found = attributes(message)
-    assert [name for name, _ in found] == (list(ATTRIBUTES) if message.is_mail else ["script"])
-    assert all(value in ATTRIBUTES[name] for name, value in found)
-    assert found == attributes(Message.parse(raw))
+    found = extract_attributes(message)
+    assert [name for name, _ in found] == (list(ATTRIBUTE_VALUES) if message.is_mail else ["script"])
+    assert all(value in ATTRIBUTE_VALUES[name] for name, value in found)
+    assert found == extract_attributes(Message.parse(raw))
 
 
 @given(st.binary(max_size=400))

@@ -9,7 +9,7 @@ import unicodedata
 
 from nbstream.mail.message import Message
 from nbstream.tokens.origins import ORIGINS
-from nbstream.tokens.tokenizer import Params, Tokenizer
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from nbstream.tokens.unicode import REPLACEMENT, only_known
 from tests.tokens.digests import FILE, digests
 from tests.tokens.generated_mail import charsets, generated_mail
@@ -23,7 +23,7 @@ def test_tokens_and_keys_are_those_that_every_interpreter_makes() -> None:
 
 
 def test_the_generated_mail_has_every_kind_of_token() -> None:
-    tokenizer = Tokenizer(Params(attributes=True, numbers=True))
+    tokenizer = Tokenizer(TokenizerOptions(attributes=True, numbers=True))
     tokens = [tokenizer.tokenize(Message.parse(raw)) for _, raw in generated_mail()]
     prefixes = {token.partition(b":")[0].decode() for each in tokens for token in each.all}
     of_no_token = {"bernoulli", "attribute", "number"}  # what event models call their own clues

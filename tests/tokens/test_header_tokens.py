@@ -2,13 +2,13 @@ import tracemalloc
 
 import pytest
 
-from nbstream.mail.header_fields import fields
-from nbstream.tokens.header_tokens import header_tokens, is_foreign
+from nbstream.mail.header_fields import parse_fields
+from nbstream.tokens.header_tokens import header_tokens, is_added_on_arrival
 
 
 def tokens_of(*lines: str) -> set[str]:
     block = "\r\n".join(lines).encode()
-    return {token.decode() for token in header_tokens(fields(block, len(block)))}
+    return {token.decode() for token in header_tokens(parse_fields(block, len(block)))}
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def tokens_of(*lines: str) -> set[str]:
     ],
 )  # fmt: skip  # one name a line would fill the page
 def test_what_a_filter_or_mailbox_wrote_is_never_read(name: str) -> None:
-    assert is_foreign(name)
+    assert is_added_on_arrival(name)
     assert not any(name in token for token in tokens_of("From: a@b.example", f"{name}: verdict"))
 
 
@@ -31,7 +31,7 @@ def test_what_a_filter_or_mailbox_wrote_is_never_read(name: str) -> None:
     "name", ["from", "subject", "received", "x-mailer", "list-id", "x-priority", "return-path"]
 )
 def test_what_the_sender_wrote_is_read(name: str) -> None:
-    assert not is_foreign(name)
+    assert not is_added_on_arrival(name)
 
 
 def test_an_address_gives_itself_its_domains_and_its_name() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
-from nbstream.tokens.numbers import LARGEST, LOOK_BYTES, NUMBERS, numbers
+from nbstream.tokens.numbers import MAX_NUMBER, MAX_TEXT_BYTES, NUMBER_NAMES, extract_numbers
 from tests.mutation import mutations
 
 MAIL = b"""Received: from a.x.example by y.example with SMTP; Sun, 1 Jan 2023 00:00:01 +0000
@@ -31,11 +31,11 @@ Content-Transfer-Encoding: quoted-printable
 
 
 def of(raw: bytes) -> dict[str, int]:
-    return dict(numbers(Message.parse(raw)))
+    return dict(extract_numbers(Message.parse(raw)))
 
 
 def of_text(text: str) -> dict[str, int]:
-    return dict(numbers(Message.of_text(text)))
+    return dict(extract_numbers(Message.from_text(text)))
 
 
 def of_html(source: str) -> dict[str, int]:
@@ -57,7 +57,7 @@ def share(part: int, whole: int) -> object:
 
 
 def test_a_whole_message_has_every_number_in_order() -> None:
-    assert tuple(name for name, _ in numbers(Message.parse(MAIL))) == NUMBERS
+    assert tuple(name for name, _ in extract_numbers(Message.parse(MAIL))) == NUMBER_NAMES
 
 
 def test_sizes_and_counts_are_on_a_scale_of_doublings() -> None:
@@ -118,7 +118,7 @@ def test_what_a_message_does_not_have_is_left_out() -> None:
 
 def test_a_bare_text_has_the_numbers_of_a_text() -> None:
     found = of_text("Date: tonight at 10:00? www.x.example")
-    assert tuple(found) == NUMBERS[:1] + NUMBERS[2:10]
+    assert tuple(found) == NUMBER_NAMES[:1] + NUMBER_NAMES[2:10]
     assert found["links"] == amount(1)
 
 
@@ -152,17 +152,17 @@ def test_what_a_hop_adds_or_encodes_anew_changes_nothing() -> None:
 
 
 def test_text_beyond_the_bound_is_not_looked_at() -> None:
-    head = b"From: a@x.example\n\n" + b"word " * (LOOK_BYTES // 5 + 1)
+    head = b"From: a@x.example\n\n" + b"word " * (MAX_TEXT_BYTES // 5 + 1)
     assert of(head)["words"] == of(head + b"more " * 10_000)["words"]
     assert of(head)["size"] < of(head + b"more " * 10_000)["size"]
 
 
 def assert_well_formed(raw: bytes) -> None:
-    found = numbers(Message.parse(raw))
+    found = extract_numbers(Message.parse(raw))
     names = [name for name, _ in found]
-    assert names == [name for name in NUMBERS if name in names]
-    assert all(type(value) is int and 0 <= value <= LARGEST for _, value in found)
-    assert found == numbers(Message.parse(raw))
+    assert names == [name for name in NUMBER_NAMES if name in names]
+    assert all(type(value) is int and 0 <= value <= MAX_NUMBER for _, value in found)
+    assert found == extract_numbers(Message.parse(raw))
 
 
 @given(st.binary(max_size=400))

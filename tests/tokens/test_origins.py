@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
-from nbstream.tokens.origins import source
+from nbstream.tokens.origins import token_origin
 from nbstream.tokens.tokenizer import Tokenizer
 
 LETTER = b"""Received: from mail.example.org by mx.example.net; Sat, 21 Nov 2026 10:00:00 +0000
@@ -62,16 +62,16 @@ Content-Disposition: attachment
     ],
 )
 def test_it_is_told_by_the_prefix(token: str, told: str) -> None:
-    assert source(token) == told
+    assert token_origin(token) == told
 
 
 def test_every_kind_of_token_of_a_letter_and_of_a_bare_text_has_words() -> None:
     tokens = [
         token.decode()
-        for message in (Message.parse(LETTER), Message.of_text("CALL 0900 now!"))
+        for message in (Message.parse(LETTER), Message.from_text("CALL 0900 now!"))
         for token in Tokenizer().tokenize(message).all
     ]
-    told = {source(token) for token in tokens}
+    told = {token_origin(token) for token in tokens}
 
     assert {"text", "link: path", "link: port", "link: user", "part: file type", "part: content"} <= told
     assert {
@@ -86,4 +86,4 @@ def test_every_kind_of_token_of_a_letter_and_of_a_bare_text_has_words() -> None:
 
 @given(st.text())
 def test_it_never_fails(token: str) -> None:
-    assert isinstance(source(token), str)
+    assert isinstance(token_origin(token), str)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.tokens.scripts import SCRIPTS, script
+from nbstream.tokens.scripts import SCRIPTS, detect_script
 
 
 @pytest.mark.parametrize(
@@ -28,17 +28,17 @@ from nbstream.tokens.scripts import SCRIPTS, script
     ],
 )
 def test_the_script_is_told_by_the_letters_beyond_ascii(text: str, name: str) -> None:
-    assert script(text) == name
+    assert detect_script(text) == name
 
 
 def test_a_foreign_name_in_a_long_text_does_not_change_its_script() -> None:
-    assert script("Regards, Жан. " + "plain words " * 100) == "latin"
+    assert detect_script("Regards, Жан. " + "plain words " * 100) == "latin"
 
 
 def test_markup_around_a_text_does_not_change_its_script() -> None:
-    assert script("<td style='color: red'>" * 20 + "Привет, друзья" * 4) == "cyrillic"
+    assert detect_script("<td style='color: red'>" * 20 + "Привет, друзья" * 4) == "cyrillic"
 
 
 @given(st.text(max_size=200))
 def test_any_text_has_one_of_the_scripts(text: str) -> None:
-    assert script(text) in SCRIPTS
+    assert detect_script(text) in SCRIPTS

@@ -1,5 +1,5 @@
 from nbstream.mail.message import Message
-from nbstream.tokens.structure import structure_tokens, text_tokens
+from nbstream.tokens.structure import bare_text_tokens, structure_tokens
 
 MIXED = b"""MIME-Version: 1.0
 Content-Type: multipart/mixed; boundary="b1"
@@ -33,16 +33,16 @@ def test_an_attachment_is_known_by_name_type_and_content() -> None:
 
 
 def test_a_bare_text_is_told_by_length_digits_capitals_marks_and_numbers() -> None:
-    found = text_tokens("CALL 08712345678 now! Win £1000")
+    found = bare_text_tokens("CALL 08712345678 now! Win £1000")
     assert {"text.length:5", "text.twenties:1", "text.digits:4", "text.capitals:2"} <= set(found)
     assert {"text.mark:!", "text.mark:£", "text.number:11", "text.number:4"} <= set(found)
 
 
 def test_a_text_without_anything_has_tokens_too() -> None:
-    assert text_tokens("") == ["text.length:0", "text.twenties:0", "text.digits:0", "text.capitals:0"]
+    assert bare_text_tokens("") == ["text.length:0", "text.twenties:0", "text.digits:0", "text.capitals:0"]
 
 
 def test_the_tokens_of_a_bare_text_are_bounded() -> None:
     marks = "".join(chr(c) for c in range(0x2000, 0x2400))
     numbers = " ".join("1" * n for n in range(1, 300))
-    assert len(text_tokens(marks + numbers)) <= 84
+    assert len(bare_text_tokens(marks + numbers)) <= 84

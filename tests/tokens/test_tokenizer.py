@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
-from nbstream.tokens.encoding import LONGEST
-from nbstream.tokens.tokenizer import Params, Tokenizer, Tokens
+from nbstream.tokens.encoding import MAX_TOKEN_BYTES
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
 from tests.letters import letters
 
 MAIL = b"""Received: from a.x.example ([192.0.2.9]) by y.example with SMTP; Sun, 1 Jan 2023 00:00:00 +0000
@@ -35,15 +35,15 @@ Content-Transfer-Encoding: quoted-printable
 """
 
 
-def tokenize(raw: bytes, params: Params | None = None) -> Tokens:
-    return Tokenizer(params or Params()).tokenize(Message.parse(raw))
+def tokenize(raw: bytes, params: TokenizerOptions | None = None) -> Tokens:
+    return Tokenizer(params or TokenizerOptions()).tokenize(Message.parse(raw))
 
 
 def assert_well_formed(tokens: Tokens, limit: int = 2000) -> None:
     assert len(tokens.all) <= limit
     assert len(set(tokens.all)) == len(tokens.all)
     for token in tokens.all:
-        assert 0 < len(token) <= LONGEST
+        assert 0 < len(token) <= MAX_TOKEN_BYTES
         assert not re.search(rb"[\x00-\x20\x7f]", token)
         token.decode("utf-8")
 
@@ -85,10 +85,10 @@ def test_an_empty_message_is_tokenized() -> None:
 
 def test_tokens_are_bounded_and_come_in_order_of_appearance() -> None:
     body = b" ".join(b"w%d" % n for n in range(5000))
-    bounded = tokenize(MAIL[: MAIL.index(b"MIME")] + b"\n" + body, Params(max_tokens=300))
+    bounded = tokenize(MAIL[: MAIL.index(b"MIME")] + b"\n" + body, TokenizerOptions(max_tokens=300))
     assert len(bounded.all) == 300
     assert bounded.body[:2] == (b"body:w0", b"body:w1")
-    assert tokenize(MAIL, Params(max_tokens=10)).head == tokenize(MAIL).head[:5]
+    assert tokenize(MAIL, TokenizerOptions(max_tokens=10)).head == tokenize(MAIL).head[:5]
 
 
 def test_a_long_header_does_not_crowd_out_the_body() -> None:
@@ -198,7 +198,7 @@ def test_the_groups_are_found_again_in_all_tokens() -> None:
         tokens = Tokenizer().tokenize(Message.parse(content))
         assert tokens.head
         assert tokens.body
-        assert Tokens.grouped(tokens.all) == tokens
+        assert Tokens.from_all(tokens.all) == tokens
 
 
 @pytest.mark.parametrize("name", [b"Body", b"Url", b"Url.path", b"URL.host"])

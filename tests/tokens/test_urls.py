@@ -1,27 +1,27 @@
 import pytest
 
-from nbstream.tokens.urls import MOST, link_tokens, links, parents
+from nbstream.tokens.urls import MAX_LINKS, find_links, link_tokens, parent_domains
 
 
 def test_links_are_found_in_text_and_in_attributes() -> None:
     source = "see http://one.example/a, <a href='https://two.example'>x</a> www.three.example"
-    assert links(source) == ["http://one.example/a,", "https://two.example", "http://www.three.example"]
+    assert find_links(source) == ["http://one.example/a,", "https://two.example", "http://www.three.example"]
 
 
 def test_a_scheme_hidden_in_character_references_is_found() -> None:
-    assert links("<a href='&#104;ttp://x.example/'>") == ["http://x.example/"]
+    assert find_links("<a href='&#104;ttp://x.example/'>") == ["http://x.example/"]
 
 
 def test_links_are_bounded() -> None:
-    assert len(links(" ".join(f"http://{n}.example" for n in range(MOST * 3)))) == MOST
+    assert len(find_links(" ".join(f"http://{n}.example" for n in range(MAX_LINKS * 3)))) == MAX_LINKS
 
 
 def test_a_host_brings_its_parent_domains() -> None:
-    assert parents("a.b.example.com") == ("a.b.example.com", "b.example.com", "example.com")
+    assert parent_domains("a.b.example.com") == ("a.b.example.com", "b.example.com", "example.com")
 
 
 def test_an_address_brings_its_prefixes() -> None:
-    assert parents("192.0.2.7") == ("192.0.2.7", "192.0.2", "192.0")
+    assert parent_domains("192.0.2.7") == ("192.0.2.7", "192.0.2", "192.0")
 
 
 @pytest.mark.parametrize(

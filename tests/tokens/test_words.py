@@ -4,43 +4,43 @@ import unicodedata
 import pytest
 
 import nbstream.tokens.words as module
-from nbstream.tokens.words import LONGEST, encoded_words, shape, words
+from nbstream.tokens.words import MAX_WORD_CHARACTERS, distinct_words, distinct_words_utf8, text_shape
 
 
 def test_words_are_distinct_folded_and_in_order_of_appearance() -> None:
-    assert words("Buy NOW, buy now: later") == ["buy", "now", "later"]
+    assert distinct_words("Buy NOW, buy now: later") == ["buy", "now", "later"]
 
 
 def test_compatibility_forms_are_unified() -> None:
-    assert words("\uff26\uff32\uff25\uff25 \ufb01nance") == words("free finance")
+    assert distinct_words("\uff26\uff32\uff25\uff25 \ufb01nance") == distinct_words("free finance")
 
 
 def test_marks_inside_a_word_stay_and_those_around_it_go() -> None:
-    assert words("(don't) 'user@host.example'.") == ["don't", "user@host.example"]
+    assert distinct_words("(don't) 'user@host.example'.") == ["don't", "user@host.example"]
 
 
 def test_prices_and_shouting_are_words() -> None:
-    assert words("$1.50 !!! free! 50%") == ["$1.50", "!!!", "free!", "50%"]
+    assert distinct_words("$1.50 !!! free! 50%") == ["$1.50", "!!!", "free!", "50%"]
 
 
 def test_a_long_word_is_summarised_and_its_short_pieces_kept() -> None:
-    found = words("x" * 100 + " " + "a" * 30 + "-offer")
-    assert all(len(word) <= LONGEST for word in found)
+    found = distinct_words("x" * 100 + " " + "a" * 30 + "-offer")
+    assert all(len(word) <= MAX_WORD_CHARACTERS for word in found)
     assert "offer" in found
     assert len(found) == 3
 
 
 def test_scripts_without_spaces_give_pairs_of_characters() -> None:
-    assert words("发票优惠") == ["发票", "票优", "优惠"]
-    assert words("票") == ["票"]
+    assert distinct_words("发票优惠") == ["发票", "票优", "优惠"]
+    assert distinct_words("票") == ["票"]
 
 
 def test_shape_tells_kinds_of_characters_and_not_the_characters() -> None:
-    assert shape("000601c7$8A2f@Ab") == "9a9$9A9a@Aa"
+    assert text_shape("000601c7$8A2f@Ab") == "9a9$9A9a@Aa"
 
 
 def test_surrogates_and_marks_have_a_shape_too() -> None:
-    assert shape("\ud800aa\u00e9AB12") == "\ud800a\u00e9A9"
+    assert text_shape("\ud800aa\u00e9AB12") == "\ud800a\u00e9A9"
 
 
 @pytest.mark.parametrize(
@@ -59,27 +59,29 @@ def test_surrogates_and_marks_have_a_shape_too() -> None:
 def test_a_text_too_long_to_fold_at_once_has_the_words_it_would_have(
     alphabet: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_STRETCH", 5)  # many ends of stretches in a short text
+    monkeypatch.setattr(module, "_STRETCH_CHARACTERS", 5)  # many ends of stretches in a short text
     draw = random.Random(alphabet)
     text = "か" + "".join(draw.choices(alphabet, k=5_000))
 
-    assert words(text) == words(unicodedata.normalize("NFKC", text).casefold())
+    assert distinct_words(text) == distinct_words(unicodedata.normalize("NFKC", text).casefold())
 
 
 def test_white_space_stops_every_rule_of_folding() -> None:
     pieces = ["e\u0301", "\u0301e", "\u1100", "\u1161", "X", "\ufdfa", "\u00a8x", "\u2121"]
     for space in " \n\x1c\x85\u00a0\u1680\u2003\u2028\u3000":
-        assert words(space.join(pieces)) == list(dict.fromkeys(word for piece in pieces for word in words(piece)))
+        assert distinct_words(space.join(pieces)) == list(
+            dict.fromkeys(word for piece in pieces for word in distinct_words(piece))
+        )
 
 
 @pytest.mark.parametrize(
     "text", ["one two three two one four", "日本語 one two 発票優惠", "x" * 99 + " one two three"]
 )
 def test_the_first_words_are_the_first_of_all(text: str) -> None:
-    every = [word.encode() for word in words(text)]
-    assert [list(encoded_words(text, most)) for most in range(6)] == [every[:most] for most in range(6)]
+    every = [word.encode() for word in distinct_words(text)]
+    assert [list(distinct_words_utf8(text, most)) for most in range(6)] == [every[:most] for most in range(6)]
 
 
 def test_no_word_is_cut_later() -> None:
     """Two that differ beyond what a token holds are one word, so the words of a text make distinct tokens."""
-    assert len(encoded_words("\U00010400" * 20 + "a " + "\U00010400" * 20 + "b")) == 1
+    assert len(distinct_words_utf8("\U00010400" * 20 + "a " + "\U00010400" * 20 + "b")) == 1

@@ -14,8 +14,16 @@ from prometheus_client import CollectorRegistry, Counter
 from pydantic import BaseModel
 
 from nbstream.cli.parser import EXIT_CODES, build_parser
-from nbstream.config import Autolearn, Bernoulli, EventModels, Settings, StreamListener, addresses, values
-from nbstream.config.listeners import SpamdListener
+from nbstream.config import (
+    AutolearnSettings,
+    BernoulliSettings,
+    EventModelsSettings,
+    Settings,
+    StreamListenerSettings,
+    addresses,
+    values,
+)
+from nbstream.config.listeners import SpamdListenerSettings
 from nbstream.config.section import Section
 from nbstream.errors import NbstreamError
 from nbstream.listeners.http import openapi
@@ -72,7 +80,7 @@ def test_a_setting_without_a_text_is_named() -> None:
 READERS = [
     reader
     for name, reader in {**vars(values), **vars(addresses)}.items()
-    if name.startswith("read_") and name != "read_file"
+    if name.startswith("read_") and name != "read_text_file"
 ]
 
 
@@ -163,7 +171,7 @@ def test_a_section_that_is_off_is_on_once_its_comment_marks_are_removed() -> Non
 
     found = yaml.safe_load(used.replace(": null\n", ":\n"))
 
-    assert SpamdListener.model_validate(found["listeners"]["spamd"]) == SpamdListener()
-    assert StreamListener.model_validate(found["listeners"]["stream"]) == StreamListener()
-    assert EventModels.model_validate(found["model"]["event_models"]).bernoulli == Bernoulli()
-    assert Autolearn.model_validate(found["autolearn"]) == Autolearn()
+    assert SpamdListenerSettings.model_validate(found["listeners"]["spamd"]) == SpamdListenerSettings()
+    assert StreamListenerSettings.model_validate(found["listeners"]["stream"]) == StreamListenerSettings()
+    assert EventModelsSettings.model_validate(found["model"]["event_models"]).bernoulli == BernoulliSettings()
+    assert AutolearnSettings.model_validate(found["autolearn"]) == AutolearnSettings()

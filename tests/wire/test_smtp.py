@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.wire.smtp import declared_size, forwarded_address, parse_path, unstuff
+from nbstream.wire.smtp import declared_size, forwarded_address, parse_path, remove_dot_stuffing
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def stuff(content: bytes) -> bytes:
 
 @given(st.lists(st.sampled_from([b".", b"\r\n", b"a", b"..", b"\r", b"\n"]), max_size=20).map(b"".join))
 def test_dot_stuffing_is_undone_exactly(content: bytes) -> None:
-    assert unstuff(stuff(content)) == b"\r\n" + content
+    assert remove_dot_stuffing(stuff(content)) == b"\r\n" + content

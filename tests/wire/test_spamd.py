@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 
 from nbstream.wire.spamd import (
     MAX_FIELDS,
-    MAX_LINE,
-    Command,
-    Event,
-    Parser,
-    Refusal,
-    Request,
-    Tell,
-    unpack,
+    MAX_LINE_BYTES,
+    SpamdCommand,
+    SpamdEvent,
+    SpamdParser,
+    SpamdRefusal,
+    SpamdRequest,
+    TellRequest,
+    decompress,
 )
 
 LIMIT = 1000
 MESSAGE = b"Subject: x\r\n\r\ntext\r\n"
 
 
-def events(pieces: Iterable[bytes], *, end: bool = True, limit: int = LIMIT) -> list[Event]:
-    parser = Parser(limit)
+def events(pieces: Iterable[bytes], *, end: bool = True, limit: int = LIMIT) -> list[SpamdEvent]:
+    parser = SpamdParser(limit)
     found = [event for piece in pieces for event in parser.feed(piece)]
     return found + (parser.end() if end else [])
 
@@ -39,34 +39,36 @@ def request(*fields: str, command: str = "CHECK", version: str = "1.5", message:
     return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n" + message
 
 
-def refusal(data: bytes, *, limit: int = LIMIT) -> Refusal:
+def refusal(data: bytes, *, limit: int = LIMIT) -> SpamdRefusal:
     [found] = events([data], limit=limit)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, SpamdRefusal)
     return found
 
 
-def only(found: Sequence[Event]) -> Request:
+def only(found: Sequence[SpamdEvent]) -> SpamdRequest:
     [event] = found
-    assert isinstance(event, Request)
+    assert isinstance(event, SpamdRequest)
     return event
 
 
 # What is a request
 
 
-@pytest.mark.parametrize("command", sorted(set(Command) - {Command.TELL, Command.PING, Command.SKIP}))
+@pytest.mark.parametrize(
+    "command", sorted(set(SpamdCommand) - {SpamdCommand.TELL, SpamdCommand.PING, SpamdCommand.SKIP})
+)
 @pytest.mark.parametrize("minor", range(6))
-def test_every_command_in_every_version(command: Command, minor: int) -> None:
+def test_every_command_in_every_version(command: SpamdCommand, minor: int) -> None:
     data = request(command=str(command), version=f"1.{minor}")
 
-    assert only(events([data], end=False)) == Request(command, minor, MESSAGE)
+    assert only(events([data], end=False)) == SpamdRequest(command, minor, MESSAGE)
 
 
 def test_without_a_length_the_message_ends_where_the_client_does() -> None:
     data = b"PROCESS SPAMC/1.2\r\n\r\n" + MESSAGE
 
     assert events([data], end=False) == []
-    assert only(events([data])) == Request(Command.PROCESS, 2, MESSAGE)
+    assert only(events([data])) == SpamdRequest(SpamdCommand.PROCESS, 2, MESSAGE)
 
 
 @pytest.mark.parametrize("command", ["PING", "SKIP"])
@@ -74,7 +76,7 @@ def test_without_a_length_the_message_ends_where_the_client_does() -> None:
 def test_what_needs_no_message_is_complete_with_its_line(command: str, rest: bytes) -> None:
     data = f"{command} SPAMC/1.2\r\n".encode()
 
-    assert only(events([data + rest], end=False)) == Request(Command(command), 2)
+    assert only(events([data + rest], end=False)) == SpamdRequest(SpamdCommand(command), 2)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_fields_are_understood_in_any_case(fields: tuple[str, ...]) -> None:
 def test_lines_may_end_with_lf() -> None:
     data = request("User: ann").replace(b"\r\n", b"\n", 3).replace(b"\r\n\r\nSub", b"\n\nSub")
 
-    assert only(events([data])) == Request(Command.CHECK, 5, MESSAGE, "ann")
+    assert only(events([data])) == SpamdRequest(SpamdCommand.CHECK, 5, MESSAGE, "ann")
 
 
 def test_a_user_is_printable_and_short() -> None:
@@ -103,16 +105,16 @@ def test_a_user_is_printable_and_short() -> None:
 @pytest.mark.parametrize(
     ("fields", "meant"),
     [
-        (("Message-class: spam", "Set: local"), Tell.SPAM),
-        (("Message-class: ham", "Set: local"), Tell.HAM),
-        (("Set: local, remote", "Message-class: SPAM"), Tell.SPAM),
-        (("Message-class: ham", "Set: local", "Remove: remote"), Tell.HAM),
-        (("Remove: local",), Tell.FORGET),
-        (("Message-class: spam", "Set: remote"), Tell.NOTHING),
-        (("Remove: remote",), Tell.NOTHING),
+        (("Message-class: spam", "Set: local"), TellRequest.SPAM),
+        (("Message-class: ham", "Set: local"), TellRequest.HAM),
+        (("Set: local, remote", "Message-class: SPAM"), TellRequest.SPAM),
+        (("Message-class: ham", "Set: local", "Remove: remote"), TellRequest.HAM),
+        (("Remove: local",), TellRequest.FORGET),
+        (("Message-class: spam", "Set: remote"), TellRequest.NOTHING),
+        (("Remove: remote",), TellRequest.NOTHING),
     ],
 )
-def test_what_tell_asks_for(fields: tuple[str, ...], meant: Tell) -> None:
+def test_what_tell_asks_for(fields: tuple[str, ...], meant: TellRequest) -> None:
     assert only(events([request(*fields, command="TELL")])).tell is meant
 
 
@@ -131,7 +133,7 @@ SAMPLES = [
     request(f"Content-length: {LIMIT}", message=b"m" * (LIMIT + 5)),
     request("Content-length: 5", message=b"m" * (LIMIT + 5)),
     request("nonsense"),
-    request("X: " + "x" * MAX_LINE),
+    request("X: " + "x" * MAX_LINE_BYTES),
     request(*["X: x"] * MAX_FIELDS),
     b"CHECK SPAMC/1.2\r\n\r\n" + MESSAGE,
     b"CHECK SPAMC/1.2\r\n\r\n" + b"m" * (LIMIT + 1),
@@ -140,7 +142,7 @@ SAMPLES = [
     b"PING SPAMC/1.2",
     request() + request(),
     b"\r\n\r\n",
-    b"\0" * (2 * MAX_LINE),
+    b"\0" * (2 * MAX_LINE_BYTES),
     b"",
 ]
 
@@ -161,7 +163,7 @@ def test_any_cut_says_the_same(data: st.DataObject) -> None:
 
 _LINES = st.sampled_from(
     ["CHECK SPAMC/1.5", "TELL SPAMC/1.3", "Content-length: 4", "Content-length: 9", "Set: local", "Remove: local",
-     "Message-class: spam", "Compress: zlib", "User: ann", "", "", "text", "x" * MAX_LINE]
+     "Message-class: spam", "Compress: zlib", "User: ann", "", "", "text", "x" * MAX_LINE_BYTES]
 )  # fmt: skip
 
 
@@ -171,16 +173,16 @@ def test_the_events_are_a_request_a_refusal_or_both(lines: list[str], step: int)
 
     found = events([raw[place : place + step] for place in range(0, len(raw), step)])
 
-    assert [type(event) for event in found] in ([Request], [Refusal], [Request, Refusal])
+    assert [type(event) for event in found] in ([SpamdRequest], [SpamdRefusal], [SpamdRequest, SpamdRefusal])
     assert found == events([raw])
 
 
 @pytest.mark.parametrize("data", SAMPLES, ids=range(len(SAMPLES)))
 def test_a_client_that_goes_away_at_any_byte_has_asked_for_nothing_else(data: bytes) -> None:
-    whole = [event for event in events([data]) if isinstance(event, Request)]
+    whole = [event for event in events([data]) if isinstance(event, SpamdRequest)]
 
     for length in range(len(data)):
-        asked = [event for event in events([data[:length]]) if isinstance(event, Request)]
+        asked = [event for event in events([data[:length]]) if isinstance(event, SpamdRequest)]
         if b"ontent-length" in data:
             assert asked in ([], whole)
 
@@ -196,7 +198,7 @@ def test_a_client_that_goes_away_at_any_byte_has_asked_for_nothing_else(data: by
 def test_a_line_that_is_no_request_is_refused_at_once(line: str) -> None:
     [found] = events([f"{line}\r\n".encode()], end=False)
 
-    assert found == Refusal(76, "Bad header line: (no such request)")
+    assert found == SpamdRefusal(76, "Bad header line: (no such request)")
 
 
 @pytest.mark.parametrize(
@@ -209,7 +211,7 @@ def test_a_line_that_is_no_request_is_refused_at_once(line: str) -> None:
         (("Content-length: ",), "Bad header line: (Content-length contains non-numeric bytes)"),
         (("Content-length: 20", "Content-length: 21"), "Bad header line: (contradicts one above)"),
         (("Compress: gzip",), "Bad header line: (only zlib is known)"),
-        (("X: " + "x" * MAX_LINE,), "Bad header line: (too long)"),
+        (("X: " + "x" * MAX_LINE_BYTES,), "Bad header line: (too long)"),
         (("X: x",) * MAX_FIELDS, "Bad header line: (too many)"),
         (("Content-length: 19",), None),
         (("Content-length: 21",), "Content-length mismatch: the message is shorter"),
@@ -218,7 +220,7 @@ def test_a_line_that_is_no_request_is_refused_at_once(line: str) -> None:
 def test_a_header_that_is_wrong_is_refused(fields: tuple[str, ...], why: str | None) -> None:
     last = events([request(*fields)])[-1]
 
-    assert last == Refusal(76, why or "Content-length mismatch: the message is longer")
+    assert last == SpamdRefusal(76, why or "Content-length mismatch: the message is longer")
 
 
 def test_so_many_fields_are_not_too_many() -> None:
@@ -248,14 +250,14 @@ def test_a_header_without_an_end_is_refused() -> None:
 def test_a_large_message_is_refused_before_it_comes() -> None:
     [found] = events([request(f"Content-length: {LIMIT + 1}", message=b"")], end=False)
 
-    assert found == Refusal(65, "Message too large")
+    assert found == SpamdRefusal(65, "Message too large")
     assert only(events([request(message=b"m" * LIMIT)])).body == b"m" * LIMIT
 
 
 def test_a_refusal_repeats_nothing_that_was_sent() -> None:
     for data in SAMPLES:
         for event in events([data.replace(b"nonsense", b"\x1b[2J")]):
-            if isinstance(event, Refusal):
+            if isinstance(event, SpamdRefusal):
                 assert event.render().count(b"\r\n") == 1
                 assert event.render().decode("ascii").strip().isprintable()
 
@@ -263,9 +265,9 @@ def test_a_refusal_repeats_nothing_that_was_sent() -> None:
 # Packed messages
 
 
-def unpacked(body: bytes, limit: int) -> tuple[bytes, Refusal | None]:
-    pieces = list(unpack(body, limit))
-    last = pieces.pop() if pieces and isinstance(pieces[-1], Refusal) else None
+def unpacked(body: bytes, limit: int) -> tuple[bytes, SpamdRefusal | None]:
+    pieces = list(decompress(body, limit))
+    last = pieces.pop() if pieces and isinstance(pieces[-1], SpamdRefusal) else None
     assert not isinstance(last, bytes)
     return b"".join(piece for piece in pieces if isinstance(piece, bytes)), last
 
@@ -276,7 +278,7 @@ def test_what_was_packed_is_unpacked(message: bytes, level: int) -> None:
 
 
 def test_a_large_one_comes_in_pieces() -> None:
-    pieces = list(unpack(zlib.compress(b"m" * (1 << 20)), 1 << 20))
+    pieces = list(decompress(zlib.compress(b"m" * (1 << 20)), 1 << 20))
 
     assert [len(piece) for piece in pieces if isinstance(piece, bytes)] == [256 << 10] * 4
 
@@ -285,20 +287,20 @@ def test_others_run_while_much_is_unpacked_to_nothing() -> None:
     blocks = b"\0\0\0\xff\xff" * 200_000  # each of them empty (RFC 1951 3.2.4)
     body = b"\x78\x01" + blocks + b"\1\0\0\xff\xff" + zlib.adler32(b"").to_bytes(4, "big")
 
-    assert len(list(unpack(body, 100))) >= 10
+    assert len(list(decompress(body, 100))) >= 10
     assert unpacked(body, 100) == (b"", None)
 
 
 def test_a_bomb_is_unpacked_no_further_than_the_limit() -> None:
-    pieces = unpack(zlib.compress(b"\0" * (100 << 20), 9), 1 << 20)
+    pieces = decompress(zlib.compress(b"\0" * (100 << 20), 9), 1 << 20)
 
     found = list(pieces)
-    assert found[-1] == Refusal(65, "Message too large")
+    assert found[-1] == SpamdRefusal(65, "Message too large")
     assert len(found) == 5
 
 
 def test_one_byte_more_than_the_limit_is_too_much() -> None:
-    assert unpacked(zlib.compress(b"m" * 101), 100)[1] == Refusal(65, "Message too large")
+    assert unpacked(zlib.compress(b"m" * 101), 100)[1] == SpamdRefusal(65, "Message too large")
 
 
 @pytest.mark.parametrize("length", range(len(zlib.compress(MESSAGE))))

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.wire.spamd import Command, Request
-from nbstream.wire.spamd_replies import Judgement, render, render_told
+from nbstream.wire.spamd import SpamdCommand, SpamdRequest
+from nbstream.wire.spamd_replies import SpamdJudgement, render_check, render_tell
 
-JUDGEMENT = Judgement(spam=True, score=15.04, required=5.0)
+JUDGEMENT = SpamdJudgement(spam=True, score=15.04, required=5.0)
 OK = "SPAMD/1.1 0 EX_OK\r\n"
 SPAM = "Spam: True ; 15.0 / 5.0\r\n"
 
 
 def answer(command: str, version: int, content: str = "") -> str:
-    return render(Request(Command(command), version), JUDGEMENT, content.encode()).decode()
+    return render_check(SpamdRequest(SpamdCommand(command), version), JUDGEMENT, content.encode()).decode()
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
@@ -36,21 +36,21 @@ def test_before_that_a_verdict_or_a_message(version: int) -> None:
 
 
 def test_the_other_verdict() -> None:
-    ham = render(Request(Command.CHECK, 5), Judgement(spam=False, score=-2.0, required=2.94))
+    ham = render_check(SpamdRequest(SpamdCommand.CHECK, 5), SpamdJudgement(spam=False, score=-2.0, required=2.94))
 
     assert ham.decode() == f"{OK}Spam: False ; -2.0 / 2.9\r\n\r\n"
 
 
 def test_what_was_changed_is_told() -> None:
     end = "Content-length: 0\r\n\r\n"
-    assert render_told().decode() == OK + end
-    assert render_told(did_set=True).decode() == f"{OK}DidSet: local\r\n{end}"
-    assert render_told(did_remove=True).decode() == f"{OK}DidRemove: local\r\n{end}"
+    assert render_tell().decode() == OK + end
+    assert render_tell(did_set=True).decode() == f"{OK}DidSet: local\r\n{end}"
+    assert render_tell(did_remove=True).decode() == f"{OK}DidRemove: local\r\n{end}"
 
 
-@given(st.sampled_from(Command), st.integers(3, 5), st.binary(max_size=100))
-def test_the_length_is_that_of_what_follows(command: Command, version: int, content: bytes) -> None:
-    head, _, body = render(Request(command, version), JUDGEMENT, content).partition(b"\r\n\r\n")
+@given(st.sampled_from(SpamdCommand), st.integers(3, 5), st.binary(max_size=100))
+def test_the_length_is_that_of_what_follows(command: SpamdCommand, version: int, content: bytes) -> None:
+    head, _, body = render_check(SpamdRequest(command, version), JUDGEMENT, content).partition(b"\r\n\r\n")
 
     assert body == content
-    assert (f"Content-length: {len(body)}" in head.decode().split("\r\n")) is (command is not Command.CHECK)
+    assert (f"Content-length: {len(body)}" in head.decode().split("\r\n")) is (command is not SpamdCommand.CHECK)

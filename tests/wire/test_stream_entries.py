@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.filter.results import Check, Outcome
+from nbstream.filter.results import Check, LessonOutcome
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.wire.stream_entries import (
     ANSWER_FIELDS,
     MAX_ID_BYTES,
-    Request,
-    Unreadable,
-    addressed,
-    read,
-    refusal,
-    verdict,
+    StreamRequest,
+    UnreadableEntry,
+    read_entry,
+    refusal_fields,
+    verdict_fields,
+    with_entry_ids,
 )
 
 NAMES = st.sampled_from([b"raw", b"text", b"id", b"label", b"from", b"to"]) | st.binary(max_size=8)
@@ -24,18 +24,18 @@ VALUES = st.sampled_from([b"spam", b"ham", b""]) | st.binary(max_size=40)
 
 
 def test_a_text_and_a_message_are_told_apart() -> None:
-    assert read({b"text": "Süß \U0001f36c".encode()}, 100) == Request(None, "Süß \U0001f36c")
-    assert read({b"raw": b"Subject: \xff\r\n\r\n"}, 100) == Request(b"Subject: \xff\r\n\r\n", None)
+    assert read_entry({b"text": "Süß \U0001f36c".encode()}, 100) == StreamRequest(None, "Süß \U0001f36c")
+    assert read_entry({b"raw": b"Subject: \xff\r\n\r\n"}, 100) == StreamRequest(b"Subject: \xff\r\n\r\n", None)
 
 
 def test_all_fields_are_read() -> None:
     fields = {b"text": b"x", b"id": b"7", b"label": b"spam", b"from": b"shop", b"to": b"ann@example.org"}
 
-    assert read(fields, 100) == Request(None, "x", "spam", "shop", "ann@example.org")
+    assert read_entry(fields, 100) == StreamRequest(None, "x", "spam", "shop", "ann@example.org")
 
 
 def test_a_text_in_no_known_charset_is_read_all_the_same() -> None:
-    assert read({b"text": b"caf\xe9"}, 100).text == "caf�"
+    assert read_entry({b"text": b"caf\xe9"}, 100).text == "caf�"
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_a_text_in_no_known_charset_is_read_all_the_same() -> None:
     ],
 )
 def test_what_cannot_be_done_is_refused_with_a_reason(fields: dict[bytes, bytes], why: str) -> None:
-    with pytest.raises(Unreadable) as caught:
-        read(fields, 100)
+    with pytest.raises(UnreadableEntry) as caught:
+        read_entry(fields, 100)
 
     assert str(caught.value) == why
 
@@ -61,8 +61,8 @@ def test_what_cannot_be_done_is_refused_with_a_reason(fields: dict[bytes, bytes]
 @given(st.dictionaries(NAMES, VALUES, max_size=8))
 def test_any_fields_are_a_request_or_refused_in_plain_words(fields: dict[bytes, bytes]) -> None:
     try:
-        request = read(fields, 30)
-    except Unreadable as error:
+        request = read_entry(fields, 30)
+    except UnreadableEntry as error:
         refused = str(error)
     else:
         assert (request.raw is None) != (request.text is None)
@@ -74,7 +74,7 @@ def test_any_fields_are_a_request_or_refused_in_plain_words(fields: dict[bytes, 
 
 @given(st.binary(max_size=2 * MAX_ID_BYTES))
 def test_an_answer_names_its_entry_by_both_ids(own: bytes) -> None:
-    told = addressed(refusal("why"), b"1-0", {b"id": own})
+    told = with_entry_ids(refusal_fields("why"), b"1-0", {b"id": own})
 
     assert told == {"entry": b"1-0", "id": own[:MAX_ID_BYTES] or b"1-0", "error": "why"}
 
@@ -83,6 +83,6 @@ def test_every_field_of_an_answer_is_described() -> None:
     state = ModelState({"ham": 1, "spam": 1})
     check = Check("key", Verdict.SPAM, 0.97, 3.5, "", state, (), Thresholds())
 
-    made = addressed({**verdict(check, Outcome.LEARNED), **refusal("why")}, b"1-0", {})
+    made = with_entry_ids({**verdict_fields(check, LessonOutcome.LEARNED), **refusal_fields("why")}, b"1-0", {})
 
     assert made.keys() == ANSWER_FIELDS.keys()

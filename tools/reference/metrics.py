@@ -14,11 +14,11 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.bayes.half_life import HalfLife
-from nbstream.filter import Params
+from nbstream.filter import FilterPolicy
 from nbstream.metrics.metrics import Metrics
 from nbstream.metrics.stream import StreamMetrics
 from nbstream.policy.first_scores import FirstScores
-from nbstream.policy.policy import Budget, Policy
+from nbstream.policy.policy import Budget, ThresholdPolicy
 from nbstream.store.replica.mirror import Mirror
 from tools.reference.markup import NOTICE, Undocumented, plain, table
 
@@ -39,21 +39,24 @@ class _LoadedModel:
 
     totals: Totals = field(default_factory=Totals)
     half_life: HalfLife = field(default_factory=lambda: HalfLife(days=180.0))
-    largest: int = 0
+    largest_count: int = 0
     lag_seconds: float = 0.0
     following: bool = True
-    known_first_scores: FirstScores = field(default_factory=FirstScores)
+    loaded_first_scores: FirstScores = field(default_factory=FirstScores)
 
 
 def metrics() -> list[ExportedMetric]:
     """All metrics that a daemon can export, by name. Raises ``Undocumented``."""
-    mirror, params = cast("Mirror", _LoadedModel()), Params(Policy(spam=Budget(0.01)), dict.fromkeys(CLASSES, 50))
+    mirror, params = (
+        cast("Mirror", _LoadedModel()),
+        FilterPolicy(ThresholdPolicy(spam=Budget(0.01)), dict.fromkeys(CLASSES, 50)),
+    )
     collected = Metrics()
     StreamMetrics(collected)
-    collected.watch(mirror, lambda: params)
-    collected.watch_layer(mirror)
-    collected.policy("")
-    return sorted(exported((collected.registry, collected.state)), key=lambda metric: metric.name)
+    collected.watch_model(mirror, lambda: params)
+    collected.watch_autolearned(mirror)
+    collected.set_policy("")
+    return sorted(exported((collected.registry, collected.state_registry)), key=lambda metric: metric.name)
 
 
 def exported(registries: Iterable[CollectorRegistry]) -> Iterator[ExportedMetric]:

@@ -20,8 +20,8 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import BaseModel, BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 
-from nbstream.config import LIVE, MaildirHop, Settings
-from nbstream.config.addresses import read_mode
+from nbstream.config import LIVE_SECTIONS, MaildirNextHopSetting, Settings
+from nbstream.config.addresses import read_socket_mode
 from tools.reference.markup import NOTICE, Undocumented, first_sentence, paragraph, table
 
 _MEBIBYTE = 1 << 20
@@ -53,7 +53,7 @@ class SettingsSection:
     @property
     def live(self) -> bool:
         """Whether a reload applies it; at the top that differs from key to key."""
-        return self.key.partition(".")[0].removesuffix("[]") in LIVE
+        return self.key.partition(".")[0].removesuffix("[]") in LIVE_SECTIONS
 
 
 def sections(model: type[BaseModel] = Settings) -> list[SettingsSection]:
@@ -143,9 +143,9 @@ def _values_and_default(key: str, hint: Any, field: FieldInfo) -> tuple[str, str
 
 def _yaml(hint: Any, value: Any) -> str:
     """A default as the file would have it."""
-    if read_mode in [item.func for item in get_args(hint) if isinstance(item, BeforeValidator)]:
+    if read_socket_mode in [item.func for item in get_args(hint) if isinstance(item, BeforeValidator)]:
         return f'"{value:04o}"'
-    if isinstance(value, MaildirHop):
+    if isinstance(value, MaildirNextHopSetting):
         return "maildir"
     if isinstance(value, SecretStr):
         return value.get_secret_value()
@@ -252,4 +252,4 @@ def notes(section: SettingsSection) -> list[str]:
 
 def meaning_with_note(setting: Setting) -> str:
     """The meaning of a key, and whether a reload applies it where that differs from key to key."""
-    return f"{setting.meaning} *Applied by a reload.*" if setting.key in LIVE else setting.meaning
+    return f"{setting.meaning} *Applied by a reload.*" if setting.key in LIVE_SECTIONS else setting.meaning

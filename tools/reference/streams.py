@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nbstream.store.model.keys import Keys
+from nbstream.store.model.keys import ModelKeys
 from nbstream.wire.stream_entries import ANSWER_FIELDS, ENTRY_FIELDS
 from tools.reference.markup import NOTICE, paragraph, table
 
-_KEYS = Keys("MODEL")
+_KEYS = ModelKeys("MODEL")
 
 
 def page() -> str:
     """The page as Markdown."""
-    keys = [(f"`{getattr(_KEYS, name)}`", _meaning(name)) for name in ("incoming", "outgoing", "dead")]
+    keys = [(f"`{getattr(_KEYS, name)}`", _meaning(name)) for name in ("incoming", "outgoing", "dead_letters")]
     return (
         f"{NOTICE}{_INTRODUCTION}\n{table(('key', 'meaning'), keys)}"
         f"\n## Fields of an entry\n{_ENTRY}\n{_fields(ENTRY_FIELDS)}"
@@ -22,7 +22,7 @@ def page() -> str:
 
 
 def _meaning(name: str) -> str:
-    return paragraph(getattr(Keys, name).__doc__ or "")
+    return paragraph(getattr(ModelKeys, name).__doc__ or "")
 
 
 def _fields(meanings: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-def imported(name: str) -> ModuleType:
+def import_command(name: str) -> ModuleType:
     """A command, in four fifths of the time: what is imported is no garbage, and threads of numpy would spin."""
     if known := sys.modules.get(f"{__name__}.{name}"):
         return known

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.cli import interrupts, message_files
-from nbstream.cli.terminal import complain, printable
+from nbstream.cli.terminal import print_error, printable
 from nbstream.mail import header_fields
 from nbstream.mail.message import Message
 from nbstream.policy.verdict_fields import VERDICT_FIELDS
@@ -25,26 +25,26 @@ _SHOWN_CLUES = 5
 
 def run(options: argparse.Namespace) -> int:
     """Print one line a message; 0 when none is spam, 1 when one is, 66 when a path cannot be read."""
-    return interrupts.run(_run(options))
+    return interrupts.run_interruptible(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
-    settings = config.load(config.find_config(options.config))
+    settings = config.load_settings(config.find_config_file(options.config))
     errors: list[InputError] = []
     spam = 0
-    async with assembly.one_shot(settings) as (spam_filter, _):
-        for source in message_files.read(options.paths, errors):
+    async with assembly.open_one_shot_filter(settings) as (spam_filter, _):
+        for source in message_files.read_messages(options.paths, errors):
             stop_if_cancelled()
-            raw = header_fields.strip(header_fields.canonical(source.raw), VERDICT_FIELDS)
-            check = await spam_filter.check(Message(raw, assembly.limits(settings)))
+            raw = header_fields.strip_fields(header_fields.normalize_line_ends(source.raw), VERDICT_FIELDS)
+            check = await spam_filter.check(Message(raw, assembly.mime_limits(settings)))
             spam += check.verdict.is_spam
-            print(_json(source.name, check) if options.json else _text(source.name, check))
+            print(_render_json(source.name, check) if options.json else _render_text(source.name, check))
     for error in errors:
-        complain(error)
+        print_error(error)
     return errors[0].exit_code if errors else EX_SPAM if spam else 0
 
 
-def _json(name: str, check: Check) -> str:
+def _render_json(name: str, check: Check) -> str:
     return json.dumps(
         {
             "path": name,
@@ -61,7 +61,7 @@ def _json(name: str, check: Check) -> str:
     )
 
 
-def _text(name: str, check: Check) -> str:
+def _render_text(name: str, check: Check) -> str:
     clues = "  ".join(
         f"{printable(clue.token.decode('utf-8', 'replace'))} {clue.log_ratio:+.1f}"
         for clue in check.clues[:_SHOWN_CLUES]

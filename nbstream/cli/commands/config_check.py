@@ -9,7 +9,7 @@ from nbstream import config
 
 def run(options: argparse.Namespace) -> int:
     """Print what was read and ``ok``; a file that cannot be used is a ``ConfigError`` (exit code 78)."""
-    path = config.find_config(options.file or options.config)
-    config.load(path)
+    path = config.find_config_file(options.file or options.config)
+    config.load_settings(path)
     print(f"{path or 'defaults'}: ok")
     return 0

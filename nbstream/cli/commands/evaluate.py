@@ -21,12 +21,18 @@ from tqdm import tqdm
 from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.cli import interrupts, message_files, output_files
-from nbstream.cli.terminal import complain, note
-from nbstream.config.values import EMBEDDED, has_password, read_redis_url
+from nbstream.cli.terminal import print_error, print_note
+from nbstream.config.values import EMBEDDED, read_redis_url, url_has_password
 from nbstream.errors import ConfigError, InputError
 from nbstream.evaluation import report, streams
-from nbstream.evaluation.run import Params, RememberingTokenizer, Result, Tally, evaluate
-from nbstream.filter import AutoLayer
+from nbstream.evaluation.run import (
+    CachingTokenizer,
+    EvaluationOptions,
+    EvaluationResult,
+    LessonCountingStore,
+    evaluate,
+)
+from nbstream.filter import AutolearnLayer
 from nbstream.store.model.memory_model import MemoryModel
 
 if TYPE_CHECKING:
@@ -35,39 +41,39 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from nbstream.config import Settings
-    from nbstream.evaluation.report import Columns, Report
-    from nbstream.evaluation.streams import Stream
+    from nbstream.evaluation.report import EvaluationReport, RowArrays
+    from nbstream.evaluation.streams import LabelledStream
     from nbstream.policy.verdict import Thresholds
-    from nbstream.store.model.autolearn_layer import Layer
+    from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
 
-    Draw = Callable[[Path, Columns, int, Thresholds], None]
+    Draw = Callable[[Path, RowArrays, int, Thresholds], None]
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the measures, and write what was asked for; 66 when a path cannot be read, of a pair the rest is."""
     _check_usage(options)
-    file = config.find_config(options.config)
-    settings = config.load(file)
+    file = config.find_config_file(options.config)
+    settings = config.load_settings(file)
     output_files.check_writable([path for path in (_json_file(options), options.scores, options.plot) if path])
-    draw = _draw() if options.plot else None
+    draw = _plot_function() if options.plot else None
     errors: list[InputError] = []
     if options.config is None:
-        note(f"configuration: {file or 'the defaults'}")
-    stream = _stream(options, errors).first(options.limit)
-    params = Params(options.regime, options.label_noise, options.seed)
-    result, tally = interrupts.run(_run(settings, options.redis, stream, params))
-    measured = report.report(
+        print_note(f"configuration: {file or 'the defaults'}")
+    stream = _make_stream(options, errors).limited_to(options.limit)
+    params = EvaluationOptions(options.regime, options.label_noise, options.seed)
+    result, tally = interrupts.run_interruptible(_run(settings, options.redis, stream, params))
+    measured = report.build_report(
         result, tally, params, options.skip, options.limit, settings.verdict.max_false_positive_rate
     )
-    print(measured.json() if options.json == message_files.STANDARD_INPUT else measured.text())
-    _write(options, result, measured)
+    print(measured.to_json() if options.json == message_files.STANDARD_INPUT else measured.to_text())
+    _write_outputs(options, result, measured)
     if draw:
-        columns = report.Columns.of(result.rows[options.skip :])
-        with output_files.writing(options.plot):
+        columns = report.RowArrays.from_rows(result.rows[options.skip :])
+        with output_files.translate_write_errors(options.plot):
             draw(options.plot, columns, options.skip, result.thresholds)
     for error in errors:
-        complain(error)
+        print_error(error)
     return errors[0].exit_code if errors else 0
 
 
@@ -79,44 +85,48 @@ def _check_usage(options: argparse.Namespace) -> None:
         options.wrong_usage("--spam and --ham are read twice, standard input cannot be")
 
 
-def _stream(options: argparse.Namespace, errors: list[InputError]) -> Stream:
+def _make_stream(options: argparse.Namespace, errors: list[InputError]) -> LabelledStream:
     if options.index:
-        stream = streams.read(options.index)
-        note(f"{options.index}: read as {stream.what}")
+        stream = streams.read_stream(options.index)
+        print_note(f"{options.index}: read as {stream.description}")
         return stream
     heaps = {"spam": options.spam, "ham": options.ham}
-    return streams.merged([(label, _count(paths), _raw(paths, errors)) for label, paths in heaps.items()])
+    return streams.merge_streams(
+        [(label, _count_messages(paths), _raw_messages(paths, errors)) for label, paths in heaps.items()]
+    )
 
 
-def _count(paths: Sequence[str]) -> int:
-    known = message_files.count(paths)
-    return sum(1 for _ in message_files.read(paths, [])) if known is None else known
+def _count_messages(paths: Sequence[str]) -> int:
+    known = message_files.count_messages(paths)
+    return sum(1 for _ in message_files.read_messages(paths, [])) if known is None else known
 
 
-def _raw(paths: Sequence[str], errors: list[InputError]) -> Iterator[bytes]:
-    return (source.raw for source in message_files.read(paths, errors))
+def _raw_messages(paths: Sequence[str], errors: list[InputError]) -> Iterator[bytes]:
+    return (source.raw for source in message_files.read_messages(paths, errors))
 
 
-async def _run(settings: Settings, url: str | None, stream: Stream, params: Params) -> tuple[Result, Tally]:
+async def _run(
+    settings: Settings, url: str | None, stream: LabelledStream, params: EvaluationOptions
+) -> tuple[EvaluationResult, LessonCountingStore]:
     _cancel_on(signal.SIGTERM, signal.SIGHUP)
-    async with _model(settings, url) as model:
-        tally, layer, learner = Tally(model), None, None
+    async with _open_model(settings, url) as model:
+        tally, layer, learner = LessonCountingStore(model), None, None
         if settings.autolearn:
-            beside = await _beside(settings, model)
-            layer = AutoLayer(beside, beside)
-            learner = assembly.autolearner(settings, tally, model, layer)
-        spam_filter = assembly.spam_filter(
-            settings, tally, model, learner, make_tokenizer=RememberingTokenizer, auto=layer
+            beside = await _autolearn_model(settings, model)
+            layer = AutolearnLayer(beside, beside)
+            learner = assembly.make_autolearner(settings, tally, model, layer)
+        spam_filter = assembly.make_filter(
+            settings, tally, model, learner, make_tokenizer=CachingTokenizer, auto=layer
         )
         with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
-            return await evaluate(spam_filter, bar, params, assembly.limits(settings), learner), tally
+            return await evaluate(spam_filter, bar, params, assembly.mime_limits(settings), learner), tally
 
 
-async def _beside(settings: Settings, model: MemoryModel | Model) -> MemoryModel | Layer:
+async def _autolearn_model(settings: Settings, model: MemoryModel | Model) -> MemoryModel | AutolearnModel:
     """The layer that is learned without people, in the same place as ``model``, and removed with it."""
     if isinstance(model, MemoryModel):
         return MemoryModel()
-    layer = assembly.auto_model(settings, model.client, model.keys.model)
+    layer = assembly.make_autolearn_model(settings, model.client, model.keys.model)
     await layer.open()
     return layer
 
@@ -131,43 +141,48 @@ def _cancel_on(*signals: signal.Signals) -> None:
 
 
 @asynccontextmanager
-async def _model(settings: Settings, url: str | None) -> AsyncIterator[MemoryModel | Model]:
+async def _open_model(settings: Settings, url: str | None) -> AsyncIterator[MemoryModel | Model]:
     if url is None:
         yield MemoryModel(first_scores=settings.memory.first_scores)
         return
     try:
-        redis = _redis(settings, read_redis_url(url))
+        redis = _redis_settings(settings, read_redis_url(url))
     except ValueError as error:
         raise ConfigError(f"--redis: {error}") from error
-    async with assembly.temporary(settings.model_copy(update={"redis": redis}), "evaluate") as model:
+    async with assembly.open_temporary_model(settings.model_copy(update={"redis": redis}), "evaluate") as model:
         yield model
 
 
-def _redis(settings: Settings, url: SecretStr) -> config.Redis:
+def _redis_settings(settings: Settings, url: SecretStr) -> config.RedisSettings:
     """The Redis at another URL, with the password of the configuration unless the URL has one or needs none."""
-    needs_none = url.get_secret_value() == EMBEDDED or has_password(url)
+    needs_none = url.get_secret_value() == EMBEDDED or url_has_password(url)
     password_file = None if needs_none else settings.redis.password_file
-    return config.Redis(url=url, password_file=password_file, timeout_seconds=settings.redis.timeout_seconds)
+    return config.RedisSettings(
+        url=url, password_file=password_file, timeout_seconds=settings.redis.timeout_seconds
+    )
 
 
-def _draw() -> Draw:
+def _plot_function() -> Draw:
     """What draws the plot, imported only when it is asked for."""
     try:
-        from nbstream.evaluation.run_plot import draw  # noqa: PLC0415 - matplotlib is an extra
+        from nbstream.evaluation.run_plot import write_run_plot  # noqa: PLC0415 - matplotlib is an extra
     except ModuleNotFoundError as error:
         raise ConfigError("--plot needs matplotlib: pip install 'nbstream[plot]'") from error
-    return draw
+    return write_run_plot
 
 
 def _json_file(options: argparse.Namespace) -> Path | None:
     return Path(options.json) if options.json and options.json != message_files.STANDARD_INPUT else None
 
 
-def _write(options: argparse.Namespace, result: Result, measured: Report) -> None:
+def _write_outputs(options: argparse.Namespace, result: EvaluationResult, measured: EvaluationReport) -> None:
     json_file = _json_file(options)
     if json_file:
-        with output_files.writing(json_file):
-            json_file.write_text(measured.json() + "\n", encoding="utf-8")
+        with output_files.translate_write_errors(json_file):
+            json_file.write_text(measured.to_json() + "\n", encoding="utf-8")
     if options.scores:
-        with output_files.writing(options.scores), options.scores.open("w", encoding="utf-8") as file:
+        with (
+            output_files.translate_write_errors(options.scores),
+            options.scores.open("w", encoding="utf-8") as file,
+        ):
             report.write_scores(file, result.rows)

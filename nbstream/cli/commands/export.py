@@ -21,57 +21,58 @@ from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.cli import interrupts, standard_streams
 from nbstream.cli.message_files import STANDARD_INPUT
-from nbstream.cli.terminal import note
+from nbstream.cli.terminal import print_note
 from nbstream.errors import InputError
 from nbstream.store.transfer import archive
-from nbstream.store.transfer.snapshot import Snapshot
+from nbstream.store.transfer.snapshot import ModelSnapshot
 
 STANDARD_OUTPUT = STANDARD_INPUT  # both are "-"
 
 
 def run(options: argparse.Namespace) -> int:
     """Say what was exported; 66 for a file that cannot be written, 75 when Redis is away."""
-    return interrupts.run(_run(options))
+    return interrupts.run_interruptible(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
-    settings = config.load(config.find_config(options.config))
-    with _output(options.file) as stream:
-        async with assembly.one_shot(settings) as (_, model):
-            snapshot = Snapshot(model)
+    settings = config.load_settings(config.find_config_file(options.config))
+    with _open_output(options.file) as stream:
+        async with assembly.open_one_shot_filter(settings) as (_, model):
+            snapshot = ModelSnapshot(model)
             header = await snapshot.header()
-            writer = archive.Writer(stream, header)
+            writer = archive.ArchiveWriter(stream, header)
             with tqdm(total=header.records, unit=" records", disable=not sys.stderr.isatty()) as bar:
                 async for record in snapshot.records():
                     writer.write(record)
-                    bar.update(len(record.counts) if isinstance(record, archive.Column) else 1)
-            writer.end()
+                    bar.update(len(record.counts) if isinstance(record, archive.CountsRecord) else 1)
+            writer.finish()
             totals = await model.totals()
     meanwhile = f", {snapshot.learned_meanwhile} changes while it was read" if snapshot.learned_meanwhile else ""
-    told = f"model {settings.model.name!r}: {sum(totals.messages)} messages, {totals.vocabulary} tokens{meanwhile}"
-    (note if options.file == STANDARD_OUTPUT else print)(f"exported {told}")
+    known = f"{sum(totals.messages)} messages, {totals.vocabulary_size} tokens"
+    told = f"model {settings.model.name!r}: {known}{meanwhile}"
+    (print_note if options.file == STANDARD_OUTPUT else print)(f"exported {told}")
     return 0
 
 
 @contextmanager
-def _output(file: str) -> Iterator[IO[bytes]]:
+def _open_output(file: str) -> Iterator[IO[bytes]]:
     """Standard output, or a new file that takes its name when all went well."""
     if file == STANDARD_OUTPUT:
         if sys.stdout.isatty():
             raise InputError("an export is no text for a terminal: name a file, or redirect")
-        with standard_streams.writing():
+        with standard_streams.translate_output_errors():
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
         return
     try:
-        with _replacing(Path(file)) as stream:
+        with _replace_file(Path(file)) as stream:
             yield stream
     except OSError as error:
         raise InputError(f"{file} cannot be written: {error.strerror}") from error
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
+def _replace_file(path: Path) -> Iterator[IO[bytes]]:
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
     try:
         with os.fdopen(descriptor, "wb") as stream:

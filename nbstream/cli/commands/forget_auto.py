@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Say what is or would be dropped; ``StoreUnavailable`` (75) when Redis is away."""
-    return interrupts.run(_run(options))
+    return interrupts.run_interruptible(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
-    settings = config.load(config.find_config(options.config))
-    async with assembly.auto_layer(settings) as layer:
-        totals = await (layer.drop() if options.yes else layer.totals())
-    print(_json(totals, done=options.yes) if options.json else _text(totals, done=options.yes))
+    settings = config.load_settings(config.find_config_file(options.config))
+    async with assembly.open_autolearn_model(settings) as layer:
+        totals = await (layer.drop_epoch() if options.yes else layer.totals())
+    print(_render_json(totals, done=options.yes) if options.json else _render_text(totals, done=options.yes))
     return 0
 
 
-def _text(totals: Totals, *, done: bool) -> str:
+def _render_text(totals: Totals, *, done: bool) -> str:
     known = ", ".join(f"{count} {label}" for label, count in zip(CLASSES, totals.messages, strict=True))
-    what = f"{known} learned without people, {totals.vocabulary} tokens"
+    what = f"{known} learned without people, {totals.vocabulary_size} tokens"
     return f"dropped: {what}" if done else f"would be dropped: {what}\nnothing was changed; --yes does it"
 
 
-def _json(totals: Totals, *, done: bool) -> str:
+def _render_json(totals: Totals, *, done: bool) -> str:
     dropped = dict(zip(CLASSES, totals.messages, strict=True))
-    return json.dumps({"done": done, "dropped": dropped, "tokens": totals.vocabulary})
+    return json.dumps({"done": done, "dropped": dropped, "tokens": totals.vocabulary_size})

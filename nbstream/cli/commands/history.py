@@ -13,59 +13,61 @@ from typing import TYPE_CHECKING, Any
 from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.cli import interrupts
-from nbstream.cli.terminal import complain, printable
-from nbstream.store.model.history import Selection
+from nbstream.cli.terminal import print_error, printable
+from nbstream.store.model.history import HistorySelection
 from nbstream.wire.explanation_json import iso_time
 
 if TYPE_CHECKING:
-    from nbstream.store.model.history import Opinion, Record
+    from nbstream.store.model.history import Assessment, HistoryRecord
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the changes; ``StoreUnavailable`` (75) when Redis is away."""
-    return interrupts.run(_run(options))
+    return interrupts.run_interruptible(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
-    settings = config.load(config.find_config(options.config))
-    selection = Selection(since=options.since or 0.0, actor=options.actor, label=options.label)
+    settings = config.load_settings(config.find_config_file(options.config))
+    selection = HistorySelection(since=options.since or 0.0, actor=options.actor, label=options.label)
     lines: list[str] = []
-    async with assembly.one_shot(settings) as (_, model):
+    async with assembly.open_one_shot_filter(settings) as (_, model):
         async for record in model.history(selection.since):
             if options.limit is not None and len(lines) >= options.limit:
                 break
             if record in selection:
-                lines.append(json.dumps(as_json(record)) if options.json else as_text(record))
+                lines.append(
+                    json.dumps(history_record_to_json(record)) if options.json else history_record_to_text(record)
+                )
     for line in reversed(lines):
         print(line)
     if not lines:
-        complain(f"no such change in the history of model {settings.model.name!r}")
+        print_error(f"no such change in the history of model {settings.model.name!r}")
     return 0
 
 
-def as_json(record: Record) -> dict[str, Any]:
+def history_record_to_json(record: HistoryRecord) -> dict[str, Any]:
     """A change with all that is told of it."""
     return {
         "time": iso_time(record.at),
         "id": record.message_key,
-        "change": record.what,
+        "change": record.description,
         "label": record.label,
         "former": record.former.label if record.former else None,
         "source": record.note.source,
         "actor": record.note.actor,
-        "before": _opinion(record.note.before),
-        "after": _opinion(record.note.after),
+        "before": _assessment_to_json(record.note.before),
+        "after": _assessment_to_json(record.note.after),
     }
 
 
-def as_text(record: Record) -> str:
+def history_record_to_text(record: HistoryRecord) -> str:
     """A change as one line that cannot move a terminal's cursor."""
     note = record.note
     thought = (
         f"{note.before.probability:.4f} {note.before.verdict} -> {note.after.probability:.4f} {note.after.verdict}"
     )
     who = f"{note.source} {note.actor}".rstrip()
-    return printable(f"{local_time(record.at)}  {record.message_key}  {record.what}  {who}  {thought}")
+    return printable(f"{local_time(record.at)}  {record.message_key}  {record.description}  {who}  {thought}")
 
 
 def local_time(at: float) -> str:
@@ -73,5 +75,5 @@ def local_time(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().replace(tzinfo=None).isoformat(timespec="seconds")
 
 
-def _opinion(opinion: Opinion) -> dict[str, Any]:
+def _assessment_to_json(opinion: Assessment) -> dict[str, Any]:
     return {"probability": opinion.probability, "verdict": opinion.verdict}

@@ -19,55 +19,55 @@ from nbstream.assembly import assembly
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 from nbstream.cli.message_files import STANDARD_INPUT
-from nbstream.cli.terminal import note
+from nbstream.cli.terminal import print_note
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.model import Model
-from nbstream.store.model.signature import signature
+from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
-from nbstream.store.transfer.rebase import in_time_base
-from nbstream.store.transfer.restore import Restore, finish
+from nbstream.store.transfer.rebase import convert_time_base
+from nbstream.store.transfer.restore import ModelImport, finish_import
 
 
 def run(options: argparse.Namespace) -> int:
     """Say what the model knows now; 66 for a damaged file, 75 when Redis is away, 78 for one of another kind."""
-    return interrupts.run(_run(options))
+    return interrupts.run_interruptible(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
-    settings = config.load(config.find_config(options.config))
-    async with assembly.one_shot(settings) as (_, model):
-        if await finish(model) is not None:
-            note(f"finished the import that was interrupted; {options.file} was not read")
-        elif kept := await _import(model, options.file, merge=options.merge):
+    settings = config.load_settings(config.find_config_file(options.config))
+    async with assembly.open_one_shot_filter(settings) as (_, model):
+        if await finish_import(model) is not None:
+            print_note(f"finished the import that was interrupted; {options.file} was not read")
+        elif kept := await _import_file(model, options.file, merge=options.merge):
             print(f"{kept} messages were known already and stay as they are")
         totals = await model.totals()
     known = ", ".join(f"{count} {label}" for count, label in zip(totals.messages, CLASSES, strict=True))
-    print(f"imported; model {settings.model.name!r} knows {known}, {totals.vocabulary} tokens")
+    print(f"imported; model {settings.model.name!r} knows {known}, {totals.vocabulary_size} tokens")
     return 0
 
 
-async def _import(model: Model, file: str, *, merge: bool) -> int | None:
-    with _opened(file) as stream:
-        reader = archive.Reader(stream, file, signature())
-        restore = Restore(model, merge=merge)
-        records = in_time_base(reader, model.half_life)
+async def _import_file(model: Model, file: str, *, merge: bool) -> int | None:
+    with _open_input(file) as stream:
+        reader = archive.ArchiveReader(stream, file, current_signature())
+        restore = ModelImport(model, merge=merge)
+        records = convert_time_base(reader, model.half_life)
         try:
             await restore.begin()
-            with _bar(reader.header.records, "reading") as bar:
+            with _progress_bar(reader.header.records, "reading") as bar:
                 for record in records:
                     stop_if_cancelled()
                     await restore.stage(record)
-                    bar.update(len(record.counts) if isinstance(record, archive.Column) else 1)
-            await restore.ready(reader.header.migrated)
+                    bar.update(len(record.counts) if isinstance(record, archive.CountsRecord) else 1)
+            await restore.mark_ready(reader.header.migrated)
         finally:
             with contextlib.suppress(StoreUnavailable):  # the next import removes it
                 await restore.abandon()
-    with _bar(reader.header.records, "adding") as bar:
-        return await finish(model, bar.update)
+    with _progress_bar(reader.header.records, "adding") as bar:
+        return await finish_import(model, bar.update)
 
 
-def _opened(file: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+def _open_input(file: str) -> contextlib.AbstractContextManager[IO[bytes]]:
     if file == STANDARD_INPUT:
         return contextlib.nullcontext(sys.stdin.buffer)
     try:
@@ -76,5 +76,5 @@ def _opened(file: str) -> contextlib.AbstractContextManager[IO[bytes]]:
         raise InputError(f"{file}: {error.strerror}") from error
 
 
-def _bar(total: int, what: str) -> tqdm[Any]:
+def _progress_bar(total: int, what: str) -> tqdm[Any]:
     return tqdm(total=total, desc=what, unit=" records", disable=not sys.stderr.isatty())

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.cli import interrupts, message_files, reader_process
-from nbstream.cli.actor import user
-from nbstream.cli.terminal import complain
+from nbstream.cli.actor import current_user
+from nbstream.cli.terminal import print_error
 from nbstream.errors import NbstreamError, StoreIncompatible
-from nbstream.filter import tell, tell_counted
+from nbstream.filter import describe_lesson, describe_outcomes
 from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from nbstream.cli.reader_process import Chunk
+    from nbstream.cli.reader_process import MessageChunk
     from nbstream.config import Settings
-    from nbstream.filter import Filter, Lesson, Subject, Taught
+    from nbstream.filter import Filter, LearnableMessage, Lesson, TokenizedMessage
 
 _SOURCE = "cli"
 
@@ -33,47 +33,47 @@ def run(options: argparse.Namespace) -> int:
     """
     if not options.paths and not options.ids:
         options.wrong_usage("a PATH or --id ID is needed")
-    settings = config.load(config.find_config(options.config))
-    tokenizer = Tokenizer(assembly.tokenizer_params(settings))
-    with reader_process.beside(
-        reader_process.chunks(options.paths, tokenizer, assembly.limits(settings))
+    settings = config.load_settings(config.find_config_file(options.config))
+    tokenizer = Tokenizer(assembly.tokenizer_options(settings))
+    with reader_process.in_own_process(
+        reader_process.read_chunks(options.paths, tokenizer, assembly.mime_limits(settings))
     ) as chunks:
-        return interrupts.run(_run(options, settings, chunks))
+        return interrupts.run_interruptible(_run(options, settings, chunks))
 
 
-async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGenerator[Chunk, None]) -> int:
+async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGenerator[MessageChunk, None]) -> int:
     errors: list[NbstreamError] = []
-    lessons, untold = Lessons(errors, options.label), ""
+    lessons, untold = LessonSummary(errors, options.label), ""
     try:
         async with (
-            assembly.one_shot(settings, sign=True) as (spam_filter, _),
+            assembly.open_one_shot_filter(settings, sign=True) as (spam_filter, _),
             aclosing(chunks),
             aclosing(_subjects(options, spam_filter, chunks, errors)) as subjects,
         ):
             untold = "; a few more may be, the same command goes on"  # of those that Redis has not answered for
-            with _progress(options) as moved:
+            with _lesson_progress(options) as moved:
 
                 def told(lesson: Lesson | StoreIncompatible) -> None:
                     lessons.add(lesson)
                     moved(1)
 
-                await spam_filter.teach_many(subjects, options.label, (_SOURCE, user()), told)
+                await spam_filter.learn_many(subjects, options.label, (_SOURCE, current_user()), told)
             untold = ""
     finally:
-        print(lessons.told() + untold)
+        print(lessons.describe() + untold)
         for error in errors:
-            complain(error)
+            print_error(error)
         if errors and lessons.last:
-            complain(f"{len(errors)} could not be read, the rest was")
+            print_error(f"{len(errors)} could not be read, the rest was")
     return errors[0].exit_code if errors else 0
 
 
 async def _subjects(
     options: argparse.Namespace,
     spam_filter: Filter,
-    chunks: AsyncGenerator[Chunk, None],
+    chunks: AsyncGenerator[MessageChunk, None],
     errors: list[NbstreamError],
-) -> AsyncGenerator[Subject | Taught, None]:
+) -> AsyncGenerator[LearnableMessage | TokenizedMessage, None]:
     """What the ids and the paths stand for, in order; what cannot be found or read is added to ``errors``."""
     for message_key in options.ids:
         try:
@@ -84,27 +84,27 @@ async def _subjects(
         if checked:
             yield checked
         else:
-            errors.append(message_files.unknown(message_key))
+            errors.append(message_files.unknown_id_error(message_key))
     async for chunk in chunks:
         errors += chunk.errors
-        for taught in chunk.taught:
+        for taught in chunk.messages:
             yield taught
 
 
 @contextmanager
-def _progress(options: argparse.Namespace) -> Iterator[Callable[[int], object]]:
+def _lesson_progress(options: argparse.Namespace) -> Iterator[Callable[[int], object]]:
     """What is told how many lessons there are more, and shows them where somebody looks."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
     from tqdm import tqdm  # noqa: PLC0415 - a twentieth of the time to start
 
-    found = message_files.count(options.paths)
+    found = message_files.count_messages(options.paths)
     with tqdm(total=None if found is None else found + len(options.ids), unit=" messages") as shown:
         yield shown.update
 
 
-class Lessons:
+class LessonSummary:
     """What is told of lessons: of each how it came out, and the last one whole; ``errors`` get why one is none.
 
     They give ``label``, None takes back.
@@ -112,7 +112,7 @@ class Lessons:
 
     def __init__(self, errors: list[NbstreamError], label: str | None) -> None:
         self._errors = errors
-        self._done = "learned" if label else "unlearned"
+        self._verb = "learned" if label else "unlearned"
         self._outcomes = Counter[str]()
         self.last: Lesson | None = None
 
@@ -124,10 +124,10 @@ class Lessons:
         self._outcomes[str(lesson.outcome)] += 1
         self.last = lesson
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """In words, one line."""
         if self.last is None:
-            return f"nothing {self._done}"
+            return f"nothing {self._verb}"
         if self._outcomes.total() == 1:
-            return f"1 {tell(self.last)}"
-        return tell_counted(self._outcomes, self.last.after.state)
+            return f"1 {describe_lesson(self.last)}"
+        return describe_outcomes(self._outcomes, self.last.after.state)

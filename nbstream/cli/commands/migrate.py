@@ -20,14 +20,14 @@ from nbstream.store.migration import migrate, migrate_back
 
 def run(options: argparse.Namespace) -> int:
     """Say what was done; 75 where a daemon runs or Redis is away, 78 for a model that cannot be migrated."""
-    return interrupts.run(_run(options))
+    return interrupts.run_interruptible(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
-    settings = config.load(config.find_config(options.config))
+    settings = config.load_settings(config.find_config_file(options.config))
     if not options.force and (pid := daemon_pid(settings.state_dir)) is not None:
         raise DaemonRunning(f"a daemon (pid {pid}) runs on state_dir {settings.state_dir}: stop it and try again")
-    async with assembly.store(settings) as store:
+    async with assembly.open_redis(settings) as store:
         if store.embedded:
             await store.embedded.ensure_running()
         name = settings.model.name

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.cli import interrupts
-from nbstream.cli.actor import user
+from nbstream.cli.actor import current_user
 from nbstream.cli.commands.history import local_time
-from nbstream.cli.terminal import complain, printable
+from nbstream.cli.terminal import print_error, printable
 from nbstream.errors import InputError, NbstreamError, NotReleased
-from nbstream.filter import tell
+from nbstream.filter import describe_lesson
 from nbstream.mail import header_fields
 from nbstream.mail.message import Message
 from nbstream.policy import verdict_fields
 from nbstream.policy.verdict import Verdict
 from nbstream.relay import quarantine
-from nbstream.relay.quarantine_release import IN_DOUBT, release
+from nbstream.relay.quarantine_release import IN_DOUBT_TEXT, release_message
 from nbstream.tokens import html
 from nbstream.wire.explanation_json import iso_time
 
@@ -32,39 +32,39 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.filter import Filter, Lesson
     from nbstream.relay.next_hop import NextHop
-    from nbstream.relay.quarantine import Held, Note, Quarantine
+    from nbstream.relay.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
 
 _SHOWN_FIELDS = ("from", "to", "cc", "date", "subject")
 _SHOWN_CHARACTERS = 20_000
-_LONGEST_SHOWN = 100
-_LEVEL = "X-Spam-Level"  # sieve scripts file by it, and the message is ham now
+_MAX_SHOWN_LENGTH = 100
+_SPAM_LEVEL_FIELD = "X-Spam-Level"  # sieve scripts file by it, and the message is ham now
 
 
 def run(options: argparse.Namespace) -> int:
     """Print or release; 66 for an unknown id, 69 where the next hop refuses, 75 where it or Redis is away."""
-    settings = config.load(config.find_config(options.config))
-    held = assembly.quarantine(settings)
+    settings = config.load_settings(config.find_config_file(options.config))
+    held = assembly.make_quarantine(settings)
     if options.action == "list":
-        return _list(held, as_json=options.json)
+        return _list_messages(held, as_json=options.json)
     if options.action == "show":
-        return _show(settings, held, options.id)
-    return interrupts.run(_release(settings, held, options))
+        return _show_message(settings, held, options.id)
+    return interrupts.run_interruptible(_release_messages(settings, held, options))
 
 
-def _list(waiting: Quarantine, *, as_json: bool) -> int:
+def _list_messages(waiting: Quarantine, *, as_json: bool) -> int:
     errors = 0
-    for each in waiting.held():
+    for each in waiting.messages():
         try:
-            note, subject = quarantine.glance(each)
+            note, subject = quarantine.read_subject(each)
         except InputError as error:
             errors += 1
-            complain(error)
+            print_error(error)
             continue
-        print(_json(each, note, subject) if as_json else _text(each, note, subject))
+        print(_render_json(each, note, subject) if as_json else _render_text(each, note, subject))
     return InputError.exit_code if errors else 0
 
 
-def _json(held: Held, note: Note, subject: str) -> str:
+def _render_json(held: QuarantinedMessage, note: QuarantineNote, subject: str) -> str:
     told = {
         "id": note.id,
         "time": iso_time(held.at),
@@ -79,29 +79,31 @@ def _json(held: Held, note: Note, subject: str) -> str:
     return json.dumps(told)
 
 
-def _text(held: Held, note: Note, subject: str) -> str:
+def _render_text(held: QuarantinedMessage, note: QuarantineNote, subject: str) -> str:
     first, *others = note.envelope.recipients
     more = f" and {len(others)} more" if others else ""
-    doubt = f"  ({IN_DOUBT})" if held.in_doubt else ""
+    doubt = f"  ({IN_DOUBT_TEXT})" if held.in_doubt else ""
     opinion = f"{note.verdict} {note.probability:.4f}"
     way = f"{note.envelope.sender.address or '<>'} -> {first.address}{more}"
-    return printable(f"{local_time(held.at)}  {note.id}  {opinion}  {way}  {subject[:_LONGEST_SHOWN]}{doubt}")
+    return printable(f"{local_time(held.at)}  {note.id}  {opinion}  {way}  {subject[:_MAX_SHOWN_LENGTH]}{doubt}")
 
 
-def _show(settings: Settings, waiting: Quarantine, prefix: str) -> int:
-    for each in _chosen(waiting, prefix):
-        note, content = quarantine.read(each)
-        message = Message(header_fields.strip(content, verdict_fields.VERDICT_FIELDS), assembly.limits(settings))
-        for line in _lines(each, note, message):
+def _show_message(settings: Settings, waiting: Quarantine, prefix: str) -> int:
+    for each in _messages_by_prefix(waiting, prefix):
+        note, content = quarantine.read_message(each)
+        message = Message(
+            header_fields.strip_fields(content, verdict_fields.VERDICT_FIELDS), assembly.mime_limits(settings)
+        )
+        for line in _message_lines(each, note, message):
             print(printable(line.expandtabs()))
     return 0
 
 
-def _lines(held: Held, note: Note, message: Message) -> Iterator[str]:
+def _message_lines(held: QuarantinedMessage, note: QuarantineNote, message: Message) -> Iterator[str]:
     yield f"id         {note.id}"
     yield f"since      {local_time(held.at)}"
     if held.in_doubt:
-        yield f"           {IN_DOUBT}"
+        yield f"           {IN_DOUBT_TEXT}"
     yield f"verdict    {note.verdict}, probability {note.probability:.6f}"
     if note.policy:
         yield f"policy     {note.policy}"
@@ -125,9 +127,9 @@ def _lines(held: Held, note: Note, message: Message) -> Iterator[str]:
             return
 
 
-def _chosen(waiting: Quarantine, prefix: str) -> list[Held]:
+def _messages_by_prefix(waiting: Quarantine, prefix: str) -> list[QuarantinedMessage]:
     """The files of the one message whose id begins so: more than one, where it came more than once."""
-    found = waiting.held(prefix)
+    found = waiting.messages(prefix)
     ids = sorted({each.id for each in found})
     if not ids:
         raise InputError("no such message in the quarantine")
@@ -136,47 +138,51 @@ def _chosen(waiting: Quarantine, prefix: str) -> list[Held]:
     return found
 
 
-async def _release(settings: Settings, waiting: Quarantine, options: argparse.Namespace) -> int:
+async def _release_messages(settings: Settings, waiting: Quarantine, options: argparse.Namespace) -> int:
     errors: list[NbstreamError] = []
-    next_hop = assembly.next_hop(settings)
+    next_hop = assembly.make_next_hop(settings)
     try:
-        async with assembly.one_shot(settings, sign=True) as (spam_filter, _):
+        async with assembly.open_one_shot_filter(settings, sign=True) as (spam_filter, _):
             for prefix in options.ids:
-                for held in _found(waiting, prefix, errors):
+                for held in _messages_to_release(waiting, prefix, errors):
                     try:
                         lesson = await _release_one(settings, spam_filter, next_hop, held, again=options.again)
                     except NbstreamError as error:
-                        _tell(error, held.id, errors)
+                        _report_error(error, held.id, errors)
                     else:
-                        print(f"{held.id} released; {tell(lesson)}")
+                        print(f"{held.id} released; {describe_lesson(lesson)}")
     finally:
         await next_hop.close()
     return errors[0].exit_code if errors else 0
 
 
-def _found(waiting: Quarantine, prefix: str, errors: list[NbstreamError]) -> list[Held]:
+def _messages_to_release(
+    waiting: Quarantine, prefix: str, errors: list[NbstreamError]
+) -> list[QuarantinedMessage]:
     try:
-        return _chosen(waiting, prefix)
+        return _messages_by_prefix(waiting, prefix)
     except InputError as error:
-        _tell(error, prefix, errors)
+        _report_error(error, prefix, errors)
         return []
 
 
-def _tell(error: NbstreamError, message_id: str, errors: list[NbstreamError]) -> None:
+def _report_error(error: NbstreamError, message_id: str, errors: list[NbstreamError]) -> None:
     errors.append(error)
-    complain(f"{message_id}: not released: {error}")
+    print_error(f"{message_id}: not released: {error}")
 
 
 async def _release_one(
-    settings: Settings, spam_filter: Filter, next_hop: NextHop, held: Held, *, again: bool
+    settings: Settings, spam_filter: Filter, next_hop: NextHop, held: QuarantinedMessage, *, again: bool
 ) -> Lesson:
-    with quarantine.taken(held):
+    with quarantine.locked(held):
         if held.in_doubt and not again:
-            raise NotReleased(f"{IN_DOUBT}; to deliver it all the same, --again")
-        note, content = quarantine.read(held)
-        raw = header_fields.strip(content, verdict_fields.VERDICT_FIELDS)
-        lesson = await spam_filter.learn(Message(raw, assembly.limits(settings)), "ham", "cli", user())
-        fields = verdict_fields.render(
+            raise NotReleased(f"{IN_DOUBT_TEXT}; to deliver it all the same, --again")
+        note, content = quarantine.read_message(held)
+        raw = header_fields.strip_fields(content, verdict_fields.VERDICT_FIELDS)
+        lesson = await spam_filter.learn(
+            Message(raw, assembly.mime_limits(settings)), "ham", "cli", current_user()
+        )
+        fields = verdict_fields.render_verdict_fields(
             note.id,
             Verdict.HAM,
             lesson.after.probability,
@@ -184,7 +190,9 @@ async def _release_one(
             model=settings.model.name,
             thresholds=lesson.after.thresholds,
         )
-        kept = [field for field in fields if field[0] != _LEVEL]
-        released = header_fields.prepend(header_fields.guard(raw, verdict_fields.GUARD_FIELD), kept)
-        await release(held, note.envelope, released, next_hop)
+        kept = [field for field in fields if field[0] != _SPAM_LEVEL_FIELD]
+        released = header_fields.prepend_fields(
+            header_fields.guard_first_line(raw, verdict_fields.GUARD_FIELD), kept
+        )
+        await release_message(held, note.envelope, released, next_hop)
     return lesson

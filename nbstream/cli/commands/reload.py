@@ -21,22 +21,22 @@ _RELOAD_SECONDS = 30.0  # the daemon itself gives up on its file after ten
 
 def run(options: argparse.Namespace) -> int:
     """Print what the daemon says: 0 applied, 78 a file that cannot be used, 69 no daemon, 75 no answer."""
-    settings = config.load(config.find_config(options.config))
-    _same_file(settings, _asked(settings, "policy", _ASK_SECONDS)["file"])
-    answer = _asked(settings, "reload", _RELOAD_SECONDS)
+    settings = config.load_settings(config.find_config_file(options.config))
+    _check_same_file(settings, _ask_daemon(settings, "policy", _ASK_SECONDS)["file"])
+    answer = _ask_daemon(settings, "reload", _RELOAD_SECONDS)
     if options.json:
         print(json.dumps(answer))
     if answer["problems"]:
         raise ConfigError("\n".join(["the daemon refused its file, nothing is changed", *answer["problems"]]))
     if not options.json:
-        _tell(answer)
+        _print_result(answer)
     return 0
 
 
-def _asked(settings: Settings, word: str, seconds: float) -> dict[str, Any]:
+def _ask_daemon(settings: Settings, word: str, seconds: float) -> dict[str, Any]:
     """The daemon's own answer: nothing else says that something was applied."""
     try:
-        return control_socket.ask(settings.state_dir, word, seconds)
+        return control_socket.ask_daemon(settings.state_dir, word, seconds)
     except (OSError, ValueError) as error:
         pid = daemon_pid(settings.state_dir)
         if pid is None:
@@ -46,7 +46,7 @@ def _asked(settings: Settings, word: str, seconds: float) -> dict[str, Any]:
         ) from error
 
 
-def _same_file(settings: Settings, served: str | None) -> None:
+def _check_same_file(settings: Settings, served: str | None) -> None:
     """A daemon reads no other file than the one that it was started with; one without any looks for one."""
     if served is None:
         return
@@ -55,7 +55,7 @@ def _same_file(settings: Settings, served: str | None) -> None:
         raise ConfigError(f"the daemon goes by {served}, not by {own}: nbstream reload -c {served}")
 
 
-def _tell(answer: dict[str, Any]) -> None:
+def _print_result(answer: dict[str, Any]) -> None:
     print(f"{answer['file'] or 'defaults'}: applied, policy {answer['policy']}")
     print(f"changed: {', '.join(answer['changed']) or 'nothing'}")
     if answer["waiting"]:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _SENDER = "replay@nbstream.invalid"
 _RECIPIENT = "inbox@nbstream.invalid"
 _BOUNDARY = b"=_nbstream_replay_8c1f"
-_LEARNING = re.compile(r"\d/\d+ known")  # a feedback reply while messages are missing
-_TOLD = re.compile(r"nbstream id=(\S+) verdict=(\S+) probability=(\S+)\s*\Z")
+_LEARNING_REASON = re.compile(r"\d/\d+ known")  # a feedback reply while messages are missing
+_VERDICT_REPLY = re.compile(r"nbstream id=(\S+) verdict=(\S+) probability=(\S+)\s*\Z")
 _PATIENCE_SECONDS = 120.0
 _FIRST_SECONDS = 5.0
 _RETRY_SECONDS = 0.2
@@ -48,7 +48,7 @@ class Scoreboard:
     messages: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLASSES, 0))
     wrong: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLASSES, 0))
 
-    def count(self, label: str, verdict: str) -> None:
+    def add_verdict(self, label: str, verdict: str) -> None:
         """One message of this label got this verdict."""
         self.messages[label] += 1
         self.wrong[label] += (verdict in {"spam", "reject"}) != (label == "spam")
@@ -58,13 +58,13 @@ class Scoreboard:
         return 100.0 * self.wrong[label] / self.messages[label] if self.messages[label] else 0.0
 
 
-class Client:
+class ReplayClient:
     """One SMTP connection to the daemon, opened again when it breaks."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
         self._connection: smtplib.SMTP | None = None
-        self._reached = False
+        self._was_reached = False
         self._problem = ""
         self.deferred = 0
 
@@ -74,11 +74,11 @@ class Client:
         Raises ``RelayUnavailable`` when that takes longer than two minutes (five seconds, the first time), and
         ``RelayRefused`` for a 5xx.
         """
-        until = time.monotonic() + (_PATIENCE_SECONDS if self._reached else _FIRST_SECONDS)
+        until = time.monotonic() + (_PATIENCE_SECONDS if self._was_reached else _FIRST_SECONDS)
         while True:
             reply = self.try_send(recipient, content)
             if reply is not None:
-                self._reached = True
+                self._was_reached = True
                 return reply
             if time.monotonic() > until:
                 host, port = self._address
@@ -103,7 +103,9 @@ class Client:
             self.close()
             code, text = 451, str(error).encode()
         reply = text.decode("utf-8", "replace")
-        if code < 300 or (code >= 500 and _TOLD.search(reply)):  # a 451 tells one too: of mail that is still ours
+        if code < 300 or (
+            code >= 500 and _VERDICT_REPLY.search(reply)
+        ):  # a 451 tells one too: of mail that is still ours
             return reply
         if code >= 500:
             raise RelayRefused(Reply(code, reply))
@@ -147,41 +149,41 @@ class Client:
 class Replay:
     """The stream, the client and the score."""
 
-    def __init__(self, settings: Settings, client: Client, regime: str, skip: int) -> None:
+    def __init__(self, settings: Settings, client: ReplayClient, regime: str, skip: int) -> None:
         self._client = client
         self._regime = regime
         self._skip = skip
         self._addresses = {"spam": settings.feedback.spam_address, "ham": settings.feedback.ham_address}
-        self._late: deque[tuple[str, bytes]] = deque()
+        self._deferred_labels: deque[tuple[str, bytes]] = deque()
         self._learning = True  # until a verdict or a feedback reply says otherwise
         self._sent = 0
-        self.told = 0
-        self.board = Scoreboard()
+        self.labels_sent = 0
+        self.scoreboard = Scoreboard()
 
     def send(self, label: str, raw: bytes) -> None:
         """One message, and its label where the regime tells it."""
-        content = header_fields.canonical(raw)
+        content = header_fields.normalize_line_ends(raw)
         reply = self._client.send(_RECIPIENT, content)
-        match = _TOLD.search(reply)
+        match = _VERDICT_REPLY.search(reply)
         if match is None:
             raise ConfigError(
                 f"the daemon did not say its verdict; is this host in its feedback.allow_from? {reply}"
             )
         self._sent += 1
         if self._sent > self._skip:
-            self.board.count(label, match[2])
-        if self._tells(label, match[2]):
-            self._late.append((label, forward(content)))
-            self._tell_late()
+            self.scoreboard.add_verdict(label, match[2])
+        if self._sends_label(label, match[2]):
+            self._deferred_labels.append((label, wrap_as_forward(content)))
+            self._send_deferred_labels()
 
     def finish(self) -> None:
         """Tell the labels that were deferred."""
-        while self._late:
-            label, content = self._late[0]
-            self._learned(self._client.send(self._addresses[label], content))
-            self._late.popleft()
+        while self._deferred_labels:
+            label, content = self._deferred_labels[0]
+            self._note_learned(self._client.send(self._addresses[label], content))
+            self._deferred_labels.popleft()
 
-    def _tells(self, label: str, verdict: str) -> bool:
+    def _sends_label(self, label: str, verdict: str) -> bool:
         if self._regime in {"immediate", "none"}:
             return self._regime == "immediate"
         self._learning = self._learning and verdict == "unsure"  # a model that learns calls everything unsure
@@ -190,22 +192,22 @@ class Replay:
         wrong = {"ham": verdict in {"spam", "reject"}, "spam": verdict == "ham"}[label]
         return wrong or (self._regime == "unsure" and verdict == "unsure")
 
-    def _tell_late(self) -> None:
+    def _send_deferred_labels(self) -> None:
         """Tell what is waiting, oldest first, until the daemon defers one."""
-        while self._late:
-            label, content = self._late[0]
+        while self._deferred_labels:
+            label, content = self._deferred_labels[0]
             reply = self._client.try_send(self._addresses[label], content)
             if reply is None:
                 return
-            self._learned(reply)
-            self._late.popleft()
+            self._note_learned(reply)
+            self._deferred_labels.popleft()
 
-    def _learned(self, reply: str) -> None:
-        self.told += 1
-        self._learning = _LEARNING.search(reply) is not None
+    def _note_learned(self, reply: str) -> None:
+        self.labels_sent += 1
+        self._learning = _LEARNING_REASON.search(reply) is not None
 
 
-def forward(content: bytes) -> bytes:
+def wrap_as_forward(content: bytes) -> bytes:
     """A forward with ``content`` (CRLF line ends) attached, as mail programs send it."""
     head = (
         b"From: <" + _SENDER.encode() + b">\r\nSubject: Fwd\r\nMIME-Version: 1.0\r\n"
@@ -218,9 +220,9 @@ def forward(content: bytes) -> bytes:
 
 def run(options: argparse.Namespace) -> int:
     """Replay, and print the result; 75 when the daemon stays away."""
-    settings = config.load(config.find_config(options.config))
+    settings = config.load_settings(config.find_config_file(options.config))
     pairs = read_index(options.index, options.limit)
-    client = Client(*_address(options.smtp, settings))
+    client = ReplayClient(*_daemon_address(options.smtp, settings))
     replay = Replay(settings, client, options.feedback, options.skip)
     started = time.monotonic()
     try:
@@ -229,11 +231,11 @@ def run(options: argparse.Namespace) -> int:
         replay.finish()
     finally:
         client.close()
-    _report(replay, client, len(pairs), time.monotonic() - started, as_json=options.json)
+    _print_report(replay, client, len(pairs), time.monotonic() - started, as_json=options.json)
     return 0
 
 
-def _address(smtp: tuple[str, int] | None, settings: Settings) -> tuple[str, int]:
+def _daemon_address(smtp: tuple[str, int] | None, settings: Settings) -> tuple[str, int]:
     if smtp:
         return smtp
     if settings.listeners.smtp is None:
@@ -251,12 +253,13 @@ def _with_scoreboard(pairs: list[tuple[str, Path]], replay: Replay) -> Iterator[
                 raise InputError(f"{path}: {error.strerror}") from error
             yield label, raw
             bar.set_postfix_str(
-                f"hm {replay.board.percent('ham'):.2f}% sm {replay.board.percent('spam'):.2f}%", refresh=False
+                f"hm {replay.scoreboard.percent('ham'):.2f}% sm {replay.scoreboard.percent('spam'):.2f}%",
+                refresh=False,
             )
 
 
-def _report(replay: Replay, client: Client, sent: int, seconds: float, *, as_json: bool) -> None:
-    board = replay.board
+def _print_report(replay: Replay, client: ReplayClient, sent: int, seconds: float, *, as_json: bool) -> None:
+    board = replay.scoreboard
     result = {
         "messages": sent,
         "measured": sum(board.messages.values()),
@@ -264,7 +267,7 @@ def _report(replay: Replay, client: Client, sent: int, seconds: float, *, as_jso
         "ham": board.messages["ham"],
         "hm_percent": round(board.percent("ham"), 4),
         "sm_percent": round(board.percent("spam"), 4),
-        "learned": replay.told,
+        "learned": replay.labels_sent,
         "deferred": client.deferred,
         "seconds": round(seconds, 2),
         "messages_per_second": round(sent / seconds, 1) if seconds else 0.0,
@@ -274,7 +277,7 @@ def _report(replay: Replay, client: Client, sent: int, seconds: float, *, as_jso
         return
     print(
         f"{sent} messages in {seconds:.1f} s ({result['messages_per_second']} a second), "
-        f"{replay.told} labels told, {client.deferred} deferrals\n"
+        f"{replay.labels_sent} labels told, {client.deferred} deferrals\n"
         f"hm {result['hm_percent']}%: {board.wrong['ham']} of {result['ham']} ham called spam\n"
         f"sm {result['sm_percent']}%: {board.wrong['spam']} of {result['spam']} spam not so called"
     )

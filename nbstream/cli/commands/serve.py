@@ -15,32 +15,32 @@ import uvloop
 
 from nbstream import config, logs
 from nbstream.daemon import thread_switching
-from nbstream.daemon.process import Daemon
-from nbstream.daemon.supervisor import Parent
+from nbstream.daemon.process import SingleProcessDaemon
+from nbstream.daemon.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.daemon.addresses import Addresses
+    from nbstream.daemon.addresses import BoundAddresses
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal; 0 after a clean drain."""
-    early = _held_hangups()
-    settings = config.load(config.find_config(options.config))
-    logs.set_up(settings.log.format, settings.log.level)
+    early = _record_hangups()
+    settings = config.load_settings(config.find_config_file(options.config))
+    logs.set_up_logging(settings.log.format, settings.log.level)
 
-    def ready(addresses: Addresses) -> None:
+    def ready(addresses: BoundAddresses) -> None:
         if options.hints:
-            print(hints(settings, options, addresses), flush=True)
+            print(first_steps(settings, options, addresses), flush=True)
 
     _raise_file_limit()
-    thread_switching.shorten()
+    thread_switching.shorten_switch_interval()
 
     async def serve() -> None:
         # Read once, at once: a later SIGHUP waits in the running loop for the handler that the daemon adds.
         hung_up = bool(early)
-        workers = _workers(settings)
-        daemon = Daemon(settings) if workers == 1 else Parent(settings, workers)
+        workers = _worker_count(settings)
+        daemon = SingleProcessDaemon(settings) if workers == 1 else Supervisor(settings, workers)
         if hung_up:
             daemon.reload()
         await daemon.run(ready)
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _held_hangups() -> list[int]:
+def _record_hangups() -> list[int]:
     """Where each SIGHUP is noted from now on, until the daemon takes them: it would end the process."""
     early: list[int] = []
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup: the daemon looks for this
@@ -57,7 +57,7 @@ def _held_hangups() -> list[int]:
     return early
 
 
-def _workers(settings: Settings) -> int:
+def _worker_count(settings: Settings) -> int:
     """How many processes serve mail: ``auto`` is one for each CPU that this process may use."""
     return len(os.sched_getaffinity(0)) if settings.workers == "auto" else settings.workers
 
@@ -68,7 +68,7 @@ def _raise_file_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def hints(settings: Settings, options: argparse.Namespace, addresses: Addresses) -> str:
+def first_steps(settings: Settings, options: argparse.Namespace, addresses: BoundAddresses) -> str:
     """Three shell commands for a newcomer: teach, send a message, look at what came out."""
     program = shlex.quote(str(Path(sys.argv[0]).absolute()))
     chosen = f" -c {shlex.quote(str(options.config.absolute()))}" if options.config else ""
@@ -79,8 +79,8 @@ def hints(settings: Settings, options: argparse.Namespace, addresses: Addresses)
         envelope = "'you@example.org', ['me@example.org']"
         send = f"import smtplib; smtplib.SMTP('{host}', {port}).sendmail({envelope}, '{mail}')"
         lines.append(f'{shlex.quote(sys.executable)} -c "{send}"')
-    if settings.maildir:
-        lines.append(f"tail -n +1 {shlex.quote(str(settings.maildir))}/new/*")
+    if settings.maildir_folder:
+        lines.append(f"tail -n +1 {shlex.quote(str(settings.maildir_folder))}/new/*")
     else:
         lines.append(f"{program} status{chosen}")
     return "\n".join(

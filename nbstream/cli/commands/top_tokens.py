@@ -18,14 +18,14 @@ from nbstream.assembly import assembly
 from nbstream.bayes import multinomial
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
-from nbstream.cli.terminal import complain, printable
+from nbstream.cli.terminal import print_error, printable
 
 if TYPE_CHECKING:
-    from nbstream.bayes.counts import Counts
+    from nbstream.bayes.counts import ClassCounts
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _TokenLine:
     """A token, its log-ratio in nats, and how often it was learned, by the weight of the messages.
 
     With a half-life by the weight that is left of theirs now.
@@ -39,35 +39,39 @@ class _Line:
 
 def run(options: argparse.Namespace) -> int:
     """Print one line a token, the loudest first; ``StoreUnavailable`` (75) when Redis is away."""
-    return interrupts.run(_run(options))
+    return interrupts.run_interruptible(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
-    settings = config.load(config.find_config(options.config))
-    chosen = assembly.event_models(settings.model.event_models).multinomial
-    async with assembly.one_shot(settings) as (_, model):
+    settings = config.load_settings(config.find_config_file(options.config))
+    chosen = assembly.make_event_models(settings.model.event_models).multinomial
+    async with assembly.open_one_shot_filter(settings) as (_, model):
         counts, unit = await model.counts(), model.half_life.unit(time.time())
-    lines = _top(counts, CLASSES.index(options.label), options.k, chosen or multinomial.Params(), unit)
-    if not counts.totals.vocabulary:
-        complain(f"model {settings.model.name!r} knows no tokens yet")
+    lines = _top_tokens(
+        counts, CLASSES.index(options.label), options.k, chosen or multinomial.MultinomialOptions(), unit
+    )
+    if not counts.totals.vocabulary_size:
+        print_error(f"model {settings.model.name!r} knows no tokens yet")
     elif not options.json:
         print(f"{'log-ratio':>9} {'ham':>12} {'spam':>12}  token")
     for line in lines:
-        print(json.dumps(asdict(line)) if options.json else _text(line))
+        print(json.dumps(asdict(line)) if options.json else _render_text(line))
     return 0
 
 
-def _top(counts: Counts, column: int, k: int, params: multinomial.Params, unit: float) -> list[_Line]:
+def _top_tokens(
+    counts: ClassCounts, column: int, k: int, params: multinomial.MultinomialOptions, unit: float
+) -> list[_TokenLine]:
     """The ``k`` tokens with the largest ln P(token | this class) - ln P(token | the other), then by name."""
-    tokens, vocabulary = counts.tokens(), counts.vocabulary()
-    rows = multinomial.log_probabilities(vocabulary, counts.totals, params, unit)
+    tokens, vocabulary = counts.tokens(), counts.vocabulary_counts()
+    rows = multinomial.token_log_probabilities(vocabulary, counts.totals, params, unit)
     ratios = (rows[:, column] - rows[:, 1 - column]).tolist()
     top = nsmallest(k, range(len(tokens)), key=lambda row: (-ratios[row], tokens[row]))
     return [
-        _Line(tokens[row].decode("utf-8", "replace"), ratios[row], *(vocabulary[row] / unit).tolist())
+        _TokenLine(tokens[row].decode("utf-8", "replace"), ratios[row], *(vocabulary[row] / unit).tolist())
         for row in top
     ]
 
 
-def _text(line: _Line) -> str:
+def _render_text(line: _TokenLine) -> str:
     return f"{line.log_ratio:+9.2f} {line.ham:12.3f} {line.spam:12.3f}  {printable(line.token)}"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.cli import interrupts, output_files
-from nbstream.cli.terminal import complain, printable
+from nbstream.cli.terminal import print_error, printable
 from nbstream.errors import ConfigError
 from nbstream.evaluation import threshold_choices, threshold_report
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nbstream.config import Settings
-    from nbstream.evaluation.threshold_choices import Tuning
+    from nbstream.evaluation.threshold_choices import TuningResult
     from nbstream.policy.first_scores import FirstScores
 
 _NAME_LENGTH = 24
@@ -32,53 +32,53 @@ _NAME_LENGTH = 24
 
 def run(options: argparse.Namespace) -> int:
     """Print table and answers, and draw; ``StoreUnavailable`` (75) when Redis is away."""
-    settings = config.load(config.find_config(options.config))
+    settings = config.load_settings(config.find_config_file(options.config))
     other = None
     if options.other:
         name = printable(options.other.name)[-_NAME_LENGTH:]
-        other = f"with {name}", assembly.policy(config.load(options.other))
+        other = f"with {name}", assembly.make_policy(config.load_settings(options.other))
     output_files.check_writable([options.plot] if options.plot else [])
-    draw = _draw() if options.plot else None
-    first_scores = interrupts.run(_first_scores(settings))
-    found = threshold_choices.tuning(first_scores, assembly.policy(settings), other)
+    draw = _plot_function() if options.plot else None
+    first_scores = interrupts.run_interruptible(_read_first_scores(settings))
+    found = threshold_choices.compare_thresholds(first_scores, assembly.make_policy(settings), other)
     for warning in _warnings(found, settings.model.name):
-        complain(warning)
+        print_error(warning)
     if options.json:
-        print(threshold_report.as_json(found, settings.model.name))
+        print(threshold_report.render_json(found, settings.model.name))
     else:
-        print(_text(found, settings.model.name))
+        print(_render_text(found, settings.model.name))
     if draw:
-        with output_files.writing(options.plot):
+        with output_files.translate_write_errors(options.plot):
             draw(options.plot, found)
     return 0
 
 
-async def _first_scores(settings: Settings) -> FirstScores:
-    async with assembly.one_shot(settings) as (_, model):
+async def _read_first_scores(settings: Settings) -> FirstScores:
+    async with assembly.open_one_shot_filter(settings) as (_, model):
         return await model.first_scores()
 
 
-def _text(found: Tuning, model: str) -> str:
+def _render_text(found: TuningResult, model: str) -> str:
     terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if terminal else None
     bold = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return threshold_report.text(found, model, width=width, bold=bold)
+    return threshold_report.render_text(found, model, width=width, bold=bold)
 
 
-def _warnings(found: Tuning, model: str) -> Iterator[str]:
-    known = found.present.rates
+def _warnings(found: TuningResult, model: str) -> Iterator[str]:
+    known = found.present.error_counts
     absent = [label for label, count in (("ham", known.ham), ("spam", known.spam)) if not count]
     if absent:
         missing = " and no ".join(absent)
         yield f"model {model!r} has no {missing} whose first score is known: label some as it comes in"
-    if found.biased:
-        yield threshold_report.BIASED
+    if found.is_biased:
+        yield threshold_report.BIASED_SAMPLE_TEXT
 
 
-def _draw() -> Callable[[Path, Tuning], None]:
+def _plot_function() -> Callable[[Path, TuningResult], None]:
     """What draws the plot, imported only when it is asked for."""
     try:
-        from nbstream.evaluation.tuning_plot import draw  # noqa: PLC0415 - matplotlib is an extra
+        from nbstream.evaluation.tuning_plot import write_tuning_plot  # noqa: PLC0415 - matplotlib is an extra
     except ModuleNotFoundError as error:
         raise ConfigError("--plot needs matplotlib: pip install 'nbstream[plot]'") from error
-    return draw
+    return write_tuning_plot

@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from nbstream.listeners.peers import Network, is_here, within
+from nbstream.listeners.peers import Network, is_in_networks, is_on_this_machine
 
-Fields: TypeAlias = Sequence[tuple[str, str]]
+HeaderFields: TypeAlias = Sequence[tuple[str, str]]
 """Header fields as names and values, repeated ones too."""
 
-_PORT = re.compile(r":[0-9]*\Z")
-_SECRETS = frozenset({"password", "authorization"})
-_FORWARDING = frozenset({"x-forwarded-for", "x-real-ip"})
+_PORT_SUFFIX = re.compile(r":[0-9]*\Z")
+_SECRET_FIELDS = frozenset({"password", "authorization"})
+_FORWARDING_FIELDS = frozenset({"x-forwarded-for", "x-real-ip"})
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class HttpAccess:
     """The passwords (None: none is set) and the networks of peers that need none.
 
     ``teachers`` gives the networks whose feedback is believed, as they are now.
@@ -39,39 +39,43 @@ class Access:
     allow_from: Sequence[Network] = ()
     teachers: Callable[[], Sequence[Network]] = tuple
 
-    def reads(self, peer: str | None, fields: Fields) -> bool:
+    def may_read(self, peer: str | None, fields: HeaderFields) -> bool:
         """Whether a request with these header fields may read and check; ``peer`` is None on a unix socket."""
-        return self._within(peer, fields, self.allow_from) or _given(fields, self.password, self.write_password)
+        return self._is_in_networks(peer, fields, self.allow_from) or _offers_any_of(
+            fields, self.password, self.write_password
+        )
 
-    def teaches(self, peer: str | None, fields: Fields) -> bool:
+    def may_teach(self, peer: str | None, fields: HeaderFields) -> bool:
         """Whether it may teach."""
-        if self._within(peer, fields, self.allow_from) and self._within(peer, fields, self.teachers()):
+        if self._is_in_networks(peer, fields, self.allow_from) and self._is_in_networks(
+            peer, fields, self.teachers()
+        ):
             return True
-        return _given(fields, self.password if self.write_password is None else self.write_password)
+        return _offers_any_of(fields, self.password if self.write_password is None else self.write_password)
 
     @staticmethod
-    def _within(peer: str | None, fields: Fields, networks: Sequence[Network]) -> bool:
+    def _is_in_networks(peer: str | None, fields: HeaderFields, networks: Sequence[Network]) -> bool:
         """Whether the peer and all for whom it speaks are in these networks; the mode of a unix socket lets in."""
-        if peer is not None and is_here(peer) and _has_public_name(fields):
+        if peer is not None and is_on_this_machine(peer) and _has_public_name(fields):
             return False
-        addresses = [*([] if peer is None else [peer]), *_forwarded(fields)]
-        return all(within(address, networks) for address in addresses)
+        addresses = [*([] if peer is None else [peer]), *_forwarded_addresses(fields)]
+        return all(is_in_networks(address, networks) for address in addresses)
 
 
-def offers_secret(fields: Fields) -> bool:
+def offers_secret(fields: HeaderFields) -> bool:
     """Whether a password was given, right or wrong."""
-    return any(name.lower() in _SECRETS for name, _ in fields)
+    return any(name.lower() in _SECRET_FIELDS for name, _ in fields)
 
 
-def _has_public_name(fields: Fields) -> bool:
+def _has_public_name(fields: HeaderFields) -> bool:
     """Whether the name that was asked is one of the internet: neither an address nor a single word."""
-    return any(_is_public(value) for name, value in fields if name.lower() == "host")
+    return any(_is_public_name(value) for name, value in fields if name.lower() == "host")
 
 
 @lru_cache(maxsize=128)  # asked for each request; a name has 8 kB at most
-def _is_public(name: str) -> bool:
+def _is_public_name(name: str) -> bool:
     """Whether a name with or without a port is one of the internet."""
-    host = _PORT.sub("", name)
+    host = _PORT_SUFFIX.sub("", name)
     try:
         ipaddress.ip_address(host.strip("[]"))
     except ValueError:
@@ -79,17 +83,17 @@ def _is_public(name: str) -> bool:
     return False
 
 
-def _forwarded(fields: Fields) -> Iterator[str]:
+def _forwarded_addresses(fields: HeaderFields) -> Iterator[str]:
     for name, value in fields:
         if name.lower() == "forwarded":  # RFC 7239, whose values may be names
             yield ""
-        elif name.lower() in _FORWARDING:
+        elif name.lower() in _FORWARDING_FIELDS:
             yield from (each.strip() for each in value.split(","))
 
 
-def _given(fields: Fields, *secrets: str | None) -> bool:
+def _offers_any_of(fields: HeaderFields, *secrets: str | None) -> bool:
     """Whether one of the secrets was given; each is compared, whatever the others say."""
-    found = [_secret(name.lower(), value) for name, value in fields if name.lower() in _SECRETS]
+    found = [_offered_secret(name.lower(), value) for name, value in fields if name.lower() in _SECRET_FIELDS]
     return (
         sum(
             hmac.compare_digest(each.encode("utf-8", "surrogateescape"), secret.encode())
@@ -101,7 +105,7 @@ def _given(fields: Fields, *secrets: str | None) -> bool:
     )
 
 
-def _secret(name: str, value: str) -> str:
+def _offered_secret(name: str, value: str) -> str:
     if name == "password":
         return value
     scheme, _, token = value.partition(" ")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from nbstream.listeners.http.responses import Refused
+from nbstream.listeners.http.responses import RequestRefused
 from nbstream.wire.rspamd import ENCODED_FIELDS
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HttpLimits:
     """Limits of the door; bytes in flight are counted over all connections.
 
     ``request_timeout_seconds``: so long a request may take to arrive, once for its header and once for its body,
@@ -32,55 +32,57 @@ class Limits:
     request_timeout_seconds: float = 60.0
 
 
-class Bodies:
+class BodyReader:
     """Reads the bodies of one door's requests."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
-        self._in_flight = 0
+        self._bytes_in_flight = 0
 
     @asynccontextmanager
-    async def of(self, request: web.Request) -> AsyncIterator[bytes]:
-        """The body; its bytes count as in flight until the end of the block. Raises ``Refused``."""
+    async def read(self, request: web.Request) -> AsyncIterator[bytes]:
+        """The body; its bytes count as in flight until the end of the block. Raises ``RequestRefused``."""
         _refuse_encoded(request)
         if (request.content_length or 0) > self._limits.max_message_bytes:
-            raise self._too_large()
+            raise self._too_large_error()
         pieces: list[bytes] = []
         try:
             try:
                 if request.content.is_eof():  # it is all here, as a small one is: a timeout takes 5 us
-                    await self._read(request.content, pieces)
+                    await self._read_pieces(request.content, pieces)
                 else:
                     async with asyncio.timeout(self._limits.request_timeout_seconds):
-                        await self._read(request.content, pieces)
+                        await self._read_pieces(request.content, pieces)
             except TimeoutError as error:
-                raise Refused(408, "the request did not arrive in time", close=True) from error
+                raise RequestRefused(408, "the request did not arrive in time", close=True) from error
             except (web.RequestPayloadError, HttpProcessingError) as error:
-                raise Refused(400, "the body is not encoded as its header says", close=True) from error
+                raise RequestRefused(400, "the body is not encoded as its header says", close=True) from error
             content = b"".join(pieces)
             if not content or content.isspace():
-                raise Refused(400, "the body is empty: it must be a message")
+                raise RequestRefused(400, "the body is empty: it must be a message")
             yield content
         finally:
-            self._in_flight -= sum(map(len, pieces))
+            self._bytes_in_flight -= sum(map(len, pieces))
 
-    async def _read(self, content: StreamReader, pieces: list[bytes]) -> None:
+    async def _read_pieces(self, content: StreamReader, pieces: list[bytes]) -> None:
         size = 0
         async for piece in content.iter_any():
             size += len(piece)
             if size > self._limits.max_message_bytes:
-                raise self._too_large()
-            if self._in_flight + len(piece) > self._limits.max_bytes_in_flight:
-                raise Refused(503, "too much is being read now, please try again later", close=True)
-            self._in_flight += len(piece)
+                raise self._too_large_error()
+            if self._bytes_in_flight + len(piece) > self._limits.max_bytes_in_flight:
+                raise RequestRefused(503, "too much is being read now, please try again later", close=True)
+            self._bytes_in_flight += len(piece)
             pieces.append(piece)
 
-    def _too_large(self) -> Refused:
-        return Refused(413, f"a message may have {self._limits.max_message_bytes} bytes at most", close=True)
+    def _too_large_error(self) -> RequestRefused:
+        return RequestRefused(
+            413, f"a message may have {self._limits.max_message_bytes} bytes at most", close=True
+        )
 
 
 def _refuse_encoded(request: web.Request) -> None:
     """A compressed or encrypted body would be scored as what it looks like."""
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding != "identity" or any(name in request.headers for name in ENCODED_FIELDS):
-        raise Refused(415, "the body must be neither compressed nor encrypted", close=True)
+        raise RequestRefused(415, "the body must be neither compressed nor encrypted", close=True)

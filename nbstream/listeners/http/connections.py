@@ -9,57 +9,57 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import web
 
-from nbstream.listeners.http.responses import refusal
+from nbstream.listeners.http.responses import refusal_response
 from nbstream.listeners.sockets import BACKLOG
-from nbstream.wire.api_v1 import Problem
+from nbstream.wire.api_v1 import HttpProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _log = logging.getLogger(__name__)
 
-SOFTWARE = "nbstream"
+SERVER_NAME = "nbstream"
 """What answers say of their server: no versions."""
 
 _LINGER_SECONDS = 2.0  # what a refused client still sends is read for so long, so that it sees the answer
 _CLOSE_SECONDS = 1.0
-_TOO_MANY = (
+_TOO_MANY_RESPONSE = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 61\r\n"
     b'Retry-After: 5\r\nConnection: close\r\n\r\n{"error": "too many connections now, please try again later"}'
 )
 
 
-class UnderWay:
-    """The connections whose request is being answered; ``none`` is set while there is none.
+class ActiveRequests:
+    """The connections whose request is being answered; ``idle`` is set while there is none.
 
     ``draining``: each is closed after its answer.
     """
 
     def __init__(self) -> None:
         self.draining = False
-        self._connections: set[Connection] = set()
-        self.none = asyncio.Event()
-        self.none.set()
+        self._connections: set[HttpConnection] = set()
+        self.idle = asyncio.Event()
+        self.idle.set()
 
     def __contains__(self, connection: object) -> bool:
         return connection in self._connections
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: HttpConnection) -> None:
         """Its request is being answered."""
         self._connections.add(connection)
-        self.none.clear()
+        self.idle.clear()
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: HttpConnection) -> None:
         """It is not, or no more."""
         self._connections.discard(connection)
         if not self._connections:
-            self.none.set()
+            self.idle.set()
 
 
-class Connection(web.RequestHandler):
+class HttpConnection(web.RequestHandler):
     """One connection. Without a request in time it is closed, whether it is silent or sends one byte a minute."""
 
-    def __init__(self, server: web.Server, seconds: float, under_way: UnderWay) -> None:
+    def __init__(self, server: web.Server, seconds: float, under_way: ActiveRequests) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -68,40 +68,40 @@ class Connection(web.RequestHandler):
             lingering_time=_LINGER_SECONDS,
             auto_decompress=False,
         )
-        self._seconds = seconds
-        self._under_way = under_way
-        self._late: asyncio.TimerHandle | None = None
+        self._idle_seconds = seconds
+        self._active_requests = under_way
+        self._deadline_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first request."""
         super().connection_made(transport)
-        self.ended()
+        self.request_ended()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The client is gone; a request under way goes on to its end."""
-        self._disarm()
+        self._cancel_deadline()
         super().connection_lost(exc)
 
-    def began(self) -> None:
+    def request_began(self) -> None:
         """The header of a request is here: reading its body has a deadline of its own."""
-        self._under_way.add(self)
-        self._disarm()
+        self._active_requests.add(self)
+        self._cancel_deadline()
 
-    def ended(self) -> None:
+    def request_ended(self) -> None:
         """The answer is ready: in that time the client is to take it, and to send the next request."""
-        self._under_way.discard(self)
-        if self._under_way.draining:
+        self._active_requests.discard(self)
+        if self._active_requests.draining:
             self.close()  # not before: aiohttp would drop the rest of the body
         if self.transport is not None:
-            self._disarm()
-            self._late = asyncio.get_running_loop().call_later(self._seconds, self._give_up)
+            self._cancel_deadline()
+            self._deadline_timer = asyncio.get_running_loop().call_later(self._idle_seconds, self._close_late)
 
-    def _disarm(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _cancel_deadline(self) -> None:
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+            self._deadline_timer = None
 
-    def _give_up(self) -> None:
+    def _close_late(self) -> None:
         _log.debug("http: no request came in time")
         if self.transport is not None:
             self.transport.abort()
@@ -118,14 +118,14 @@ class Connection(web.RequestHandler):
             raise ConnectionError("an answer has begun already")
         if status >= 500:
             _log.error("http: a request failed", exc_info=exc)
-        answer = refusal(
-            "", Problem(status, "this is no HTTP request" if status == 400 else "it failed"), close=True
+        answer = refusal_response(
+            "", HttpProblem(status, "this is no HTTP request" if status == 400 else "it failed"), close=True
         )
-        answer.headers["Server"] = SOFTWARE
+        answer.headers["Server"] = SERVER_NAME
         return answer
 
 
-class Connections:
+class HttpConnections:
     """Serves an application on a listening socket, on a bounded number of connections.
 
     ``connected`` is told of each client whether there was room for it.
@@ -136,9 +136,9 @@ class Connections:
     ) -> None:
         self._runner = web.AppRunner(application, handle_signals=False)
         self._limit = limit
-        self._seconds = seconds
-        self._connected = connected
-        self._under_way = UnderWay()
+        self._idle_seconds = seconds
+        self._on_connected = connected
+        self._active_requests = ActiveRequests()
         self._server: asyncio.Server | None = None
 
     async def start(self, listening: socket.socket) -> None:
@@ -154,15 +154,15 @@ class Connections:
     def _accept(self) -> asyncio.BaseProtocol:
         server = self._runner.server
         room = server is not None and len(server.connections) < self._limit
-        self._connected(room)
+        self._on_connected(room)
         if server is None or not room:
-            return _TurnAway()
-        return Connection(server, self._seconds, self._under_way)
+            return _RefusingProtocol()
+        return HttpConnection(server, self._idle_seconds, self._active_requests)
 
     @property
     def busy(self) -> bool:
         """Whether a request is being answered."""
-        return not self._under_way.none.is_set()
+        return not self._active_requests.idle.is_set()
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let requests under way finish within ``seconds``, then close what is left."""
@@ -170,24 +170,24 @@ class Connections:
             self._server.close()
         server = self._runner.server
         if server is not None:
-            self._under_way.draining = True
+            self._active_requests.draining = True
             for each in server.connections:
-                if each not in self._under_way:
+                if each not in self._active_requests:
                     each.force_close()
             try:
                 async with asyncio.timeout(seconds):
-                    await self._under_way.none.wait()
+                    await self._active_requests.idle.wait()
             except TimeoutError:
                 _log.warning("http: requests in flight did not finish in %g s", seconds)
             await server.shutdown(_CLOSE_SECONDS)
         await self._runner.cleanup()
 
 
-class _TurnAway(asyncio.Protocol):
+class _RefusingProtocol(asyncio.Protocol):
     """Answers a connection with one refusal and closes it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Say it and leave."""
         stream = cast("asyncio.Transport", transport)  # uvloop's is none by its type
-        stream.write(_TOO_MANY)
+        stream.write(_TOO_MANY_RESPONSE)
         stream.close()

@@ -16,34 +16,34 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from nbstream.errors import NbstreamError
-from nbstream.listeners.http.access import Access, offers_secret
-from nbstream.listeners.http.bodies import Limits
-from nbstream.listeners.http.connections import SOFTWARE, Connection, Connections
-from nbstream.listeners.http.responses import Refused, json, refusal
+from nbstream.listeners.http.access import HttpAccess, offers_secret
+from nbstream.listeners.http.bodies import HttpLimits
+from nbstream.listeners.http.connections import SERVER_NAME, HttpConnection, HttpConnections
+from nbstream.listeners.http.responses import RequestRefused, json_response, refusal_response
 from nbstream.wire import api_v1
-from nbstream.wire.api_v1 import Problem
+from nbstream.wire.api_v1 import HttpProblem
 
 if TYPE_CHECKING:
     from nbstream.filter import Filter
-    from nbstream.listeners.message_service import Desk
+    from nbstream.listeners.message_service import MessageService
 
 _log = logging.getLogger(__name__)
 
-NAME = "http"
+LISTENER_NAME = "http"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class HealthStatus:
     """Whether mail can be scored and relayed, and what is degraded (name → why)."""
 
     ready: bool
     degraded: Mapping[str, str]
 
 
-class Level(Enum):
+class AccessLevel(Enum):
     """What a request needs: nothing, the right to read and check, or that to teach."""
 
     OPEN = auto()
@@ -57,8 +57,8 @@ class Route:
 
     method: str
     path: str
-    handler: Handler
-    level: Level = Level.READ
+    handler: RequestHandler
+    level: AccessLevel = AccessLevel.READ
 
 
 def metrics_route(metrics: Callable[[], Awaitable[bytes]]) -> Route:
@@ -70,7 +70,7 @@ def metrics_route(metrics: Callable[[], Awaitable[bytes]]) -> Route:
     return Route("GET", "/metrics", serve)
 
 
-def health_routes(health: Callable[[], Awaitable[Health]]) -> Iterable[Route]:
+def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Route]:
     """``/healthz`` and ``/readyz``, which say nothing of the mail."""
 
     async def alive(_: web.Request) -> web.Response:
@@ -78,10 +78,10 @@ def health_routes(health: Callable[[], Awaitable[Health]]) -> Iterable[Route]:
 
     async def ready(_: web.Request) -> web.Response:
         found = await health()
-        body = api_v1.health(ready=found.ready, degraded=found.degraded)
-        return json(body, status=200 if found.ready else 503)
+        body = api_v1.health_to_json(ready=found.ready, degraded=found.degraded)
+        return json_response(body, status=200 if found.ready else 503)
 
-    return Route("GET", "/healthz", alive, Level.OPEN), Route("GET", "/readyz", ready, Level.OPEN)
+    return Route("GET", "/healthz", alive, AccessLevel.OPEN), Route("GET", "/readyz", ready, AccessLevel.OPEN)
 
 
 class HttpListener:
@@ -93,20 +93,20 @@ class HttpListener:
     def __init__(
         self,
         routes: Iterable[Route],
-        access: Access | None = None,
-        limits: Limits | None = None,
-        desk: Desk | None = None,
+        access: HttpAccess | None = None,
+        limits: HttpLimits | None = None,
+        desk: MessageService | None = None,
     ) -> None:
         self._access = access
-        self._limits = limits or Limits()
-        self._desk = desk
-        self._local = False
+        self._limits = limits or HttpLimits()
+        self._message_service = desk
+        self._is_unix_socket = False
         application = web.Application(middlewares=[self._serve])
-        application.on_response_prepare.append(_name_software)
+        application.on_response_prepare.append(_set_server_field)
         for route in routes:
             add = application.router.add_get if route.method == "GET" else application.router.add_post
-            add(route.path, self._guarded(route))  # what answers GET answers HEAD
-        self._connections = Connections(
+            add(route.path, self._with_authorization(route))  # what answers GET answers HEAD
+        self._connections = HttpConnections(
             application,
             self._limits.max_connections,
             self._limits.request_timeout_seconds,
@@ -114,24 +114,24 @@ class HttpListener:
         )
 
     @property
-    def judges(self) -> bool:
+    def checks_messages(self) -> bool:
         """Whether it checks and learns; without a ``desk`` it has no ``spam_filter``."""
-        return self._desk is not None
+        return self._message_service is not None
 
     @property
     def spam_filter(self) -> Filter:
         """What checks and learns; it may be replaced at any time, the next request goes by the new one."""
-        assert self._desk is not None
-        return self._desk.spam_filter
+        assert self._message_service is not None
+        return self._message_service.spam_filter
 
     @spam_filter.setter
     def spam_filter(self, spam_filter: Filter) -> None:
-        if self._desk is not None:
-            self._desk.spam_filter = spam_filter
+        if self._message_service is not None:
+            self._message_service.spam_filter = spam_filter
 
     async def start(self, listening: socket.socket) -> None:
         """Serve on this socket."""
-        self._local = listening.family == socket.AF_UNIX
+        self._is_unix_socket = listening.family == socket.AF_UNIX
         await self._connections.start(listening)
 
     @property
@@ -143,7 +143,7 @@ class HttpListener:
         """Stop accepting, let requests under way finish within ``seconds``, then close what is left."""
         await self._connections.drain(seconds)
 
-    def _guarded(self, route: Route) -> Handler:
+    def _with_authorization(self, route: Route) -> RequestHandler:
         async def serve(request: web.Request) -> web.StreamResponse:
             self._authorize(request, route)
             return await route.handler(request)
@@ -152,54 +152,58 @@ class HttpListener:
 
     def _authorize(self, request: web.Request, route: Route) -> None:
         access = self._access
-        if access is None or route.level is Level.OPEN:
+        if access is None or route.level is AccessLevel.OPEN:
             return
-        peer, fields = None if self._local else request.remote or "", tuple(request.headers.items())
-        may = access.reads if route.level is Level.READ else access.teaches
+        peer, fields = None if self._is_unix_socket else request.remote or "", tuple(request.headers.items())
+        may = access.may_read if route.level is AccessLevel.READ else access.may_teach
         if may(peer, fields):
             return
         # The address is what programs such as fail2ban read; the path is that of the route.
         password = "wrong" if offers_secret(fields) else "none"
         told = {"peer": "local" if peer is None else peer, "path": route.path, "password": password}
-        if route.level is Level.TEACH and self._desk is not None:
-            self._desk.refused(told=told)
+        if route.level is AccessLevel.TEACH and self._message_service is not None:
+            self._message_service.feedback_refused(told=told)
         else:
             _log.warning("http: a request was refused", extra={"fields": told})
-        raise Refused(401, f"the password{' for teaching' if route.level is Level.TEACH else ''} is needed")
+        raise RequestRefused(
+            401, f"the password{' for teaching' if route.level is AccessLevel.TEACH else ''} is needed"
+        )
 
     @web.middleware
-    async def _serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _serve(self, request: web.Request, handler: RequestHandler) -> web.StreamResponse:
         connection = request.protocol
-        assert isinstance(connection, Connection)
-        connection.began()
+        assert isinstance(connection, HttpConnection)
+        connection.request_began()
         try:
-            _refuse_pages(request)
+            _refuse_web_pages(request)
             return await handler(request)
-        except Refused as refused:
-            return refusal(request.path, refused.problem, close=refused.close)
+        except RequestRefused as refused:
+            return refusal_response(request.path, refused.problem, close=refused.close)
         except web.HTTPException as error:  # of the router: no such path, or not by this method
-            return refusal(request.path, Problem(error.status, error.reason), allow=error.headers.get("Allow"))
+            return refusal_response(
+                request.path, HttpProblem(error.status, error.reason), allow=error.headers.get("Allow")
+            )
         except NbstreamError as error:
-            return refusal(request.path, Problem(503, _public(error)))
+            return refusal_response(request.path, HttpProblem(503, _public_text(error)))
         except ConnectionError:
             _log.debug("http: the client went away")
-            return refusal(request.path, Problem(400, "the body ended too early"), close=True)
+            return refusal_response(request.path, HttpProblem(400, "the body ended too early"), close=True)
         except Exception:  # noqa: BLE001 - a client is told nothing of a fault, the log everything
             _log.exception("http: a request failed")
-            return refusal(request.path, Problem(500, "this failed, the log says why"), close=True)
+            return refusal_response(request.path, HttpProblem(500, "this failed, the log says why"), close=True)
         finally:
-            connection.ended()
+            connection.request_ended()
 
 
-def _refuse_pages(request: web.Request) -> None:
+def _refuse_web_pages(request: web.Request) -> None:
     if "Origin" in request.headers:
-        raise Refused(403, "requests of web pages are not answered", close=True)
+        raise RequestRefused(403, "requests of web pages are not answered", close=True)
 
 
-def _public(error: NbstreamError) -> str:
+def _public_text(error: NbstreamError) -> str:
     """What a client may see of it, without the enhanced status code that mail servers want."""
     return error.reply.text.partition(" ")[2]
 
 
-async def _name_software(_: web.Request, response: web.StreamResponse) -> None:
-    response.headers["Server"] = SOFTWARE
+async def _set_server_field(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers["Server"] = SERVER_NAME

@@ -7,35 +7,37 @@ from typing import Any
 from aiohttp import web
 
 from nbstream.wire import api_v1, rspamd
-from nbstream.wire.api_v1 import Problem
+from nbstream.wire.api_v1 import HttpProblem
 
 _RETRY_SECONDS = 5
-_TRY_AGAIN = {503}
+_RETRY_STATUSES = {503}
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request is not answered but with this problem; ``close``: nor is another one on its connection."""
 
     def __init__(self, status: int, detail: str, *, close: bool = False) -> None:
         super().__init__(detail)
-        self.problem = Problem(status, detail)
+        self.problem = HttpProblem(status, detail)
         self.close = close
 
 
-def json(body: Any, status: int = 200) -> web.Response:
+def json_response(body: Any, status: int = 200) -> web.Response:
     """An answer; what is not ASCII is escaped, so that a terminal may show it."""
     return web.json_response(body, status=status)
 
 
-def refusal(path: str, problem: Problem, *, close: bool = False, allow: str | None = None) -> web.Response:
+def refusal_response(
+    path: str, problem: HttpProblem, *, close: bool = False, allow: str | None = None
+) -> web.Response:
     """The answer that says why there is none: RFC 9457 for our own API, else as rspamd says it."""
-    if path.startswith(api_v1.PREFIX):
+    if path.startswith(api_v1.PATH_PREFIX):
         answer = web.json_response(problem.body(), status=problem.status, content_type=api_v1.PROBLEM_TYPE)
     else:
-        answer = web.json_response(rspamd.error(problem.detail), status=problem.status)
+        answer = web.json_response(rspamd.error_to_json(problem.detail), status=problem.status)
     if problem.status == 401:
         answer.headers["WWW-Authenticate"] = "Bearer"
-    if problem.status in _TRY_AGAIN:
+    if problem.status in _RETRY_STATUSES:
         answer.headers["Retry-After"] = str(_RETRY_SECONDS)
     if allow is not None:
         answer.headers["Allow"] = allow

@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _COMMAND_BYTES = 4096  # RFC 5321's 512, and room for the parameters of DSN (ORCPT: 500) and AUTH (500)
-_TOGETHER_BYTES = 4096  # of replies, which the client is to take before more is done for it
+_GROUPED_REPLY_BYTES = 4096  # of replies, which the client is to take before more is done for it
 _TOGETHER_SECONDS = 1.0  # a hop may take its time for each of 100 recipients, and the client not wait for all
 
 
 class SmtpConnection(SMTP):
     """One connection: who is at its other end, how long it may be silent, what is said to it and how it ends."""
 
-    line_length_limit = _CHUNK  # aiosmtpd makes it the reader's limit, which is how much DATA is read at a time
+    line_length_limit = (
+        _CHUNK_BYTES  # aiosmtpd makes it the reader's limit, which is how much DATA is read at a time
+    )
 
     def __init__(self, hostname: str, max_message_bytes: int, idle_timeout_seconds: float) -> None:
         super().__init__(
@@ -45,7 +47,7 @@ class SmtpConnection(SMTP):
         # aiosmtpd shares this one between all connections and lets EHLO make it grow.
         self.command_size_limit = _COMMAND_BYTES
         self.command_size_limits = collections.defaultdict(lambda: _COMMAND_BYTES)
-        self._held, self._said_at = b"", 0.0
+        self._unsent_replies, self._last_reply_at = b"", 0.0
         self._peer_host = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -63,12 +65,12 @@ class SmtpConnection(SMTP):
 
     def _reset_timeout(self, duration: float | None = None) -> None:
         # aiosmtpd makes a timer for each command. Here one does for all: when it rings it may have to ring later.
-        self._silent_until = self.loop.time() + (duration or self._timeout_duration)
+        self._idle_deadline = self.loop.time() + (duration or self._timeout_duration)
         if self._timeout_handle is None:
             self._timeout_handle = self.loop.call_later(self._timeout_duration, self._timeout_cb)
 
     def _timeout_cb(self) -> None:
-        left = self._silent_until - self.loop.time()
+        left = self._idle_deadline - self.loop.time()
         if left > 0:
             self._timeout_handle = self.loop.call_later(min(left, self._timeout_duration), self._timeout_cb)
             return
@@ -81,27 +83,27 @@ class SmtpConnection(SMTP):
         if self.transport is None or self.transport.is_closing():
             raise ConnectionResetError
         said = status if isinstance(status, bytes) else status.encode()
-        held, self._held = self._held, b""
-        self._said_at = time.monotonic()
+        held, self._unsent_replies = self._unsent_replies, b""
+        self._last_reply_at = time.monotonic()
         await super().push(held + said)
 
-    def _leave(self) -> None:
+    def _close_for_shutdown(self) -> None:
         if self.transport is not None and not self.transport.is_closing():
-            self._writer.write(self._held + replies.CLOSING.render() + b"\r\n")
+            self._writer.write(self._unsent_replies + replies.CLOSING.render() + b"\r\n")
             self.transport.close()
 
     def abort(self) -> None:
         """Drop the connection."""
         self._writer.transport.abort()
 
-    async def _answer(self, reply: Reply, *, grouped: bool = False) -> None:
+    async def _send_reply(self, reply: Reply, *, grouped: bool = False) -> None:
         """Say it. One of a group goes with the reply to the next command where that is here (RFC 2920 3.2).
 
         Nothing is kept back once nothing was said for ``_TOGETHER_SECONDS``.
         """
         more = grouped and b"\n" in self._reader._buffer  # type: ignore[attr-defined]  # no public way to look
-        recent = time.monotonic() - self._said_at < _TOGETHER_SECONDS
-        if more and recent and len(self._held) < _TOGETHER_BYTES:
-            self._held += reply.render() + b"\r\n"
+        recent = time.monotonic() - self._last_reply_at < _TOGETHER_SECONDS
+        if more and recent and len(self._unsent_replies) < _GROUPED_REPLY_BYTES:
+            self._unsent_replies += reply.render() + b"\r\n"
         else:
             await self.push(reply.render())

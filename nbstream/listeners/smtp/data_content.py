@@ -11,23 +11,23 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.listeners.smtp import replies
-from nbstream.mail.header_fields import canonical
-from nbstream.wire.smtp import unstuff
+from nbstream.mail.header_fields import normalize_line_ends
+from nbstream.wire.smtp import remove_dot_stuffing
 
 if TYPE_CHECKING:
     from nbstream.errors import Reply
 
 _log = logging.getLogger(__name__)
 
-END = b"\r\n.\r\n"
+DATA_END = b"\r\n.\r\n"
 """What ends DATA, and nothing else does (RFC 5321 4.1.1.4)."""
 
 _LAST_LINE = b".\r\n"
 
-_PATIENCE = 2  # times the permitted size: a refused message is read to its end no further
+_READ_LIMIT_FACTOR = 2  # times the permitted size: a refused message is read to its end no further
 
 
-class Budget(Protocol):
+class ByteBudget(Protocol):
     """Bytes in memory, over all connections."""
 
     def reserve(self, count: int) -> bool:
@@ -37,38 +37,38 @@ class Budget(Protocol):
         """Give reserved bytes back."""
 
 
-class Arriving:
+class IncomingMessage:
     """One message that comes in, of at most ``limit`` bytes; ``problem`` is the reply once it is refused."""
 
-    def __init__(self, limit: int, budget: Budget) -> None:
+    def __init__(self, limit: int, budget: ByteBudget) -> None:
         self.problem: Reply | None = None
         self._limit = limit
         self._budget = budget
         self._size = self._reserved = 0
         self._pieces: list[bytes] = []
-        self._held = b""
+        self._unfinished_bytes = b""
 
     @property
-    def hopeless(self) -> bool:
+    def exceeds_read_limit(self) -> bool:
         """Whether so much has come that no end is waited for."""
-        return self._size > _PATIENCE * self._limit
+        return self._size > _READ_LIMIT_FACTOR * self._limit
 
     def add(self, chunk: bytes, *, last: bool) -> None:
-        """The next bytes: the first begin with the CRLF before the message, the ``last`` end with ``END``."""
+        """The next bytes: the first begin with the CRLF before the message, the ``last`` end with ``DATA_END``."""
         self._size += len(chunk)
         if self.problem:
             return
-        if self._size - len(END) > self._limit:
-            self._refuse(replies.TOO_BIG)
+        if self._size - len(DATA_END) > self._limit:
+            self._refuse(replies.MESSAGE_TOO_BIG)
         elif not self._budget.reserve(len(chunk)):
-            self._refuse(replies.NO_MEMORY)
+            self._refuse(replies.TOO_MANY_BYTES_IN_FLIGHT)
         else:
             self._reserved += len(chunk)
-            data = self._held + chunk
-            end = len(data) - (len(_LAST_LINE) if last else _open(data))
-            self._held = data[end:]
+            data = self._unfinished_bytes + chunk
+            end = len(data) - (len(_LAST_LINE) if last else _unfinished_length(data))
+            self._unfinished_bytes = data[end:]
             if end:
-                self._pieces.append(canonical(unstuff(data[:end])))
+                self._pieces.append(normalize_line_ends(remove_dot_stuffing(data[:end])))
 
     def content(self) -> bytes:
         """The whole message, whose last chunk has been added; it is kept no longer."""
@@ -89,6 +89,6 @@ class Arriving:
         self._pieces.clear()
 
 
-def _open(data: bytes) -> int:
+def _unfinished_length(data: bytes) -> int:
     """How many bytes at the end may be the beginning of a CRLF, or of a CRLF and a dot: they wait for the next."""
     return 2 if data.endswith(b"\r\n") else 1 if data.endswith(b"\r") else 0

@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import CheckFailed, NbstreamError, RelayUnavailable, Reply
 from nbstream.mail import header_fields
-from nbstream.mail.lines import pieces
+from nbstream.mail.lines import split_at_line_ends
 from nbstream.mail.message import Message
 from nbstream.policy import verdict_fields
-from nbstream.policy.actions import Action, Kind
-from nbstream.policy.recipient_rules import DEFAULT, Opinion, groups
+from nbstream.policy.actions import Action, ActionKind
+from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, group_recipients
 from nbstream.relay.next_hop import Envelope
-from nbstream.relay.outlet import Part
-from nbstream.relay.quarantine import Note
+from nbstream.relay.outlet import DeliveryPart
+from nbstream.relay.quarantine import QuarantineNote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbstream.filter import Check, Filter
-    from nbstream.mail.mime import Limits
-    from nbstream.policy.recipient_rules import Decision, Group, Rules
-    from nbstream.relay.next_hop import Path, Transaction
+    from nbstream.mail.mime import MessageLimits
+    from nbstream.policy.recipient_rules import Decision, RecipientGroup, RecipientRules
+    from nbstream.relay.next_hop import SmtpPath, Transaction
     from nbstream.relay.outlet import Outlet
 
 _log = logging.getLogger(__name__)
@@ -41,11 +41,11 @@ _THREAD_BYTES = 256 * 1024  # of header: a larger one is looked through in a thr
 _MAX_RECEIVED = (
     50  # RFC 5321 6.3 asks for at least 100 hops; mail that loops through here twice a round stops sooner
 )
-_RECEIVED = re.compile(rb"(?i)\nreceived[ \t]*:")  # by its line feed, a quarter of the time that "^" takes
-_LOOP = Reply(554, "5.4.6 Too many hops: this message has more than 50 Received fields")
-_NOT_KEPT = {
-    Kind.REJECT: Reply(550, "5.7.1 Message refused as spam"),
-    Kind.DEFER: Reply(451, "4.7.1 Message deferred, please try again later"),
+_RECEIVED_FIELD = re.compile(rb"(?i)\nreceived[ \t]*:")  # by its line feed, a quarter of the time that "^" takes
+_LOOP_REPLY = Reply(554, "5.4.6 Too many hops: this message has more than 50 Received fields")
+_REFUSAL_REPLIES = {
+    ActionKind.REJECT: Reply(550, "5.7.1 Message refused as spam"),
+    ActionKind.DEFER: Reply(451, "4.7.1 Message deferred, please try again later"),
 }
 
 
@@ -58,7 +58,7 @@ class DeliveryObserver(Protocol):
     def delivered(self, listener: str, verdict: str) -> None:
         """One message was checked and answered; the verdict is "none" where the check failed."""
 
-    def acted(self, action: str) -> None:
+    def action_taken(self, action: str) -> None:
         """This was decided for some recipients of a message: all of them, where they have one policy."""
 
     def filter_failed(self, reason: str) -> None:
@@ -69,28 +69,28 @@ class DeliveryObserver(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class DeliveryOptions:
     """``pass_on_failure``: a message whose check failed passes unmarked; else it is deferred with 451.
 
     ``clues``: whether the strongest clues are told in the header.
     """
 
     model: str
-    rules: Rules
-    limits: Limits
+    rules: RecipientRules
+    limits: MessageLimits
     pass_on_failure: bool = True
     clues: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class DeliveryResult:
     """The answer to the client, and the check where there was one: decided by the mildest policy, if many."""
 
     reply: Reply
     check: Check | None = None
 
     @property
-    def told(self) -> Reply:
+    def reply_with_verdict(self) -> Reply:
         """The answer with the verdict behind it: for peers whose feedback is believed."""
         check = self.check
         if check is None:
@@ -102,9 +102,11 @@ class Delivered:
 class Delivery:
     """Takes complete messages from a door to where they go."""
 
-    def __init__(self, spam_filter: Filter, params: Params, outlet: Outlet, observer: DeliveryObserver) -> None:
+    def __init__(
+        self, spam_filter: Filter, params: DeliveryOptions, outlet: Outlet, observer: DeliveryObserver
+    ) -> None:
         self._filter = spam_filter
-        self._params = params
+        self._options = params
         self._outlet = outlet
         self._observer = observer
 
@@ -114,7 +116,7 @@ class Delivery:
 
     async def deliver(
         self, content: bytes, envelope: Envelope, transaction: Transaction, listener: str
-    ) -> Delivered:
+    ) -> DeliveryResult:
         """Check ``content`` (CRLF line ends) and send it on; ``transaction`` has the recipients already.
 
         Closes the transaction in every case. Raises nothing but cancellation.
@@ -124,13 +126,17 @@ class Delivery:
         decided: list[Decision] = []
         try:
             large = header_fields.body_offset(content) > _THREAD_BYTES
-            raw = await asyncio.to_thread(_own, content) if large else _own(content)
+            raw = (
+                await asyncio.to_thread(_without_forged_fields, content)
+                if large
+                else _without_forged_fields(content)
+            )
             check, found = await self._check(raw, envelope.recipients)
-            parts = [Part(Action(Kind.PASS), (), envelope)]
+            parts = [DeliveryPart(Action(ActionKind.PASS), (), envelope)]
             if check is not None:
                 decided = [group.decision for group in found]
-                parts = [self._part(check, group, envelope.sender) for group in found]
-            reply = await self._act(raw, parts, transaction)
+                parts = [self._delivery_part(check, group, envelope.sender) for group in found]
+            reply = await self._send_parts(raw, parts, transaction)
         except NbstreamError as error:
             await transaction.abort()
             _log.warning("message not passed on: %s", error)
@@ -140,63 +146,69 @@ class Delivery:
             raise
         self._observer.delivered(listener, str(check.verdict) if check else "none")
         _log_message(listener, check, decided, reply, time.perf_counter() - started)
-        return Delivered(reply, check)
+        return DeliveryResult(reply, check)
 
-    async def _check(self, raw: bytes, recipients: Sequence[Path]) -> tuple[Check | None, Sequence[Group[Path]]]:
+    async def _check(
+        self, raw: bytes, recipients: Sequence[SmtpPath]
+    ) -> tuple[Check | None, Sequence[RecipientGroup[SmtpPath]]]:
         """The check, by the mildest decision, and what becomes of the message for whom.
 
         None and nobody where it failed and the message passes unmarked.
         """
-        found: list[Group[Path]] = []
+        found: list[RecipientGroup[SmtpPath]] = []
 
         async def decide(check: Check) -> Check:
-            found.extend(await self._groups(check, recipients))
-            return _by(check, found[0].decision)
+            found.extend(await self._recipient_groups(check, recipients))
+            return _check_with_decision(check, found[0].decision)
 
         try:
-            return await self._filter.check(Message(raw, self._params.limits), decide), found
+            return await self._filter.check(Message(raw, self._options.limits), decide), found
         except Exception as error:
             known = isinstance(error, NbstreamError)
             self._observer.filter_failed("store" if known else "error")
             _log.error("check failed: %s", error, exc_info=not known)
-            if self._params.pass_on_failure:
+            if self._options.pass_on_failure:
                 return None, ()
             raise CheckFailed("check failed") from error
 
-    async def _groups(self, check: Check, recipients: Sequence[Path]) -> list[Group[Path]]:
+    async def _recipient_groups(
+        self, check: Check, recipients: Sequence[SmtpPath]
+    ) -> list[RecipientGroup[SmtpPath]]:
         """What becomes of the message for whom."""
-        rules = self._params.rules
-        pairs = [(each, rules.of(each.address)) for each in recipients]
-        opinions = {rules.top.policy: _opinion(check)}
+        rules = self._options.rules
+        pairs = [(each, rules.treatment_of(each.address)) for each in recipients]
+        opinions = {rules.default.policy: _policy_verdict(check)}
         for treatment in {treatment.policy: treatment for _, treatment in pairs}.values():
             if treatment.policy not in opinions:
-                opinions[treatment.policy] = _opinion(await self._filter.decide(check, treatment))
-        return groups(pairs, opinions.__getitem__, apart=self._outlet.apart)
+                opinions[treatment.policy] = _policy_verdict(
+                    await self._filter.decide_for_treatment(check, treatment)
+                )
+        return group_recipients(pairs, opinions.__getitem__, apart=self._outlet.splits_recipients)
 
-    def _part(self, check: Check, group: Group[Path], sender: Path) -> Part:
-        own = _by(check, group.decision)
-        policy = group.decision.treatment.name if group.differs else ""
-        fields = verdict_fields.render(
+    def _delivery_part(self, check: Check, group: RecipientGroup[SmtpPath], sender: SmtpPath) -> DeliveryPart:
+        own = _check_with_decision(check, group.decision)
+        policy = group.decision.treatment.name if group.has_other_treatments else ""
+        fields = verdict_fields.render_verdict_fields(
             own.id,
             own.verdict,
             own.probability,
             own.reason,
-            model=self._params.model,
+            model=self._options.model,
             thresholds=own.thresholds,
             policy=policy,
-            clues=own.clues if self._params.clues else (),
+            clues=own.clues if self._options.clues else (),
         )
         envelope = Envelope(sender, group.recipients)
-        note = Note(own.id, str(own.verdict), own.probability, policy, envelope)
-        return Part(group.decision.action, tuple(fields), envelope, note)
+        note = QuarantineNote(own.id, str(own.verdict), own.probability, policy, envelope)
+        return DeliveryPart(group.decision.action, tuple(fields), envelope, note)
 
-    async def _act(self, raw: bytes, parts: Sequence[Part], transaction: Transaction) -> Reply:
+    async def _send_parts(self, raw: bytes, parts: Sequence[DeliveryPart], transaction: Transaction) -> Reply:
         kinds = [part.action.kind for part in parts]
         for kind in kinds:
-            self._observer.acted(str(kind))
-        if not kinds[0].keeps:
-            raise _Refused(_NOT_KEPT[kinds[0]])
-        if all(kind is Kind.QUARANTINE for kind in kinds):
+            self._observer.action_taken(str(kind))
+        if not kinds[0].takes_message:
+            raise _MessageRefused(_REFUSAL_REPLIES[kinds[0]])
+        if all(kind is ActionKind.QUARANTINE for kind in kinds):
             return await self._outlet.send(raw, parts, transaction)
         started = time.perf_counter()
         try:
@@ -208,7 +220,7 @@ class Delivery:
         return reply
 
 
-class _Refused(NbstreamError):
+class _MessageRefused(NbstreamError):
     """The message itself is refused."""
 
     def __init__(self, reply: Reply) -> None:
@@ -216,25 +228,25 @@ class _Refused(NbstreamError):
         self.reply = reply  # type: ignore[misc]  # each refusal has its own
 
 
-def _own(content: bytes) -> bytes:
-    """The message without what others say in our name; raises ``_Refused`` for one that loops."""
-    head = pieces(content[: header_fields.body_offset(content)])
-    found = chain.from_iterable(_RECEIVED.finditer(b"\n" + lines) for lines in head)
+def _without_forged_fields(content: bytes) -> bytes:
+    """The message without what others say in our name; raises ``_MessageRefused`` for one that loops."""
+    head = split_at_line_ends(content[: header_fields.body_offset(content)])
+    found = chain.from_iterable(_RECEIVED_FIELD.finditer(b"\n" + lines) for lines in head)
     if sum(1 for _ in islice(found, _MAX_RECEIVED + 1)) > _MAX_RECEIVED:
-        raise _Refused(_LOOP)
-    return header_fields.guard(
-        header_fields.strip(content, verdict_fields.VERDICT_FIELDS), verdict_fields.GUARD_FIELD
+        raise _MessageRefused(_LOOP_REPLY)
+    return header_fields.guard_first_line(
+        header_fields.strip_fields(content, verdict_fields.VERDICT_FIELDS), verdict_fields.GUARD_FIELD
     )
 
 
-def _opinion(check: Check) -> Opinion:
-    return Opinion(check.verdict, check.reason, check.thresholds)
+def _policy_verdict(check: Check) -> PolicyVerdict:
+    return PolicyVerdict(check.verdict, check.reason, check.thresholds)
 
 
-def _by(check: Check, decision: Decision) -> Check:
+def _check_with_decision(check: Check, decision: Decision) -> Check:
     """The check with what a policy makes of it; it is the same where that is what it was decided by."""
-    opinion, name = decision.opinion, decision.treatment.name
-    if opinion == _opinion(check) and name == check.policy:
+    opinion, name = decision.policy_verdict, decision.treatment.name
+    if opinion == _policy_verdict(check) and name == check.policy:
         return check
     verdict, reason, thresholds = opinion.verdict, opinion.reason, opinion.thresholds
     return replace(check, verdict=verdict, reason=reason, thresholds=thresholds, policy=name)
@@ -250,7 +262,7 @@ def _log_message(
         "verdict": str(check.verdict) if check else "none",
         "probability": round(check.probability, 6) if check else None,
         "action": ", ".join(dict.fromkeys(str(each.action.kind) for each in decided)) or None,
-        "policy": ", ".join(policies) if policies not in ([], [DEFAULT]) else None,
+        "policy": ", ".join(policies) if policies not in ([], [DEFAULT_RULE_NAME]) else None,
         "reply": str(reply),
         "milliseconds": round(seconds * 1000, 2),
     }

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, cast
 
 from nbstream.errors import Reply
 from nbstream.listeners.smtp import replies
-from nbstream.listeners.smtp.session import Session
+from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.listeners.sockets import BACKLOG
 
 if TYPE_CHECKING:
     import socket
 
     from nbstream.listeners.smtp.delivery import Delivery
-    from nbstream.listeners.smtp.feedback import FeedbackDoor
+    from nbstream.listeners.smtp.feedback import FeedbackMailbox
     from nbstream.relay.next_hop import NextHop
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class SmtpLimits:
     """Limits of the door; bytes in flight are counted over all connections."""
 
     hostname: str
@@ -35,30 +35,33 @@ class Params:
 
 
 @dataclass(frozen=True, slots=True)
-class Handlers:
+class MessageHandlers:
     """What becomes of mail: a transaction goes by one set of rules from MAIL to its end."""
 
     delivery: Delivery
-    feedback: FeedbackDoor
+    feedback: FeedbackMailbox
 
 
 class SmtpListener:
     """Accepts connections, and bounds what they use together.
 
-    ``handlers`` may be replaced at any time: the next transaction goes by the new ones, on open connections too.
+    ``message_handlers`` may be replaced at any time: the next transaction goes by the new ones, on open
+    connections too.
     """
 
     name = "smtp"
 
-    def __init__(self, params: Params, next_hop: NextHop, delivery: Delivery, feedback: FeedbackDoor) -> None:
-        self.params = params
+    def __init__(
+        self, params: SmtpLimits, next_hop: NextHop, delivery: Delivery, feedback: FeedbackMailbox
+    ) -> None:
+        self.limits = params
         self.next_hop = next_hop
-        self.handlers = Handlers(delivery, feedback)
-        self.sessions: set[Session] = set()
+        self.message_handlers = MessageHandlers(delivery, feedback)
+        self.sessions: set[SmtpSession] = set()
         self.draining = False
         self._bytes_in_flight = 0
         self._servers: list[asyncio.Server] = []
-        self._empty = asyncio.Event()
+        self._no_sessions = asyncio.Event()
 
     async def start(self, *listening: socket.socket) -> None:
         """Serve on these sockets."""
@@ -67,15 +70,15 @@ class SmtpListener:
             self._servers.append(await loop.create_server(self._accept, sock=each, backlog=BACKLOG))
 
     def _accept(self) -> asyncio.BaseProtocol:
-        room = not self.draining and len(self.sessions) < self.params.max_connections
-        self.handlers.delivery.connected(self.name, room)
+        room = not self.draining and len(self.sessions) < self.limits.max_connections
+        self.message_handlers.delivery.connected(self.name, room)
         if not room:
-            return _TurnAway(replies.CLOSING if self.draining else replies.TOO_MANY_CONNECTIONS)
-        return Session(self)
+            return _RefusingProtocol(replies.CLOSING if self.draining else replies.TOO_MANY_CONNECTIONS)
+        return SmtpSession(self)
 
     def reserve(self, count: int) -> bool:
         """Take ``count`` bytes from the shared budget; False where they are not left."""
-        if self._bytes_in_flight + count > self.params.max_bytes_in_flight:
+        if self._bytes_in_flight + count > self.limits.max_bytes_in_flight:
             return False
         self._bytes_in_flight += count
         return True
@@ -84,11 +87,11 @@ class SmtpListener:
         """Give reserved bytes back."""
         self._bytes_in_flight -= count
 
-    def closed(self, session: Session) -> None:
+    def session_closed(self, session: SmtpSession) -> None:
         """A session's connection is gone."""
         self.sessions.discard(session)
         if not self.sessions:
-            self._empty.set()
+            self._no_sessions.set()
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let mail in flight finish within ``seconds``, then close what is left."""
@@ -96,19 +99,19 @@ class SmtpListener:
         for server in self._servers:
             server.close()
         for session in list(self.sessions):
-            session.leave_if_idle()
+            session.close_if_idle()
         if self.sessions:
-            self._empty.clear()
+            self._no_sessions.clear()
             try:
                 async with asyncio.timeout(seconds):
-                    await self._empty.wait()
+                    await self._no_sessions.wait()
             except TimeoutError:
                 _log.warning("smtp: mail in flight did not finish in %g s", seconds)
         for session in list(self.sessions):
             session.abort()
 
 
-class _TurnAway(asyncio.Protocol):
+class _RefusingProtocol(asyncio.Protocol):
     """Answers a connection with one reply and closes it."""
 
     def __init__(self, reply: Reply) -> None:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable, Reply
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.connection import SmtpConnection
-from nbstream.listeners.smtp.data_content import END, Arriving
-from nbstream.relay.next_hop import Envelope, Path, Transaction
+from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
+from nbstream.relay.next_hop import Envelope, SmtpPath, Transaction
 from nbstream.wire import smtp as wire
 
 if TYPE_CHECKING:
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_PASSED_ON = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE"})
+_FORWARDED_EXTENSIONS = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE"})
 
 
-class Session(SmtpConnection):
+class SmtpSession(SmtpConnection):
     """One connection. State from MAIL to the end of DATA: rules, sender, recipients, the hop's transaction."""
 
     def __init__(self, listener: SmtpListener) -> None:
-        params = listener.params
+        params = listener.limits
         super().__init__(params.hostname, params.max_message_bytes, params.idle_timeout_seconds)
         self._listener = listener
-        self._handlers = listener.handlers
-        self._forwarded = ""
-        self._sender: Path | None = None
-        self._recipients: list[Path] = []
-        self._label: str | None = None
+        self._message_handlers = listener.message_handlers
+        self._forwarded_address = ""
+        self._sender: SmtpPath | None = None
+        self._recipients: list[SmtpPath] = []
+        self._feedback_label: str | None = None
         self._transaction: Transaction | None = None
 
     # Its beginning and its end
@@ -55,7 +55,7 @@ class Session(SmtpConnection):
     def connection_lost(self, error: Exception | None) -> None:
         """End the session; aiosmtpd cancels its task."""
         super().connection_lost(error)
-        self._listener.closed(self)
+        self._listener.session_closed(self)
 
     async def _handle_client(self) -> None:
         # aiosmtpd's task for the whole connection: its end, however it comes, ends the hop's transaction.
@@ -64,16 +64,16 @@ class Session(SmtpConnection):
         except ConnectionError:
             _log.debug("smtp: the client went away")
         finally:
-            await self._forget()
+            await self._reset()
 
-    def leave_if_idle(self) -> None:
+    def close_if_idle(self) -> None:
         """While draining: close the connection now unless a message is under way."""
         if self._sender is None:
-            self._leave()
+            self._close_for_shutdown()
 
-    def _leave_if_draining(self) -> None:
+    def _close_if_draining(self) -> None:
         if self._listener.draining:
-            self._leave()
+            self._close_for_shutdown()
 
     async def handle_exception(self, error: Exception) -> str:
         """The reply to a command that failed: never the text of an exception."""
@@ -87,9 +87,9 @@ class Session(SmtpConnection):
         _log.error("smtp: a command failed", exc_info=error)
         return str(NbstreamError.reply)
 
-    async def _forget(self) -> None:
+    async def _reset(self) -> None:
         """Back to the state after EHLO."""
-        self._sender, self._recipients, self._forwarded = None, [], ""
+        self._sender, self._recipients, self._forwarded_address = None, [], ""
         await self._give_up_relaying()
 
     async def _give_up_relaying(self) -> None:
@@ -98,7 +98,7 @@ class Session(SmtpConnection):
         After a mere 503 at DATA the client would bounce mail whose first recipients were accepted.
         """
         transaction, self._transaction = self._transaction, None
-        self._label = None
+        self._feedback_label = None
         if transaction is not None:
             await transaction.abort()
 
@@ -106,69 +106,71 @@ class Session(SmtpConnection):
 
     async def smtp_HELO(self, hostname: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """HELO: no extensions."""
-        await self._forget()
+        await self._reset()
         await super().smtp_HELO(hostname)
 
     async def smtp_EHLO(self, hostname: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """EHLO: offer only what the next hop offers, so that everything taken here can be passed on."""
         if not hostname:
-            await self._answer(replies.SYNTAX_EHLO)
+            await self._send_reply(replies.SYNTAX_EHLO)
             return
-        await self._forget()
+        await self._reset()
         assert self.session is not None
         self.session.extended_smtp = True
         self.session.host_name = hostname
-        offered = sorted((await self._listener.next_hop.features()) & _PASSED_ON)
-        size = f"SIZE {self._listener.params.max_message_bytes}"
-        own = ["XFORWARD ADDR"] if self._listener.handlers.feedback.believes(self._peer_host) else []
+        offered = sorted((await self._listener.next_hop.features()) & _FORWARDED_EXTENSIONS)
+        size = f"SIZE {self._listener.limits.max_message_bytes}"
+        own = (
+            ["XFORWARD ADDR"] if self._listener.message_handlers.feedback.may_name_teacher(self._peer_host) else []
+        )
         lines = [self.hostname, *own, *(size if each == "SIZE" else each for each in offered)]
-        await self._answer(Reply(250, "\n".join(lines)))
+        await self._send_reply(Reply(250, "\n".join(lines)))
 
     async def smtp_RSET(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """RSET: give up the transaction."""
         if arg:
-            await self._answer(replies.SYNTAX_RSET)
+            await self._send_reply(replies.SYNTAX_RSET)
             return
-        await self._forget()
-        await self._answer(replies.OK)
-        self._leave_if_draining()
+        await self._reset()
+        await self._send_reply(replies.OK)
+        self._close_if_draining()
 
     async def smtp_VRFY(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """VRFY: never tell which addresses exist, and parse none."""
-        await self._answer(replies.NOT_VERIFIED)
+        await self._send_reply(replies.VRFY_NOT_SUPPORTED)
 
     async def smtp_XFORWARD(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """XFORWARD: a mail server on this machine says from whom the next mail came: that is who teaches."""
         address = wire.forwarded_address(arg)
         reply = replies.SYNTAX_XFORWARD if address is None else replies.OK
-        if not self._listener.handlers.feedback.believes(self._peer_host):
-            reply = replies.NOT_BELIEVED
+        if not self._listener.message_handlers.feedback.may_name_teacher(self._peer_host):
+            reply = replies.XFORWARD_NOT_ALLOWED
         elif self._sender is not None:
-            reply = replies.NESTED
+            reply = replies.MAIL_ALREADY_GIVEN
         else:
-            self._forwarded = address or ""
-        await self._answer(reply)
+            self._forwarded_address = address or ""
+        await self._send_reply(reply)
 
     async def smtp_MAIL(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """MAIL: open the next hop's transaction; its refusal is the answer."""
         if self._listener.draining:
-            self._leave()
+            self._close_for_shutdown()
             return
-        await self._answer(await self._mail(arg), grouped=True)
+        await self._send_reply(await self._mail(arg), grouped=True)
 
     async def _mail(self, arg: str | None) -> Reply:
         assert self.session is not None
         if not self.session.host_name:
             return replies.NO_HELO
         if self._sender is not None:
-            return replies.NESTED
+            return replies.MAIL_ALREADY_GIVEN
         parsed = wire.parse_path("FROM", arg)
         if parsed is None:
             return replies.SYNTAX_MAIL
         size = wire.declared_size(parsed[1])
-        if size is not None and size > self._listener.params.max_message_bytes:
-            return replies.TOO_BIG
-        sender, self._handlers = Path(*parsed), self._listener.handlers
+        if size is not None and size > self._listener.limits.max_message_bytes:
+            return replies.MESSAGE_TOO_BIG
+        sender, self._message_handlers = SmtpPath(*parsed), self._listener.message_handlers
         try:
             self._transaction = await self._listener.next_hop.begin(sender)
         except RelayRefused as refusal:
@@ -180,7 +182,7 @@ class Session(SmtpConnection):
 
     async def smtp_RCPT(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """RCPT: the next hop's own answer, or ours for a feedback address."""
-        await self._answer(await self._rcpt(arg), grouped=True)
+        await self._send_reply(await self._rcpt(arg), grouped=True)
 
     async def _rcpt(self, arg: str | None) -> Reply:
         if self._sender is None:
@@ -188,27 +190,27 @@ class Session(SmtpConnection):
         parsed = wire.parse_path("TO", arg)
         if parsed is None or not parsed[0]:
             return replies.SYNTAX_RCPT
-        if len(self._recipients) >= self._listener.params.max_recipients:
+        if len(self._recipients) >= self._listener.limits.max_recipients:
             return replies.TOO_MANY_RECIPIENTS
-        label = self._handlers.feedback.label_of(parsed[0])
+        label = self._message_handlers.feedback.label_of(parsed[0])
         if label is not None:
-            return await self._feedback_rcpt(label, Path(*parsed))
-        if self._label is not None:
-            return replies.MIXED
+            return await self._feedback_rcpt(label, SmtpPath(*parsed))
+        if self._feedback_label is not None:
+            return replies.FEEDBACK_MIXED_WITH_MAIL
         if self._transaction is None:
             return RelayUnavailable.reply
-        recipient = Path(*parsed)
+        recipient = SmtpPath(*parsed)
         reply = await self._transaction.rcpt(recipient)
         if reply.accepted:
             self._recipients.append(recipient)
         return reply
 
-    async def _feedback_rcpt(self, label: str, recipient: Path) -> Reply:
-        if not self._handlers.feedback.allows(self._peer_host):
-            return self._handlers.feedback.refuse(label, self._listener.name, self._peer_host)
-        if self._recipients and self._label != label:
-            return replies.MIXED
-        self._label = label
+    async def _feedback_rcpt(self, label: str, recipient: SmtpPath) -> Reply:
+        if not self._message_handlers.feedback.may_teach(self._peer_host):
+            return self._message_handlers.feedback.refuse(label, self._listener.name, self._peer_host)
+        if self._recipients and self._feedback_label != label:
+            return replies.FEEDBACK_MIXED_WITH_MAIL
+        self._feedback_label = label
         self._recipients.append(recipient)
         transaction, self._transaction = self._transaction, None
         if transaction is not None:
@@ -218,59 +220,59 @@ class Session(SmtpConnection):
     async def smtp_DATA(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """DATA: read the message, then learn it or deliver it."""
         if self._sender is None or not self._recipients:
-            await self._answer(replies.NO_MAIL if self._sender is None else replies.NO_RCPT)
+            await self._send_reply(replies.NO_MAIL if self._sender is None else replies.NO_VALID_RECIPIENTS)
             return
         if arg:
-            await self._answer(replies.SYNTAX_DATA)
+            await self._send_reply(replies.SYNTAX_DATA)
             return
-        if self._transaction is None and self._label is None:
-            await self._forget()
-            await self._answer(RelayUnavailable.reply)
+        if self._transaction is None and self._feedback_label is None:
+            await self._reset()
+            await self._send_reply(RelayUnavailable.reply)
             return
         # The CRLF that ended the command is part of a lone CRLF.CRLF (an empty message) and of a first dot.
         self._reader._buffer[:0] = b"\r\n"  # type: ignore[attr-defined]  # no public way to put back
-        await self._answer(replies.GO_AHEAD)
-        arriving = Arriving(self._listener.params.max_message_bytes, self._listener)
+        await self._send_reply(replies.GO_AHEAD)
+        arriving = IncomingMessage(self._listener.limits.max_message_bytes, self._listener)
         try:
-            await self._answer(await self._finish(arriving))
+            await self._send_reply(await self._learn_or_deliver(arriving))
         finally:
             arriving.release()
-            await self._forget()
-            self._leave_if_draining()
+            await self._reset()
+            self._close_if_draining()
 
-    async def _finish(self, arriving: Arriving) -> Reply:
-        content = await self._collect(arriving)
+    async def _learn_or_deliver(self, arriving: IncomingMessage) -> Reply:
+        content = await self._read_content(arriving)
         if isinstance(content, Reply):
             return content
-        self._silent_until = math.inf  # what follows has deadlines of its own; it is the client who waits now
+        self._idle_deadline = math.inf  # what follows has deadlines of its own; it is the client who waits now
         try:
-            if self._label is not None:
-                feedback, actor = self._handlers.feedback, self._forwarded or self._peer_host
-                return await feedback.learn(content, self._label, self._listener.name, actor)
+            if self._feedback_label is not None:
+                feedback, actor = self._message_handlers.feedback, self._forwarded_address or self._peer_host
+                return await feedback.learn(content, self._feedback_label, self._listener.name, actor)
             transaction, self._transaction = self._transaction, None
             assert transaction is not None
             assert self._sender is not None
             envelope = Envelope(self._sender, tuple(self._recipients))
-            deliver, name = self._handlers.delivery.deliver, self._listener.name
+            deliver, name = self._message_handlers.delivery.deliver, self._listener.name
             delivered = await deliver(content, envelope, transaction, name)
-            believed = self._handlers.feedback.allows(self._peer_host)
-            return delivered.told if believed else delivered.reply
+            believed = self._message_handlers.feedback.may_teach(self._peer_host)
+            return delivered.reply_with_verdict if believed else delivered.reply
         finally:
             self._reset_timeout()
 
-    async def _collect(self, arriving: Arriving) -> bytes | Reply:
+    async def _read_content(self, arriving: IncomingMessage) -> bytes | Reply:
         """The message with CRLF line ends, or the reply that refuses it; reads to its end. RFC 5321 4.1.1.4."""
         ended = False
         while not ended:
             try:
-                chunk = await self._reader.readuntil(END)
+                chunk = await self._reader.readuntil(DATA_END)
                 ended = True
             except asyncio.LimitOverrunError as overrun:
                 chunk = await self._reader.readexactly(overrun.consumed)
             self._reset_timeout()
             arriving.add(chunk, last=ended)
-            if arriving.problem and arriving.hopeless and not ended:
-                await self._answer(arriving.problem)
+            if arriving.problem and arriving.exceeds_read_limit and not ended:
+                await self._send_reply(arriving.problem)
                 self.abort()
                 raise ConnectionResetError
         return arriving.problem or arriving.content()

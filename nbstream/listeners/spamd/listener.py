@@ -13,39 +13,38 @@ import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from nbstream.listeners.spamd.handler import NAME, Answers, Peer
-from nbstream.listeners.spamd.handler import Params as AnswerParams
+from nbstream.listeners.spamd.handler import LISTENER_NAME, SpamdHandler, SpamdHandlerOptions, SpamdPeer
 from nbstream.wire.spamd import (
     EX_TEMPFAIL,
     EX_TIMEOUT,
     EX_UNAVAILABLE,
-    Event,
-    Parser,
-    Refusal,
-    Request,
-    unpack,
+    SpamdEvent,
+    SpamdParser,
+    SpamdRefusal,
+    SpamdRequest,
+    decompress,
 )
 
 if TYPE_CHECKING:
     from nbstream.filter import Filter
-    from nbstream.listeners.message_service import DeskObserver
+    from nbstream.listeners.message_service import MessageServiceObserver
 
 _log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 10.0  # for a client to read why it was refused
-_GONE = "unknown"
-_PATIENCE = 2  # times the permitted size is read of it
-_BUSY = Refusal(EX_UNAVAILABLE, "Service Unavailable: too many connections")
-_CLOSING = Refusal(EX_UNAVAILABLE, "Service Unavailable: closing down")
-_NO_MEMORY = Refusal(EX_TEMPFAIL, "Too much mail at once, please try again later")
-_SILENT = Refusal(EX_TIMEOUT, "Timeout: the request is not complete")
+_UNKNOWN_HOST = "unknown"
+_READ_LIMIT_FACTOR = 2  # times the permitted size is read of it
+_BUSY = SpamdRefusal(EX_UNAVAILABLE, "Service Unavailable: too many connections")
+_CLOSING = SpamdRefusal(EX_UNAVAILABLE, "Service Unavailable: closing down")
+_NO_MEMORY = SpamdRefusal(EX_TEMPFAIL, "Too much mail at once, please try again later")
+_SILENT = SpamdRefusal(EX_TIMEOUT, "Timeout: the request is not complete")
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class SpamdLimits:
     """Limits of the door; bytes in flight are counted over all connections."""
 
-    answers: AnswerParams
+    handler_options: SpamdHandlerOptions
     max_message_bytes: int = 50 << 20
     idle_timeout_seconds: float = 300
     max_connections: int = 200
@@ -53,7 +52,7 @@ class Params:
 
 
 @dataclass(slots=True)
-class _Budget:
+class _ByteBudget:
     """Bytes in memory, over all connections."""
 
     limit: int
@@ -72,225 +71,227 @@ class SpamdListener:
     ``spam_filter`` and ``params`` may be replaced at any time: the next request goes by the new ones.
     """
 
-    def __init__(self, spam_filter: Filter, params: Params, observer: DeskObserver) -> None:
+    def __init__(self, spam_filter: Filter, params: SpamdLimits, observer: MessageServiceObserver) -> None:
         self.spam_filter = spam_filter
-        self.params = params
-        self.visits: set[Visit] = set()
-        self.budget = _Budget(params.max_bytes_in_flight)
-        self.local = False
+        self.limits = params
+        self.connections: set[SpamdConnection] = set()
+        self.budget = _ByteBudget(params.max_bytes_in_flight)
+        self.is_unix_socket = False
         self._observer = observer
         self._draining = False
-        self._served = 0
+        self._admitted_count = 0
         self._server: asyncio.Server | None = None
-        self._empty = asyncio.Event()
-        self._empty.set()
+        self._no_connections = asyncio.Event()
+        self._no_connections.set()
 
     @property
-    def answers(self) -> Answers:
+    def handler(self) -> SpamdHandler:
         """What answers the request that is complete now."""
-        return Answers(self.spam_filter, self.params.answers, self._observer)
+        return SpamdHandler(self.spam_filter, self.limits.handler_options, self._observer)
 
     async def start(self, listening: socket.socket) -> None:
         """Serve on this socket."""
         loop = asyncio.get_running_loop()
-        self.local = listening.family == socket.AF_UNIX
-        create = loop.create_unix_server if self.local else loop.create_server
-        self._server = await create(lambda: Visit(self), sock=listening)
+        self.is_unix_socket = listening.family == socket.AF_UNIX
+        create = loop.create_unix_server if self.is_unix_socket else loop.create_server
+        self._server = await create(lambda: SpamdConnection(self), sock=listening)
 
-    def admit(self, visit: Visit) -> Refusal | None:
+    def admit(self, visit: SpamdConnection) -> SpamdRefusal | None:
         """Take a connection in, or say why not."""
-        self.visits.add(visit)
-        self._empty.clear()
-        refusal = _CLOSING if self._draining else _BUSY if self._served >= self.params.max_connections else None
-        self._observer.connected(NAME, refusal is None)
-        self._served += refusal is None
+        self.connections.add(visit)
+        self._no_connections.clear()
+        refusal = (
+            _CLOSING if self._draining else _BUSY if self._admitted_count >= self.limits.max_connections else None
+        )
+        self._observer.connected(LISTENER_NAME, refusal is None)
+        self._admitted_count += refusal is None
         return refusal
 
     @property
-    def crowded(self) -> bool:
+    def is_crowded(self) -> bool:
         """Whether there is no place even for those that are to read why they were turned away."""
-        return len(self.visits) - self._served > self.params.max_connections
+        return len(self.connections) - self._admitted_count > self.limits.max_connections
 
-    def left(self, visit: Visit) -> None:
+    def connection_closed(self, visit: SpamdConnection) -> None:
         """A connection is gone, and nothing is done for it any more."""
-        self.visits.discard(visit)
-        self._served -= visit.admitted
-        if not self.visits:
-            self._empty.set()
+        self.connections.discard(visit)
+        self._admitted_count -= visit.admitted
+        if not self.connections:
+            self._no_connections.set()
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let requests under way finish within ``seconds``, then close what is left."""
         self._draining = True
         if self._server is not None:
             self._server.close()
-        for visit in list(self.visits):
-            visit.leave_if_idle()
+        for visit in list(self.connections):
+            visit.close_if_idle()
         try:
             async with asyncio.timeout(seconds):
-                await self._empty.wait()
+                await self._no_connections.wait()
         except TimeoutError:
             _log.warning("spamd: requests under way did not finish in %g s", seconds)
-        for visit in list(self.visits):
+        for visit in list(self.connections):
             visit.abort()
-        await self._empty.wait()  # those that were cancelled need a moment to end
+        await self._no_connections.wait()  # those that were cancelled need a moment to end
 
 
-class Visit(asyncio.Protocol):
+class SpamdConnection(asyncio.Protocol):
     """One connection: bytes in, one answer out."""
 
     def __init__(self, door: SpamdListener) -> None:
-        self._door = door
-        self._parser = Parser(door.params.max_message_bytes)
-        self._reserved = self._received = 0
+        self._listener = door
+        self._parser = SpamdParser(door.limits.max_message_bytes)
+        self._reserved_bytes = self._received_bytes = 0
         self.admitted = False
-        self._ended = self._said = self._lost = False
-        self._refused: Refusal | None = None
-        self._work: asyncio.Task[bytes] | None = None
+        self._client_closed = self._answer_sent = self._disconnected = False
+        self._refusal: SpamdRefusal | None = None
+        self._answer_task: asyncio.Task[bytes] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin, unless there are too many already."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
-        refusal = self._door.admit(self)
+        refusal = self._listener.admit(self)
         self.admitted = refusal is None
         if refusal:
-            self._say(refusal.render(), rest=not self._door.crowded)
+            self._send_answer(refusal.render(), rest=not self._listener.is_crowded)
         else:
-            self._wait(self._door.params.idle_timeout_seconds)
+            self._set_timer(self._listener.limits.idle_timeout_seconds)
 
     def data_received(self, data: bytes) -> None:
         """More of the request, or of what is passed over."""
-        self._received += len(data)
-        if self._said or self._parser.done:
-            if self._received > _PATIENCE * self._door.params.max_message_bytes:
+        self._received_bytes += len(data)
+        if self._answer_sent or self._parser.done:
+            if self._received_bytes > _READ_LIMIT_FACTOR * self._listener.limits.max_message_bytes:
                 self.abort()
             return
-        if self._work is None:
-            self._wait(self._door.params.idle_timeout_seconds)
-        if not self._reserve(len(data)):
+        if self._answer_task is None:
+            self._set_timer(self._listener.limits.idle_timeout_seconds)
+        if not self._reserve_bytes(len(data)):
             self._refuse(_NO_MEMORY)
             return
-        self._take(self._parser.feed(data))
+        self._handle_events(self._parser.feed(data))
 
     def eof_received(self) -> bool:
         """The client has closed its side, and may still read."""
-        self._ended = True
-        if self._said:
+        self._client_closed = True
+        if self._answer_sent:
             self._transport.close()
         else:
-            self._take(self._parser.end())
+            self._handle_events(self._parser.end())
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
         """The client is gone; work that has begun is finished."""
-        self._lost = True
+        self._disconnected = True
         if self._timer is not None:
             self._timer.cancel()
-        self._left_if_done()
+        self._close_if_done()
 
-    def leave_if_idle(self) -> None:
+    def close_if_idle(self) -> None:
         """While draining: close now unless a request is under way."""
-        if self._said:
+        if self._answer_sent:
             self._transport.close()
-        elif not self._received:
-            self._say(_CLOSING.render(), rest=False)
+        elif not self._received_bytes:
+            self._send_answer(_CLOSING.render(), rest=False)
 
     def abort(self) -> None:
         """Drop the connection, and what is done for it."""
-        if self._work is not None:
-            self._work.cancel()
+        if self._answer_task is not None:
+            self._answer_task.cancel()
         self._transport.abort()
 
-    def _wait(self, seconds: float) -> None:
+    def _set_timer(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._out_of_time)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timeout)
 
-    def _out_of_time(self) -> None:
-        if self._said:
+    def _on_timeout(self) -> None:
+        if self._answer_sent:
             self.abort()
         else:
             self._refuse(_SILENT)
 
-    def _reserve(self, count: int) -> bool:
-        if not self._door.budget.reserve(count):
+    def _reserve_bytes(self, count: int) -> bool:
+        if not self._listener.budget.reserve(count):
             return False
-        self._reserved += count
+        self._reserved_bytes += count
         return True
 
-    def _take(self, events: list[Event]) -> None:
+    def _handle_events(self, events: list[SpamdEvent]) -> None:
         for event in events:
-            if isinstance(event, Refusal):
+            if isinstance(event, SpamdRefusal):
                 self._refuse(event)
-            elif self._refused is None:
+            elif self._refusal is None:
                 # What has come with it may be refused yet: the work begins after that.
-                self._work = asyncio.get_running_loop().create_task(self._answer(event))
-                self._work.add_done_callback(self._answered)
+                self._answer_task = asyncio.get_running_loop().create_task(self._answer_unless_refused(event))
+                self._answer_task.add_done_callback(self._on_answer_done)
                 if self._timer is not None:
                     self._timer.cancel()  # what follows has deadlines of its own; it is the client who waits now
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: SpamdRefusal) -> None:
         """Tell it, now or instead of the answer that is being made."""
-        self._refused = self._refused or refusal
-        self._parser.drop()
-        if self._work is None:
+        self._refusal = self._refusal or refusal
+        self._parser.discard_rest()
+        if self._answer_task is None:
             _log.info("spamd: a request was refused: %s", refusal.text)
-            self._say(refusal.render(), rest=True)
+            self._send_answer(refusal.render(), rest=True)
 
-    async def _answer(self, request: Request) -> bytes:
-        return await self._made(request) if self._refused is None else b""
+    async def _answer_unless_refused(self, request: SpamdRequest) -> bytes:
+        return await self._make_answer(request) if self._refusal is None else b""
 
-    def _answered(self, work: asyncio.Task[bytes]) -> None:
+    def _on_answer_done(self, work: asyncio.Task[bytes]) -> None:
         """Say it; of work that was cancelled, even before it began, nothing."""
-        self._work = None
+        self._answer_task = None
         answer = b""
         try:
             answer = b"" if work.cancelled() else work.result()
         finally:
-            if self._refused is not None:
-                self._refuse(self._refused)
+            if self._refusal is not None:
+                self._refuse(self._refusal)
             else:
-                self._say(answer, rest=False)
-            self._left_if_done()
+                self._send_answer(answer, rest=False)
+            self._close_if_done()
 
-    async def _made(self, request: Request) -> bytes:
+    async def _make_answer(self, request: SpamdRequest) -> bytes:
         body = request.body
-        if request.packed:
+        if request.compressed:
             pieces: list[bytes] = []
-            for piece in unpack(body, self._door.params.max_message_bytes):
-                if isinstance(piece, Refusal) or not self._reserve(len(piece)):
-                    self._refused = piece if isinstance(piece, Refusal) else _NO_MEMORY
+            for piece in decompress(body, self._listener.limits.max_message_bytes):
+                if isinstance(piece, SpamdRefusal) or not self._reserve_bytes(len(piece)):
+                    self._refusal = piece if isinstance(piece, SpamdRefusal) else _NO_MEMORY
                     return b""
                 pieces.append(piece)
                 await asyncio.sleep(0)  # a piece takes a millisecond
             body = b"".join(pieces)
-        return await self._door.answers.answer(request, body, self._peer())
+        return await self._listener.handler.handle(request, body, self._peer())
 
-    def _peer(self) -> Peer:
-        if self._door.local:
-            return Peer()
+    def _peer(self) -> SpamdPeer:
+        if self._listener.is_unix_socket:
+            return SpamdPeer()
         name = self._transport.get_extra_info("peername")  # uvloop has none of a client that is gone
-        return Peer(str(name[0]) if isinstance(name, tuple) and name else _GONE)
+        return SpamdPeer(str(name[0]) if isinstance(name, tuple) and name else _UNKNOWN_HOST)
 
-    def _say(self, answer: bytes, *, rest: bool) -> None:
+    def _send_answer(self, answer: bytes, *, rest: bool) -> None:
         """Say the last of this connection; ``rest``: more may come, which is passed over until the client ends."""
-        if self._said or self._lost or self._transport.is_closing():
+        if self._answer_sent or self._disconnected or self._transport.is_closing():
             return
-        self._said = True
+        self._answer_sent = True
         self._transport.write(answer)
-        if rest and not self._ended:
-            self._release()
+        if rest and not self._client_closed:
+            self._release_bytes()
             self._transport.write_eof()
-            self._wait(_PATIENCE_SECONDS)
+            self._set_timer(_PATIENCE_SECONDS)
         else:
-            self._wait(self._door.params.idle_timeout_seconds)
+            self._set_timer(self._listener.limits.idle_timeout_seconds)
             self._transport.close()
 
-    def _release(self) -> None:
-        self._door.budget.used -= self._reserved
-        self._reserved = 0
+    def _release_bytes(self) -> None:
+        self._listener.budget.used -= self._reserved_bytes
+        self._reserved_bytes = 0
 
-    def _left_if_done(self) -> None:
-        if self._lost and self._work is None:
-            self._release()
-            self._door.left(self)
+    def _close_if_done(self) -> None:
+        if self._disconnected and self._answer_task is None:
+            self._release_bytes()
+            self._listener.connection_closed(self)

@@ -23,21 +23,21 @@ from nbstream.mail import header_fields
 from nbstream.mail.message import Message
 from nbstream.policy import verdict_fields
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.stream_queue import Found
+from nbstream.store.stream_queue import ClaimOutcome
 from nbstream.wire import stream_entries as wire
 
 if TYPE_CHECKING:
     from nbstream.filter import Check, Filter
-    from nbstream.mail.mime import Limits
-    from nbstream.policy.recipient_rules import Rules
-    from nbstream.store.stream_queue import Entry, Queue, Standing
+    from nbstream.mail.mime import MessageLimits
+    from nbstream.policy.recipient_rules import RecipientRules
+    from nbstream.store.stream_queue import QueueBacklog, QueueEntry, StreamQueue
 
 _log = logging.getLogger(__name__)
 
-NAME = "stream"
+LISTENER_NAME = "stream"
 
 _RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
-_KEEP_SECONDS = 2.0
+_RENEW_SECONDS = 2.0
 _THREAD_BYTES = 256 * 1024
 
 Result = TypeVar("Result")
@@ -52,41 +52,46 @@ class StreamObserver(Protocol):
     def filter_failed(self, reason: str) -> None:
         """One try ended by a fault."""
 
-    def found(self, outcome: str) -> None:
+    def entry_finished(self, outcome: str) -> None:
         """What became of one entry: answered, refused, repeated (it had an answer), claimed, dead, lost."""
 
-    def stood(self, standing: Standing) -> None:
+    def backlog_measured(self, standing: QueueBacklog) -> None:
         """So much is waiting."""
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class StreamLimits:
     """The limits: of a message, of the entries under way, and ``claim_seconds`` as the queue has them."""
 
-    limits: Limits
+    limits: MessageLimits
     max_message_bytes: int = 10 << 20
     max_in_flight: int = 16
     max_bytes_in_flight: int = 64 << 20
     claim_seconds: float = 60.0
 
 
-class StreamDoor:
+class StreamListener:
     """Answers a queue's entries; ``run`` does it until ``drain`` or cancellation.
 
     ``spam_filter`` and ``rules`` may be replaced at any time: the next entry goes by the new ones.
     """
 
     def __init__(
-        self, queue: Queue, spam_filter: Filter, rules: Rules, params: Params, observer: StreamObserver
+        self,
+        queue: StreamQueue,
+        spam_filter: Filter,
+        rules: RecipientRules,
+        params: StreamLimits,
+        observer: StreamObserver,
     ) -> None:
         self.spam_filter = spam_filter
         self.rules = rules
         self._queue = queue
-        self._params = params
+        self._limits = params
         self._observer = observer
-        self._under_way: dict[bytes, Entry] = {}
+        self._active_entries: dict[bytes, QueueEntry] = {}
         self._waiting = 0  # entries that wait for Redis
-        self._told = False
+        self._waiting_logged = False
         self._changed = asyncio.Event()  # something that reading waits for
         self._draining = asyncio.Event()
         self._ended = asyncio.Event()
@@ -97,16 +102,16 @@ class StreamDoor:
         self._ended.clear()
         try:
             async with asyncio.TaskGroup() as group:
-                keeping = group.create_task(self._keep(), name="stream: keep")
-                claiming = group.create_task(self._take_over(), name="stream: take over")
+                keeping = group.create_task(self._renew_claims(), name="stream: keep")
+                claiming = group.create_task(self._claim_abandoned(), name="stream: take over")
                 await self._read(group)
                 await claiming
-                while self._under_way:  # held until then
+                while self._active_entries:  # held until then
                     self._changed.clear()
                     await self._changed.wait()
                 keeping.cancel()
             with suppress(StoreUnavailable):
-                await self._queue.tidy(leave=True)
+                await self._queue.remove_idle_consumers(leave=True)
         finally:
             self._ended.set()
 
@@ -128,27 +133,27 @@ class StreamDoor:
             stop_if_cancelled()
             try:
                 await self._queue.open()
-                while room := await self._room():
+                while room := await self._free_slots():
                     for entry in await self._queue.take(room):
-                        self._under_way[entry.place] = entry
+                        self._active_entries[entry.stream_id] = entry
                         group.create_task(self._handle(entry), name="stream: entry")
                     if not self._waiting:
-                        self._tell(None)
+                        self._log_waiting(None)
                     failures = 0
             except StoreUnavailable as error:
-                self._tell(error)
+                self._log_waiting(error)
                 await self._pause(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
                 failures += 1
 
-    async def _room(self) -> int:
+    async def _free_slots(self) -> int:
         """How many entries more may be read: half of all at least, not one by one; 0 when it is drained."""
         while not self._draining.is_set():
             stop_if_cancelled()
-            room = self._params.max_in_flight - len(self._under_way)
-            held = sum(entry.size for entry in self._under_way.values())
+            room = self._limits.max_in_flight - len(self._active_entries)
+            held = sum(entry.size for entry in self._active_entries.values())
             if (
-                2 * room >= self._params.max_in_flight
-                and held < self._params.max_bytes_in_flight
+                2 * room >= self._limits.max_in_flight
+                and held < self._limits.max_bytes_in_flight
                 and not self._waiting
             ):
                 return room
@@ -156,7 +161,7 @@ class StreamDoor:
             await self._changed.wait()
         return 0
 
-    async def _take_over(self) -> None:
+    async def _claim_abandoned(self) -> None:
         """Try what others have left, one at a time; the first of failures in a row is logged."""
         failing = False
         while not self._draining.is_set():
@@ -164,33 +169,33 @@ class StreamDoor:
             try:
                 found = await self._queue.claim()
                 if found is None:
-                    await self._queue.tidy()
+                    await self._queue.remove_idle_consumers()
                 failing = False
             except StoreUnavailable as error:
                 if not failing:
                     _log.warning("nothing is taken over from other workers: %s", error)
                 found, failing = None, True
             if found is None:
-                await self._pause(self._params.claim_seconds / 3)
+                await self._pause(self._limits.claim_seconds / 3)
                 continue
             outcome, entry = found
-            self._observer.found(str(outcome))
-            if outcome is Found.CLAIMED:
-                self._under_way[entry.place] = entry
+            self._observer.entry_finished(str(outcome))
+            if outcome is ClaimOutcome.CLAIMED:
+                self._active_entries[entry.stream_id] = entry
                 await self._handle(entry)
             else:
-                fields = {"listener": NAME, "entry": _shown(entry.place)}
-                told = "set aside" if outcome is Found.DEAD else "removed by others before it was answered"
+                fields = {"listener": LISTENER_NAME, "entry": _printable_id(entry.stream_id)}
+                told = "set aside" if outcome is ClaimOutcome.DEAD else "removed by others before it was answered"
                 _log.warning("an entry was %s", told, extra={"fields": fields})
 
-    async def _keep(self) -> None:
+    async def _renew_claims(self) -> None:
         """Hold what is under way, and tell how much waits, until cancelled."""
         while True:
             stop_if_cancelled()
             with suppress(StoreUnavailable):  # the other two tell
-                await self._queue.hold(list(self._under_way))
-                self._observer.stood(await self._queue.standing())
-            await asyncio.sleep(min(_KEEP_SECONDS, self._params.claim_seconds / 3))
+                await self._queue.renew_claims(list(self._active_entries))
+                self._observer.backlog_measured(await self._queue.backlog())
+            await asyncio.sleep(min(_RENEW_SECONDS, self._limits.claim_seconds / 3))
 
     async def _pause(self, seconds: float) -> None:
         stop_if_cancelled()
@@ -198,55 +203,60 @@ class StreamDoor:
             async with asyncio.timeout(seconds):
                 await self._draining.wait()
 
-    async def _handle(self, entry: Entry) -> None:
+    async def _handle(self, entry: QueueEntry) -> None:
         """Answer one entry, or leave it for another try."""
         started = time.perf_counter()
         try:
-            answer = wire.addressed(await self._answer(entry), entry.place, entry.fields)
-            written = await self._stored(lambda: self._queue.answer(entry.place, answer))
+            answer = wire.with_entry_ids(await self._answer(entry), entry.stream_id, entry.fields)
+            written = await self._retry_while_unavailable(lambda: self._queue.answer(entry.stream_id, answer))
         except Exception as error:  # noqa: BLE001 - one entry is no reason to stop answering others
             self._observer.filter_failed("error")
             _log.error(
-                "an entry failed: %s", error, exc_info=True, extra={"fields": {"entry": _shown(entry.place)}}
+                "an entry failed: %s",
+                error,
+                exc_info=True,
+                extra={"fields": {"entry": _printable_id(entry.stream_id)}},
             )
         else:
-            self._report(entry, answer, written, time.perf_counter() - started)
+            self._report_answer(entry, answer, written, time.perf_counter() - started)
         finally:
-            self._under_way.pop(entry.place, None)
+            self._active_entries.pop(entry.stream_id, None)
             self._changed.set()
 
-    async def _answer(self, entry: Entry) -> dict[str, str | bytes]:
+    async def _answer(self, entry: QueueEntry) -> dict[str, str | bytes]:
         try:
-            request = wire.read(entry.fields, self._params.max_message_bytes)
-            message = await self._message(request)
-            return await self._stored(lambda: self._judge(request, message))
-        except wire.Unreadable as error:
-            return wire.refusal(str(error))
+            request = wire.read_entry(entry.fields, self._limits.max_message_bytes)
+            message = await self._parse_message(request)
+            return await self._retry_while_unavailable(lambda: self._check_or_learn(request, message))
+        except wire.UnreadableEntry as error:
+            return wire.refusal_fields(str(error))
         except NbstreamError as error:
             _log.warning("an entry is refused: %s", error)
-            return wire.refusal(error.reply.text.partition(" ")[2])
+            return wire.refusal_fields(error.reply.text.partition(" ")[2])
 
-    async def _message(self, request: wire.Request) -> Message:
+    async def _parse_message(self, request: wire.StreamRequest) -> Message:
         size = len(request.raw or request.text or "")
         if size > _THREAD_BYTES:
-            return await asyncio.to_thread(_message, request, self._params.limits)
-        return _message(request, self._params.limits)
+            return await asyncio.to_thread(_parse_request, request, self._limits.limits)
+        return _parse_request(request, self._limits.limits)
 
-    async def _judge(self, request: wire.Request, message: Message) -> dict[str, str | bytes]:
+    async def _check_or_learn(self, request: wire.StreamRequest, message: Message) -> dict[str, str | bytes]:
         """Check the message, or learn it; the answer goes by the recipient's rules."""
         spam_filter, rules = self.spam_filter, self.rules
-        treatment = rules.of(request.recipient) if request.recipient else rules.top
+        treatment = rules.treatment_of(request.recipient) if request.recipient else rules.default
 
         async def decide(check: Check) -> Check:
-            return check if treatment is rules.top else await spam_filter.decide(check, treatment)
+            return (
+                check if treatment is rules.default else await spam_filter.decide_for_treatment(check, treatment)
+            )
 
         if request.label is None:
-            return wire.verdict(await spam_filter.check(message, decide), None)
-        lesson = await spam_filter.learn(message, request.label, NAME, request.sender)
-        log_lesson(lesson, NAME, request.sender)
-        return wire.verdict(await decide(lesson.after), lesson.outcome)
+            return wire.verdict_fields(await spam_filter.check(message, decide), None)
+        lesson = await spam_filter.learn(message, request.label, LISTENER_NAME, request.sender)
+        log_lesson(lesson, LISTENER_NAME, request.sender)
+        return wire.verdict_fields(await decide(lesson.after), lesson.outcome)
 
-    async def _stored(self, work: Callable[[], Awaitable[Result]]) -> Result:
+    async def _retry_while_unavailable(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """The result of what needs Redis or its counts, when they are there; nothing more is read meanwhile."""
         failures = 0
         try:
@@ -255,7 +265,7 @@ class StreamDoor:
                 try:
                     return await work()
                 except StoreUnavailable as error:
-                    self._tell(error)
+                    self._log_waiting(error)
                     self._waiting += failures == 0
                     pause = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
                     failures += 1
@@ -263,23 +273,25 @@ class StreamDoor:
         finally:
             self._waiting -= failures > 0
 
-    def _tell(self, error: StoreUnavailable | None) -> None:
+    def _log_waiting(self, error: StoreUnavailable | None) -> None:
         """Log when entries begin to wait, and when they go on; not each time."""
-        if error and not self._told:
+        if error and not self._waiting_logged:
             _log.warning("entries wait: %s", error)
-        if self._told and not error:
+        if self._waiting_logged and not error:
             _log.info("entries are read again")
-        self._told = error is not None
+        self._waiting_logged = error is not None
 
-    def _report(self, entry: Entry, answer: Mapping[str, str | bytes], written: bool, seconds: float) -> None:
+    def _report_answer(
+        self, entry: QueueEntry, answer: Mapping[str, str | bytes], written: bool, seconds: float
+    ) -> None:
         refused = "error" in answer
-        self._observer.found("repeated" if not written else "refused" if refused else "answered")
+        self._observer.entry_finished("repeated" if not written else "refused" if refused else "answered")
         if not written:
             return
-        self._observer.delivered(NAME, str(answer.get("verdict", "none")))
+        self._observer.delivered(LISTENER_NAME, str(answer.get("verdict", "none")))
         fields = {
-            "listener": NAME,
-            "entry": _shown(entry.place),
+            "listener": LISTENER_NAME,
+            "entry": _printable_id(entry.stream_id),
             "id": answer.get("key"),
             "verdict": answer.get("verdict", "none"),
             "probability": float(answer["probability"]) if "probability" in answer else None,
@@ -290,13 +302,14 @@ class StreamDoor:
         _log.info("message", extra={"fields": fields})
 
 
-def _message(request: wire.Request, limits: Limits) -> Message:
+def _parse_request(request: wire.StreamRequest, limits: MessageLimits) -> Message:
     if request.raw is None:
-        return Message.of_text(request.text or "", limits)
+        return Message.from_text(request.text or "", limits)
     return Message(
-        header_fields.strip(header_fields.canonical(request.raw), verdict_fields.VERDICT_FIELDS), limits
+        header_fields.strip_fields(header_fields.normalize_line_ends(request.raw), verdict_fields.VERDICT_FIELDS),
+        limits,
     )
 
 
-def _shown(place: bytes) -> str:
+def _printable_id(place: bytes) -> str:
     return place.decode("ascii", "replace")

@@ -24,8 +24,8 @@ import time
 PREDECESSOR_SECONDS = 20.0  # for the server of a killed guardian to finish; less than its starter waits for us
 STOP_SECONDS = 10.0  # from SIGTERM to SIGKILL; every acknowledged write is on disk before its answer
 _PR_SET_PDEATHSIG = 1  # prctl(2)
-_UNUSED = signal.SIGUSR1  # this process to itself: the exclusive lock is ours
-_AWAITED = (signal.SIGCHLD, signal.SIGTERM, _UNUSED)
+_UNUSED_SIGNAL = signal.SIGUSR1  # this process to itself: the exclusive lock is ours
+_AWAITED_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, _UNUSED_SIGNAL)
 
 
 def hold_server_lock(path: str) -> int:
@@ -68,40 +68,40 @@ def start_server(command: list[str], lock: int) -> int:
         os._exit(127)
 
 
-def ended(server: int) -> bool:
+def has_ended(server: int) -> bool:
     """True once the server process is gone; to be asked until then, not again."""
     return os.waitpid(server, os.WNOHANG)[0] == server
 
 
-def stop(server: int) -> None:
+def stop_server(server: int) -> None:
     """Ask the server to stop, insist after ``STOP_SECONDS``, return when it is gone."""
     os.kill(server, signal.SIGTERM)
-    while not ended(server):
+    while not has_ended(server):
         if signal.sigtimedwait((signal.SIGCHLD,), STOP_SECONDS) is None:
             os.kill(server, signal.SIGKILL)
 
 
-def announce_unused(users: int) -> None:
+def signal_when_unused(users: int) -> None:
     """Signal this process when nobody holds USERS_LOCK; a thread, because flock(2) knows no deadline."""
     fcntl.flock(users, fcntl.LOCK_EX)
-    os.kill(os.getpid(), _UNUSED)
+    os.kill(os.getpid(), _UNUSED_SIGNAL)
 
 
 def guard(server: int, users: int) -> int:
     """Return when the server is gone: 0 if it was stopped, 1 if it ended by itself."""
-    _thread.start_new_thread(announce_unused, (users,))
+    _thread.start_new_thread(signal_when_unused, (users,))
     while True:
-        if signal.sigwait(_AWAITED) != signal.SIGCHLD:
-            stop(server)
+        if signal.sigwait(_AWAITED_SIGNALS) != signal.SIGCHLD:
+            stop_server(server)
             return 0
-        if ended(server):
+        if has_ended(server):
             return 1
 
 
 def main(users_path: str, server_lock: str, folder: str, *command: str) -> int:
     """Start and guard the server; returns the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED_SIGNALS)
     inherited = os.listdir("/proc/self/fd")  # noqa: PTH208 - pathlib would be half of this process's imports
     os.closerange(3, 1 + max(map(int, inherited)))  # the locks and pipes of a starter's shell are not ours
     os.chdir(folder)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_LASTING = frozenset(
+_PERMANENT_ERRORS = frozenset(
     (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ENOLCK)
 )
 
@@ -30,7 +30,7 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
-    def take(self, mode: int) -> bool:
+    def try_lock(self, mode: int) -> bool:
         """Take the lock (``fcntl.LOCK_SH`` or ``LOCK_EX``) if that is possible now."""
         try:
             fcntl.flock(self._descriptor, mode | fcntl.LOCK_NB)
@@ -38,7 +38,7 @@ class FileLock:
             return False
         return True
 
-    def drop(self) -> None:
+    def unlock(self) -> None:
         """Let the lock go, keep the file open."""
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
@@ -46,7 +46,7 @@ class FileLock:
         """Let the lock go for good."""
         os.close(self._descriptor)
 
-    def sign(self) -> None:
+    def write_pid(self) -> None:
         """Write this process's id into the file, for whoever is refused the lock."""
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
@@ -60,13 +60,13 @@ class FileLock:
 
 def lock_daemon(state_dir: Path) -> FileLock:
     """Keep other daemons off ``state_dir`` until the lock is closed; raises CannotStart if one is there."""
-    with os_errors(state_dir):
+    with translate_os_errors(state_dir):
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = state_dir / "daemon.lock"
         lock = FileLock(path)
         for _ in range(10):
-            if lock.take(fcntl.LOCK_EX):
-                lock.sign()
+            if lock.try_lock(fcntl.LOCK_EX):
+                lock.write_pid()
                 return lock
             time.sleep(0.02)  # daemon_pid holds the lock too, for an instant
         lock.close()
@@ -80,21 +80,21 @@ def lock_daemon(state_dir: Path) -> FileLock:
 def daemon_pid(state_dir: Path) -> int | None:
     """The process id of the daemon that runs on ``state_dir``; None when none does."""
     path = state_dir / "daemon.lock"
-    with os_errors(state_dir):
+    with translate_os_errors(state_dir):
         if not path.exists():
             return None
-    with os_errors(state_dir), FileLock(path) as lock:
-        if lock.take(fcntl.LOCK_SH):
+    with translate_os_errors(state_dir), FileLock(path) as lock:
+        if lock.try_lock(fcntl.LOCK_SH):
             return None
         holder = path.read_text().strip()
     return int(holder) if holder.isdecimal() else None
 
 
 @contextlib.contextmanager
-def os_errors(state_dir: Path) -> Iterator[None]:
+def translate_os_errors(state_dir: Path) -> Iterator[None]:
     """Raise ConfigError for what only a person can mend, StoreUnavailable for what may pass (a full disk)."""
     try:
         yield
     except OSError as error:
-        kind = ConfigError if error.errno in _LASTING else StoreUnavailable
+        kind = ConfigError if error.errno in _PERMANENT_ERRORS else StoreUnavailable
         raise kind(f"state_dir {state_dir} cannot be used: {error}") from error

@@ -27,13 +27,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream.errors import ConfigError, StoreUnavailable
-from nbstream.store.embedded.locks import FileLock, os_errors
+from nbstream.store.embedded.locks import FileLock, translate_os_errors
 from nbstream.store.embedded.server_programs import (
     ServerVersion,
     choose_server,
     find_servers,
-    read_record,
-    write_record,
+    read_version_record,
+    write_version_record,
 )
 
 if TYPE_CHECKING:
@@ -49,17 +49,28 @@ POLL_SECONDS = 0.02
 LOG_BYTES = 1 << 20
 
 _LOG_FILE = "redis.log"
-_SOCKET = "redis.sock"
+_SOCKET_NAME = "redis.sock"
 _SOCKET_PATH_BYTES = 107  # sun_path of unix(7), without its final NUL
-_GUARDIAN = Path(__file__).with_name("guardian.py")
-_OPTIONS = (
-    *("--port", "0", "--unixsocket", _SOCKET, "--unixsocketperm", "700", "--dir", ".", "--logfile", _LOG_FILE),
+_GUARDIAN_PROGRAM = Path(__file__).with_name("guardian.py")
+_SERVER_OPTIONS = (
+    *(
+        "--port",
+        "0",
+        "--unixsocket",
+        _SOCKET_NAME,
+        "--unixsocketperm",
+        "700",
+        "--dir",
+        ".",
+        "--logfile",
+        _LOG_FILE,
+    ),
     *("--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "no", "--save", ""),
     *("--maxmemory", "0", "--maxmemory-policy", "noeviction", "--daemonize", "no", "--supervised", "no"),
 )
 
 
-class Answer(enum.Enum):
+class PingResult(enum.Enum):
     """What a PING of the socket says about the server."""
 
     ABSENT = enum.auto()
@@ -68,7 +79,7 @@ class Answer(enum.Enum):
     READY = enum.auto()
 
 
-def ask(address: str, command: bytes) -> bytes:
+def send_command(address: str, command: bytes) -> bytes:
     """The server's reply to one command: its line, or the content of its bulk string."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(ANSWER_SECONDS)
@@ -79,17 +90,17 @@ def ask(address: str, command: bytes) -> bytes:
             return replies.read(int(line[1:])) if line.startswith(b"$") else line
 
 
-def ping(address: str) -> Answer:
+def ping(address: str) -> PingResult:
     """Ready is also a server that answers with an error, such as a full disk's: the store reports that."""
     try:
-        reply = ask(address, b"PING")
+        reply = send_command(address, b"PING")
     except (FileNotFoundError, ConnectionRefusedError):
-        return Answer.ABSENT
+        return PingResult.ABSENT
     except OSError:
-        return Answer.SILENT
+        return PingResult.SILENT
     if reply.startswith(b"-LOADING"):
-        return Answer.LOADING
-    return Answer.READY if reply else Answer.SILENT
+        return PingResult.LOADING
+    return PingResult.READY if reply else PingResult.SILENT
 
 
 class EmbeddedRedis:
@@ -101,8 +112,8 @@ class EmbeddedRedis:
     def __init__(self, state_dir: Path, servers: Sequence[Path] | None = None) -> None:
         self._state_dir = state_dir.absolute()
         self._folder = self._state_dir / "redis"
-        self._servers = servers
-        self._users: FileLock | None = None
+        self._server_programs = servers
+        self._users_lock: FileLock | None = None
         self._folder_descriptor: int | None = None
         self._guardian: int | None = None
         self._log_start = 0
@@ -127,14 +138,14 @@ class EmbeddedRedis:
         too long.
         """
         try:
-            if self._users is None:
-                with os_errors(self._state_dir):
+            if self._users_lock is None:
+                with translate_os_errors(self._state_dir):
                     self._open()
-            await self._hold()
+            await self._lock_users()
         except BaseException:
             self._close()
             raise
-        return self._address
+        return self._socket_address
 
     async def ensure_running(self) -> None:
         """Return when the server answers, started if it does not run; in bounded time.
@@ -142,11 +153,11 @@ class EmbeddedRedis:
         Raises ConfigError if there is no server program, StoreIncompatible if only servers are installed that
         would lose the state, StoreUnavailable if the server does not answer in time.
         """
-        if self._users is None:
+        if self._users_lock is None:
             raise StoreUnavailable("the embedded Redis is not in use: start comes first")
-        with os_errors(self._state_dir):
-            await self._until_ready()
-            await asyncio.to_thread(self._record)
+        with translate_os_errors(self._state_dir):
+            await self._wait_until_ready()
+            await asyncio.to_thread(self._record_version)
 
     async def release(self, wait: bool = True) -> None:
         """End the use; connections are to be closed before.
@@ -154,20 +165,20 @@ class EmbeddedRedis:
         With ``wait``, and if nobody else uses the server, returns when it has stopped (or ``STOP_SECONDS``
         later), so that a service manager which kills what a daemon leaves behind finds nothing.
         """
-        if self._users is None:
+        if self._users_lock is None:
             return
         self._close()
         if wait:
             with contextlib.suppress(OSError):  # TimeoutError too
                 async with asyncio.timeout(STOP_SECONDS):
-                    await self._until_gone()
-        self._guardian_ended()
+                    await self._wait_until_gone()
+        self._guardian_has_ended()
 
     @property
-    def _address(self) -> str:
+    def _socket_address(self) -> str:
         if self._folder_descriptor is None:
-            return str(self._folder / _SOCKET)
-        return f"/proc/self/fd/{self._folder_descriptor}/{_SOCKET}"
+            return str(self._folder / _SOCKET_NAME)
+        return f"/proc/self/fd/{self._folder_descriptor}/{_SOCKET_NAME}"
 
     def _open(self) -> None:
         for folder in (self._state_dir, self._folder):
@@ -175,63 +186,63 @@ class EmbeddedRedis:
         owner = self._folder.stat().st_uid
         if owner != os.geteuid():  # root would leave files behind that the daemon cannot open
             raise ConfigError(f"{self._folder} belongs to user id {owner}: run this as that user")
-        if len(os.fsencode(self._folder / _SOCKET)) > _SOCKET_PATH_BYTES:
+        if len(os.fsencode(self._folder / _SOCKET_NAME)) > _SOCKET_PATH_BYTES:
             if not Path("/proc/self/fd").is_dir():
                 raise ConfigError(f"state_dir {self._state_dir} is too long for a unix socket: use a shorter one")
             self._folder_descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._users = FileLock(self._state_dir / "redis.users")
+        self._users_lock = FileLock(self._state_dir / "redis.users")
 
     def _close(self) -> None:
-        if self._users is not None:
-            self._users.close()
+        if self._users_lock is not None:
+            self._users_lock.close()
         if self._folder_descriptor is not None:
             os.close(self._folder_descriptor)
-        self._users = self._folder_descriptor = None
+        self._users_lock = self._folder_descriptor = None
 
-    async def _hold(self) -> None:
+    async def _lock_users(self) -> None:
         """Take the users' lock; it is refused only while a guardian stops the server."""
-        assert self._users is not None
+        assert self._users_lock is not None
         deadline = time.monotonic() + STOP_SECONDS
-        while not self._users.take(fcntl.LOCK_SH):
+        while not self._users_lock.try_lock(fcntl.LOCK_SH):
             if time.monotonic() > deadline:
-                raise self._failure("is still being stopped")
+                raise self._start_failure("is still being stopped")
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _until_ready(self) -> None:
+    async def _wait_until_ready(self) -> None:
         begin = time.monotonic()
         deadline = begin + START_SECONDS
         spawned = False
         with FileLock(self._state_dir / "redis.start") as turn:
-            while (answer := await asyncio.to_thread(ping, self._address)) is not Answer.READY:
-                if answer is Answer.LOADING:
+            while (answer := await asyncio.to_thread(ping, self._socket_address)) is not PingResult.READY:
+                if answer is PingResult.LOADING:
                     deadline = min(time.monotonic() + START_SECONDS, begin + LOADING_SECONDS)
-                elif spawned and self._guardian_ended():
-                    raise self._failure("did not start")
-                elif answer is Answer.ABSENT and not spawned and turn.take(fcntl.LOCK_EX):
+                elif spawned and self._guardian_has_ended():
+                    raise self._start_failure("did not start")
+                elif answer is PingResult.ABSENT and not spawned and turn.try_lock(fcntl.LOCK_EX):
                     spawned = await asyncio.to_thread(self._spawn_unless_started)
                 if time.monotonic() > deadline:
-                    raise self._failure("does not answer")
+                    raise self._start_failure("does not answer")
                 await asyncio.sleep(POLL_SECONDS)
 
     def _spawn_unless_started(self) -> bool:
         """Start the server; False if another process did, before it was our turn."""
-        if ping(self._address) is not Answer.ABSENT:
+        if ping(self._socket_address) is not PingResult.ABSENT:
             return False
-        servers = find_servers() if self._servers is None else self._servers
-        server, version = choose_server(servers, read_record(self._folder))
+        servers = find_servers() if self._server_programs is None else self._server_programs
+        server, version = choose_server(servers, read_version_record(self._folder))
         if self._guardian is not None:
-            _log.error("%s", self._failure("ended by itself and is started again"))
-        write_record(self._folder, version)  # before: it converts the files as soon as it opens them
-        self._guardian_ended()
+            _log.error("%s", self._start_failure("ended by itself and is started again"))
+        write_version_record(self._folder, version)  # before: it converts the files as soon as it opens them
+        self._guardian_has_ended()
         log = self._folder / _LOG_FILE
-        self._log_start = _size(log)
+        self._log_start = _file_size(log)
         if self._log_start > LOG_BYTES:
             log.replace(log.with_suffix(".log.old"))
             self._log_start = 0
-        self._guardian = _spawn(self._state_dir, log, server)
+        self._guardian = _spawn_server(self._state_dir, log, server)
         return True
 
-    def _guardian_ended(self) -> bool:
+    def _guardian_has_ended(self) -> bool:
         """True unless a guardian that we started runs; takes note of the end of one that does not."""
         if self._guardian is not None:
             with contextlib.suppress(ChildProcessError):  # SIGCHLD ignored: the kernel took note
@@ -240,52 +251,63 @@ class EmbeddedRedis:
             self._guardian = None
         return True
 
-    def _failure(self, what: str) -> StoreUnavailable:
+    def _start_failure(self, what: str) -> StoreUnavailable:
         with contextlib.suppress(OSError), (self._folder / _LOG_FILE).open("rb") as log:
-            log.seek(max(self._log_start, _size(self._folder / _LOG_FILE) - 2000))
+            log.seek(max(self._log_start, _file_size(self._folder / _LOG_FILE) - 2000))
             lines = log.read(2000).decode("utf-8", "replace").splitlines()[-8:]
             what += "; its log ends:\n" + "\n".join(lines) if lines else ""
         return StoreUnavailable(f"the embedded Redis in {self._folder} {what}")
 
-    def _record(self) -> None:
+    def _record_version(self) -> None:
         """Record which server writes here; the server is asked, as another process may have started it."""
         try:
-            running = ServerVersion.found_in(ask(self._address, b"INFO server").decode("utf-8", "replace"))
+            running = ServerVersion.parse(
+                send_command(self._socket_address, b"INFO server").decode("utf-8", "replace")
+            )
         except OSError as error:
-            raise self._failure("went away") from error
+            raise self._start_failure("went away") from error
         if running is None:
-            raise self._failure("does not say its version")
-        write_record(self._folder, running)
+            raise self._start_failure("does not say its version")
+        write_version_record(self._folder, running)
 
-    async def _until_gone(self) -> None:
+    async def _wait_until_gone(self) -> None:
         """Return when server and guardian are gone, or when somebody else uses the server."""
         with (
             FileLock(self._state_dir / "redis.users") as users,
             FileLock(self._state_dir / "redis.server") as server,
         ):
             while True:
-                unused = users.take(fcntl.LOCK_EX)  # else: other users, or the guardian that stops the server
-                used = not unused and users.take(fcntl.LOCK_SH)
-                users.drop()
-                if used or (unused and server.take(fcntl.LOCK_SH)):
+                unused = users.try_lock(fcntl.LOCK_EX)  # else: other users, or the guardian that stops the server
+                used = not unused and users.try_lock(fcntl.LOCK_SH)
+                users.unlock()
+                if used or (unused and server.try_lock(fcntl.LOCK_SH)):
                     return
                 await asyncio.sleep(POLL_SECONDS)
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
 
 
-def _spawn(state_dir: Path, log: Path, server: Path) -> int:
+def _spawn_server(state_dir: Path, log: Path, server: Path) -> int:
     """Start a guardian and, under it, the server; returns the guardian's process id.
 
     posix_spawn, because the guardian may outlive us: a subprocess.Popen warns when it is left behind.
     """
     locks = (str(state_dir / "redis.users"), str(state_dir / "redis.server"))
-    command = [sys.executable, "-I", "-S", str(_GUARDIAN), *locks, str(log.parent), str(server), *_OPTIONS]
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        str(_GUARDIAN_PROGRAM),
+        *locks,
+        str(log.parent),
+        str(server),
+        *_SERVER_OPTIONS,
+    ]
     environment = {"PATH": os.defpath, "LC_ALL": "C"}
     environment |= {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "TZ") if name in os.environ}
     return os.posix_spawn(

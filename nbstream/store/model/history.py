@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreIncompatible
-from nbstream.store.model.ledger import Entry
+from nbstream.store.model.ledger import LedgerEntry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_FORMER = b"former:"
+_FORMER_PREFIX = b"former:"
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion:
+class Assessment:
     """P(spam) of a message and its verdict, at some moment."""
 
     probability: float
@@ -31,14 +31,14 @@ class Opinion:
         return f"{self.probability!r} {self.verdict}"
 
     @classmethod
-    def unpack(cls, stored: bytes) -> Opinion:
+    def unpack(cls, stored: bytes) -> Assessment:
         """What ``pack`` packed."""
         probability, _, verdict = stored.decode().partition(" ")
         return cls(float(probability), verdict)
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class LessonNote:
     """Who changed something through which door, and what was thought of the message before and after.
 
     What came after is what the change made of it if nobody else taught anything at the same moment.
@@ -46,12 +46,12 @@ class Note:
 
     source: str
     actor: str
-    before: Opinion
-    after: Opinion
+    before: Assessment
+    after: Assessment
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class HistoryRecord:
     """One change of what one message is learned as.
 
     ``id`` is its place in the history, ``at`` seconds since the epoch; ``label`` and ``version`` are those of the
@@ -63,11 +63,11 @@ class Record:
     message_key: str
     label: str | None
     version: str | None
-    former: Entry | None
-    note: Note
+    former: LedgerEntry | None
+    note: LessonNote
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """The change in words: ``learned spam``, ``relearned ham -> spam``, ``unlearned spam``."""
         if self.former is None:
             return f"learned {self.label}"
@@ -75,7 +75,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class HistorySelection:
     """Which records are meant; None of ``until``, ``actor``, ``label`` and ``message_key`` means any.
 
     ``since`` and ``until`` are seconds since the epoch, the latter no longer meant; ``label`` is what was learned,
@@ -88,7 +88,7 @@ class Selection:
     label: str | None = None
     message_key: str | None = None
 
-    def __contains__(self, found: Record) -> bool:
+    def __contains__(self, found: HistoryRecord) -> bool:
         label = found.label or (found.former.label if found.former else None)
         return (
             self.since <= found.at
@@ -99,7 +99,7 @@ class Selection:
         )
 
 
-def fields(new: Entry | None, note: Note) -> list[str]:
+def history_fields(new: LedgerEntry | None, note: LessonNote) -> list[str]:
     """What the script writes of a change beside the message and its former entry: names and values in turn."""
     return [
         *("label", new.label if new else "", "version", new.version if new else ""),
@@ -108,22 +108,26 @@ def fields(new: Entry | None, note: Note) -> list[str]:
     ]
 
 
-def record(place: bytes, stored: Mapping[bytes, bytes]) -> Record:
+def read_history_record(place: bytes, stored: Mapping[bytes, bytes]) -> HistoryRecord:
     """A record from the fields of its stream entry. Raises ``StoreIncompatible`` for those of another program."""
-    former = {name.removeprefix(_FORMER): value for name, value in stored.items() if name.startswith(_FORMER)}
+    former = {
+        name.removeprefix(_FORMER_PREFIX): value
+        for name, value in stored.items()
+        if name.startswith(_FORMER_PREFIX)
+    }
     try:
-        return Record(
+        return HistoryRecord(
             id=place,
             at=int(place.partition(b"-")[0]) / 1000,
             message_key=stored[b"id"].decode(),
             label=stored[b"label"].decode() or None,
             version=stored[b"version"].decode() or None,
-            former=Entry.unpack(former),
-            note=Note(
+            former=LedgerEntry.unpack(former),
+            note=LessonNote(
                 stored[b"source"].decode(),
                 stored[b"actor"].decode(),
-                Opinion.unpack(stored[b"before"]),
-                Opinion.unpack(stored[b"after"]),
+                Assessment.unpack(stored[b"before"]),
+                Assessment.unpack(stored[b"after"]),
             ),
         )
     except (KeyError, ValueError) as error:

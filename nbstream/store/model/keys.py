@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from nbstream.bayes.counts import CLASSES
 
-READY = b"ready"
+IMPORT_READY = b"ready"
 """What ``importing`` begins with while an import's records are being added to the model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class ModelKeys:
     """The keys of one model."""
 
     model: str
@@ -25,7 +25,7 @@ class Keys:
         return f"nbstream:{{{self.model}}}:{name}"
 
     @property
-    def title(self) -> str:
+    def log_name(self) -> str:
         """What the log calls them."""
         return "counts"
 
@@ -75,7 +75,7 @@ class Keys:
         return self._key("out")
 
     @property
-    def dead(self) -> str:
+    def dead_letters(self) -> str:
         """A stream, trimmed: the entries that were tried too often."""
         return self._key("dead")
 
@@ -118,17 +118,17 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedKeys(Keys):
+class StagedKeys(ModelKeys):
     """The keys of what one import has read and not yet added to the model."""
 
-    draw: str
+    import_id: str
 
     def _key(self, name: str) -> str:
-        return f"nbstream:{{{self.model}}}:import:{self.draw}:{name}"
+        return f"nbstream:{{{self.model}}}:import:{self.import_id}:{name}"
 
 
 @dataclass(frozen=True, slots=True)
-class LayerKeys(Keys):
+class AutolearnKeys(ModelKeys):
     """The keys of what a model learned without people, in one epoch."""
 
     epoch: int
@@ -137,7 +137,7 @@ class LayerKeys(Keys):
         return f"{self.prefix}{name}"
 
     @property
-    def title(self) -> str:
+    def log_name(self) -> str:
         """What the log calls them."""
         return "autolearned counts"
 
@@ -158,7 +158,7 @@ class LayerKeys(Keys):
 
 
 @dataclass(frozen=True, slots=True)
-class TakingKeys(Keys):
+class StagedLedgerKeys(ModelKeys):
     """The model's keys, but ledger, history and first scores are those of what an import has staged."""
 
     stage: StagedKeys

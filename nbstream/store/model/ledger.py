@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreIncompatible
-from nbstream.policy.first_scores import First
+from nbstream.policy.first_scores import FirstScore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nbstream.bayes.counts import Sums
 
-_LEVEL = 1  # 300 tokens: 2.4 kB → 1.2 kB in 60 µs; level 6 saves 5 % more for twice the time
-_INFLATED = 64 << 20  # bytes; 2,000 tokens are some 50 kB. 64 kB that come with a file may inflate to 64 MB
+_ZLIB_LEVEL = 1  # 300 tokens: 2.4 kB → 1.2 kB in 60 µs; level 6 saves 5 % more for twice the time
+_MAX_INFLATED_BYTES = (
+    64 << 20
+)  # bytes; 2,000 tokens are some 50 kB. 64 kB that come with a file may inflate to 64 MB
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One ledger entry.
 
     ``version`` is drawn anew for each learn and says which one wrote the entry; ``weight`` is the fixed-point
@@ -43,7 +45,7 @@ class Entry:
     actor: str
     score: float
     sums: tuple[tuple[bytes, int], ...] = ()
-    first: bytes = b""
+    first_score: bytes = b""
     change: bytes = b""
 
     def pack(self) -> dict[str, str | bytes]:
@@ -52,17 +54,17 @@ class Entry:
             "version": self.version,
             "label": self.label,
             "weight": str(self.weight),
-            "tokens": zlib.compress(join(self.tokens), _LEVEL),
+            "tokens": zlib.compress(join_tokens(self.tokens), _ZLIB_LEVEL),
             "sums": join_sums(self.sums),
             "learned_at": repr(self.learned_at),
             "source": self.source,
             "actor": self.actor,
             "score": repr(self.score),
-            "first": self.first,
+            "first": self.first_score,
         }
 
     @classmethod
-    def unpack(cls, fields: Mapping[bytes, bytes]) -> Entry | None:
+    def unpack(cls, fields: Mapping[bytes, bytes]) -> LedgerEntry | None:
         """The entry in the fields of a Redis hash, or None for an empty one.
 
         Raises ``StoreIncompatible`` for fields that are none of this program's.
@@ -70,12 +72,12 @@ class Entry:
         if not fields:
             return None
         try:
-            return cls._read(fields)
+            return cls._from_fields(fields)
         except (KeyError, ValueError, zlib.error) as error:
             raise StoreIncompatible("a ledger entry cannot be read: another program wrote it") from error
 
     @classmethod
-    def _read(cls, fields: Mapping[bytes, bytes]) -> Entry:
+    def _from_fields(cls, fields: Mapping[bytes, bytes]) -> LedgerEntry:
         label = fields[b"label"].decode()
         if label not in CLASSES:
             raise ValueError(label)
@@ -83,40 +85,43 @@ class Entry:
             version=fields[b"version"].decode(),
             label=label,
             weight=int(fields[b"weight"]),
-            tokens=split(inflate(fields[b"tokens"])),
+            tokens=split_tokens(inflate(fields[b"tokens"])),
             sums=split_sums(fields[b"sums"]),
             learned_at=float(fields[b"learned_at"]),
             source=fields[b"source"].decode(),
             actor=fields[b"actor"].decode(),
             score=float(fields[b"score"]),
-            first=_first(fields.get(b"first", b"")),
+            first_score=_checked_first_score(fields.get(b"first", b"")),
             change=fields[b"change"],
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LedgerConflict:
     """What the ledger holds of a message, where it is not what a change was to replace; None is no entry."""
 
-    entry: Entry | None
+    entry: LedgerEntry | None
 
 
-def _first(packed: bytes) -> bytes:
+def _checked_first_score(packed: bytes) -> bytes:
     """A first score as it is stored, or none; ``ValueError`` for what none is."""
     if packed:
-        First.unpack(packed)
+        FirstScore.unpack(packed)
     return packed
 
 
-def join(tokens: Sequence[bytes]) -> bytes:
+def join_tokens(tokens: Sequence[bytes]) -> bytes:
     """Tokens as one byte string; no token holds a line feed."""
     return b"\n".join(tokens)
 
 
 def unpack_tokens(packed: bytes) -> tuple[bytes, ...]:
-    """The tokens of an entry from their field alone. Raises ``StoreIncompatible`` as ``Entry.unpack`` does."""
+    """The tokens of an entry from their field alone.
+
+    Raises ``StoreIncompatible`` as ``LedgerEntry.unpack`` does.
+    """
     try:
-        return split(inflate(packed))
+        return split_tokens(inflate(packed))
     except zlib.error as error:
         raise StoreIncompatible("a ledger entry cannot be read: another program wrote it") from error
 
@@ -129,14 +134,14 @@ def inflate(packed: bytes) -> bytes:
 def inflate_first(packed: bytes, dictionary: bytes = b"") -> tuple[bytes, bytes]:
     """The same, and what stands behind it; ``dictionary`` is the one that it may have been deflated with."""
     inflating = zlib.decompressobj(zdict=dictionary)
-    inflated = inflating.decompress(packed, _INFLATED)
+    inflated = inflating.decompress(packed, _MAX_INFLATED_BYTES)
     if not inflating.eof:
         raise zlib.error("cut, or larger than what is stored here")
     return inflated, inflating.unused_data
 
 
-def split(joined: bytes) -> tuple[bytes, ...]:
-    """The tokens that ``join`` joined."""
+def split_tokens(joined: bytes) -> tuple[bytes, ...]:
+    """The tokens that ``join_tokens`` joined."""
     return tuple(joined.split(b"\n")) if joined else ()
 
 

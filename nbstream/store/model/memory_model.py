@@ -9,27 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nbstream.bayes.counts import CLASSES, Counts, Totals
-from nbstream.bayes.half_life import FOR_EVER, HalfLife
+from nbstream.bayes.counts import CLASSES, ClassCounts, Totals
+from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.policy.first_scores import FirstScores
-from nbstream.store.model.ledger import Entry, Held
-from nbstream.store.model.model import FIRST_SCORES_KEPT
+from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+from nbstream.store.model.model import MAX_FIRST_SCORES
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from nbstream.store.model.history import Note
-    from nbstream.store.model.learn_script import Replacement
+    from nbstream.store.model.history import LessonNote
+    from nbstream.store.model.learn_script import LessonCommit
 
 
 class MemoryModel:
     """Counts and their ledger in this process."""
 
-    def __init__(self, half_life: HalfLife = FOR_EVER, first_scores: int = FIRST_SCORES_KEPT) -> None:
+    def __init__(self, half_life: HalfLife = NO_HALF_LIFE, first_scores: int = MAX_FIRST_SCORES) -> None:
         self.half_life = half_life
-        self._kept = first_scores
-        self._counts = Counts()
+        self._max_first_scores = first_scores
+        self._counts = ClassCounts()
         self._ledger: dict[str, dict[str, str | bytes]] = {}
         self._first_scores = FirstScores()
         self._changes = 0
@@ -38,27 +38,27 @@ class MemoryModel:
         """The counts of ``tokens``, shape (n, classes), and the totals."""
         return self._counts.look_up(tokens), self._counts.totals
 
-    async def vocabulary(self) -> NDArray[np.int64]:
+    async def vocabulary_counts(self) -> NDArray[np.int64]:
         """The counts of all tokens, shape (n, classes)."""
-        return self._counts.vocabulary()
+        return self._counts.vocabulary_counts()
 
     async def first_scores(self) -> FirstScores:
         """The first scores kept; they go on following."""
         return self._first_scores
 
-    async def applied(self, change: bytes) -> None:
+    async def wait_until_applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""
 
     async def last_change(self) -> bytes:
         """The id of the last change; empty before the first."""
         return b"0-%d" % self._changes if self._changes else b""
 
-    async def entry(self, message_key: str) -> Entry | None:
+    async def entry(self, message_key: str) -> LedgerEntry | None:
         """What the message was learned as, or None."""
         packed = self._ledger.get(message_key, {})
-        return Entry.unpack({name.encode(): _bytes(value) for name, value in packed.items()})
+        return LedgerEntry.unpack({name.encode(): _as_bytes(value) for name, value in packed.items()})
 
-    async def entries(self, message_keys: Sequence[str]) -> list[Entry | None]:
+    async def entries(self, message_keys: Sequence[str]) -> list[LedgerEntry | None]:
         """What each of these messages was learned as, or None."""
         return [await self.entry(message_key) for message_key in message_keys]
 
@@ -66,20 +66,22 @@ class MemoryModel:
         """None: this ledger holds nothing of an older version."""
         return {}
 
-    async def replace_many(self, changes: Sequence[Replacement]) -> list[bytes | Held]:
+    async def commit_lessons(self, changes: Sequence[LessonCommit]) -> list[bytes | LedgerConflict]:
         """The same for several messages, each by itself."""
-        return [await self.replace(each.message_key, each.old, each.new, each.note) for each in changes]
+        return [await self.commit_lesson(each.message_key, each.old, each.new, each.note) for each in changes]
 
-    async def replace(self, message_key: str, old: Entry | None, new: Entry | None, note: Note) -> bytes | Held:
+    async def commit_lesson(
+        self, message_key: str, old: LedgerEntry | None, new: LedgerEntry | None, note: LessonNote
+    ) -> bytes | LedgerConflict:
         """Take back ``old`` and add ``new``; the change's id, or what the ledger holds instead of ``old``."""
         if self._ledger.get(message_key, {}).get("version") != (old.version if old else None):
-            return Held(await self.entry(message_key))
-        _move(self._counts, old, new)
-        if old and old.first:
-            self._first_scores[old.label].remove(old.first)
-        if new and new.first:
-            self._first_scores[new.label].add(new.first)
-            self._first_scores[new.label].keep(self._kept)
+            return LedgerConflict(await self.entry(message_key))
+        _apply_to_counts(self._counts, old, new)
+        if old and old.first_score:
+            self._first_scores[old.label].remove(old.first_score)
+        if new and new.first_score:
+            self._first_scores[new.label].add(new.first_score)
+            self._first_scores[new.label].keep_newest(self._max_first_scores)
         self._changes += 1
         change = await self.last_change()
         if new:
@@ -89,7 +91,7 @@ class MemoryModel:
         return change
 
 
-def _move(counts: Counts, old: Entry | None, new: Entry | None) -> None:
+def _apply_to_counts(counts: ClassCounts, old: LedgerEntry | None, new: LedgerEntry | None) -> None:
     """The one place where an entry meets the counts."""
     if old:
         counts.subtract(old.tokens, CLASSES.index(old.label), old.weight, old.sums)
@@ -97,5 +99,5 @@ def _move(counts: Counts, old: Entry | None, new: Entry | None) -> None:
         counts.add(new.tokens, CLASSES.index(new.label), new.weight, new.sums)
 
 
-def _bytes(value: str | bytes) -> bytes:
+def _as_bytes(value: str | bytes) -> bytes:
     return value.encode() if isinstance(value, str) else value

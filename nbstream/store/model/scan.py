@@ -1,7 +1,7 @@
 """All counts and first scores of a model, read from Redis by bounded steps.
 
-Rules: a step is one HSCAN or ZSCAN of about ``STEP`` fields, so that nobody waits long behind it. While others
-learn, each count is as it was at some moment of the scan.
+Rules: a step is one HSCAN or ZSCAN of about ``SCAN_STEP`` fields, so that nobody waits long behind it. While
+others learn, each count is as it was at some moment of the scan.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, Counts
+from nbstream.bayes.counts import CLASSES, ClassCounts
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.first_scores import FirstScores
 from nbstream.store.cancellation import stop_if_cancelled
@@ -19,17 +19,17 @@ from nbstream.store.cancellation import stop_if_cancelled
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-    from nbstream.store.model.keys import Keys
+    from nbstream.store.model.keys import ModelKeys
 
-STEP = 2000  # fields: 1 to 2 ms of Redis
+SCAN_STEP = 2000  # fields: 1 to 2 ms of Redis
 
 
-async def scan(client: Redis, keys: Keys) -> Counts:
+async def scan_counts(client: Redis, keys: ModelKeys) -> ClassCounts:
     """The counts of all tokens and sums, without totals. Raises what redis-py raises.
 
     All classes at once: while a step of one is taken in, Redis looks up the next of another.
     """
-    counts = Counts()
+    counts = ClassCounts()
     scans = [asyncio.create_task(_scan_column(client, key, counts, i)) for i, key in enumerate(keys.counts)]
     try:
         await asyncio.gather(*scans)
@@ -40,23 +40,23 @@ async def scan(client: Redis, keys: Keys) -> Counts:
     return counts
 
 
-async def _scan_column(client: Redis, key: str, counts: Counts, column: int) -> None:
+async def _scan_column(client: Redis, key: str, counts: ClassCounts, column: int) -> None:
     cursor = None
     while cursor != 0:
         stop_if_cancelled()
-        reply: Any = await client.hscan(key, cursor or 0, count=STEP)
+        reply: Any = await client.hscan(key, cursor or 0, count=SCAN_STEP)
         cursor, fields = reply
         values = np.fromstring(b" ".join(fields.values()), dtype=np.int64, sep=" ")
-        counts.put_column(list(fields), column, values)
+        counts.set_column(list(fields), column, values)
 
 
-async def scan_first_scores(client: Redis, keys: Keys) -> FirstScores:
+async def scan_first_scores(client: Redis, keys: ModelKeys) -> FirstScores:
     """All that are kept. Raises ``StoreIncompatible``, and what redis-py raises."""
     first_scores = FirstScores()
     for label, key in zip(CLASSES, keys.first_scores, strict=True):
         cursor = None
         while cursor != 0:
-            reply: Any = await client.zscan(key, cursor or 0, count=STEP)
+            reply: Any = await client.zscan(key, cursor or 0, count=SCAN_STEP)
             cursor, members = reply
             try:
                 for packed, _ in members:

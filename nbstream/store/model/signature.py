@@ -14,20 +14,20 @@ from redis.exceptions import WatchError
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.model import former_version, time_base
-from nbstream.store.model.keys import READY
+from nbstream.store.model.keys import IMPORT_READY
 from nbstream.tokens.tokenizer import TOKENIZER_VERSION
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.bayes.half_life import HalfLife
-    from nbstream.store.model.keys import Keys
+    from nbstream.store.model.keys import ModelKeys
 
 SCHEMA_VERSION = 2
 """Raised whenever keys or their meaning change."""
 
 
-def signature() -> dict[str, str]:
+def current_signature() -> dict[str, str]:
     """What a model must have been written with for this program to use it."""
     return {
         "schema": str(SCHEMA_VERSION),
@@ -37,20 +37,22 @@ def signature() -> dict[str, str]:
     }
 
 
-async def agreed(client: Redis, keys: Keys, wanted: HalfLife, *, sign: bool, exactly: bool) -> HalfLife:
+async def verify_signature(
+    client: Redis, keys: ModelKeys, wanted: HalfLife, *, sign: bool, exactly: bool
+) -> HalfLife:
     """The time base of the model, once it is known that this program can use it; see ``Model.open``.
 
     ``exactly``: t0 must be the wanted one too. Raises ``StoreIncompatible``, ``StoreUnavailable``, and what
     redis-py raises.
     """
-    ours = signature()
-    stored = await _stored(client, keys)
+    ours = current_signature()
+    stored = await _read_signature(client, keys)
     if sign and not ours.keys() <= stored.keys():  # a server that refuses to write can still be read
         async with client.pipeline(transaction=True) as pipe:
-            for field, value in {**ours, time_base.FIELD: time_base.packed(wanted)}.items():
+            for field, value in {**ours, time_base.HALF_LIFE_FIELD: time_base.pack_half_life(wanted)}.items():
                 pipe.hsetnx(keys.schema, field, value)
             await pipe.execute()
-        stored = await _stored(client, keys)
+        stored = await _read_signature(client, keys)
     wrong = [
         f"{name} {stored.get(name)} (this is {value})"
         for name, value in ours.items()
@@ -67,32 +69,38 @@ async def agreed(client: Redis, keys: Keys, wanted: HalfLife, *, sign: bool, exa
             "set model.name to a new name and teach that one, or run the nbstream that wrote it"
         )
     # A model that is not signed has nothing to decay; one signed before there were half-lives has none.
-    found = time_base.unpacked(stored.get(time_base.FIELD, "")) if ours.keys() <= stored.keys() else wanted
-    if time_base.serves(found, wanted, exactly=exactly):
+    found = (
+        time_base.unpack_half_life(stored.get(time_base.HALF_LIFE_FIELD, ""))
+        if ours.keys() <= stored.keys()
+        else wanted
+    )
+    if time_base.is_compatible(found, wanted, exactly=exactly):
         return found
-    return await _rebased(client, keys, found, wanted, sign=sign)
+    return await _replace_time_base(client, keys, found, wanted, sign=sign)
 
 
-async def _rebased(client: Redis, keys: Keys, found: HalfLife, wanted: HalfLife, *, sign: bool) -> HalfLife:
+async def _replace_time_base(
+    client: Redis, keys: ModelKeys, found: HalfLife, wanted: HalfLife, *, sign: bool
+) -> HalfLife:
     """The time base ``wanted`` in place of the one ``found``, which only a model never taught may lose."""
     async with client.pipeline(transaction=True) as pipe:
         await pipe.watch(keys.schema, keys.totals, *keys.counts, keys.history, keys.importing)
-        stored: Any = await pipe.hget(keys.schema, time_base.FIELD)
+        stored: Any = await pipe.hget(keys.schema, time_base.HALF_LIFE_FIELD)
         importing: Any = await pipe.get(keys.importing)
         taught = await pipe.exists(keys.totals, *keys.counts, keys.history)
-        if taught or (importing or b"").startswith(READY):
-            raise time_base.another(keys.model, found, wanted)
+        if taught or (importing or b"").startswith(IMPORT_READY):
+            raise time_base.half_life_mismatch(keys.model, found, wanted)
         pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
         if sign:
-            pipe.hset(keys.schema, time_base.FIELD, time_base.packed(wanted))
+            pipe.hset(keys.schema, time_base.HALF_LIFE_FIELD, time_base.pack_half_life(wanted))
             pipe.incr(keys.sequence)  # mirrors that follow see a gap, and read the new one
-        fresh = time_base.unpacked((stored or b"").decode()) == found
+        fresh = time_base.unpack_half_life((stored or b"").decode()) == found
         with suppress(WatchError):
             if fresh and await pipe.execute() is not None:
                 return wanted
     raise StoreUnavailable("the model was changed at this moment: try again")
 
 
-async def _stored(client: Redis, keys: Keys) -> dict[str, str]:
+async def _read_signature(client: Redis, keys: ModelKeys) -> dict[str, str]:
     fields: Any = await client.hgetall(keys.schema)
     return {name.decode(): value.decode() for name, value in fields.items()}

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from nbstream.errors import StoreUnavailable
-from nbstream.store.model.model import FIRST_SCORES_KEPT, Model, store_errors
+from nbstream.store.model.model import MAX_FIRST_SCORES, Model, store_errors
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -23,7 +23,7 @@ _SCAN_COUNT = 1000  # keys a step: well under a millisecond of Redis
 
 @asynccontextmanager
 async def temporary_model(
-    client: Redis, purpose: str, ledger_seconds: int, first_scores: int = FIRST_SCORES_KEPT
+    client: Redis, purpose: str, ledger_seconds: int, first_scores: int = MAX_FIRST_SCORES
 ) -> AsyncIterator[Model]:
     """A model called ``purpose`` and a drawn number, empty at first, removed at the end; the rest as in ``Model``.
 
@@ -34,10 +34,10 @@ async def temporary_model(
         await model.open()
         yield model
     finally:
-        await _remove(client, model.keys.pattern)
+        await _remove_keys(client, model.keys.pattern)
 
 
-async def _remove(client: Redis, pattern: str) -> None:
+async def _remove_keys(client: Redis, pattern: str) -> None:
     try:
         with store_errors():
             cursor = None

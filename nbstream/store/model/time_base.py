@@ -9,22 +9,22 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from nbstream.bayes.half_life import FOR_EVER, HalfLife
+from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import StoreIncompatible
 
-FIELD = "half_life"
+HALF_LIFE_FIELD = "half_life"
 """Its name in the signature: ``"DAYS SECONDS"``, t0 in seconds since the epoch, or empty for none."""
 
 
-def packed(half_life: HalfLife) -> str:
+def pack_half_life(half_life: HalfLife) -> str:
     """As it is stored; floats to the last bit."""
     return "" if half_life.days is None else f"{float(half_life.days)!r} {float(half_life.since)!r}"
 
 
-def unpacked(stored: str) -> HalfLife:
-    """What ``packed`` packed. Raises ``StoreIncompatible`` for what no program of this kind wrote."""
+def unpack_half_life(stored: str) -> HalfLife:
+    """What ``pack_half_life`` packed. Raises ``StoreIncompatible`` for what no program of this kind wrote."""
     if not stored:
-        return FOR_EVER
+        return NO_HALF_LIFE
     try:
         days, since = map(float, stored.split())
     except ValueError as error:
@@ -34,31 +34,32 @@ def unpacked(stored: str) -> HalfLife:
     return HalfLife(days, since)
 
 
-def serves(found: HalfLife, wanted: HalfLife, *, exactly: bool) -> bool:
+def is_compatible(found: HalfLife, wanted: HalfLife, *, exactly: bool) -> bool:
     """Whether a model with the one may be used where the other is wanted; t0 matters only if ``exactly``."""
     return found == wanted or (found.days == wanted.days and (found.days is None or not exactly))
 
 
-def another(model: str, found: HalfLife, wanted: HalfLife) -> StoreIncompatible:
+def half_life_mismatch(model: str, found: HalfLife, wanted: HalfLife) -> StoreIncompatible:
     """The refusal of a model that was learned with another half-life."""
     days = "null" if found.days is None else f"{found.days:g}"
     remedy = (
         "nbstream export the model as it is, set model.half_life_days and a new model.name, and nbstream import it"
     )
     return StoreIncompatible(
-        f"model {model!r} was learned with {told(found)}, wanted is {told(wanted)}; its counts are kept as they "
+        f"model {model!r} was learned with {describe_half_life(found)}, "
+        f"wanted is {describe_half_life(wanted)}; its counts are kept as they "
         f"are. Set model.half_life_days to {days} again; to change it, {remedy}"
     )
 
 
-def told(half_life: HalfLife) -> str:
+def describe_half_life(half_life: HalfLife) -> str:
     """A half-life in words."""
     if half_life.days is None:
         return "no half-life"
-    return f"a half-life of {half_life.days:g} days since {moment(half_life.since)}"
+    return f"a half-life of {half_life.days:g} days since {utc_time(half_life.since)}"
 
 
-def moment(since: float) -> str:
+def utc_time(since: float) -> str:
     """A t0 as a time in UTC, to the second."""
     try:
         return datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

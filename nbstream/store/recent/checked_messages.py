@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.policy.recipient_rules import DEFAULT
-from nbstream.store.model.history import Opinion
-from nbstream.store.model.ledger import inflate_first, join, split
-from nbstream.store.model.model import script, store_errors
+from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
+from nbstream.store.model.history import Assessment
+from nbstream.store.model.ledger import inflate_first, join_tokens, split_tokens
+from nbstream.store.model.model import lua_script, store_errors
 from nbstream.store.recent import explanations
 from nbstream.tokens.tokenizer import Tokens
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.policy.explanation import Explanation
-    from nbstream.store.model.keys import Keys
+    from nbstream.store.model.keys import ModelKeys
 
 _log = logging.getLogger(__name__)
 
-QUEUED = 256  # 300 tokens of a message with their counts take some 30 kB: 8 MB
-_BATCH = 32
+MAX_QUEUED = 256  # 300 tokens of a message with their counts take some 30 kB: 8 MB
+_BATCH_SIZE = 32
 _GATHERED_SECONDS = 0.025  # a message in a batch of 32 takes a tenth of what one alone takes to send, of 4 a third
 _WRITTEN_SECONDS = 3 * _GATHERED_SECONDS  # until what was just checked elsewhere is written, unless Redis is slow
-_AT_ONCE = 4  # packed before others have their turn: 0.3 ms
-_READ = 100
-_LEVEL = 1  # as in the ledger
+_PACKED_AT_ONCE = 4  # packed before others have their turn: 0.3 ms
+_READ_COUNT = 100
+_ZLIB_LEVEL = 1  # as in the ledger
 _WINDOW_BITS, _MEMORY_LEVEL = 12, 5  # 32 kB to write to for each message, not 256, and as small
 # Deflated with it a message is smaller by a tenth, at no cost. Part of what is stored: with another one, what is
 # there already cannot be read. The most frequent at the end.
@@ -67,7 +67,7 @@ _DICTIONARY = b"\n".join(
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedMessage:
     """A message by its key (the ``id`` in its verdict header), with its tokens and what was thought of it.
 
     ``policy`` is the name of the treatment that decided.
@@ -77,41 +77,41 @@ class Checked:
     tokens: Tokens
     probability: float
     verdict: str
-    policy: str = DEFAULT
+    policy: str = DEFAULT_RULE_NAME
 
     def pack(self) -> bytes:
         """As it is stored, without its key: no token holds a line feed or a NUL."""
         sections = [
-            Opinion(self.probability, self.verdict).pack().encode(),
-            join(self.tokens.head),
-            join(self.tokens.body),
-            join([f"{name} {value}".encode() for name, value in self.tokens.attributes]),
-            join([b"%s %d" % (name.encode(), number) for name, number in self.tokens.numbers]),
+            Assessment(self.probability, self.verdict).pack().encode(),
+            join_tokens(self.tokens.head),
+            join_tokens(self.tokens.body),
+            join_tokens([f"{name} {value}".encode() for name, value in self.tokens.attributes]),
+            join_tokens([b"%s %d" % (name.encode(), number) for name, number in self.tokens.numbers]),
         ]
-        if self.policy != DEFAULT:
+        if self.policy != DEFAULT_RULE_NAME:
             sections.append(self.policy.encode())
-        packing = zlib.compressobj(_LEVEL, wbits=_WINDOW_BITS, memLevel=_MEMORY_LEVEL, zdict=_DICTIONARY)
+        packing = zlib.compressobj(_ZLIB_LEVEL, wbits=_WINDOW_BITS, memLevel=_MEMORY_LEVEL, zdict=_DICTIONARY)
         return packing.compress(b"\0".join(sections)) + packing.flush()
 
     @classmethod
-    def unpack(cls, key: str, packed: bytes) -> Checked:
+    def unpack(cls, key: str, packed: bytes) -> CheckedMessage:
         """What ``pack`` packed. Raises ``StoreIncompatible`` for what is none of this program's."""
         return cls.unpack_first(key, packed)[0]
 
     @classmethod
-    def unpack_first(cls, key: str, packed: bytes) -> tuple[Checked, bytes]:
+    def unpack_first(cls, key: str, packed: bytes) -> tuple[CheckedMessage, bytes]:
         """The same, and what stands behind it."""
         try:
             joined, behind = inflate_first(packed, _DICTIONARY)
             opinion, head, body, attributes, numbers, *decided = joined.split(b"\0")
-            (policy,) = decided or [DEFAULT.encode()]
-            thought = Opinion.unpack(opinion)
+            (policy,) = decided or [DEFAULT_RULE_NAME.encode()]
+            thought = Assessment.unpack(opinion)
             name = policy.decode()
             tokens = Tokens(
-                split(head),
-                split(body),
-                tuple(_pair(each) for each in split(attributes)),
-                tuple((name, int(number)) for name, number in map(_pair, split(numbers))),
+                split_tokens(head),
+                split_tokens(body),
+                tuple(_pair(each) for each in split_tokens(attributes)),
+                tuple((name, int(number)) for name, number in map(_pair, split_tokens(numbers))),
             )
         except (ValueError, zlib.error) as error:
             raise StoreIncompatible("a checked message cannot be read: another program wrote it") from error
@@ -124,7 +124,7 @@ def _pair(stored: bytes) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class RecentMessagesOptions:
     """For how long a message is remembered, and how many are; 0 messages: none, and nothing is written.
 
     ``explanations``: whether it is also remembered why a message was called what it was called.
@@ -135,35 +135,37 @@ class Params:
     explanations: bool = True
 
 
-Explain: TypeAlias = "Callable[[float], Explanation]"
+BuildExplanation: TypeAlias = "Callable[[float], Explanation]"
 """Makes the explanation of a check at that time, in seconds since the epoch."""
 
 
-_Fed: TypeAlias = "tuple[float, Checked, Explain | None]"
+_QueuedMessage: TypeAlias = "tuple[float, CheckedMessage, BuildExplanation | None]"
 
 
-class Memory:
+class RecentMessages:
     """The checked messages of one model in Redis; ``dropped`` is told how many were not written."""
 
-    def __init__(self, client: Redis, keys: Keys, params: Params, dropped: Callable[[int], None]) -> None:
+    def __init__(
+        self, client: Redis, keys: ModelKeys, params: RecentMessagesOptions, dropped: Callable[[int], None]
+    ) -> None:
         self._client = client
         self._keys = keys
-        self._params = params
-        self._dropped = dropped
-        self._queue: asyncio.Queue[_Fed] = asyncio.Queue(QUEUED)
-        self._unwritten: dict[str, _Fed] = {}
-        self._remember = client.register_script(script("remember.lua"))
+        self._options = params
+        self._on_dropped = dropped
+        self._queue: asyncio.Queue[_QueuedMessage] = asyncio.Queue(MAX_QUEUED)
+        self._unwritten: dict[str, _QueuedMessage] = {}
+        self._remember_script = client.register_script(lua_script("remember.lua"))
         self._writing = True
 
-    def remember(self, checked: Checked, explain: Explain | None = None) -> None:
+    def remember(self, checked: CheckedMessage, explain: BuildExplanation | None = None) -> None:
         """Have it written soon, with its explanation, which is made then; returns at once."""
-        if not self._params.messages:
+        if not self._options.messages:
             return
-        fed = time.time(), checked, explain if self._params.explanations else None
+        fed = time.time(), checked, explain if self._options.explanations else None
         try:
             self._queue.put_nowait(fed)
         except asyncio.QueueFull:
-            self._dropped(1)
+            self._on_dropped(1)
         else:
             self._unwritten[checked.key] = fed
 
@@ -171,19 +173,19 @@ class Memory:
         """Write what is fed, until cancelled; what waits then is dropped, and counted."""
         try:
             while True:
-                await self._write_some()
+                await self._write_next_batch()
         finally:
-            self._dropped(self._queue.qsize())
+            self._on_dropped(self._queue.qsize())
 
-    async def _write_some(self) -> None:
+    async def _write_next_batch(self) -> None:
         batch = [await self._queue.get()]
         lost = True
         try:
-            if self._queue.qsize() < _BATCH:
+            if self._queue.qsize() < _BATCH_SIZE:
                 await asyncio.sleep(_GATHERED_SECONDS)
-            while len(batch) < _BATCH and not self._queue.empty():
+            while len(batch) < _BATCH_SIZE and not self._queue.empty():
                 batch.append(self._queue.get_nowait())
-            await self._write(batch)
+            await self._write_batch(batch)
             lost, self._writing = False, True
         except StoreUnavailable as error:
             if self._writing:  # once, not for each batch of an outage
@@ -191,24 +193,26 @@ class Memory:
             self._writing = False
         finally:
             if lost:  # or cancelled: then it may have been written all the same
-                self._dropped(len(batch))
+                self._on_dropped(len(batch))
             for fed in batch:
                 if self._unwritten.get(fed[1].key) is fed:  # else it was checked again meanwhile
                     del self._unwritten[fed[1].key]
                 self._queue.task_done()
 
-    async def settled(self) -> None:
+    async def wait_until_written(self) -> None:
         """Return when nothing waits to be written."""
         await self._queue.join()
 
-    async def recall(self, message_key: str) -> Checked | None:
+    async def recall(self, message_key: str) -> CheckedMessage | None:
         """The message, if it is remembered. Raises ``StoreUnavailable``."""
         if message_key in self._unwritten:
             return self._unwritten[message_key][1]
-        packed = await self._read(message_key)
-        return Checked.unpack(message_key, packed) if packed else None
+        packed = await self._read_stored(message_key)
+        return CheckedMessage.unpack(message_key, packed) if packed else None
 
-    async def explained(self, message_key: str, *, wait: bool = True) -> tuple[Checked, Explanation | None] | None:
+    async def recall_with_explanation(
+        self, message_key: str, *, wait: bool = True
+    ) -> tuple[CheckedMessage, Explanation | None] | None:
         """The message, if it is remembered, and its explanation, if that is. Raises ``StoreUnavailable``.
 
         Without ``wait`` what another process has checked just now may be missed; a folder is explained sooner.
@@ -216,49 +220,49 @@ class Memory:
         if message_key in self._unwritten:
             at, checked, explain = self._unwritten[message_key]
             return checked, explain(at) if explain else None
-        packed = await (self._read(message_key) if wait else self._get(message_key))
+        packed = await (self._read_stored(message_key) if wait else self._get_stored(message_key))
         if not packed:
             return None
-        checked, why = Checked.unpack_first(message_key, packed)
-        return checked, explanations.unpack(why, checked.tokens.all) if why else None
+        checked, why = CheckedMessage.unpack_first(message_key, packed)
+        return checked, explanations.unpack_explanation(why, checked.tokens.all) if why else None
 
-    async def recent(self, count: int) -> AsyncIterator[Checked]:
+    async def newest(self, count: int) -> AsyncIterator[CheckedMessage]:
         """At most ``count`` of those that are remembered, the newest first. Raises ``StoreUnavailable``."""
-        for first in range(0, count, _READ):
-            last = min(first + _READ, count) - 1
+        for first in range(0, count, _READ_COUNT):
+            last = min(first + _READ_COUNT, count) - 1
             with store_errors():
                 names: Any = await self._client.zrevrange(self._keys.recent, first, last)
-                found: Any = await self._client.mget(map(self._stored, names)) if names else []
+                found: Any = await self._client.mget(map(self._stored_key, names)) if names else []
             for name, packed in zip(names, found, strict=True):
                 if packed:  # else it has expired meanwhile
-                    yield Checked.unpack(name.decode(), packed)
+                    yield CheckedMessage.unpack(name.decode(), packed)
             if len(names) <= last - first:
                 return
 
-    async def _read(self, message_key: str) -> bytes | None:
+    async def _read_stored(self, message_key: str) -> bytes | None:
         """What is stored of the message; another process may have checked it, and be about to write it."""
-        packed = await self._get(message_key)
+        packed = await self._get_stored(message_key)
         if packed is None:
             await asyncio.sleep(_WRITTEN_SECONDS)
-            packed = await self._get(message_key)
+            packed = await self._get_stored(message_key)
         return packed
 
-    async def _get(self, message_key: str) -> bytes | None:
+    async def _get_stored(self, message_key: str) -> bytes | None:
         with store_errors():
             packed: Any = await self._client.get(self._keys.checked(message_key))
         return packed  # type: ignore[no-any-return]  # untyped replies
 
-    def _stored(self, name: bytes) -> str:
+    def _stored_key(self, name: bytes) -> str:
         return self._keys.checked(name.decode())
 
-    async def _write(self, batch: Sequence[_Fed]) -> None:
-        now, params = time.time(), self._params
+    async def _write_batch(self, batch: Sequence[_QueuedMessage]) -> None:
+        now, params = time.time(), self._options
         args: list[str | bytes | int | float]
         args = [params.seconds, now - params.seconds, params.messages, self._keys.checked("")]
         for place, (at, checked, explain) in enumerate(batch, 1):
-            why = explanations.pack(explain(at), checked.tokens.all) if explain else b""
+            why = explanations.pack_explanation(explain(at), checked.tokens.all) if explain else b""
             args += at, checked.key, checked.pack() + why
-            if place % _AT_ONCE == 0:
+            if place % _PACKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
         with store_errors():
-            await self._remember(keys=[self._keys.recent], args=args)
+            await self._remember_script(keys=[self._keys.recent], args=args)

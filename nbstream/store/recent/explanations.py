@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nbstream.errors import StoreIncompatible
-from nbstream.policy.explanation import CountedClue, CountedTokens, Explanation
+from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 
 if TYPE_CHECKING:
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_FORMAT = b"2"
-_FORMER = b"1"
-_HEAD = struct.Struct(
+_FORMAT_VERSION = b"2"
+_OLD_FORMAT_VERSION = b"1"
+_HEAD_STRUCT = struct.Struct(
     "<4dIIB"
 )  # time, P(spam), score, prior, bytes of words, clues that are tokens, bytes a count
-_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
+_ENCODE_JSON = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def pack(explanation: Explanation, tokens: Sequence[bytes]) -> bytes:
+def pack_explanation(explanation: Explanation, tokens: Sequence[bytes]) -> bytes:
     """As it is stored, behind a message that has these distinct ``tokens``."""
     clues = explanation.clues
     named: list[CountedClue] = []
-    if isinstance(clues, CountedTokens):
-        places, counts, ratios = clues.clues.places, clues.counts, clues.clues.ratios
+    if isinstance(clues, CountedTokenClues):
+        places, counts, ratios = clues.clues.token_indices, clues.counts, clues.clues.ratios
     else:
-        places, counts, ratios, named = _apart(clues, tokens)
+        places, counts, ratios, named = _split_clues(clues, tokens)
     state, others = explanation.state, [[clue.token.decode(), clue.ham, clue.spam] for clue in named]
     learned, needed = tuple(state.learned.items()), tuple(state.needed.items())
-    words = _words(explanation.verdict, explanation.reason, explanation.thresholds, learned, needed)
-    words += _ENCODE(others).encode() if others else b"[]"
+    words = _state_line(explanation.verdict, explanation.reason, explanation.thresholds, learned, needed)
+    words += _ENCODE_JSON(others).encode() if others else b"[]"
     width = 4 if counts.min(initial=0) >= -(2**31) and counts.max(initial=0) < 2**31 else 8
     numbers = explanation.at, explanation.probability, explanation.score, explanation.prior
     return b"".join(
         [
-            _FORMAT,
-            _HEAD.pack(*numbers, len(words), len(places), width),
+            _FORMAT_VERSION,
+            _HEAD_STRUCT.pack(*numbers, len(words), len(places), width),
             words,
-            places.astype(_place_type(tokens)).tobytes(),
+            places.astype(_index_type(tokens)).tobytes(),
             counts.astype(f"<i{width}").tobytes(),
             ratios.astype("<f8").tobytes(),
         ]
@@ -59,7 +59,7 @@ def pack(explanation: Explanation, tokens: Sequence[bytes]) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _words(
+def _state_line(
     verdict: str,
     reason: str,
     at: Thresholds,
@@ -68,25 +68,25 @@ def _words(
 ) -> bytes:
     """What is the same for many messages, as a line; to write it anew takes as long as all the rest."""
     thresholds = [at.unsure, at.spam, at.reject, at.promise, at.promised]
-    return _ENCODE([verdict, reason, thresholds, dict(learned), dict(needed)]).encode() + b"\n"
+    return _ENCODE_JSON([verdict, reason, thresholds, dict(learned), dict(needed)]).encode() + b"\n"
 
 
-def unpack(packed: bytes, tokens: Sequence[bytes]) -> Explanation | None:
-    """What ``pack`` packed with the same tokens; None for what an older version packed.
+def unpack_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation | None:
+    """What ``pack_explanation`` packed with the same tokens; None for what an older version packed.
 
     Raises ``StoreIncompatible`` for what is of another format.
     """
-    if packed.startswith(_FORMER):
+    if packed.startswith(_OLD_FORMAT_VERSION):
         return None
-    if packed.startswith(_FORMAT):
+    if packed.startswith(_FORMAT_VERSION):
         try:
-            return _read(packed[len(_FORMAT) :], tokens)
+            return _read_explanation(packed[len(_FORMAT_VERSION) :], tokens)
         except (ValueError, TypeError, LookupError, AttributeError, struct.error):
             pass
     raise StoreIncompatible("an explanation cannot be read: another version of nbstream wrote it")
 
 
-def _apart(
+def _split_clues(
     clues: Sequence[CountedClue], tokens: Sequence[bytes]
 ) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64], list[CountedClue]]:
     """Places and counts of the clues that are tokens, the ratios of these and of the others, and the others."""
@@ -100,13 +100,13 @@ def _apart(
     return np.array([places[clue.token] for clue in found], np.intp), counts, ratios, others
 
 
-def _read(packed: bytes, tokens: Sequence[bytes]) -> Explanation:
-    at, probability, score, prior, length, n, width = _HEAD.unpack_from(packed)
-    numbers = packed[_HEAD.size + length :]
-    words, named = map(json.loads, packed[_HEAD.size :][:length].split(b"\n"))
+def _read_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation:
+    at, probability, score, prior, length, n, width = _HEAD_STRUCT.unpack_from(packed)
+    numbers = packed[_HEAD_STRUCT.size + length :]
+    words, named = map(json.loads, packed[_HEAD_STRUCT.size :][:length].split(b"\n"))
     verdict, reason, thresholds, learned, needed = words
-    kinds = [(_place_type(tokens), n), (f"<i{width}", 2 * n), ("<f8", n + len(named))]
-    places, counts, ratios = _arrays(numbers, kinds)
+    kinds = [(_index_type(tokens), n), (f"<i{width}", 2 * n), ("<f8", n + len(named))]
+    places, counts, ratios = _read_arrays(numbers, kinds)
     rows = zip(counts[::2], counts[1::2], strict=True)
     found: list[tuple[bytes, Any, Any]] = [(tokens[place], *row) for place, row in zip(places, rows, strict=True)]
     found += [(name.encode(), ham, spam) for name, ham, spam in named]
@@ -124,7 +124,7 @@ def _read(packed: bytes, tokens: Sequence[bytes]) -> Explanation:
     )
 
 
-def _arrays(packed: bytes, kinds: Sequence[tuple[str, int]]) -> list[list[Any]]:
+def _read_arrays(packed: bytes, kinds: Sequence[tuple[str, int]]) -> list[list[Any]]:
     """So many numbers of each type, and nothing behind them; ``ValueError`` where that is not so."""
     arrays = []
     for kind, count in kinds:
@@ -135,5 +135,5 @@ def _arrays(packed: bytes, kinds: Sequence[tuple[str, int]]) -> list[list[Any]]:
     return arrays
 
 
-def _place_type(tokens: Sequence[bytes]) -> str:
+def _index_type(tokens: Sequence[bytes]) -> str:
     return "u1" if len(tokens) <= 2**8 else "<u2" if len(tokens) <= 2**16 else "<u4"

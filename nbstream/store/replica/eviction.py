@@ -1,10 +1,10 @@
 """The sweeper: keeps a model's vocabulary within a limit by forgetting the tokens that will be missed least.
 
-Rules. It begins when the mirror holds more than ``BEGUN`` of the limit, and ends at ``KEPT`` of it: what a flood
-brings while the tokens are chosen has room within the limit, and a tenth beyond the surplus is chosen for what
-comes after. What is below zero goes first. Then go tokens that were not touched for as long as the ledger
+Rules. It begins when the mirror holds more than ``START_SHARE`` of the limit, and ends at ``TARGET_SHARE`` of it:
+what a flood brings while the tokens are chosen has room within the limit, and a tenth beyond the surplus is chosen
+for what comes after. What is below zero goes first. Then go tokens that were not touched for as long as the ledger
 remembers: those in no live entry, since every learn writes its entry anew. If that is not enough, tokens with the
-smallest sum of counts go, equal ones in the order of their first ``_COMPARED`` bytes. Sums stay.
+smallest sum of counts go, equal ones in the order of their first ``_COMPARED_BYTES`` bytes. Sums stay.
 
 The tokens are chosen from the mirror, then the ledger is read, then Redis is told tokens and counts: what was
 taught since has other counts and stays. Steps are small, for Redis does nothing else meanwhile, and some go out at
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-BEGUN = 0.95
+START_SHARE = 0.95
 """The share of the limit beyond which a sweep begins."""
 
-KEPT = 0.85
+TARGET_SHARE = 0.85
 """The share of the limit that a sweep leaves: the next one is a tenth of the limit away."""
 
-_SPARE = 0.1  # of the limit: so many are chosen beyond the surplus
-_STEP = 250  # tokens: 0.9 ms of Redis in a model of 600,000, of 500 tokens 1.5 ms
-_STEPS = 4  # at once
-_COMPARED = 24
+_SPARE_SHARE = 0.1  # of the limit: so many are chosen beyond the surplus
+_TOKENS_PER_STEP = 250  # tokens: 0.9 ms of Redis in a model of 600,000, of 500 tokens 1.5 ms
+_CONCURRENT_STEPS = 4  # at once
+_COMPARED_BYTES = 24
 _RETRY_SECONDS = 1.0  # a flood goes on meanwhile
 _NOTHING_SECONDS = 10.0  # as after a failover, until the mirror has loaded what is left
 
 
-class Sweeper:
+class Evictor:
     """Keeps the tokens that ``mirror`` holds, which follows the model, within ``limit``.
 
     ``evicted`` is told at each step how many tokens went.
@@ -66,16 +66,16 @@ class Sweeper:
         self._model = model
         self._mirror = mirror
         self._limit = limit
-        self._evicted = evicted
+        self._on_evicted = evicted
 
     async def run(self) -> None:
         """Sweep whenever it is time, until cancelled; the first of failures in a row is logged."""
         failing = False
         while True:
             stop_if_cancelled()
-            await self._mirror.more_than(int(BEGUN * self._limit))
+            await self._mirror.wait_for_more_tokens(int(START_SHARE * self._limit))
             try:
-                pause = 0.0 if await self.sweep() else _NOTHING_SECONDS
+                pause = 0.0 if await self.evict_once() else _NOTHING_SECONDS
                 failing = False
             except NbstreamError as error:
                 if not failing:
@@ -84,20 +84,20 @@ class Sweeper:
             stop_if_cancelled()
             await asyncio.sleep(pause)
 
-    async def sweep(self) -> int:
+    async def evict_once(self) -> int:
         """Sweep once; the number of tokens that went or were mended. Raises ``StoreUnavailable``."""
         started = time.monotonic()
-        held = await asyncio.to_thread(Held, *self._mirror.snapshot())
-        mended = await self._forget(held, np.flatnonzero(held.below_zero), None)
-        held.mend()
-        goal = int(KEPT * self._limit)
+        held = await asyncio.to_thread(EvictionCandidates, *self._mirror.snapshot())
+        mended = await self._evict_tokens(held, np.flatnonzero(held.below_zero), None)
+        held.clip_counts_below_zero()
+        goal = int(TARGET_SHARE * self._limit)
         surplus = held.vocabulary - goal
         evicted = 0
         if surplus > 0:
             async for packed in self._model.ledger_tokens():
                 await asyncio.to_thread(held.mark_live, packed)
-            chosen = await asyncio.to_thread(held.least, surplus + int(_SPARE * self._limit))
-            evicted = await self._forget(held, chosen, goal)
+            chosen = await asyncio.to_thread(held.least_missed, surplus + int(_SPARE_SHARE * self._limit))
+            evicted = await self._evict_tokens(held, chosen, goal)
         fields = {
             "evicted": evicted,
             "below_zero": mended,
@@ -108,7 +108,7 @@ class Sweeper:
         _log.info("swept", extra={"fields": fields})
         return evicted + mended
 
-    async def _forget(self, held: Held, chosen: NDArray[np.intp], goal: int | None) -> int:
+    async def _evict_tokens(self, held: EvictionCandidates, chosen: NDArray[np.intp], goal: int | None) -> int:
         """Forget the tokens at these places, in their order, until ``goal`` is reached or all are gone.
 
         Returns how many went, when the mirror has forgotten them too.
@@ -117,12 +117,14 @@ class Sweeper:
         while first < len(chosen):
             stop_if_cancelled()
             surplus = len(chosen) if goal is None else self._mirror.vocabulary_size - goal
-            places = chosen[first : first + max(0, min(surplus, _STEP * _STEPS))]
+            places = chosen[first : first + max(0, min(surplus, _TOKENS_PER_STEP * _CONCURRENT_STEPS))]
             if not len(places):
                 break
-            steps = [places[start : start + _STEP] for start in range(0, len(places), _STEP)]
+            steps = [places[start : start + _TOKENS_PER_STEP] for start in range(0, len(places), _TOKENS_PER_STEP)]
             # So it returns only when all have ended: a step that fails leaves none of the others running.
-            ended = await asyncio.gather(*(self._step(held, each, goal) for each in steps), return_exceptions=True)
+            ended = await asyncio.gather(
+                *(self._evict_step(held, each, goal) for each in steps), return_exceptions=True
+            )
             for each in ended:
                 if isinstance(each, BaseException):
                     raise each
@@ -130,19 +132,19 @@ class Sweeper:
             first += len(places)
         return forgotten
 
-    async def _step(self, held: Held, places: NDArray[np.intp], goal: int | None) -> int:
+    async def _evict_step(self, held: EvictionCandidates, places: NDArray[np.intp], goal: int | None) -> int:
         tokens = [held.tokens[place] for place in places.tolist()]
         done = await self._model.evict(tokens, held.counts[places], goal)
         if not done:
             return 0
         change, forgotten = done
         if goal is not None:
-            self._evicted(forgotten)
-        await self._mirror.applied(change)
+            self._on_evicted(forgotten)
+        await self._mirror.wait_until_applied(change)
         return forgotten
 
 
-class Held:
+class EvictionCandidates:
     """The tokens that were held at one moment, with their counts, and which of them are in live ledger entries.
 
     Tokens are found again by their hash, 8 bytes each: what it takes is bounded by the tokens held, not by the
@@ -155,8 +157,8 @@ class Held:
         self.counts = counts[kept]
         self.live = np.zeros(len(kept), dtype=np.bool_)
         hashes = np.fromiter(map(hash, self.tokens), np.int64, len(kept))
-        self._by_hash = np.argsort(hashes)
-        self._hashes = hashes[self._by_hash]
+        self._hash_order = np.argsort(hashes)
+        self._sorted_hashes = hashes[self._hash_order]
 
     @property
     def below_zero(self) -> NDArray[np.bool_]:
@@ -164,7 +166,7 @@ class Held:
         below: NDArray[np.bool_] = np.any(self.counts < 0, axis=1)
         return below
 
-    def mend(self) -> None:
+    def clip_counts_below_zero(self) -> None:
         """Take counts below zero for 0."""
         np.maximum(self.counts, 0, out=self.counts)
 
@@ -177,14 +179,14 @@ class Held:
         """Note the tokens of ledger entries, each ``packed`` as it is stored."""
         tokens = chain.from_iterable(map(ledger.unpack_tokens, packed))
         hashes = np.fromiter(map(hash, tokens), np.int64)
-        places = np.searchsorted(self._hashes, hashes)
-        places[places == len(self._hashes)] = 0
-        self.live[self._by_hash[places[self._hashes[places] == hashes]]] = True
+        places = np.searchsorted(self._sorted_hashes, hashes)
+        places[places == len(self._sorted_hashes)] = 0
+        self.live[self._hash_order[places[self._sorted_hashes[places] == hashes]]] = True
 
-    def least(self, number: int) -> NDArray[np.intp]:
+    def least_missed(self, number: int) -> NDArray[np.intp]:
         """The places of so many tokens with a count above zero, those that will be missed least first."""
         # Sorting in numpy lets other threads work; sorting half a million Python objects would not.
         known = np.flatnonzero((self.counts > 0).any(axis=1))
-        names = np.array([self.tokens[place] for place in known.tolist()], dtype=f"S{_COMPARED}")
+        names = np.array([self.tokens[place] for place in known.tolist()], dtype=f"S{_COMPARED_BYTES}")
         order = np.lexsort((names, self.counts[known].sum(axis=1), self.live[known]))
         return known[order[:number]]

@@ -30,24 +30,24 @@ from typing import IO, Any, TypeAlias
 
 from nbstream import __version__
 from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.half_life import FOR_EVER, HalfLife
+from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import InputError, StoreIncompatible
 from nbstream.store.model import former_version, time_base
-from nbstream.store.model.ledger import Entry
+from nbstream.store.model.ledger import LedgerEntry
 
 FORMAT_VERSION = 1
 
-_FORMAT = "nbstream model"
-_LEVEL = 6
-_LONGEST_LINE = 64 << 20  # a small hash comes whole, a message has some thousand tokens: a few MB at most
-_EXACT = 2**53  # Lua's numbers hold integers up to here
-_PACKED = "tokens"  # the one field of a ledger entry that is no text
+_FORMAT_NAME = "nbstream model"
+_GZIP_LEVEL = 6
+_MAX_LINE_BYTES = 64 << 20  # a small hash comes whole, a message has some thousand tokens: a few MB at most
+_MAX_EXACT_COUNT = 2**53  # Lua's numbers hold integers up to here
+_PACKED_FIELD = "tokens"  # the one field of a ledger entry that is no text
 _STREAM_ID = re.compile(rb"[0-9]{1,19}-[0-9]{1,19}")
 _MESSAGE_KEY = re.compile(r"[0-9A-Za-z_.-]{1,100}")
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class ArchiveHeader:
     """What wrote the file, the model's signature, and about how many records follow.
 
     ``half_life`` is the counts' time base, ``exported`` the moment of the export in seconds since the epoch,
@@ -63,7 +63,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class CountsRecord:
     """Counts of some tokens and sums in one class."""
 
     label: str
@@ -71,7 +71,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class LedgerRecord:
     """A message's ledger entry as its Redis hash, empty for none, and the lifetime it has left (-1: no end)."""
 
     message_key: str
@@ -80,50 +80,54 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class TotalsRecord:
     """The fields of the hash of totals."""
 
     fields: Mapping[bytes, int]
 
 
-Record: TypeAlias = Column | Kept | Sizes
+ArchiveRecord: TypeAlias = CountsRecord | LedgerRecord | TotalsRecord
 
 
-class Writer:
+class ArchiveWriter:
     """Writes one archive to a stream, which stays open."""
 
-    def __init__(self, stream: IO[bytes], header: Header) -> None:
-        self._gzip = gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=stream, mtime=0)
+    def __init__(self, stream: IO[bytes], header: ArchiveHeader) -> None:
+        self._gzip = gzip.GzipFile(filename="", mode="wb", compresslevel=_GZIP_LEVEL, fileobj=stream, mtime=0)
         self._digest = hashlib.sha256()
         self._lines = 0
-        self._line(
+        self._write_line(
             {
-                "format": _FORMAT,
+                "format": _FORMAT_NAME,
                 "version": FORMAT_VERSION,
                 "nbstream": header.nbstream,
-                "signature": {**header.signature, **_time_base(header.half_life), **_migrated(header.migrated)},
+                "signature": {
+                    **header.signature,
+                    **_time_base_field(header.half_life),
+                    **_migrated(header.migrated),
+                },
                 "records": header.records,
                 "exported": header.exported,
             }
         )
 
-    def write(self, record: Record) -> None:
+    def write(self, record: ArchiveRecord) -> None:
         """Append a record."""
-        self._line(_packed(record))
+        self._write_line(_pack_record(record))
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Write the last line; without it the file is refused as cut."""
-        self._line({"lines": self._lines, "sha256": self._digest.hexdigest()})
+        self._write_line({"lines": self._lines, "sha256": self._digest.hexdigest()})
         self._gzip.close()
 
-    def _line(self, record: Mapping[str, Any]) -> None:
-        line = _bytes(json.dumps(record, ensure_ascii=False, separators=(",", ":"))) + b"\n"
+    def _write_line(self, record: Mapping[str, Any]) -> None:
+        line = _decode_bytes(json.dumps(record, ensure_ascii=False, separators=(",", ":"))) + b"\n"
         self._gzip.write(line)
         self._digest.update(line)
         self._lines += 1
 
 
-class Reader:
+class ArchiveReader:
     """Reads one archive. What it says before the last record has come is not to be trusted yet.
 
     Raises ``InputError`` for a file that is none, cut or damaged, and ``StoreIncompatible`` for one of another
@@ -135,58 +139,58 @@ class Reader:
         self._gzip = gzip.GzipFile(fileobj=stream, mode="rb")
         self._digest = hashlib.sha256()
         self._lines = 0
-        found = self._next()
-        if not isinstance(found, dict) or found.get("format") != _FORMAT:
+        found = self._next_value()
+        if not isinstance(found, dict) or found.get("format") != _FORMAT_NAME:
             raise InputError(f"{name}: no model that nbstream has exported")
-        self.header = _header(name, found, signature)
+        self.header = _read_header(name, found, signature)
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[ArchiveRecord]:
         while True:
             lines, digest = self._lines, self._digest.hexdigest()
-            found = self._next()
+            found = self._next_value()
             if isinstance(found, dict) and "sha256" in found:
                 break
             try:
-                record = _unpacked(found)
+                record = _unpack_record(found)
             except (AttributeError, KeyError, TypeError, ValueError, StoreIncompatible) as error:
                 raise InputError(f"{self._name}: line {self._lines} is no record of a model") from error
             yield record
-        if (found["sha256"], found.get("lines")) != (digest, lines) or self._read():
+        if (found["sha256"], found.get("lines")) != (digest, lines) or self._read_line():
             raise InputError(f"{self._name}: damaged: it does not match its own checksum")
 
-    def _next(self) -> Any:
-        line = self._read()
+    def _next_value(self) -> Any:
+        line = self._read_line()
         if not line.endswith(b"\n"):
             raise InputError(f"{self._name}: {'cut' if self._lines else 'no model that nbstream has exported'}")
         self._digest.update(line)
         self._lines += 1
         try:
-            return json.loads(_text(line))
+            return json.loads(_encode_text(line))
         except (ValueError, RecursionError) as error:
             raise InputError(f"{self._name}: damaged in line {self._lines}") from error
 
-    def _read(self) -> bytes:
+    def _read_line(self) -> bytes:
         try:
-            return self._gzip.readline(_LONGEST_LINE)
+            return self._gzip.readline(_MAX_LINE_BYTES)
         except (OSError, EOFError, zlib.error) as error:  # OSError is also what gzip raises for a wrong checksum
             what = "cut or damaged" if self._lines else "no model that nbstream has exported"
             raise InputError(f"{self._name}: {what} ({error})") from error
 
 
-def header(
+def new_header(
     signature: Mapping[str, str],
     records: int,
-    half_life: HalfLife = FOR_EVER,
+    half_life: HalfLife = NO_HALF_LIFE,
     exported: float = 0.0,
     migrated: str = "",
-) -> Header:
+) -> ArchiveHeader:
     """The header of a file that this program writes."""
-    return Header(__version__, signature, records, half_life, exported, migrated)
+    return ArchiveHeader(__version__, signature, records, half_life, exported, migrated)
 
 
-def _time_base(half_life: HalfLife) -> Mapping[str, str]:
+def _time_base_field(half_life: HalfLife) -> Mapping[str, str]:
     """In the signature, so that a program which knows no half-life refuses the file; nothing where is none."""
-    return {} if half_life.days is None else {time_base.FIELD: time_base.packed(half_life)}
+    return {} if half_life.days is None else {time_base.HALF_LIFE_FIELD: time_base.pack_half_life(half_life)}
 
 
 def _migrated(migrated: str) -> Mapping[str, str]:
@@ -194,14 +198,14 @@ def _migrated(migrated: str) -> Mapping[str, str]:
     return {former_version.FIELD: migrated} if migrated else {}
 
 
-def _header(name: str, found: Mapping[str, Any], signature: Mapping[str, str]) -> Header:
+def _read_header(name: str, found: Mapping[str, Any], signature: Mapping[str, str]) -> ArchiveHeader:
     theirs = {"format version": str(found.get("version"))}
     ours = {"format version": str(FORMAT_VERSION)}
     if theirs == ours:
         stored = found.get("signature")
         theirs = {field: str(value) for field, value in stored.items()} if isinstance(stored, dict) else {}
         ours = dict(signature)
-    half_life = time_base.unpacked(theirs.pop(time_base.FIELD, ""))
+    half_life = time_base.unpack_half_life(theirs.pop(time_base.HALF_LIFE_FIELD, ""))
     migrated = theirs.pop(former_version.FIELD, "")
     if former_version.is_former(theirs, ours):
         migrated = former_version.packed(time.time())
@@ -217,17 +221,17 @@ def _header(name: str, found: Mapping[str, Any], signature: Mapping[str, str]) -
             "nothing was imported. Import it with an nbstream of that kind"
         )
     records = found.get("records")
-    return Header(
+    return ArchiveHeader(
         str(found.get("nbstream")),
         theirs,
         records if isinstance(records, int) else 0,
         half_life,
-        _moment(name, found),
+        _export_time(name, found),
         migrated,
     )
 
 
-def _moment(name: str, found: Mapping[str, Any]) -> float:
+def _export_time(name: str, found: Mapping[str, Any]) -> float:
     """When the file was exported; now for one of before that was written."""
     exported = found.get("exported", time.time())
     if not isinstance(exported, float) or not math.isfinite(exported):
@@ -235,30 +239,30 @@ def _moment(name: str, found: Mapping[str, Any]) -> float:
     return exported
 
 
-def _packed(record: Record) -> Mapping[str, Any]:
+def _pack_record(record: ArchiveRecord) -> Mapping[str, Any]:
     match record:
-        case Column(label, counts):
-            return {"counts": label, "of": {_text(name): count for name, count in counts.items()}}
-        case Kept(message_key, fields, milliseconds):
-            packed = {_text(name): _packed_field(_text(name), value) for name, value in fields.items()}
+        case CountsRecord(label, counts):
+            return {"counts": label, "of": {_encode_text(name): count for name, count in counts.items()}}
+        case LedgerRecord(message_key, fields, milliseconds):
+            packed = {_encode_text(name): _pack_field(_encode_text(name), value) for name, value in fields.items()}
             return {"message": message_key, "milliseconds": milliseconds, "fields": packed}
-        case Sizes(fields):
-            return {"totals": {_text(name): value for name, value in fields.items()}}
+        case TotalsRecord(fields):
+            return {"totals": {_encode_text(name): value for name, value in fields.items()}}
 
 
-def _unpacked(found: Mapping[str, Any]) -> Record:
+def _unpack_record(found: Mapping[str, Any]) -> ArchiveRecord:
     """The record of a line; raises what says that it is none."""
     if "counts" in found:
         if found["counts"] not in CLASSES:
             raise ValueError(found["counts"])
-        return Column(found["counts"], _numbers(found["of"]))
+        return CountsRecord(found["counts"], _read_counts(found["of"]))
     if "message" in found:
         if not _MESSAGE_KEY.fullmatch(found["message"]):
             raise ValueError(found["message"])
-        fields = {_bytes(name): _unpacked_field(name, value) for name, value in found["fields"].items()}
+        fields = {_decode_bytes(name): _unpack_field(name, value) for name, value in found["fields"].items()}
         _check_entry(fields)
-        return Kept(found["message"], fields, _number(found["milliseconds"]))
-    return Sizes(_numbers(found["totals"]))
+        return LedgerRecord(found["message"], fields, _read_count(found["milliseconds"]))
+    return TotalsRecord(_read_counts(found["totals"]))
 
 
 def _check_entry(fields: Mapping[bytes, bytes]) -> None:
@@ -266,7 +270,7 @@ def _check_entry(fields: Mapping[bytes, bytes]) -> None:
 
     Whatever stands in an entry is one day given to the script that unlearns, which must not fail half way.
     """
-    entry = Entry.unpack(fields)
+    entry = LedgerEntry.unpack(fields)
     if entry is None:
         return
     if not _STREAM_ID.fullmatch(entry.change):
@@ -274,35 +278,35 @@ def _check_entry(fields: Mapping[bytes, bytes]) -> None:
     if not fields.keys() <= {b"change", *map(str.encode, entry.pack())}:
         raise ValueError("fields of another program")
     for number in (entry.weight, *(amount for _, amount in entry.sums)):
-        _number(number)
+        _read_count(number)
     names = [*entry.tokens, *(name for name, _ in entry.sums)]
     if len(set(names)) < len(names):  # the script takes each of them back once
         raise ValueError("a token or a sum twice")
 
 
-def _numbers(found: Mapping[str, Any]) -> dict[bytes, int]:
+def _read_counts(found: Mapping[str, Any]) -> dict[bytes, int]:
     if any(not name or "\n" in name for name in found):  # the scripts are given tokens line by line
         raise ValueError("no name of a token or a sum")
-    return {_bytes(name): _number(number) for name, number in found.items()}
+    return {_decode_bytes(name): _read_count(number) for name, number in found.items()}
 
 
-def _number(found: Any) -> int:
-    if type(found) is not int or not -_EXACT < found < _EXACT:
+def _read_count(found: Any) -> int:
+    if type(found) is not int or not -_MAX_EXACT_COUNT < found < _MAX_EXACT_COUNT:
         raise ValueError("no whole number, or too large")
     return found
 
 
-def _packed_field(name: str, value: bytes) -> str:
-    return base64.b64encode(value).decode() if name == _PACKED else _text(value)
+def _pack_field(name: str, value: bytes) -> str:
+    return base64.b64encode(value).decode() if name == _PACKED_FIELD else _encode_text(value)
 
 
-def _unpacked_field(name: str, value: str) -> bytes:
-    return base64.b64decode(value, validate=True) if name == _PACKED else _bytes(value)
+def _unpack_field(name: str, value: str) -> bytes:
+    return base64.b64decode(value, validate=True) if name == _PACKED_FIELD else _decode_bytes(value)
 
 
-def _text(value: bytes) -> str:
+def _encode_text(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
 
 
-def _bytes(value: str) -> bytes:
+def _decode_bytes(value: str) -> bytes:
     return value.encode("utf-8", "surrogateescape")

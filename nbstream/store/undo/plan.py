@@ -14,73 +14,75 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.store.model.history import Record
+    from nbstream.store.model.history import HistoryRecord
 
-SOURCE = "undo"
+UNDO_SOURCE = "undo"
 """The source under which a restoration is in the history itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class UndoableChange:
     """What planning needs to know of a record: no tokens, so that all there are fit in memory.
 
     ``wrote`` and ``former`` are the versions of the entry that it left and of the one that was there before, None
-    for none; ``chosen`` says whether it is to be taken back.
+    for none; ``selected`` says whether it is to be taken back.
     """
 
     id: bytes
     at: float
-    what: str
+    description: str
     source: str
     actor: str
-    wrote: str | None
-    former: str | None
-    chosen: bool
+    version_after: str | None
+    version_before: str | None
+    selected: bool
 
     @classmethod
-    def of(cls, record: Record, *, chosen: bool) -> Change:
+    def from_record(cls, record: HistoryRecord, *, chosen: bool) -> UndoableChange:
         """The change of a record."""
         note, former = record.note, record.former.version if record.former else None
-        return cls(record.id, record.at, record.what, note.source, note.actor, record.version, former, chosen)
+        return cls(
+            record.id, record.at, record.description, note.source, note.actor, record.version, former, chosen
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class IrreversibleChange:
     """A chosen change that cannot be taken back, and why."""
 
-    change: Change
-    why: str
+    change: UndoableChange
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class UndoPlan:
     """What happens to one message: the chosen changes that are taken back and those that are not, newest first."""
 
-    taken: tuple[Change, ...]
-    kept: tuple[Kept, ...]
+    reversible: tuple[UndoableChange, ...]
+    irreversible: tuple[IrreversibleChange, ...]
 
 
-def plan(live: str | None, changes: Sequence[Change]) -> Plan:
+def plan_undo(live: str | None, changes: Sequence[UndoableChange]) -> UndoPlan:
     """The plan for a message whose ledger entry has the version ``live`` (None: there is none).
 
     ``changes`` are all since the oldest chosen one, newest first, by whomever.
     """
-    taken: list[Change] = []
-    kept: list[Kept] = []
-    other: Change | None = None  # the change by others that came next
+    taken: list[UndoableChange] = []
+    kept: list[IrreversibleChange] = []
+    other: UndoableChange | None = None  # the change by others that came next
     for change in changes:
-        if not change.chosen:
+        if not change.selected:
             other = change
-        elif change.wrote == live and (live is not None or not (other or kept)):
+        elif change.version_after == live and (live is not None or not (other or kept)):
             taken.append(change)
-            live = change.former
+            live = change.version_before
         else:
-            kept.append(Kept(change, _why(live, other)))
-    return Plan(tuple(taken), tuple(kept))
+            kept.append(IrreversibleChange(change, _refusal_reason(live, other)))
+    return UndoPlan(tuple(taken), tuple(kept))
 
 
-def _why(live: str | None, other: Change | None) -> str:
+def _refusal_reason(live: str | None, other: UndoableChange | None) -> str:
     if other is not None:
         who = f"{other.source} {other.actor}".rstrip()
-        return f"taken back since by {other.actor}" if other.source == SOURCE else f"changed since by {who}"
+        return f"taken back since by {other.actor}" if other.source == UNDO_SOURCE else f"changed since by {who}"
     return "its ledger entry has expired" if live is None else "its ledger entry is not the one of the history"

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.store.model.history import Note
-from nbstream.store.undo.plan import SOURCE, Change, Kept, Plan, plan
+from nbstream.store.model.history import LessonNote
+from nbstream.store.undo.plan import UNDO_SOURCE, IrreversibleChange, UndoableChange, UndoPlan, plan_undo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nbstream.store.model.history import Opinion, Selection
-    from nbstream.store.model.ledger import Entry
+    from nbstream.store.model.history import Assessment, HistorySelection
+    from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.model.model import Model
 
 
@@ -30,56 +30,59 @@ class Restoration:
     """
 
     message_key: str
-    plan: Plan
-    live: Entry | None
-    former: Entry | None
-    before: Opinion | None = None
-    after: Opinion | None = None
+    plan: UndoPlan
+    current_entry: LedgerEntry | None
+    restored_entry: LedgerEntry | None
+    before: Assessment | None = None
+    after: Assessment | None = None
 
     @property
-    def changes(self) -> bool:
+    def changes_ledger(self) -> bool:
         """False where the message is already as it would be: a change and its reverse are both taken back."""
-        return _version(self.live) != _version(self.former)
+        return _entry_version(self.current_entry) != _entry_version(self.restored_entry)
 
 
-async def chosen(model: Model, selection: Selection) -> Mapping[str, Sequence[Change]]:
+async def selected_changes(model: Model, selection: HistorySelection) -> Mapping[str, Sequence[UndoableChange]]:
     """By message, newest first, all changes since the selection begins, of the messages that it chooses from."""
-    found: dict[str, list[Change]] = {}
+    found: dict[str, list[UndoableChange]] = {}
     async for record in model.history(selection.since):
         if selection.message_key in {None, record.message_key}:
-            change = Change.of(record, chosen=record in selection)
+            change = UndoableChange.from_record(record, chosen=record in selection)
             found.setdefault(record.message_key, []).append(change)
-    return {key: changes for key, changes in found.items() if any(change.chosen for change in changes)}
+    return {key: changes for key, changes in found.items() if any(change.selected for change in changes)}
 
 
-async def prepare(model: Model, message_key: str, changes: Sequence[Change]) -> Restoration:
+async def prepare_restoration(model: Model, message_key: str, changes: Sequence[UndoableChange]) -> Restoration:
     """What would be done to a message now; nothing is written."""
     live = await model.entry(message_key)
-    planned = plan(_version(live), changes)
-    if not planned.taken:
+    planned = plan_undo(_entry_version(live), changes)
+    if not planned.reversible:
         return Restoration(message_key, planned, live, live)
-    newest, oldest = await model.record(planned.taken[0].id), await model.record(planned.taken[-1].id)
+    newest, oldest = (
+        await model.history_record(planned.reversible[0].id),
+        await model.history_record(planned.reversible[-1].id),
+    )
     if newest is None or oldest is None:
-        trimmed = [Kept(change, "no longer in the history") for change in planned.taken]
-        return Restoration(message_key, Plan((), (*trimmed, *planned.kept)), live, live)
+        trimmed = [IrreversibleChange(change, "no longer in the history") for change in planned.reversible]
+        return Restoration(message_key, UndoPlan((), (*trimmed, *planned.irreversible)), live, live)
     return Restoration(message_key, planned, live, oldest.former, newest.note.after, oldest.note.before)
 
 
-async def restore(model: Model, restoration: Restoration, actor: str) -> bool:
+async def apply_restoration(model: Model, restoration: Restoration, actor: str) -> bool:
     """Do it, in the name of ``actor``; False where somebody else changed the message meanwhile.
 
     Raises ``StoreUnavailable``; the same may be done again then.
     """
-    if not restoration.changes:
+    if not restoration.changes_ledger:
         return True
     assert restoration.before is not None
     assert restoration.after is not None
-    note = Note(SOURCE, actor, restoration.before, restoration.after)
-    key, former = restoration.message_key, restoration.former
-    found = await model.replace(key, restoration.live, former, note)
+    note = LessonNote(UNDO_SOURCE, actor, restoration.before, restoration.after)
+    key, former = restoration.message_key, restoration.restored_entry
+    found = await model.commit_lesson(key, restoration.current_entry, former, note)
     # The reply may have been lost, and the write repeated: then it was done once, and is as it should be.
-    return isinstance(found, bytes) or _version(found.entry) == _version(former)
+    return isinstance(found, bytes) or _entry_version(found.entry) == _entry_version(former)
 
 
-def _version(entry: Entry | None) -> str | None:
+def _entry_version(entry: LedgerEntry | None) -> str | None:
     return entry.version if entry else None

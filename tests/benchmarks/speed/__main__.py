@@ -39,7 +39,7 @@ def main() -> None:
     if not archive.is_file():
         sys.exit(f"bench: {options.corpora} has no {ARCHIVE}")
     with tempfile.TemporaryDirectory(prefix="nb") as name:
-        kept = (options.keep or Path(name)).absolute()
+        kept = (options.keep_newest or Path(name)).absolute()
         Path(name).chmod(0o755)  # some peers do not stay root
         if not (kept / INDEX).exists():
             unpack(archive, kept)

@@ -17,7 +17,7 @@ import uvloop
 
 from nbstream import config
 from nbstream.assembly import assembly
-from nbstream.filter import Filter, Remembering, Several
+from nbstream.filter import CompositeObserver, Filter, RememberingObserver
 from nbstream.mail import header_fields
 from nbstream.mail.message import Message
 from nbstream.metrics.metrics import Metrics
@@ -27,7 +27,7 @@ from tests.benchmarks.speed.processes import Served, free_port, served
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.store.recent.checked_messages import Memory
+    from nbstream.store.recent.checked_messages import RecentMessages
     from tests.benchmarks.speed.bench import Bench, Labelled
 
 # -P: the folder that a process is started in does not decide which nbstream it runs.
@@ -52,7 +52,7 @@ def taught(bench: Bench) -> Path:
     kept = bench.kept / "taught"
     if not kept.exists():
         making = bench.new_folder("teaching") / "state"
-        uvloop.run(_teach(config.load(write_config(making)), bench.taught))
+        uvloop.run(_teach(config.load_settings(write_config(making)), bench.taught))
         shutil.move(making, kept)
     state = bench.new_folder("state") / "state"
     shutil.copytree(kept, state, ignore=shutil.ignore_patterns("*.sock"))
@@ -60,14 +60,17 @@ def taught(bench: Bench) -> Path:
 
 
 async def _teach(settings: Settings, messages: Iterable[Labelled]) -> None:
-    async with assembly.one_shot(settings, sign=True) as (spam_filter, _):
+    async with assembly.open_one_shot_filter(settings, sign=True) as (spam_filter, _):
         for label, path in messages:
             await spam_filter.learn(arrived(path.read_bytes(), settings), label, "bench")
 
 
 def arrived(raw: bytes, settings: Settings) -> Message:
     """The message as a door hands it to the filter."""
-    return Message(header_fields.strip(header_fields.canonical(raw), VERDICT_FIELDS), assembly.limits(settings))
+    return Message(
+        header_fields.strip_fields(header_fields.normalize_line_ends(raw), VERDICT_FIELDS),
+        assembly.mime_limits(settings),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class House:
 
     settings: Settings
     mirror: Mirror
-    memory: Memory
+    memory: RecentMessages
     watched: Filter
     bare: Filter
     dropped: list[int]
@@ -85,22 +88,22 @@ class House:
 @asynccontextmanager
 async def house(state: Path) -> AsyncIterator[House]:
     """As ``daemon.server`` puts it together, with metrics and memory, and without doors."""
-    settings = config.load(write_config(state))
-    async with assembly.store(settings) as store:
+    settings = config.load_settings(write_config(state))
+    async with assembly.open_redis(settings) as store:
         assert store.embedded
         await store.embedded.ensure_running()
-        model = assembly.model(settings, store.client)
+        model = assembly.make_model(settings, store.client)
         await model.open()
-        mirror = Mirror(assembly.model(settings, store.follower), settings.redis.timeout_seconds)
+        mirror = Mirror(assembly.make_model(settings, store.blocking_client), settings.redis.timeout_seconds)
         metrics, dropped = Metrics(), list[int]()
-        metrics.watch(mirror, lambda: assembly.filter_params(settings))
-        memory = assembly.memory(settings, model, dropped.append)
-        observer = Several(metrics, Remembering(memory.remember))
+        metrics.watch_model(mirror, lambda: assembly.make_filter_policy(settings))
+        memory = assembly.make_recent_messages(settings, model, dropped.append)
+        observer = CompositeObserver(metrics, RememberingObserver(memory.remember))
         tasks = [asyncio.create_task(mirror.run()), asyncio.create_task(memory.run())]
         try:
             await mirror.loaded.wait()
-            watched = assembly.spam_filter(settings, model, mirror, observer, memory=memory)
-            bare = assembly.spam_filter(settings, model, mirror)
+            watched = assembly.make_filter(settings, model, mirror, observer, memory=memory)
+            bare = assembly.make_filter(settings, model, mirror)
             yield House(settings, mirror, memory, watched, bare, dropped)
         finally:
             for task in tasks:

@@ -136,12 +136,12 @@ async def _behind(bench: Bench, state: Path) -> None:
     """From the millisecond in which Redis made a change until a mirror in this process has it."""
     file, _ = mboxes(bench)["ham"]
     file_of_settings = write_config(state)
-    settings = config.load(file_of_settings)
+    settings = config.load_settings(file_of_settings)
     lags: list[float] = []
-    async with assembly.store(settings) as store:
+    async with assembly.open_redis(settings) as store:
         assert store.embedded
         await store.embedded.ensure_running()
-        model = assembly.model(settings, store.follower)
+        model = assembly.make_model(settings, store.blocking_client)
         await model.open()
         mirror = Mirror(model, settings.redis.timeout_seconds)
         following = asyncio.create_task(mirror.run())
@@ -153,7 +153,7 @@ async def _behind(bench: Bench, state: Path) -> None:
             found: Any = await store.client.xread({model.keys.changes: last}, block=200)
             for _, entries in found:
                 last = entries[-1][0]
-                await mirror.applied(last)
+                await mirror.wait_until_applied(last)
                 lags.append(1000 * time.time() - int(last.partition(b"-")[0]))
         following.cancel()
         await asyncio.wait([following])

@@ -68,7 +68,7 @@ async def _checks(ours: House, spam_filter: Filter, raws: Sequence[bytes]) -> fl
     for first in range(0, len(raws), _AT_ONCE):
         for raw in raws[first : first + _AT_ONCE]:
             await spam_filter.check(arrived(raw, ours.settings))
-        await ours.memory.settled()  # as between the requests of a door: it drops what it cannot queue
+        await ours.memory.wait_until_written()  # as between the requests of a door: it drops what it cannot queue
         await asyncio.sleep(0)  # the mirror's turn, else it takes Redis for away
     return (time.process_time() - started) * _MILLION / len(raws)
 
@@ -94,12 +94,12 @@ class _Watch:
 async def _stages(ours: House, raws: Sequence[bytes]) -> dict[str, float]:
     """CPU seconds by stage, over all messages."""
     settings, watch = ours.settings, _Watch()
-    limits, tokenizer = assembly.limits(settings), Tokenizer()
-    scorer = assembly.scorer(settings, ours.mirror)
+    limits, tokenizer = assembly.mime_limits(settings), Tokenizer()
+    scorer = assembly.make_scorer(settings, ours.mirror)
     for raw in raws:
         await asyncio.sleep(0)  # the mirror's turn
         watch.begin()
-        content = header_fields.strip(header_fields.canonical(raw), verdict_fields.VERDICT_FIELDS)
+        content = header_fields.strip_fields(header_fields.normalize_line_ends(raw), verdict_fields.VERDICT_FIELDS)
         watch.end("line ends, fields of ours")
         message = Message(content, limits)
         message.parts  # noqa: B018 - parses, and keeps it
@@ -108,11 +108,11 @@ async def _stages(ours: House, raws: Sequence[bytes]) -> dict[str, float]:
         watch.end("key")
         tokens = tokenizer.tokenize(message)
         watch.end("tokenize")
-        reading = await scorer.read(tokens)
+        reading = await scorer.read_counts(tokens)
         watch.end("look up")
         check = scorer.check(message.key, tokens, reading)
         watch.end("score")
-        fields = verdict_fields.render(
+        fields = verdict_fields.render_verdict_fields(
             check.id,
             check.verdict,
             check.probability,
@@ -121,6 +121,6 @@ async def _stages(ours: House, raws: Sequence[bytes]) -> dict[str, float]:
             thresholds=check.thresholds,
             clues=check.clues,
         )
-        header_fields.prepend(header_fields.guard(content, verdict_fields.GUARD_FIELD), fields)
+        header_fields.prepend_fields(header_fields.guard_first_line(content, verdict_fields.GUARD_FIELD), fields)
         watch.end("render")
     return watch.seconds

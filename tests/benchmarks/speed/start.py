@@ -63,7 +63,7 @@ def _help(bench: Bench) -> None:
 @contextmanager
 def _until_ready(settings: Path) -> Iterator[tuple[Served, float]]:
     """A daemon that is ready, and the seconds that it took."""
-    http = config.load(settings).listeners.http
+    http = config.load_settings(settings).listeners.http
     assert http
     began = time.perf_counter()
     log = settings.with_suffix(".log")
@@ -121,7 +121,7 @@ def _start(bench: Bench, tokens: int, empty: int) -> None:
 
 async def _sign(settings: Path) -> None:
     """Have the model begun by this program."""
-    async with assembly.one_shot(config.load(settings), sign=True):
+    async with assembly.open_one_shot_filter(config.load_settings(settings), sign=True):
         pass
 
 

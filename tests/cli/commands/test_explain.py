@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from nbstream.filter import Check, Remembering
+from nbstream.filter import Check, RememberingObserver
 from nbstream.mail.message import Message
 from nbstream.store.model.model import Model
-from nbstream.store.recent.checked_messages import Checked, Memory, Params
+from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages, RecentMessagesOptions
 from nbstream.tokens.tokenizer import Tokens
 from tests.cli.taught import Taught
 from tests.filter.test_filter import make_filter
@@ -52,10 +52,12 @@ def check(taught: Taught, raw: bytes, *, explained: bool = True) -> Check:
     """Check a letter as the daemon does, and have it remembered."""
 
     async def run(model: Model) -> Check:
-        memory = Memory(model.client, model.keys, Params(explanations=explained), lambda _: None)
+        memory = RecentMessages(
+            model.client, model.keys, RecentMessagesOptions(explanations=explained), lambda _: None
+        )
         writing = asyncio.create_task(memory.run())
-        found = await make_filter(model.client, Remembering(memory.remember)).check(Message.parse(raw))
-        await memory.settled()
+        found = await make_filter(model.client, RememberingObserver(memory.remember)).check(Message.parse(raw))
+        await memory.wait_until_written()
         writing.cancel()
         await asyncio.wait([writing])
         return found
@@ -268,7 +270,7 @@ def test_what_another_version_remembered_is_78(model: Taught) -> None:
 
     async def spoil(model: Model) -> None:
         name = model.keys.checked(then.id)
-        await model.client.set(name, Checked(then.id, Tokens((), (b"body:x",)), 0.5, "ham").pack() + b"9")
+        await model.client.set(name, CheckedMessage(then.id, Tokens((), (b"body:x",)), 0.5, "ham").pack() + b"9")
 
     model.model(spoil)
 

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from nbstream.store.model.autolearn_layer import Layer
+from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from tests.cli.taught import Taught
 from tests.store.model.test_model import TOKENS, change, entry
@@ -16,7 +16,7 @@ def learn_auto(taught: Taught, count: int) -> None:
     """Learn so many spam without people."""
 
     async def run(model: Model) -> None:
-        layer = Layer(model.client, "test", 3600)
+        layer = AutolearnModel(model.client, "test", 3600)
         for number in range(count):
             await change(layer, f"m{number}", entry("spam", TOKENS))
 
@@ -64,7 +64,7 @@ def test_a_check_sees_both_layers_while_it_is_on(taught: Taught) -> None:
         taught.teach(raw, label)
 
     async def run(model: Model) -> None:
-        layer = Layer(model.client, "test", 3600)
+        layer = AutolearnModel(model.client, "test", 3600)
         await change(layer, "m1", entry("ham", [b"body:prize", b"body:claim", b"subject:prize"]))
 
     taught.model(run)
@@ -86,11 +86,11 @@ def test_a_label_from_the_command_line_replaces_it_while_it_is_on(taught: Taught
     taught.teach(letter.read_bytes(), None)
 
     async def auto(model: Model) -> int:
-        layer = Layer(model.client, "test", 3600)
+        layer = AutolearnModel(model.client, "test", 3600)
         return sum((await layer.totals()).messages)
 
     async def learn(model: Model) -> None:
-        layer = Layer(model.client, "test", 3600)
+        layer = AutolearnModel(model.client, "test", 3600)
         await change(layer, key, entry("spam", TOKENS))
 
     taught.model(learn)

@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from nbstream.filter.bulk import BATCH
-from nbstream.store.connection import Params, open_client
+from nbstream.filter.bulk import BATCH_SIZE
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.letters import letters
 from tests.store.algebra import live_entries, stored, summed
 from tests.waiting import until
 
-COUNT = 40 * BATCH
+COUNT = 40 * BATCH_SIZE
 
 
 def mailbox(path: Path) -> Path:
@@ -47,11 +47,11 @@ async def test_a_mailbox_whose_learning_was_killed_is_learned_once(own_redis: Re
     config.write_text(
         f"redis: {{url: '{own_redis.url}'}}\nmodel: {{name: test}}\nstate_dir: {tmp_path / 'state'}\n"
     )
-    client = open_client(Params(own_redis.url))
+    client = open_client(ConnectionOptions(own_redis.url))
     model = Model(client, "test", 3600)
 
     async def begun() -> bool:
-        return sum((await model.totals()).messages) > BATCH
+        return sum((await model.totals()).messages) > BATCH_SIZE
 
     async def alone() -> bool:
         return len(await client.client_list()) == 1
@@ -66,7 +66,7 @@ async def test_a_mailbox_whose_learning_was_killed_is_learned_once(own_redis: Re
         await learning.wait()
     await until(alone)  # what had reached Redis is still carried out
     learned = len(await live_entries(model))
-    assert BATCH < learned < COUNT
+    assert BATCH_SIZE < learned < COUNT
     assert await stored(model) == await summed(model)
 
     assert run(config, "learn", "spam", mbox).startswith(f"{learned + 1} already, {COUNT - learned} learned; ")
@@ -107,7 +107,7 @@ async def test_one_whose_entry_cannot_be_read_is_named_and_the_others_are_learne
     config, mbox = tmp_path / "nb.yaml", mailbox(tmp_path / "spam.mbox")
     config.write_text(f"redis: {{url: '{own_redis.url}'}}\nmodel: {{name: test}}\nstate_dir: {tmp_path}\n")
     run(config, "learn", "spam", mbox)
-    client = open_client(Params(own_redis.url))
+    client = open_client(ConnectionOptions(own_redis.url))
     model = Model(client, "test", 3600)
     spoilt = min(await live_entries(model))
     await client.hset(model.keys.ledger(spoilt), "weight", "much")
@@ -131,7 +131,7 @@ async def test_an_id_whose_entry_cannot_be_read_is_named_too(own_redis: RedisSer
     config.write_text(f"redis: {{url: '{own_redis.url}'}}\nmodel: {{name: test}}\nstate_dir: {tmp_path}\n")
     mbox.write_bytes(b"".join(b"From ann Sat Nov 21 10:00:00 2026\n" + raw + b"\n" for _, raw in letters(3)))
     run(config, "learn", "spam", mbox)
-    client = open_client(Params(own_redis.url))
+    client = open_client(ConnectionOptions(own_redis.url))
     model = Model(client, "test", 3600)
     spoilt, *others = await live_entries(model)
     await client.hset(model.keys.ledger(spoilt), "weight", "much")

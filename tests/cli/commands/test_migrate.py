@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.cli.main import main
-from nbstream.store.connection import Params, open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.embedded.locks import lock_daemon
 from tests.conftest import RedisServer
 from tests.store.released_models import restore
@@ -20,7 +20,7 @@ def configuration(shared_redis: RedisServer, tmp_path: Path) -> Path:
     """The configuration for a model that 0.1.0 wrote."""
 
     async def fill() -> None:
-        client = open_client(Params(shared_redis.url))
+        client = open_client(ConnectionOptions(shared_redis.url))
         await client.flushall()
         await restore(client, "0.1.0")
         await client.aclose()

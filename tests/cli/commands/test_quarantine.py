@@ -10,8 +10,8 @@ import pytest
 
 from nbstream.cli.main import main
 from nbstream.relay import maildir_files
-from nbstream.relay.next_hop import Envelope, Path
-from nbstream.relay.quarantine import Note, Quarantine
+from nbstream.relay.next_hop import Envelope, SmtpPath
+from nbstream.relay.quarantine import Quarantine, QuarantineNote
 
 A, B = "a" * 24, "ab" + "c" * 22
 NASTY = "\x1b[31m\u202e\x9b\x07"
@@ -33,10 +33,10 @@ def config(tmp_path: File) -> File:
 
 
 def put(config: File, message_id: str = A, content: bytes = CONTENT) -> None:
-    envelope = Envelope(Path(f"s{NASTY}@x"), (Path(f"r{NASTY}@x"), Path("other@x")))
+    envelope = Envelope(SmtpPath(f"s{NASTY}@x"), (SmtpPath(f"r{NASTY}@x"), SmtpPath("other@x")))
     waiting = Quarantine(config.parent / "q")
-    draft = waiting.draft(Note(message_id, "spam", 0.98, "*@x", envelope), b"", content)
-    assert asyncio.run(maildir_files.keep([draft])) is None
+    draft = waiting.make_draft(QuarantineNote(message_id, "spam", 0.98, "*@x", envelope), b"", content)
+    assert asyncio.run(maildir_files.write_drafts([draft])) is None
 
 
 def run(config: File, *words: str) -> int:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from nbstream.bayes.calibration import BINS
+from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.cli.main import main
-from nbstream.store.connection import Params, open_client
-from nbstream.store.model.ledger import Entry
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.store.notes import NOTE
@@ -45,14 +45,14 @@ class TopTokens:
         asyncio.run(self._teach())
 
     async def _teach(self) -> None:
-        client = open_client(Params(self._url))
+        client = open_client(ConnectionOptions(self._url))
         model = Model(client, "default", ledger_seconds=3600)
         await model.open()
         for number, (label, weight, tokens) in enumerate(TAUGHT):
-            entry = Entry(
-                f"v{number}", label, weight, tuple(tokens), 1.5, "test", "nobody", 0.0, ((BINS[0], 9000),)
+            entry = LedgerEntry(
+                f"v{number}", label, weight, tuple(tokens), 1.5, "test", "nobody", 0.0, ((SCORE_BINS[0], 9000),)
             )
-            await model.replace(f"m{number}", None, entry, NOTE)
+            await model.commit_lesson(f"m{number}", None, entry, NOTE)
         await client.aclose()
 
     def __call__(self, *arguments: str) -> tuple[str, str]:

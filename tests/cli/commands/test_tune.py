@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from nbstream.cli.main import main
-from nbstream.policy.first_scores import First
-from nbstream.store.model.ledger import Entry
+from nbstream.policy.first_scores import FirstScore
+from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from tests.cli.taught import Taught
 from tests.letters import letters
@@ -161,9 +161,9 @@ def test_ham_that_was_labelled_because_it_was_wrong_is_warned_of(taught: Taught)
     async def correct(model: Model) -> None:
         for number in range(30):
             key, at = f"m{number}", float(number)
-            first = First(at, key, 0.97).pack()
-            entry = Entry(f"v{number}", "ham", 1000, (b"a",), at, "test", "nobody", 0.0, (), first)
-            await model.replace(key, None, entry, NOTE)
+            first = FirstScore(at, key, 0.97).pack()
+            entry = LedgerEntry(f"v{number}", "ham", 1000, (b"a",), at, "test", "nobody", 0.0, (), first)
+            await model.commit_lesson(key, None, entry, NOTE)
 
     taught.model(correct)
 

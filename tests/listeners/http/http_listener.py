@@ -15,14 +15,20 @@ import aiohttp
 from redis.asyncio import Redis
 
 from nbstream.assembly import assembly
-from nbstream.assembly.http import Behind, http_door
+from nbstream.assembly.http import ServerState, make_http_listener
 from nbstream.config import Settings
-from nbstream.filter import Filter, Remembering, Several
+from nbstream.filter import CompositeObserver, Filter, RememberingObserver
 from nbstream.listeners.http.listener import HttpListener
-from nbstream.listeners.sockets import Place, TcpPlace, UnixPlace, listening, told
+from nbstream.listeners.sockets import (
+    ListenAddress,
+    TcpListenAddress,
+    UnixListenAddress,
+    bound_address,
+    open_listening_socket,
+)
 from nbstream.metrics.metrics import Metrics
 from nbstream.relay.maildir_next_hop import MaildirNextHop
-from nbstream.store.recent.checked_messages import Memory
+from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.replica.mirror import Mirror
 from tests.waiting import DEADLINE_SECONDS
 
@@ -53,7 +59,7 @@ class HttpDoor:
     where: str
     metrics: Metrics
     mirror: Mirror
-    memory: Memory
+    memory: RecentMessages
     spam_filter: Filter
 
     @property
@@ -113,7 +119,7 @@ async def open_http(
     client: Redis,
     folder: Path,
     *,
-    place: Place | None = None,
+    place: ListenAddress | None = None,
     follow: bool = True,
     change: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> AsyncIterator[HttpDoor]:
@@ -128,26 +134,26 @@ async def open_http(
     assert settings.listeners.http
     async with AsyncExitStack() as stack:
         metrics = Metrics()
-        model = assembly.model(settings, client)
+        model = assembly.make_model(settings, client)
         mirror = Mirror(model, 5.0)
-        memory = assembly.memory(settings, model)
+        memory = assembly.make_recent_messages(settings, model)
         tasks = [asyncio.create_task(memory.run())]
         if follow:
             tasks.append(asyncio.create_task(mirror.run()))
             await mirror.loaded.wait()
         for task in tasks:
             stack.push_async_callback(_ended, task)
-        observer = Several(metrics, Remembering(memory.remember))
-        spam_filter = assembly.spam_filter(settings, model, mirror, observer, memory=memory)
-        behind = Behind(
+        observer = CompositeObserver(metrics, RememberingObserver(memory.remember))
+        spam_filter = assembly.make_filter(settings, model, mirror, observer, memory=memory)
+        behind = ServerState(
             lambda: settings, metrics, mirror, model, memory, MaildirNextHop(folder / "Maildir"), lambda: False
         )
-        listener = http_door(settings.listeners.http, spam_filter, behind)
-        place = place or TcpPlace("127.0.0.1", 0)
-        found = listening(place)
+        listener = make_http_listener(settings.listeners.http, spam_filter, behind)
+        place = place or TcpListenAddress("127.0.0.1", 0)
+        found = open_listening_socket(place)
         await listener.start(found)
         stack.push_async_callback(listener.drain, 0)
-        yield HttpDoor(listener, told(place, found), metrics, mirror, memory, spam_filter)
+        yield HttpDoor(listener, bound_address(place, found), metrics, mirror, memory, spam_filter)
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
@@ -156,13 +162,13 @@ async def _ended(task: asyncio.Task[None]) -> None:
         await asyncio.wait([task], timeout=1)
 
 
-def unix_place(folder: Path) -> UnixPlace:
+def unix_place(folder: Path) -> UnixListenAddress:
     """A socket in that folder."""
-    return UnixPlace(folder / "http.sock")
+    return UnixListenAddress(folder / "http.sock")
 
 
 def free_socket() -> tuple[socket.socket, str]:
     """A listening socket on loopback, and where it is."""
-    place = TcpPlace("127.0.0.1", 0)
-    found = listening(place)
-    return found, told(place, found)
+    place = TcpListenAddress("127.0.0.1", 0)
+    found = open_listening_socket(place)
+    return found, bound_address(place, found)

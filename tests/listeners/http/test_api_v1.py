@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.filter import Decide
+from nbstream.filter import CheckDecider
 from nbstream.mail import header_fields
 from nbstream.mail.message import Message
-from nbstream.store.connection import Params, open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.listeners.http.http_listener import LUNCH, PRIZE, HttpDoor, open_http, unix_place
 
@@ -26,7 +26,7 @@ async def door(client: Redis, tmp_path: Path) -> AsyncIterator[HttpDoor]:
 
 
 async def test_a_check_tells_what_the_filter_found(door: HttpDoor) -> None:
-    expected = await door.spam_filter.check(Message(header_fields.canonical(PRIZE)))
+    expected = await door.spam_filter.check(Message(header_fields.normalize_line_ends(PRIZE)))
 
     answer = await door.ask("/v1/check", PRIZE)
 
@@ -76,7 +76,7 @@ async def test_verdict_fields_and_line_ends_make_no_other_message(door: HttpDoor
 
 async def test_a_message_is_told_of_by_its_id(door: HttpDoor) -> None:
     checked = (await door.ask("/v1/check", PRIZE)).json
-    await door.memory.settled()
+    await door.memory.wait_until_written()
     name = checked["id"]
 
     remembered = (await door.ask(f"/v1/messages/{name}")).json
@@ -119,7 +119,7 @@ async def test_a_text_is_no_mail(door: HttpDoor) -> None:
     as_text = (await door.ask("/v1/check", text, Content_Type="text/plain; charset=utf-8")).json
     as_mail = (await door.ask("/v1/check", text, Content_Type="message/rfc822")).json
 
-    assert as_text["id"] == Message.of_text(text.decode()).key
+    assert as_text["id"] == Message.from_text(text.decode()).key
     assert as_mail["id"] != as_text["id"]
 
 
@@ -224,7 +224,7 @@ async def test_a_unix_socket_is_a_door_too(client: Redis, tmp_path: Path) -> Non
 
 
 async def test_without_counts_or_redis_it_says_not_now(own_redis: RedisServer, tmp_path: Path) -> None:
-    client = open_client(Params(own_redis.url, timeout_seconds=1))
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
     try:
         async with open_http(client, tmp_path / "a", follow=False) as door:
             assert (await door.ask("/v1/check", PRIZE)).status == 503
@@ -246,7 +246,7 @@ async def test_without_counts_or_redis_it_says_not_now(own_redis: RedisServer, t
 class Broken:
     """A filter with a fault."""
 
-    async def check(self, message: Message, decide: Decide | None = None) -> None:
+    async def check(self, message: Message, decide: CheckDecider | None = None) -> None:
         raise ValueError("inner detail")
 
 

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from nbstream.listeners.http.access import Access
-from nbstream.listeners.http.listener import Health, HttpListener, Route, health_routes, metrics_route
+from nbstream.listeners.http.access import HttpAccess
+from nbstream.listeners.http.listener import HealthStatus, HttpListener, Route, health_routes, metrics_route
 from tests.listeners.http.http_listener import free_socket
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
@@ -18,7 +18,7 @@ NOBODY = ()
 
 
 @asynccontextmanager
-async def serving(routes: Iterable[Route], access: Access | None = None) -> AsyncIterator[str]:
+async def serving(routes: Iterable[Route], access: HttpAccess | None = None) -> AsyncIterator[str]:
     listener = HttpListener(routes, access)
     socket, where = free_socket()
     await listener.start(socket)
@@ -33,16 +33,16 @@ async def get(url: str, **headers: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
-async def healthy() -> Health:
-    return Health(True, {})
+async def healthy() -> HealthStatus:
+    return HealthStatus(True, {})
 
 
 async def one() -> bytes:
     return b"nbstream_x 1\n"
 
 
-async def degraded() -> Health:
-    return Health(False, {"next_hop": "cannot be reached"})
+async def degraded() -> HealthStatus:
+    return HealthStatus(False, {"next_hop": "cannot be reached"})
 
 
 async def test_metrics_and_health_are_served() -> None:
@@ -83,7 +83,7 @@ async def test_a_door_for_metrics_has_nothing_else() -> None:
     ],
 )
 async def test_a_peer_that_is_not_allowed_needs_the_password(headers: dict[str, str], code: int) -> None:
-    access = Access("secret", "teaching", NOBODY, lambda: LOOPBACK)
+    access = HttpAccess("secret", "teaching", NOBODY, lambda: LOOPBACK)
     async with serving([metrics_route(one), *health_routes(healthy)], access) as url:
         assert (await get(f"{url}/metrics", **headers))[0] == code
         assert (await get(f"{url}/healthz", **headers))[0] == 200
@@ -93,7 +93,7 @@ async def test_a_peer_that_is_not_allowed_needs_the_password(headers: dict[str, 
 async def test_who_is_refused_is_told_to_the_log_without_what_was_tried(
     headers: dict[str, str], password: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving([metrics_route(one)], Access("secret", None, NOBODY)) as url:
+    async with serving([metrics_route(one)], HttpAccess("secret", None, NOBODY)) as url:
         assert (await get(f"{url}/metrics?x=1", **headers))[0] == 401
         assert (await get(f"{url}/metrics", Password="secret"))[0] == 200
     (refused,) = [record for record in caplog.records if record.levelname == "WARNING"]
@@ -138,13 +138,13 @@ Fields = list[tuple[str, str]]
 )
 def test_who_may_read_and_who_may_teach(peer: str | None, fields: Fields, reads: bool, teaches: bool) -> None:
     allowed = (*LOOPBACK, ipaddress.ip_network("192.0.2.0/24"))
-    access = Access("read", "write", allowed, lambda: LOOPBACK)
+    access = HttpAccess("read", "write", allowed, lambda: LOOPBACK)
 
-    assert access.reads(peer, fields) is reads
-    assert access.teaches(peer, fields) is teaches
+    assert access.may_read(peer, fields) is reads
+    assert access.may_teach(peer, fields) is teaches
 
 
 def test_one_password_opens_both_levels_where_there_is_no_other() -> None:
-    assert Access("only").teaches("192.0.2.1", [("Password", "only")])
-    assert not Access(None).teaches("192.0.2.1", [("Password", "")])
-    assert not Access(None).reads("192.0.2.1", [("Password", "None")])
+    assert HttpAccess("only").may_teach("192.0.2.1", [("Password", "only")])
+    assert not HttpAccess(None).may_teach("192.0.2.1", [("Password", "")])
+    assert not HttpAccess(None).may_read("192.0.2.1", [("Password", "None")])

@@ -62,7 +62,7 @@ def checked(verdict: Verdict, probability: float, thresholds: Thresholds) -> Che
     ],
 )
 def test_each_verdict_is_an_action_and_a_symbol(verdict: Verdict, action: str, symbol: str) -> None:
-    body = rspamd.check(checked(verdict, 0.75, Thresholds(reject=0.99)), "x@y", 0.1, "default")
+    body = rspamd.check_to_json(checked(verdict, 0.75, Thresholds(reject=0.99)), "x@y", 0.1, "default")
 
     assert (body["action"], list(body["symbols"])) == (action, [symbol])
     assert body["score"] == pytest.approx(1.0986, abs=1e-4)
@@ -71,7 +71,7 @@ def test_each_verdict_is_an_action_and_a_symbol(verdict: Verdict, action: str, s
 
 
 def test_fields_to_add_are_ours_on_one_line_and_those_of_others_go() -> None:
-    body = rspamd.check(checked(Verdict.SPAM, 0.99, Thresholds()), "x@y", 0.1, "default")
+    body = rspamd.check_to_json(checked(Verdict.SPAM, 0.99, Thresholds()), "x@y", 0.1, "default")
 
     added = body["milter"]["add_headers"]
     assert list(added) == ["X-Spam-Flag", "X-Spam-Status", "X-Spam-Level", "X-Nbstream"]
@@ -81,7 +81,9 @@ def test_fields_to_add_are_ours_on_one_line_and_those_of_others_go() -> None:
 
 
 def test_a_threshold_that_is_never_reached_is_a_number_all_the_same() -> None:
-    body = rspamd.check(checked(Verdict.UNSURE, 0.99, Thresholds(spam=float("inf"))), "x@y", 0.1, "default")
+    body = rspamd.check_to_json(
+        checked(Verdict.UNSURE, 0.99, Thresholds(spam=float("inf"))), "x@y", 0.1, "default"
+    )
 
     assert "Infinity" not in json.dumps(body)
 
@@ -99,7 +101,7 @@ async def test_what_is_learned_twice_is_208(door: HttpDoor) -> None:
 
 async def test_what_clients_look_at_is_there(door: HttpDoor) -> None:
     await door.ask("/checkv2", PRIZE)
-    await door.memory.settled()
+    await door.memory.wait_until_written()
 
     assert (await door.ask("/ping")).body == b"pong\r\n"
     assert (await door.ask("/healthy")).json == (await door.ask("/ready")).json == {"success": True}

@@ -19,13 +19,13 @@ from redis.asyncio import Redis
 from nbstream.mail import header_fields
 from nbstream.mail.message import Message
 from nbstream.policy import verdict_fields
-from nbstream.policy.actions import Action, Actions
-from nbstream.policy.address_patterns import Pattern
-from nbstream.policy.policy import Budget, Policy
-from nbstream.policy.recipient_rules import Rule
+from nbstream.policy.actions import Action, VerdictActions
+from nbstream.policy.address_patterns import AddressPattern
+from nbstream.policy.policy import Budget, ThresholdPolicy
+from nbstream.policy.recipient_rules import RecipientRule
 from nbstream.relay import quarantine
-from nbstream.relay.quarantine import Note, Quarantine
-from nbstream.relay.smtp_connections import Params as HopParams
+from nbstream.relay.quarantine import Quarantine, QuarantineNote
+from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
 from tests.listeners.conftest import HAM, SPAM, Door, open_door
 
@@ -34,12 +34,14 @@ HAMMY = b"From: ann@example.org\r\nSubject: lunch\r\n\r\nShall we have lunch on 
 UNSURE, LOW = 0.51, 0.52  # a model of one message of each class is sure of little
 
 
-def actions(**chosen: str) -> Actions:
-    return Actions(**{verdict: Action.parse(text) for verdict, text in chosen.items()})
+def actions(**chosen: str) -> VerdictActions:
+    return VerdictActions(**{verdict: Action.parse(text) for verdict, text in chosen.items()})
 
 
-def rule(place: int, match: str, spam: str, threshold: float = LOW) -> Rule:
-    return Rule.numbered(place, Pattern(match), Policy(UNSURE, threshold), actions(spam=spam))
+def rule(place: int, match: str, spam: str, threshold: float = LOW) -> RecipientRule:
+    return RecipientRule.at_position(
+        place, AddressPattern(match), ThresholdPolicy(UNSURE, threshold), actions(spam=spam)
+    )
 
 
 @dataclass
@@ -82,7 +84,7 @@ async def before_server(client: Redis, folder: pathlib.Path, sink: Sink, **optio
     )
     try:
         port = server.sockets[0].getsockname()[1]
-        hop = SmtpNextHop("127.0.0.1", port, HopParams(connect_timeout_seconds=5))
+        hop = SmtpNextHop("127.0.0.1", port, NextHopLimits(connect_timeout_seconds=5))
         async with taught(client, folder, next_hop=hop, **options) as door:
             yield door
     finally:
@@ -103,9 +105,9 @@ async def send(door: Door, *recipients: str, content: bytes = SPAMMY) -> str:
     return reply
 
 
-def held(door: Door) -> list[tuple[Note, bytes]]:
+def held(door: Door) -> list[tuple[QuarantineNote, bytes]]:
     waiting = Quarantine(door.maildir.with_name("Quarantine"))
-    return [quarantine.read(each) for each in waiting.held()]
+    return [quarantine.read_message(each) for each in waiting.messages()]
 
 
 def envelopes(door: Door) -> dict[str, str]:
@@ -114,8 +116,8 @@ def envelopes(door: Door) -> dict[str, str]:
 
 
 def told(raw: bytes, name: str) -> list[str]:
-    canonical = header_fields.canonical(raw)
-    found = header_fields.fields(canonical, header_fields.body_offset(canonical))
+    canonical = header_fields.normalize_line_ends(raw)
+    found = header_fields.parse_fields(canonical, header_fields.body_offset(canonical))
     return [each.text for each in found if each.name == name]
 
 
@@ -148,7 +150,9 @@ async def test_spam_waits_in_the_quarantine_with_its_envelope(client: Redis, tmp
         (file,) = (
             tmp_path / "Quarantine" / "new"
         ).iterdir()  # to be learned as it lies there, it is the same message
-        stored = header_fields.strip(header_fields.canonical(file.read_bytes()), verdict_fields.VERDICT_FIELDS)
+        stored = header_fields.strip_fields(
+            header_fields.normalize_line_ends(file.read_bytes()), verdict_fields.VERDICT_FIELDS
+        )
         assert Message.parse(stored).key == note.id
         assert stored == SPAMMY
         assert len(door.delivered()) == 1
@@ -209,7 +213,9 @@ async def test_what_is_not_kept_is_said_and_leaves_nothing(
 
 
 async def test_a_rejected_verdict_may_have_another_action(client: Redis, tmp_path: pathlib.Path) -> None:
-    strict = Rule.numbered(0, Pattern("*"), Policy(UNSURE, LOW, LOW), actions(reject="quarantine"))
+    strict = RecipientRule.at_position(
+        0, AddressPattern("*"), ThresholdPolicy(UNSURE, LOW, LOW), actions(reject="quarantine")
+    )
     async with taught(client, tmp_path, rules=[strict]) as door:
         assert (await send(door, "a@x")).startswith("250")
         assert held(door)[0][0].verdict == "reject"
@@ -356,7 +362,9 @@ async def test_a_full_disk_under_the_quarantine_is_452_and_the_server_gets_nothi
 
 
 async def test_the_budget_of_a_rule_is_followed_and_told(client: Redis, tmp_path: pathlib.Path) -> None:
-    budget = Rule.numbered(0, Pattern("*@b.example"), Policy(0.5, Budget(0.5)), Actions())
+    budget = RecipientRule.at_position(
+        0, AddressPattern("*@b.example"), ThresholdPolicy(0.5, Budget(0.5)), VerdictActions()
+    )
     async with taught(client, tmp_path, rules=[budget]) as door:
         assert (await door.send(SPAMMY, "b@b.example")).startswith("250")
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.errors import Reply
-from nbstream.listeners.smtp.data_content import END, Arriving
-from nbstream.listeners.smtp.replies import NO_MEMORY, TOO_BIG
-from nbstream.mail.header_fields import canonical
+from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
+from nbstream.listeners.smtp.replies import MESSAGE_TOO_BIG, TOO_MANY_BYTES_IN_FLIGHT
+from nbstream.mail.header_fields import normalize_line_ends
 
 FRAGMENTS = st.lists(
     st.sampled_from([b"\r", b"\n", b".", b"a", b"\r\n", b"\r\n.", b"\r\n..", b"bcd"]), max_size=20
@@ -35,10 +35,10 @@ class Budget:
         self.left += count
 
 
-def arrive(wire: bytes, cuts: list[int], limit: int = 1 << 20) -> Arriving:
+def arrive(wire: bytes, cuts: list[int], limit: int = 1 << 20) -> IncomingMessage:
     """What comes in when ``wire`` is cut at these places."""
-    arriving = Arriving(limit, Budget())
-    places = [0, *sorted(cut for cut in cuts if 0 < cut <= len(wire) - len(END)), len(wire)]
+    arriving = IncomingMessage(limit, Budget())
+    places = [0, *sorted(cut for cut in cuts if 0 < cut <= len(wire) - len(DATA_END)), len(wire)]
     for start, end in itertools.pairwise(places):
         arriving.add(wire[start:end], last=end == len(wire))
     return arriving
@@ -47,19 +47,19 @@ def arrive(wire: bytes, cuts: list[int], limit: int = 1 << 20) -> Arriving:
 @given(FRAGMENTS, st.lists(st.integers(1, 60)))
 def test_the_message_is_the_same_wherever_it_is_cut(fragments: list[bytes], cuts: list[int]) -> None:
     stuffed = b"".join(fragments)
-    while END in b"\r\n" + stuffed + END[:-1]:
+    while DATA_END in b"\r\n" + stuffed + DATA_END[:-1]:
         stuffed = stuffed.replace(b".\r\n", b"") + b"x"
     lines = (b"\r\n" + stuffed + b"\r\n").split(b"\r\n")
-    expected = canonical(b"\r\n".join(line.removeprefix(b".") for line in lines))[2:]
+    expected = normalize_line_ends(b"\r\n".join(line.removeprefix(b".") for line in lines))[2:]
 
-    assert arrive(b"\r\n" + stuffed + END, cuts).content() == expected
+    assert arrive(b"\r\n" + stuffed + DATA_END, cuts).content() == expected
 
 
 def test_an_empty_message_is_empty() -> None:
-    assert arrive(END, []).content() == b""
+    assert arrive(DATA_END, []).content() == b""
 
 
-@pytest.mark.parametrize(("length", "problem"), [(98, None), (99, TOO_BIG)])
+@pytest.mark.parametrize(("length", "problem"), [(98, None), (99, MESSAGE_TOO_BIG)])
 def test_a_message_may_be_as_long_as_the_limit(length: int, problem: Reply | None) -> None:
     message = b"x" * (length - 2) + b"\r\n"
 
@@ -68,23 +68,23 @@ def test_a_message_may_be_as_long_as_the_limit(length: int, problem: Reply | Non
 
 def test_what_is_refused_holds_no_memory() -> None:
     budget = Budget(10)
-    arriving = Arriving(100, budget)
+    arriving = IncomingMessage(100, budget)
     arriving.add(b"\r\n12345", last=False)
     assert budget.left == 3
 
     arriving.add(b"6789", last=False)
 
-    assert arriving.problem == NO_MEMORY
+    assert arriving.problem == TOO_MANY_BYTES_IN_FLIGHT
     assert budget.left == 10
-    assert not arriving.hopeless
+    assert not arriving.exceeds_read_limit
 
 
 def test_twice_the_limit_is_hopeless() -> None:
-    arriving = Arriving(10, Budget())
+    arriving = IncomingMessage(10, Budget())
 
     arriving.add(b"\r\n" + b"x" * 18, last=False)
-    assert arriving.problem == TOO_BIG
-    assert not arriving.hopeless
+    assert arriving.problem == MESSAGE_TOO_BIG
+    assert not arriving.exceeds_read_limit
     arriving.add(b"x", last=False)
 
-    assert arriving.hopeless
+    assert arriving.exceeds_read_limit

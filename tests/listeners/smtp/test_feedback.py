@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.cli.commands.replay import forward
-from nbstream.relay.smtp_connections import Params as HopParams
+from nbstream.cli.commands.replay import wrap_as_forward
+from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
-from nbstream.store.connection import Params, open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.letters import letters
 from tests.listeners.conftest import HAM, SPAM, Door, open_door
@@ -22,8 +22,8 @@ LUNCH = b"Message-ID: <2@x>\r\nFrom: ann@example.org\r\nSubject: lunch\r\n\r\nSh
 
 
 async def test_a_correction_is_learned_and_the_next_check_knows_it(door: Door) -> None:
-    assert (await door.send(forward(PRIZE), SPAM)).startswith("250 2.0.0 learned as spam: P 0.50 -> ")
-    await door.send(forward(LUNCH), HAM)
+    assert (await door.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 learned as spam: P 0.50 -> ")
+    await door.send(wrap_as_forward(LUNCH), HAM)
 
     reply = await door.send(PRIZE.replace(b"<1@x>", b"<3@x>"))
 
@@ -33,7 +33,7 @@ async def test_a_correction_is_learned_and_the_next_check_knows_it(door: Door) -
 
 
 async def test_the_same_again_changes_nothing_and_the_reply_says_so(door: Door) -> None:
-    await door.send(forward(PRIZE), SPAM)
+    await door.send(wrap_as_forward(PRIZE), SPAM)
     before = await door.model.totals()
 
     assert (await door.send(PRIZE, SPAM)).startswith("250 2.0.0 already learned as spam, nothing changed")
@@ -42,23 +42,23 @@ async def test_the_same_again_changes_nothing_and_the_reply_says_so(door: Door) 
 
 
 async def test_the_other_label_relearns_it(door: Door) -> None:
-    await door.send(forward(PRIZE), HAM)
+    await door.send(wrap_as_forward(PRIZE), HAM)
 
-    assert (await door.send(forward(PRIZE), SPAM)).startswith("250 2.0.0 relearned as spam")
+    assert (await door.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 relearned as spam")
     assert (await door.model.totals()).messages == (0, 1)
 
 
 async def test_a_delivered_message_sent_back_with_its_verdict_is_the_same_message(door: Door) -> None:
-    await door.send(forward(PRIZE), SPAM)
+    await door.send(wrap_as_forward(PRIZE), SPAM)
     await door.send(PRIZE)
 
     delivered = door.delivered()[0].replace(b"\n", b"\r\n")
 
-    assert (await door.send(forward(delivered), SPAM)).startswith("250 2.0.0 already")
+    assert (await door.send(wrap_as_forward(delivered), SPAM)).startswith("250 2.0.0 already")
 
 
 async def test_several_messages_are_learned_one_by_one(door: Door) -> None:
-    two = forward(PRIZE).replace(
+    two = wrap_as_forward(PRIZE).replace(
         b"Content-Type: text/plain\r\n\r\nThis one.", b"Content-Type: message/rfc822\r\n\r\n" + LUNCH
     )
 
@@ -72,7 +72,7 @@ async def test_a_stranger_teaches_nothing_and_the_log_says_who(
     client: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_door(client, tmp_path / "m", allow_from=(ipaddress.ip_network("10.0.0.0/8"),)) as door:
-        assert (await door.send(forward(PRIZE), SPAM)).startswith("550 5.7.1")
+        assert (await door.send(wrap_as_forward(PRIZE), SPAM)).startswith("550 5.7.1")
         assert (await door.model.totals()).messages == (0, 0)
         assert door.metric("nbstream_feedback_total", source="smtp", label="spam", outcome="refused") == 1
     (refused,) = [line for line in caplog.records if "feedback refused" in line.message]
@@ -103,26 +103,26 @@ async def test_a_report_without_a_message_is_refused(door: Door) -> None:
 
 async def test_feedback_over_the_size_is_552_and_teaches_nothing(client: Redis, tmp_path: Path) -> None:
     async with open_door(client, tmp_path / "m", max_message_bytes=1000) as door:
-        assert (await door.send(forward(PRIZE + b"x" * 1000 + b"\r\n"), SPAM)).startswith("552 5.3.4")
+        assert (await door.send(wrap_as_forward(PRIZE + b"x" * 1000 + b"\r\n"), SPAM)).startswith("552 5.3.4")
         assert (await door.model.totals()).messages == (0, 0)
 
 
 async def test_feedback_is_not_delivered(door: Door) -> None:
-    await door.send(forward(PRIZE), SPAM)
+    await door.send(wrap_as_forward(PRIZE), SPAM)
 
     assert door.delivered() == []
     assert door.metric("nbstream_messages_total", listener="smtp", verdict="unsure") == 0
 
 
 async def test_feedback_is_learned_while_the_next_hop_is_away(client: Redis, tmp_path: Path) -> None:
-    away = SmtpNextHop("127.0.0.1", 1, HopParams(connect_timeout_seconds=1))
+    away = SmtpNextHop("127.0.0.1", 1, NextHopLimits(connect_timeout_seconds=1))
     async with open_door(client, tmp_path / "m", away) as door:
-        assert (await door.send(forward(PRIZE), SPAM)).startswith("250 2.0.0 learned")
+        assert (await door.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 learned")
 
 
 @pytest.fixture
 async def own_client(own_redis: RedisServer) -> AsyncIterator[Redis]:
-    client = open_client(Params(own_redis.url, timeout_seconds=1))
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
     yield client
     await client.aclose()
 
@@ -131,15 +131,15 @@ async def test_while_redis_is_away_mail_is_scored_and_feedback_deferred(
     own_redis: RedisServer, own_client: Redis, tmp_path: Path
 ) -> None:
     async with open_door(own_client, tmp_path / "m") as door:
-        await door.send(forward(PRIZE), SPAM)
+        await door.send(wrap_as_forward(PRIZE), SPAM)
         own_redis.stop()
 
-        assert (await door.send(forward(LUNCH), HAM)).startswith("451 4.3.0")
+        assert (await door.send(wrap_as_forward(LUNCH), HAM)).startswith("451 4.3.0")
         assert "probability=0.5" in await door.send(PRIZE)
         assert door.metric("nbstream_feedback_total", source="smtp", label="ham", outcome="failed") == 1
 
         own_redis.start()
-        assert (await door.send(forward(LUNCH), HAM)).startswith("250 2.0.0 learned")
+        assert (await door.send(wrap_as_forward(LUNCH), HAM)).startswith("250 2.0.0 learned")
 
 
 async def test_a_message_certain_to_be_spam_is_refused_only_where_that_is_configured(
@@ -147,8 +147,8 @@ async def test_a_message_certain_to_be_spam_is_refused_only_where_that_is_config
 ) -> None:
     async with open_door(client, tmp_path / "m", reject=0.951) as door:
         for number in range(40):
-            await door.send(forward(PRIZE.replace(b"<1@x>", b"<%d@a>" % number)), SPAM)
-            await door.send(forward(LUNCH.replace(b"<2@x>", b"<%d@b>" % number)), HAM)
+            await door.send(wrap_as_forward(PRIZE.replace(b"<1@x>", b"<%d@a>" % number)), SPAM)
+            await door.send(wrap_as_forward(LUNCH.replace(b"<2@x>", b"<%d@b>" % number)), HAM)
 
         assert (await door.send(PRIZE)).startswith("550 5.7.1")
         assert (await door.send(LUNCH)).startswith("250 ")

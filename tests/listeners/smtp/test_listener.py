@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.mail import header_fields
-from nbstream.relay.smtp_connections import Params as HopParams
+from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
 from tests.listeners.conftest import Door, open_door
 from tests.relay.scripted_hop import ScriptedHop
@@ -31,8 +31,8 @@ def body(delivered: bytes) -> bytes:
 
 
 def names(delivered: bytes) -> list[str]:
-    raw = header_fields.canonical(delivered)
-    return [each.name for each in header_fields.fields(raw, header_fields.body_offset(raw))]
+    raw = header_fields.normalize_line_ends(delivered)
+    return [each.name for each in header_fields.parse_fields(raw, header_fields.body_offset(raw))]
 
 
 async def test_a_message_is_delivered_with_the_verdict_on_top_and_told_to_a_trusted_peer(door: Door) -> None:
@@ -83,7 +83,7 @@ async def test_every_content_passes_and_only_crlf_dot_crlf_ends_it(door: Door, c
 
     assert (await dialogue.reply()).startswith("250 ")
     (delivered,) = door.delivered()
-    expected = header_fields.canonical(content).replace(b"\r\n", b"\n")
+    expected = header_fields.normalize_line_ends(content).replace(b"\r\n", b"\n")
     assert delivered.rstrip(b"\n").endswith(expected.rstrip(b"\n"))
 
 
@@ -100,7 +100,7 @@ async def test_any_body_arrives_as_it_was_sent(door: Door, content: bytes) -> No
     dialogue.writer.write((b"\r\n" + whole).replace(b"\r\n.", b"\r\n..")[2:] + b"\r\n.\r\n")
 
     assert (await dialogue.reply()).startswith("250 ")
-    expected = header_fields.canonical(content).replace(b"\r\n", b"\n")
+    expected = header_fields.normalize_line_ends(content).replace(b"\r\n", b"\n")
     assert body(door.delivered()[-1]) in {expected, expected + b"\n"}
     dialogue.writer.close()
 
@@ -253,7 +253,7 @@ async def open_door_before(transcript: str, client: Redis, maildir: Path) -> Asy
     hop = ScriptedHop(["C: NOOP\nS: 250 ok\n" + textwrap.dedent(transcript).strip()])
     await hop.start()
     try:
-        next_hop = SmtpNextHop(hop.host, hop.port, HopParams(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(hop.host, hop.port, NextHopLimits(connect_timeout_seconds=5))
         async with open_door(client, maildir, next_hop) as door:
             yield door
             await hop.played()
@@ -328,7 +328,7 @@ async def test_a_message_refused_by_the_next_hop_is_refused(client: Redis, tmp_p
 async def test_a_next_hop_that_is_away_is_451_at_the_recipient_and_says_no_host(
     client: Redis, tmp_path: Path
 ) -> None:
-    away = SmtpNextHop("127.0.0.1", 1, HopParams(connect_timeout_seconds=1))
+    away = SmtpNextHop("127.0.0.1", 1, NextHopLimits(connect_timeout_seconds=1))
     async with open_door(client, tmp_path / "m", away) as door:
         reply = await door.send(MESSAGE)
 
@@ -343,7 +343,7 @@ async def test_a_next_hop_that_goes_away_between_recipients_is_451_to_the_end(
     hop = ScriptedHop(["C: NOOP\nS: 250 ok\n" + begun, "C: MAIL FROM:<a@b>\nS: drop"])
     await hop.start()
     try:
-        next_hop = SmtpNextHop(hop.host, hop.port, HopParams(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(hop.host, hop.port, NextHopLimits(connect_timeout_seconds=5))
         async with open_door(client, tmp_path / "m", next_hop) as door:
             dialogue = await door.talk()
             await dialogue.hello()
@@ -376,7 +376,7 @@ async def test_a_hop_may_take_longer_than_a_client_may_be_silent(client: Redis, 
     hop = ScriptedHop(["C: NOOP\nS: 250 ok\n" + asked + "C: DATA\nS: 354 go\nC: some\nS: nothing\nS: 250 queued"])
     await hop.start()
     try:
-        next_hop = SmtpNextHop(hop.host, hop.port, HopParams(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(hop.host, hop.port, NextHopLimits(connect_timeout_seconds=5))
         async with open_door(client, tmp_path / "m", next_hop, idle_timeout_seconds=0.2) as door:
             dialogue = await door.talk()
             await dialogue.begin()

@@ -12,13 +12,12 @@ from typing import Any
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.filter import Params as FilterParams
-from nbstream.listeners.sockets import TcpPlace, UnixPlace, listening
-from nbstream.listeners.spamd.handler import Params as AnswerParams
-from nbstream.listeners.spamd.listener import Params as SpamdParams
-from nbstream.listeners.spamd.listener import SpamdListener
+from nbstream.filter import FilterPolicy
+from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress, open_listening_socket
+from nbstream.listeners.spamd.handler import SpamdHandlerOptions
+from nbstream.listeners.spamd.listener import SpamdLimits, SpamdListener
 from nbstream.metrics.metrics import Metrics
-from nbstream.policy.policy import Policy
+from nbstream.policy.policy import ThresholdPolicy
 from tests.listeners.conftest import LOOPBACK, Judge, open_filter
 from tests.waiting import DEADLINE_SECONDS, until
 
@@ -87,7 +86,7 @@ class SpamdDoor:
 
     async def rested(self) -> None:
         """Return when no connection is left; nothing is held for any then."""
-        await until(lambda: not self.listener.visits)
+        await until(lambda: not self.listener.connections)
         assert self.listener.budget.used == 0
 
     @property
@@ -105,17 +104,17 @@ class SpamdDoor:
 async def open_spamd(client: Redis, path: Path | None = None, **options: Any) -> AsyncIterator[SpamdDoor]:
     """A door on TCP, or at ``path``; options are those of the parts behind it."""
     metrics = Metrics()
-    policy = Policy(spam=options.pop("spam", 0.95))
-    params = FilterParams(policy, options.pop("min_learned", {"spam": 1, "ham": 1}))
-    answers = AnswerParams(
+    policy = ThresholdPolicy(spam=options.pop("spam", 0.95))
+    params = FilterPolicy(policy, options.pop("min_learned", {"spam": 1, "ham": 1}))
+    answers = SpamdHandlerOptions(
         "test", allow_from=options.pop("allow_from", LOOPBACK), clues=options.pop("clues", False)
     )
     async with AsyncExitStack() as stack:
         follow = options.pop("follow", True)
         judge = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
-        listener = SpamdListener(judge.spam_filter, SpamdParams(answers, **options), metrics)
-        place = UnixPlace(path) if path else TcpPlace("127.0.0.1", 0)
-        socket = listening(place)
+        listener = SpamdListener(judge.spam_filter, SpamdLimits(answers, **options), metrics)
+        place = UnixListenAddress(path) if path else TcpListenAddress("127.0.0.1", 0)
+        socket = open_listening_socket(place)
         port = 0 if path else socket.getsockname()[1]
         await listener.start(socket)
         stack.push_async_callback(listener.drain, 0)

@@ -198,7 +198,7 @@ async def test_nothing_is_kept_of_mail_that_was_put_off(client: Redis, monkeypat
 async def test_500_connections_at_once(client: Redis, many_files: None) -> None:
     async with open_spamd(client, max_connections=500) as door:
         opened = [await door.connect() for _ in range(500)]
-        await until(lambda: len(door.listener.visits) == 500)
+        await until(lambda: len(door.listener.connections) == 500)
 
         answers = await asyncio.gather(*(door.finish(*each, [request("CHECK")]) for each in opened))
 
@@ -209,7 +209,7 @@ async def test_500_connections_at_once(client: Redis, many_files: None) -> None:
 async def test_connections_beyond_the_limit_are_told(client: Redis, many_files: None) -> None:
     async with open_spamd(client, max_connections=20) as door:
         first = [await door.connect() for _ in range(20)]
-        await until(lambda: len(door.listener.visits) == 20)
+        await until(lambda: len(door.listener.connections) == 20)
 
         late = await asyncio.gather(*(door.ask(end=True) for _ in range(480)))
         served = await asyncio.gather(*(door.finish(*each, [request("CHECK")]) for each in first))
@@ -225,13 +225,13 @@ async def test_connections_beyond_the_limit_are_told(client: Redis, many_files: 
 async def test_those_that_were_turned_away_take_no_place(client: Redis) -> None:
     async with open_spamd(client, max_connections=2) as door:
         served = [await door.connect() for _ in range(2)]
-        await until(lambda: len(door.listener.visits) == 2)
+        await until(lambda: len(door.listener.connections) == 2)
         away = [await door.connect() for _ in range(2)]
         for reader, _ in away:
             assert (await reader.readline()).startswith(b"SPAMD/1.0 69 ")
         for each in served:
             assert (await door.finish(*each, [request("CHECK")])).startswith(OK)
-        await until(lambda: len(door.listener.visits) == 2)  # they keep their connections, to read why
+        await until(lambda: len(door.listener.connections) == 2)  # they keep their connections, to read why
 
         assert (await door.ask(request("CHECK"))).startswith(OK)
 
@@ -310,8 +310,8 @@ async def test_a_drain_ends_with_clients_that_do_not(client: Redis) -> None:
 async def test_a_request_that_is_dropped_before_its_work_begins_leaves_nothing(client: Redis) -> None:
     async with open_spamd(client) as door:
         _, writer = await door.connect()
-        await until(lambda: bool(door.listener.visits))
-        (visit,) = door.listener.visits
+        await until(lambda: bool(door.listener.connections))
+        (visit,) = door.listener.connections
 
         visit.data_received(request("CHECK"))
         visit.abort()

@@ -12,12 +12,10 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.filter import Check, Decide
-from nbstream.filter import Params as FilterParams
+from nbstream.filter import Check, CheckDecider, FilterPolicy
 from nbstream.mail.message import Message
-from nbstream.policy.policy import Policy
-from nbstream.store.connection import Params as ConnectParams
-from nbstream.store.connection import open_client
+from nbstream.policy.policy import ThresholdPolicy
+from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.listeners.conftest import open_door
 from tests.listeners.spamd.spamd_listener import HAM, SPAM, SpamdDoor, open_spamd, request, tell
@@ -114,7 +112,7 @@ async def test_forged_verdicts_are_removed_and_not_looked_at(
     looked_at: list[bytes] = []
     check = door.listener.spam_filter.check
 
-    async def watched(message: Message, decide: Decide | None) -> Check:
+    async def watched(message: Message, decide: CheckDecider | None) -> Check:
         looked_at.append(message.raw)
         return await check(message, decide)
 
@@ -244,7 +242,7 @@ async def test_without_counts_the_client_is_put_off(client: Redis) -> None:
 
 
 async def test_without_redis_mail_is_judged_and_feedback_put_off(own_redis: RedisServer) -> None:
-    client = open_client(ConnectParams(own_redis.url, timeout_seconds=1))
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
     async with open_spamd(client) as door:
         await door.teach(("spam", SPAM), ("ham", HAM))
         own_redis.stop()
@@ -279,10 +277,10 @@ async def test_a_fault_is_told_to_the_log_only(
 async def test_the_next_request_goes_by_the_new_settings(door: SpamdDoor) -> None:
     assert (await door.ask(request("SYMBOLS"))).endswith(b"NBSTREAM_SPAM")
 
-    params = FilterParams(Policy(spam=0.9999), {"spam": 1, "ham": 1})
-    door.listener.spam_filter = door.listener.spam_filter.with_params(params)
-    answers = replace(door.listener.params.answers, allow_from=())
-    door.listener.params = replace(door.listener.params, answers=answers)
+    params = FilterPolicy(ThresholdPolicy(spam=0.9999), {"spam": 1, "ham": 1})
+    door.listener.spam_filter = door.listener.spam_filter.with_policy(params)
+    answers = replace(door.listener.limits.handler_options, allow_from=())
+    door.listener.limits = replace(door.listener.limits, handler_options=answers)
 
     assert (await door.ask(request("SYMBOLS"))).endswith(b"NBSTREAM_UNSURE")
     assert (await door.ask(tell("ham"))).startswith(b"SPAMD/1.0 69 ")

@@ -13,18 +13,17 @@ from redis.asyncio import Redis
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.errors import CountsFull
-from nbstream.filter import Check, Decide, Filter, Lesson, Params, Subject
+from nbstream.filter import Check, CheckDecider, Filter, FilterPolicy, LearnableMessage, Lesson
 from nbstream.listeners.stream import listener
 from nbstream.mail.message import Message
-from nbstream.mail.mime import Limits
+from nbstream.mail.mime import MessageLimits
 from nbstream.metrics.metrics import Metrics
 from nbstream.metrics.stream import StreamMetrics
-from nbstream.policy.actions import Actions
-from nbstream.policy.policy import Policy
-from nbstream.policy.recipient_rules import Rules
+from nbstream.policy.actions import VerdictActions
+from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.store import stream_queue
-from nbstream.store.connection import Params as ConnectParams
-from nbstream.store.connection import open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokenizer
@@ -33,7 +32,7 @@ from tests.waiting import until
 SPAM = "win a free prize now, claim your cash"
 HAM = "shall we have lunch on friday with ann"
 FAULTS = "nbstream_filter_failures_total"
-RULES = Rules.build(Policy(), Actions())
+RULES = RecipientRules.build(ThresholdPolicy(), VerdictActions())
 
 
 class Faulty(Filter):
@@ -47,7 +46,7 @@ class Faulty(Filter):
         self.go, self.late = asyncio.Event(), asyncio.Event()
         self.die: Callable[[], object] = lambda: None
 
-    async def check(self, message: Message, decide: Decide | None = None) -> Check:
+    async def check(self, message: Message, decide: CheckDecider | None = None) -> Check:
         text = message.raw.decode()
         self.begun.append(text)
         if "slow" in text:
@@ -64,7 +63,7 @@ class Faulty(Filter):
             raise self.error
         return await super().check(message, decide)
 
-    async def learn(self, subject: Subject, label: str, source: str, actor: str = "") -> Lesson:
+    async def learn(self, subject: LearnableMessage, label: str, source: str, actor: str = "") -> Lesson:
         if isinstance(self.error, CountsFull):
             raise self.error
         return await super().learn(subject, label, source, actor)
@@ -74,9 +73,9 @@ class Faulty(Filter):
 class Worker:
     """A running door."""
 
-    door: listener.StreamDoor
+    door: listener.StreamListener
     filter: Faulty
-    queue: stream_queue.Queue
+    queue: stream_queue.StreamQueue
     model: Model
     mirror: Mirror
     metrics: Metrics
@@ -112,7 +111,7 @@ class Worker:
 
 @asynccontextmanager
 async def working(
-    client: Redis, url: str, *, rules: Rules = RULES, tries: int = 3, follow: bool = True, **options: Any
+    client: Redis, url: str, *, rules: RecipientRules = RULES, tries: int = 3, follow: bool = True, **options: Any
 ) -> AsyncIterator[Worker]:
     claim_seconds = options.setdefault("claim_seconds", 60.0)
     timeout = options.pop("timeout", 5.0)
@@ -131,15 +130,15 @@ async def working(
             calibration=Calibration(),
             model=model,
             counts=mirror,
-            params=Params(rules.top.policy, {"spam": 1, "ham": 1}, others),
+            params=FilterPolicy(rules.default.policy, {"spam": 1, "ham": 1}, others),
             observer=metrics,
         )
-        blocking = open_client(ConnectParams(url, timeout_seconds=timeout), retries=0)
+        blocking = open_client(ConnectionOptions(url, timeout_seconds=timeout), retries=0)
         stack.push_async_callback(blocking.aclose)
-        params = stream_queue.Params(claim_seconds, tries, timeout_seconds=timeout)
-        waiting = stream_queue.Queue(client, blocking, model.keys, params)
-        door = listener.StreamDoor(
-            waiting, spam_filter, rules, listener.Params(Limits(), **options), StreamMetrics(metrics)
+        params = stream_queue.StreamQueueOptions(claim_seconds, tries, timeout_seconds=timeout)
+        waiting = stream_queue.StreamQueue(client, blocking, model.keys, params)
+        door = listener.StreamListener(
+            waiting, spam_filter, rules, listener.StreamLimits(MessageLimits(), **options), StreamMetrics(metrics)
         )
         task = asyncio.create_task(door.run())
         spam_filter.die = task.cancel

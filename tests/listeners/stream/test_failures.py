@@ -10,12 +10,11 @@ from redis.asyncio import Redis
 
 from nbstream.errors import CountsFull, StoreUnavailable
 from nbstream.listeners.stream import listener
-from nbstream.mail.mime import Limits
+from nbstream.mail.mime import MessageLimits
 from nbstream.metrics.metrics import Metrics
 from nbstream.metrics.stream import StreamMetrics
 from nbstream.store import stream_queue
-from nbstream.store.connection import Params as ConnectParams
-from nbstream.store.connection import open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.listeners.stream.stream_worker import FAULTS, HAM, RULES, SPAM, Worker, working
@@ -35,7 +34,7 @@ async def test_a_fault_is_tried_again_and_then_set_aside(client: Redis, shared_r
         assert dead["id"] == "p"
         assert worker.filter.begun.count("poison") == 3
         assert (worker.found("claimed"), worker.found("dead")) == (4, 1)
-        assert await client.xlen(worker.model.keys.dead) == 1
+        assert await client.xlen(worker.model.keys.dead_letters) == 1
         assert "verdict" in await worker.answer(text=HAM)
 
 
@@ -127,7 +126,7 @@ async def test_draining_answers_what_is_under_way_and_leaves_the_rest(
 
         assert [each["entry"] for each in await worker.answers()] == places[:2]
         assert await client.xlen(worker.model.keys.incoming) == 3
-        assert await client.xinfo_consumers(worker.model.keys.incoming, stream_queue.GROUP) == []
+        assert await client.xinfo_consumers(worker.model.keys.incoming, stream_queue.CONSUMER_GROUP) == []
 
 
 async def test_a_drain_ends_when_its_time_is_over(client: Redis, shared_redis: RedisServer) -> None:
@@ -142,8 +141,8 @@ async def test_a_drain_ends_when_its_time_is_over(client: Redis, shared_redis: R
 
 
 async def test_a_door_that_was_never_run_is_drained_at_once(worker: Worker) -> None:
-    door = listener.StreamDoor(
-        worker.queue, worker.filter, RULES, listener.Params(Limits()), StreamMetrics(Metrics())
+    door = listener.StreamListener(
+        worker.queue, worker.filter, RULES, listener.StreamLimits(MessageLimits()), StreamMetrics(Metrics())
     )
 
     await door.drain(1000)
@@ -177,7 +176,7 @@ async def test_while_redis_refuses_to_write_nothing_is_read(client: Redis, share
             worker.filter.late.set()
             await until(lambda: worker.metrics.registry.get_sample_value(FAULTS, {"reason": "error"}) == 1)
             await asyncio.sleep(1)  # there is room for four; nothing is to happen in it
-            assert await worker.queue.standing() == stream_queue.Standing(lag=20, pending=5)
+            assert await worker.queue.backlog() == stream_queue.QueueBacklog(lag=20, pending=5)
         finally:
             await client.config_set("maxmemory", 0)
 
@@ -191,7 +190,7 @@ async def test_a_redis_that_restarts_loses_no_entry(own_redis: RedisServer) -> N
     durable = ("--appendonly", "yes", "--appendfsync", "always")
     own_redis.stop()
     own_redis.start(*durable)
-    client = open_client(ConnectParams(own_redis.url))
+    client = open_client(ConnectionOptions(own_redis.url))
     async with working(client, own_redis.url, claim_seconds=1) as worker:
         places: list[str] = []
         for number in range(300):

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 from redis.asyncio import Redis
 
-from nbstream.filter import Check, Params, Silent
+from nbstream.filter import Check, FilterPolicy, SilentObserver
 from nbstream.mail.message import Message
-from nbstream.policy.actions import Actions
-from nbstream.policy.address_patterns import Pattern
-from nbstream.policy.policy import Policy
-from nbstream.policy.recipient_rules import Rule, Rules
+from nbstream.policy.actions import VerdictActions
+from nbstream.policy.address_patterns import AddressPattern
+from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.store import stream_queue
 from nbstream.tokens.tokenizer import Tokens
 from tests.conftest import RedisServer
@@ -46,7 +46,7 @@ async def test_a_text_has_no_header_and_a_message_has(worker: Worker) -> None:
 
     text, raw = await worker.answer(text=letter), await worker.answer(raw=letter)
 
-    assert text["key"] == Message.of_text(letter).key
+    assert text["key"] == Message.from_text(letter).key
     assert raw["key"] == Message.parse(b"Subject: lunch\n\nAre you coming?\n").key
 
 
@@ -73,7 +73,7 @@ async def test_a_large_message_is_checked_and_a_larger_one_refused(
         assert (await worker.answer(raw=b"x" * 400_001))["error"] == "the message is larger than 400000 bytes"
 
 
-class Checks(Silent):
+class Checks(SilentObserver):
     """Keeps what is reported of checks."""
 
     def __init__(self) -> None:
@@ -84,8 +84,10 @@ class Checks(Silent):
 
 
 async def test_the_recipients_rules_decide(client: Redis, shared_redis: RedisServer) -> None:
-    strict = Rule.numbered(0, Pattern("*@strict.example"), Policy(1e-9, 1e-8), Actions())
-    rules = Rules.build(Policy(), Actions(), [strict])
+    strict = RecipientRule.at_position(
+        0, AddressPattern("*@strict.example"), ThresholdPolicy(1e-9, 1e-8), VerdictActions()
+    )
+    rules = RecipientRules.build(ThresholdPolicy(), VerdictActions(), [strict])
     async with working(client, shared_redis.url, rules=rules) as worker:
         await worker.answer(text=SPAM, label="spam")
         await worker.answer(text=HAM, label="ham")
@@ -104,7 +106,7 @@ async def test_the_next_entry_goes_by_the_new_filter(worker: Worker) -> None:
     await worker.answer(text=HAM, label="ham")
     assert (await worker.answer(text=HAM))["verdict"] == "ham"
 
-    worker.door.spam_filter = worker.filter.with_params(Params(Policy(1e-9, 1e-8), {}))
+    worker.door.spam_filter = worker.filter.with_policy(FilterPolicy(ThresholdPolicy(1e-9, 1e-8), {}))
 
     assert (await worker.answer(text=HAM))["verdict"] == "spam"
 
@@ -130,7 +132,7 @@ async def test_nothing_more_is_read_while_much_is_under_way(client: Redis, share
         await until(lambda: len(worker.filter.begun) == 1)
         small = (await worker.add(text="slow")).decode()
         await asyncio.sleep(0.5)  # there is room for one more by number; nothing is to happen in it
-        assert await worker.queue.standing() == stream_queue.Standing(lag=1, pending=1)
+        assert await worker.queue.backlog() == stream_queue.QueueBacklog(lag=1, pending=1)
 
         worker.filter.go.set()
 

@@ -19,13 +19,13 @@ from redis.asyncio import Redis
 import nbstream
 from nbstream.errors import CannotStart, ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.store.embedded.locks import FileLock, daemon_pid, lock_daemon
-from nbstream.store.embedded.server import LOG_BYTES, EmbeddedRedis, ask
+from nbstream.store.embedded.server import LOG_BYTES, EmbeddedRedis, send_command
 from nbstream.store.embedded.server_programs import (
     ServerVersion,
     choose_server,
     find_servers,
-    read_record,
-    write_record,
+    read_version_record,
+    write_version_record,
 )
 
 Use = Callable[..., EmbeddedRedis]
@@ -134,7 +134,7 @@ def newest_and_oldest() -> tuple[Path, Path]:
     versions = {}
     for server in find_servers():
         said = subprocess.run([server, "--version"], capture_output=True, text=True, check=True)
-        version = ServerVersion.found_in(said.stdout)
+        version = ServerVersion.parse(said.stdout)
         assert version is not None
         versions[server] = version
     for new, new_version in versions.items():
@@ -187,7 +187,9 @@ async def test_start_returns_when_the_stored_data_is_loaded(use: Use) -> None:
     writer.close()
     await writer.wait_closed()
     await embedded.release()
-    assert ask(await embedded.start(), b"DBSIZE") == b":%d\r\n" % n  # redis-py would retry while it is loading
+    assert (
+        send_command(await embedded.start(), b"DBSIZE") == b":%d\r\n" % n
+    )  # redis-py would retry while it is loading
 
 
 async def test_a_killed_server_comes_back_with_all_that_was_acknowledged(use: Use, state_dir: Path) -> None:
@@ -274,8 +276,8 @@ async def test_a_server_starts_only_after_the_end_of_the_one_before(use: Use, st
     restart = asyncio.create_task(embedded.ensure_running())
     with FileLock(state_dir / "redis.start") as turn:
         async with asyncio.timeout(30):
-            while turn.take(fcntl.LOCK_EX):
-                turn.drop()
+            while turn.try_lock(fcntl.LOCK_EX):
+                turn.unlock()
                 await asyncio.sleep(0)
     os.kill(server, signal.SIGCONT)  # it now ends, and removes its socket by name
     await restart
@@ -408,10 +410,10 @@ async def test_a_state_of_an_older_server_is_opened_and_then_belongs_to_the_newe
     newest, oldest = newest_and_oldest()
     writer, reader = use((oldest,)), use((newest,))
     await set_and_acknowledged(await writer.start(), "key", "value")
-    written = read_record(state_dir / "redis")
+    written = read_version_record(state_dir / "redis")
     await writer.release()
     assert await get(await reader.start(), "key") == b"value"
-    assert read_record(state_dir / "redis") != written
+    assert read_version_record(state_dir / "redis") != written
     await reader.release()
     with pytest.raises(StoreIncompatible):
         await writer.start()
@@ -419,7 +421,7 @@ async def test_a_state_of_an_older_server_is_opened_and_then_belongs_to_the_newe
 
 async def test_a_state_from_the_future_is_refused_by_every_server(use: Use, state_dir: Path) -> None:
     (state_dir / "redis").mkdir(parents=True)
-    write_record(state_dir / "redis", ServerVersion("redis", (99, 0, 0)))
+    write_version_record(state_dir / "redis", ServerVersion("redis", (99, 0, 0)))
     with pytest.raises(StoreIncompatible, match=r"redis 99\.0\.0"):
         await use().start()
 
@@ -464,7 +466,7 @@ def test_a_server_opens_what_its_own_kind_wrote_up_to_its_version(server: str, w
         name, number = text.split()
         return ServerVersion(name, tuple(map(int, number.split("."))))
 
-    assert version(server).opens(version(written)) is opens
+    assert version(server).can_open(version(written)) is opens
 
 
 @pytest.mark.parametrize(
@@ -478,13 +480,13 @@ def test_a_server_opens_what_its_own_kind_wrote_up_to_its_version(server: str, w
     ],
 )
 def test_the_version_is_read_from_the_server_s_own_words(text: str, version: str) -> None:
-    assert str(ServerVersion.found_in(text)) == version
+    assert str(ServerVersion.parse(text)) == version
 
 
 def test_the_record_only_moves_on(tmp_path: Path) -> None:
     for number in ((7, 0, 15), (7, 2, 1), (7, 0, 15)):
-        write_record(tmp_path, ServerVersion("redis", number))
-    assert read_record(tmp_path) == ServerVersion("redis", (7, 2, 1))
+        write_version_record(tmp_path, ServerVersion("redis", number))
+    assert read_version_record(tmp_path) == ServerVersion("redis", (7, 2, 1))
     assert [path.name for path in tmp_path.iterdir()] == ["server.json"]
 
 
@@ -492,13 +494,13 @@ def test_the_record_only_moves_on(tmp_path: Path) -> None:
 def test_an_unreadable_record_is_refused_and_says_what_belongs_there(tmp_path: Path, content: str) -> None:
     (tmp_path / "server.json").write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(StoreIncompatible, match=r"server\.json"):
-        read_record(tmp_path)
+        read_version_record(tmp_path)
 
 
 class DiesBeforeItRecords(EmbeddedRedis):
     """A user that ends between the server's first answer and anything else."""
 
-    def _record(self) -> None:
+    def _record_version(self) -> None:
         raise StoreUnavailable("killed here")
 
 
@@ -506,4 +508,4 @@ async def test_the_version_is_recorded_before_the_server_can_convert_the_files(s
     with pytest.raises(StoreUnavailable, match="killed here"):
         await DiesBeforeItRecords(state_dir).start()
 
-    assert read_record(state_dir / "redis") is not None
+    assert read_version_record(state_dir / "redis") is not None

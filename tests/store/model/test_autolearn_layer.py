@@ -11,13 +11,13 @@ from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import Totals
 from nbstream.bayes.half_life import HalfLife
-from nbstream.filter import Params
+from nbstream.filter import FilterPolicy
 from nbstream.filter.scorer import Scorer
-from nbstream.policy.policy import Policy
-from nbstream.store.model.autolearn_layer import Layer, Layered
-from nbstream.store.model.keys import LayerKeys
-from nbstream.store.model.ledger import Held
-from nbstream.store.model.model import Model, script
+from nbstream.policy.policy import ThresholdPolicy
+from nbstream.store.model.autolearn_layer import AutolearnModel, LayeredCounts
+from nbstream.store.model.keys import AutolearnKeys
+from nbstream.store.model.ledger import LedgerConflict
+from nbstream.store.model.model import Model, lua_script
 from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokens
 from tests.store.algebra import stored, summed
@@ -38,8 +38,8 @@ async def people(client: Redis) -> Model:
 
 
 @pytest.fixture
-async def layer(client: Redis) -> Layer:
-    opened = Layer(client, "test", 3600)
+async def layer(client: Redis) -> AutolearnModel:
+    opened = AutolearnModel(client, "test", 3600)
     await opened.open()
     return opened
 
@@ -53,27 +53,29 @@ async def names(client: Redis, *, auto: bool) -> list[bytes]:
     return sorted(key for key in found if key.startswith(b"nbstream:{test}:auto") == auto)
 
 
-async def test_the_counts_and_totals_of_both_add_up_but_for_the_messages(people: Model, layer: Layer) -> None:
+async def test_the_counts_and_totals_of_both_add_up_but_for_the_messages(
+    people: Model, layer: AutolearnModel
+) -> None:
     await change(people, "m1", entry("spam", TOKENS[:3], 500))
     await change(layer, "m2", entry("spam", TOKENS[2:5], 100))
     await change(layer, "m3", entry("ham", TOKENS[4:5], 30))
 
-    rows, totals = await Layered(people, layer).look_up(TOKENS[:5])
+    rows, totals = await LayeredCounts(people, layer).look_up(TOKENS[:5])
 
     assert rows.tolist() == [[0, 500], [0, 500], [0, 600], [0, 100], [30, 100]]
-    assert totals == Totals(messages=(0, 1), tokens=(30, 1800), vocabulary=6)
+    assert totals == Totals(messages=(0, 1), tokens=(30, 1800), vocabulary_size=6)
 
 
-async def test_without_the_second_layer_the_first_is_served(people: Model, layer: Layer) -> None:
+async def test_without_the_second_layer_the_first_is_served(people: Model, layer: AutolearnModel) -> None:
     await change(people, "m1", entry("spam", TOKENS[:3], 500))
 
-    rows, totals = await Layered(people, Mirror(layer, 5.0)).look_up(TOKENS[:3])
+    rows, totals = await LayeredCounts(people, Mirror(layer, 5.0)).look_up(TOKENS[:3])
 
     assert rows.tolist() == [[0, 500]] * 3
     assert totals == await people.totals()
 
 
-async def test_learning_in_one_layer_leaves_the_other_as_it_is(people: Model, layer: Layer) -> None:
+async def test_learning_in_one_layer_leaves_the_other_as_it_is(people: Model, layer: AutolearnModel) -> None:
     await change(people, "m1", entry("spam", TOKENS[:3]))
     before = await stored(people)
 
@@ -85,7 +87,7 @@ async def test_learning_in_one_layer_leaves_the_other_as_it_is(people: Model, la
 
 
 async def test_dropping_leaves_nothing_but_what_people_taught_to_the_last_byte(
-    client: Redis, people: Model, layer: Layer
+    client: Redis, people: Model, layer: AutolearnModel
 ) -> None:
     for number in range(700):  # more than a step of the removal
         await change(layer, f"m{number}", entry("spam", TOKENS[:3]))
@@ -93,7 +95,7 @@ async def test_dropping_leaves_nothing_but_what_people_taught_to_the_last_byte(
     kept = await names(client, auto=False)
     before = await dump(client, kept)
 
-    dropped = await Layer(client, "test", 3600).drop()
+    dropped = await AutolearnModel(client, "test", 3600).drop_epoch()
 
     assert dropped.messages == (0, 700)
     assert await names(client, auto=False) == kept
@@ -107,49 +109,49 @@ async def test_dropping_leaves_nothing_but_what_people_taught_to_the_last_byte(
         b"sequence",
     ]  # the end, for those who follow, and the numbers
     for name in ("sequence", "changes"):
-        assert 0 < await client.ttl(LayerKeys("test", 0)._key(name)) <= 60
+        assert 0 < await client.ttl(AutolearnKeys("test", 0)._key(name)) <= 60
 
 
-async def test_dropping_what_is_empty_writes_nothing(client: Redis, layer: Layer) -> None:
+async def test_dropping_what_is_empty_writes_nothing(client: Redis, layer: AutolearnModel) -> None:
     before = await names(client, auto=True)
 
-    assert await layer.drop() == Totals()
+    assert await layer.drop_epoch() == Totals()
 
     assert await names(client, auto=True) == before
 
 
-async def test_every_mirror_follows_into_the_next_epoch(people: Model, layer: Layer) -> None:
-    writer, dropper = (Layer(layer.client, "test", 3600) for _ in range(2))
+async def test_every_mirror_follows_into_the_next_epoch(people: Model, layer: AutolearnModel) -> None:
+    writer, dropper = (AutolearnModel(layer.client, "test", 3600) for _ in range(2))
     async with running(Mirror(layer, 5.0)) as mirror, running(Mirror(people, 5.0)) as first:
-        await mirror.applied(await change(writer, "m1", entry("spam", TOKENS)) or b"")
+        await mirror.wait_until_applied(await change(writer, "m1", entry("spam", TOKENS)) or b"")
         assert (await mirror.look_up(TOKENS[:1]))[0].tolist() == [[0, 1000]]
 
-        await dropper.drop()
+        await dropper.drop_epoch()
         await until(lambda: mirror.totals == Totals())
         assert (await mirror.look_up(TOKENS[:1]))[0].tolist() == [[0, 0]]
 
         learned = await change(writer, "m1", entry("ham", TOKENS))  # it is not told: it sees for itself
-        await mirror.applied(learned or b"")
+        await mirror.wait_until_applied(learned or b"")
         assert (await mirror.look_up(TOKENS[:1]))[0].tolist() == [[1000, 0]]
         assert await equals_redis(first, people, TOKENS)
 
 
-async def test_a_mirror_of_an_empty_layer_follows_too(layer: Layer) -> None:
-    writer = Layer(layer.client, "test", 3600)
+async def test_a_mirror_of_an_empty_layer_follows_too(layer: AutolearnModel) -> None:
+    writer = AutolearnModel(layer.client, "test", 3600)
     async with running(Mirror(layer, 5.0)) as mirror:
         for epoch in range(3):
             learned = await change(writer, "m1", entry("spam", TOKENS, weight=epoch + 1))
-            await mirror.applied(learned or b"")
-            await writer.drop()
+            await mirror.wait_until_applied(learned or b"")
+            await writer.drop_epoch()
             await until(lambda: mirror.totals == Totals())
 
 
 async def test_a_drop_that_was_killed_is_a_drop_and_the_next_one_removes_what_it_left(
-    client: Redis, layer: Layer
+    client: Redis, layer: AutolearnModel
 ) -> None:
     await change(layer, "m1", entry("spam", TOKENS))
-    old, new = LayerKeys("test", 0), LayerKeys("test", 1)
-    await client.register_script(script("drop.lua"))(
+    old, new = AutolearnKeys("test", 0), AutolearnKeys("test", 1)
+    await client.register_script(lua_script("drop.lua"))(
         keys=[old.epoch_key, old.sequence, old.changes, new.sequence], args=[0, 1, 60]
     )
 
@@ -157,17 +159,17 @@ async def test_a_drop_that_was_killed_is_a_drop_and_the_next_one_removes_what_it
     assert await stored(layer) == EMPTY
     assert await client.exists(old.ledger("m1"))
     learned = entry("ham", TOKENS[:2])
-    assert await layer.replace("m1", None, learned, NOTE)
+    assert await layer.commit_lesson("m1", None, learned, NOTE)
 
-    assert (await layer.drop()).messages == (1, 0)
+    assert (await layer.drop_epoch()).messages == (1, 0)
     assert not await client.exists(old.ledger("m1"), *old.counts, new.ledger("m1"), *new.counts)
 
 
-async def test_two_drops_at_once_are_one(client: Redis, layer: Layer) -> None:
+async def test_two_drops_at_once_are_one(client: Redis, layer: AutolearnModel) -> None:
     await change(layer, "m1", entry("spam", TOKENS))
-    keys = LayerKeys("test", 0)
-    arguments = [keys.epoch_key, keys.sequence, keys.changes, LayerKeys("test", 1).sequence]
-    drop = client.register_script(script("drop.lua"))
+    keys = AutolearnKeys("test", 0)
+    arguments = [keys.epoch_key, keys.sequence, keys.changes, AutolearnKeys("test", 1).sequence]
+    drop = client.register_script(lua_script("drop.lua"))
 
     done = [await drop(keys=arguments, args=[0, 1, 60]) for _ in range(2)]
 
@@ -175,30 +177,35 @@ async def test_two_drops_at_once_are_one(client: Redis, layer: Layer) -> None:
     assert await client.get(keys.epoch_key) == b"1"
 
 
-async def test_who_writes_to_the_last_epoch_changes_nothing_that_is_read(layer: Layer) -> None:
-    late = Layer(layer.client, "test", 3600)
+async def test_who_writes_to_the_last_epoch_changes_nothing_that_is_read(layer: AutolearnModel) -> None:
+    late = AutolearnModel(layer.client, "test", 3600)
     await late.open()
     await change(layer, "m1", entry("spam", TOKENS))
     taught = await late.entry("m1")
-    await layer.drop()
+    await layer.drop_epoch()
 
-    assert await late.replace("m1", taught, None, NOTE) == Held(None)  # what it was about to take back is gone
-    assert await late.replace("m2", None, entry("spam", TOKENS), NOTE)
+    assert await late.commit_lesson("m1", taught, None, NOTE) == LedgerConflict(
+        None
+    )  # what it was about to take back is gone
+    assert await late.commit_lesson("m2", None, entry("spam", TOKENS), NOTE)
     await layer.entry("m1")
     assert await stored(layer) == EMPTY
-    assert (await layer.drop(), [key for key in await names(layer.client, auto=True) if b"ledger" in key]) == (
+    assert (
+        await layer.drop_epoch(),
+        [key for key in await names(layer.client, auto=True) if b"ledger" in key],
+    ) == (
         Totals(),
         [],
     )
 
 
-async def test_the_messages_that_both_layers_know_are_found(people: Model, layer: Layer) -> None:
+async def test_the_messages_that_both_layers_know_are_found(people: Model, layer: AutolearnModel) -> None:
     for number in range(5):
         await change(layer, f"m{number}", entry("spam", TOKENS))
     for message in ("m2", "m4", "m9"):
         await change(people, message, entry("spam", TOKENS))
 
-    assert sorted([key async for key in layer.disputed(people)]) == ["m2", "m4"]
+    assert sorted([key async for key in layer.disputed_messages(people)]) == ["m2", "m4"]
 
 
 async def test_the_layer_has_the_time_base_of_what_people_taught_and_its_lessons_grow_with_it(
@@ -206,20 +213,20 @@ async def test_the_layer_has_the_time_base_of_what_people_taught_and_its_lessons
 ) -> None:
     people = Model(client, "test", 3600, 30.0, clock=lambda: SINCE)
     await people.open()
-    layer = Layer(client, "test", 3600)
+    layer = AutolearnModel(client, "test", 3600)
     await layer.open()
 
     tokens, later = Tokens((b"a:b",), ()), SINCE + 30 * 86_400
-    both = Layered(people, layer)
-    scorer = Scorer(Classifier(), Calibration(), both, Params(Policy(), {}), lambda: later)
-    weight, _ = scorer.auto_lesson(tokens, 0.0, "spam", await scorer.read(tokens), 1.0)
+    both = LayeredCounts(people, layer)
+    scorer = Scorer(Classifier(), Calibration(), both, FilterPolicy(ThresholdPolicy(), {}), lambda: later)
+    weight, _ = scorer.weigh_autolearned_lesson(tokens, 0.0, "spam", await scorer.read_counts(tokens), 1.0)
 
     assert people.half_life == layer.half_life == both.half_life == HalfLife(30.0, SINCE)
-    assert weight == 2 * Classifier().lesson(tokens, 0.0, "spam", Totals())[0]
+    assert weight == 2 * Classifier().weigh_lesson(tokens, 0.0, "spam", Totals())[0]
 
 
 async def test_a_layer_that_was_opened_before_people_had_a_half_life_takes_it_on(client: Redis) -> None:
-    layer = Layer(client, "test", 3600)
+    layer = AutolearnModel(client, "test", 3600)
     await layer.open()
     await Model(client, "test", 3600, 30.0, clock=lambda: SINCE).open()
 

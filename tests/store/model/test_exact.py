@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.store.connection import Params, open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.store.algebra import (
@@ -171,7 +171,7 @@ async def test_a_server_that_is_killed_keeps_what_it_acknowledged_and_what_is_re
 ) -> None:
     own_redis.stop()
     own_redis.start(*DURABLE)
-    client = open_client(Params(own_redis.url))
+    client = open_client(ConnectionOptions(own_redis.url))
     model, plans = model_of(client), apart(seed=8, writers=4, steps=60)
 
     async with other_process(own_redis.url, plans[2:]) as process:

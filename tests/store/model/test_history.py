@@ -12,9 +12,9 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreIncompatible
 from nbstream.filter import Filter
 from nbstream.mail.message import Message
-from nbstream.store.connection import Params, open_client
-from nbstream.store.model.history import Note, Opinion, Record, Selection
-from nbstream.store.model.ledger import Entry
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.history import Assessment, HistoryRecord, HistorySelection, LessonNote
+from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.filter.test_filter import make_filter
@@ -39,7 +39,7 @@ def spam_filter(client: Redis) -> Filter:
     return make_filter(client)
 
 
-async def records(model: Model, since: float = 0.0) -> list[Record]:
+async def records(model: Model, since: float = 0.0) -> list[HistoryRecord]:
     """Newest first."""
     return [record async for record in model.history(since)]
 
@@ -55,7 +55,7 @@ async def test_learn_relearn_and_unlearn_each_leave_one_record(model: Model, spa
 
     found = (await records(model))[::-1]
 
-    assert [record.what for record in found] == ["learned spam", "relearned spam -> ham", "unlearned ham"]
+    assert [record.description for record in found] == ["learned spam", "relearned spam -> ham", "unlearned ham"]
     assert [record.former for record in found] == [None, *entries[:2]]
     assert [record.version for record in found] == [each.version if each else None for each in entries]
     assert [record.label for record in found] == ["spam", "ham", None]
@@ -65,8 +65,8 @@ async def test_learn_relearn_and_unlearn_each_leave_one_record(model: Model, spa
         ("cli", "ann"),
     ]
     for record, lesson in zip(found, lessons, strict=True):
-        assert record.note.before == Opinion(lesson.before.probability, str(lesson.before.verdict))
-        assert record.note.after == Opinion(lesson.after.probability, str(lesson.after.verdict))
+        assert record.note.before == Assessment(lesson.before.probability, str(lesson.before.verdict))
+        assert record.note.after == Assessment(lesson.after.probability, str(lesson.after.verdict))
 
 
 async def test_what_changes_nothing_leaves_no_record(model: Model, spam_filter: Filter) -> None:
@@ -75,14 +75,16 @@ async def test_what_changes_nothing_leaves_no_record(model: Model, spam_filter: 
 
     await spam_filter.learn(PRIZE, "spam", "test")
     await spam_filter.learn(PRIZE, "spam", "test")
-    await model.replace(PRIZE.key, None, entry("ham", TOKENS), NOTE)
+    await model.commit_lesson(PRIZE.key, None, entry("ham", TOKENS), NOTE)
 
-    assert [record.what for record in await records(model)] == ["learned spam"]
+    assert [record.description for record in await records(model)] == ["learned spam"]
 
 
 async def test_the_former_entry_is_kept_whole(model: Model) -> None:
     sums = [(b"=type=text/plain", 123), (b"=size.xx", 2**52), (b"=x", -4)]
-    former = Entry("v1", "ham", 7, tuple(b"t%d" % n for n in range(3000)), 12.25, "a\nb", "", -0.5, tuple(sums))
+    former = LedgerEntry(
+        "v1", "ham", 7, tuple(b"t%d" % n for n in range(3000)), 12.25, "a\nb", "", -0.5, tuple(sums)
+    )
     written = await change(model, "m1", former)
     assert written is not None
 
@@ -96,14 +98,14 @@ async def test_the_former_entry_is_kept_whole(model: Model) -> None:
 
 @pytest.mark.parametrize("odd", ODD)
 async def test_whatever_a_source_or_an_actor_is_called_it_stays_intact(model: Model, odd: str) -> None:
-    note = Note(odd, odd[::-1], Opinion(1e-300, "ham"), Opinion(1 - 2**-53, "spam"))
-    await model.replace("m1", None, Entry("v1", "spam", 1, (b"a",), 1.5, odd, odd, 0.0), note)
-    await model.replace("m1", await model.entry("m1"), None, note)
+    note = LessonNote(odd, odd[::-1], Assessment(1e-300, "ham"), Assessment(1 - 2**-53, "spam"))
+    await model.commit_lesson("m1", None, LedgerEntry("v1", "spam", 1, (b"a",), 1.5, odd, odd, 0.0), note)
+    await model.commit_lesson("m1", await model.entry("m1"), None, note)
 
     newest, oldest = await records(model)
 
     assert newest.note == oldest.note == note
-    assert (newest.what, oldest.what) == ("unlearned spam", "learned spam")
+    assert (newest.description, oldest.description) == ("unlearned spam", "learned spam")
     assert newest.former is not None
     assert (newest.former.source, newest.former.actor) == (odd, odd)
 
@@ -112,16 +114,16 @@ async def test_a_change_whose_reply_was_lost_has_one_record(
     model: Model, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
     async with LosesOneReply(shared_redis.socket, tmp_path / "s") as way:
-        lossy = open_client(Params(way.url))
+        lossy = open_client(ConnectionOptions(way.url))
         await make_filter(lossy).learn(PRIZE, "spam", "test")
         await lossy.aclose()
 
     assert way.broken == 1
-    assert [record.what for record in await records(model)] == ["learned spam"]
+    assert [record.description for record in await records(model)] == ["learned spam"]
 
 
 async def test_the_history_is_trimmed_to_about_a_number_of_records(model: Model) -> None:
-    model.kept = replace(model.kept, history=50)
+    model.retention = replace(model.retention, max_history_records=50)
     for number in range(400):
         await change(model, f"m{number}", entry("spam", TOKENS[:1]))
 
@@ -155,9 +157,9 @@ async def test_a_record_is_found_by_its_place(model: Model) -> None:
     for label in ("spam", "ham"):
         await change(model, "m1", entry(label, TOKENS))
     for record in await records(model):
-        assert await model.record(record.id) == record
+        assert await model.history_record(record.id) == record
 
-    assert await model.record(b"1-1") is None
+    assert await model.history_record(b"1-1") is None
 
 
 async def test_a_record_of_another_program_is_refused(model: Model) -> None:
@@ -168,20 +170,20 @@ async def test_a_record_of_another_program_is_refused(model: Model) -> None:
 
 
 async def test_a_selection_means_records_by_time_actor_label_and_message(model: Model) -> None:
-    notes = [Note("cli", actor, NOTE.before, NOTE.after) for actor in ("ann", "ben", "ann")]
-    new: list[Entry | None] = [entry("ham", TOKENS), entry("spam", TOKENS), None]
+    notes = [LessonNote("cli", actor, NOTE.before, NOTE.after) for actor in ("ann", "ben", "ann")]
+    new: list[LedgerEntry | None] = [entry("ham", TOKENS), entry("spam", TOKENS), None]
     for note, after in zip(notes, new, strict=True):
-        await model.replace("m1", await model.entry("m1"), after, note)
+        await model.commit_lesson("m1", await model.entry("m1"), after, note)
     await change(model, "m2", entry("ham", TOKENS))
     unlearned, relearned, learned = (await records(model))[1:]
 
-    def meant(selection: Selection) -> list[str]:
-        return [each.what for each in (learned, relearned, unlearned) if each in selection]
+    def meant(selection: HistorySelection) -> list[str]:
+        return [each.description for each in (learned, relearned, unlearned) if each in selection]
 
-    assert meant(Selection()) == ["learned ham", "relearned ham -> spam", "unlearned spam"]
-    assert meant(Selection(actor="ann")) == ["learned ham", "unlearned spam"]
-    assert meant(Selection(label="spam")) == ["relearned ham -> spam", "unlearned spam"]
-    assert meant(Selection(label="ham", actor="ben")) == []
-    assert meant(Selection(message_key="m2")) == []
-    assert meant(Selection(since=unlearned.at, until=unlearned.at)) == []
-    assert meant(Selection(until=learned.at)) == []
+    assert meant(HistorySelection()) == ["learned ham", "relearned ham -> spam", "unlearned spam"]
+    assert meant(HistorySelection(actor="ann")) == ["learned ham", "unlearned spam"]
+    assert meant(HistorySelection(label="spam")) == ["relearned ham -> spam", "unlearned spam"]
+    assert meant(HistorySelection(label="ham", actor="ben")) == []
+    assert meant(HistorySelection(message_key="m2")) == []
+    assert meant(HistorySelection(since=unlearned.at, until=unlearned.at)) == []
+    assert meant(HistorySelection(until=learned.at)) == []

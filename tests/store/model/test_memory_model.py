@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES, Totals
-from nbstream.store.model.ledger import Held
+from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
 from tests.store.algebra import stored
@@ -36,20 +36,22 @@ async def test_the_same_changes_give_the_same_counts_as_in_redis_and_none_when_a
     for message, lesson in steps:
         new = entry(*lesson) if lesson else None
         for model in (memory, redis):
-            assert isinstance(await model.replace(message, await model.entry(message), new, NOTE), bytes)
+            assert isinstance(await model.commit_lesson(message, await model.entry(message), new, NOTE), bytes)
 
     counts, _ = await stored(redis)
     assert await kept(memory) == counts
     assert (await memory.look_up([]))[1] == await redis.totals() == (await redis.counts()).totals
-    assert sorted((await memory.vocabulary()).tolist()) == sorted((await redis.vocabulary()).tolist())
+    assert sorted((await memory.vocabulary_counts()).tolist()) == sorted(
+        (await redis.vocabulary_counts()).tolist()
+    )
 
     for message in MESSAGES:
         for model in (memory, redis):
-            await model.replace(message, await model.entry(message), None, NOTE)
+            await model.commit_lesson(message, await model.entry(message), None, NOTE)
 
     assert await kept(memory) == {"ham": {}, "spam": {}}
     assert (await memory.look_up([]))[1] == Totals()
-    assert (await memory.vocabulary()).shape == (0, 2)
+    assert (await memory.vocabulary_counts()).shape == (0, 2)
     assert await stored(redis) == ({"ham": {}, "spam": {}}, {})
 
 
@@ -60,7 +62,7 @@ async def test_an_empty_model_knows_nothing() -> None:
 
     assert counts.tolist() == [[0, 0]]
     assert totals == Totals()
-    assert (await model.vocabulary()).shape == (0, 2)
+    assert (await model.vocabulary_counts()).shape == (0, 2)
     assert await model.entry("m1") is None
     assert await model.last_change() == b""
 
@@ -68,7 +70,7 @@ async def test_an_empty_model_knows_nothing() -> None:
 async def test_an_entry_comes_back_as_it_was_with_the_id_of_its_change() -> None:
     model, new = MemoryModel(), entry("spam", TOKENS, 123, [(b"=x", 7), (b"=size.xx", -9)])
 
-    change = await model.replace("m1", None, new, NOTE)
+    change = await model.commit_lesson("m1", None, new, NOTE)
 
     found = await model.entry("m1")
     assert found is not None
@@ -81,26 +83,26 @@ async def test_an_entry_comes_back_as_it_was_with_the_id_of_its_change() -> None
 
 async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing() -> None:
     model = MemoryModel()
-    await model.replace("m1", None, entry("spam", TOKENS), NOTE)
+    await model.commit_lesson("m1", None, entry("spam", TOKENS), NOTE)
     stale = await model.entry("m1")
-    await model.replace("m1", stale, entry("ham", TOKENS), NOTE)
+    await model.commit_lesson("m1", stale, entry("ham", TOKENS), NOTE)
     before = await kept(model)
 
-    held = Held(await model.entry("m1"))
+    held = LedgerConflict(await model.entry("m1"))
     assert held.entry is not None
-    assert await model.replace("m1", stale, entry("spam", TOKENS), NOTE) == held
-    assert await model.replace("m1", None, entry("spam", TOKENS), NOTE) == held
-    assert await model.replace("m2", stale, entry("spam", TOKENS), NOTE) == Held(None)
+    assert await model.commit_lesson("m1", stale, entry("spam", TOKENS), NOTE) == held
+    assert await model.commit_lesson("m1", None, entry("spam", TOKENS), NOTE) == held
+    assert await model.commit_lesson("m2", stale, entry("spam", TOKENS), NOTE) == LedgerConflict(None)
     assert await kept(model) == before
 
 
 async def test_the_vocabulary_is_the_very_same_array_until_something_is_learned() -> None:
     model = MemoryModel()
-    await model.replace("m1", None, entry("spam", TOKENS[:2], sums=[(b"=x", 5)]), NOTE)
+    await model.commit_lesson("m1", None, entry("spam", TOKENS[:2], sums=[(b"=x", 5)]), NOTE)
 
-    vocabulary = await model.vocabulary()
+    vocabulary = await model.vocabulary_counts()
     assert vocabulary.tolist() == [[0, 1000], [0, 1000]]
-    assert await model.vocabulary() is vocabulary
+    assert await model.vocabulary_counts() is vocabulary
 
-    await model.replace("m2", None, entry("ham", TOKENS[:1]), NOTE)
-    assert (await model.vocabulary()).tolist() == [[1000, 1000], [0, 1000]]
+    await model.commit_lesson("m2", None, entry("ham", TOKENS[:1]), NOTE)
+    assert (await model.vocabulary_counts()).tolist() == [[1000, 1000], [0, 1000]]

@@ -15,8 +15,8 @@ from redis.asyncio import Redis
 from nbstream.bayes.counts import CLASSES, Sums, Totals
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.mail.message import Message
-from nbstream.store.connection import Params, open_client
-from nbstream.store.model.ledger import Entry, Held
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
@@ -33,8 +33,10 @@ SUM_NAMES = [b"=x", b"=messages", b"=type=text/plain", b"=size.xx"]
 MESSAGES = ["m1", "m2", "m3"]
 
 
-def entry(label: str, tokens: list[bytes], weight: int = 1000, sums: Sums = ()) -> Entry:
-    return Entry(secrets.token_hex(4), label, weight, tuple(tokens), 1.5, "test", "nobody", 0.25, tuple(sums))
+def entry(label: str, tokens: list[bytes], weight: int = 1000, sums: Sums = ()) -> LedgerEntry:
+    return LedgerEntry(
+        secrets.token_hex(4), label, weight, tuple(tokens), 1.5, "test", "nobody", 0.25, tuple(sums)
+    )
 
 
 @pytest.fixture
@@ -44,8 +46,8 @@ async def model(client: Redis) -> Model:
     return opened
 
 
-async def change(model: Model, message: str, new: Entry | None) -> bytes | None:
-    found = await model.replace(message, await model.entry(message), new, NOTE)
+async def change(model: Model, message: str, new: LedgerEntry | None) -> bytes | None:
+    found = await model.commit_lesson(message, await model.entry(message), new, NOTE)
     return found if isinstance(found, bytes) else None
 
 
@@ -164,7 +166,7 @@ async def test_a_token_of_a_field_that_is_named_like_a_sum_is_a_token(model: Mod
 
     await change(model, "m1", entry("spam", list(tokens.all), sums=[(b"=x", 7)]))
 
-    assert (await model.totals()).vocabulary == len(tokens.all)
+    assert (await model.totals()).vocabulary_size == len(tokens.all)
     counts = await model.counts()
     assert sorted(counts.tokens()) == sorted(tokens.all)
     assert counts.look_up([b"=x:free", b"=x"]).tolist() == [[0, 1000], [0, 7]]
@@ -204,11 +206,11 @@ async def test_all_counts_are_read_with_their_totals(model: Model) -> None:
 
 
 async def test_the_vocabulary_is_the_counts_of_all_tokens_without_the_sums(model: Model) -> None:
-    assert (await model.vocabulary()).shape == (0, 2)
+    assert (await model.vocabulary_counts()).shape == (0, 2)
     await change(model, "m1", entry("spam", TOKENS[:2], sums=[(b"=x", 5)]))
     await change(model, "m2", entry("ham", TOKENS[1:3], 7))
 
-    assert sorted((await model.vocabulary()).tolist()) == [[0, 1000], [7, 0], [7, 1000]]
+    assert sorted((await model.vocabulary_counts()).tolist()) == [[0, 1000], [7, 0], [7, 1000]]
 
 
 async def test_a_message_of_more_tokens_than_lua_can_unpack_is_learned_whole(model: Model) -> None:
@@ -245,11 +247,11 @@ async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing(mode
     await change(model, "m1", entry("ham", TOKENS))
     before = await stored(model)
 
-    held = Held(await model.entry("m1"))
+    held = LedgerConflict(await model.entry("m1"))
     assert held.entry is not None
-    assert await model.replace("m1", stale, entry("spam", TOKENS), NOTE) == held
-    assert await model.replace("m1", None, entry("spam", TOKENS), NOTE) == held
-    assert await model.replace("m2", stale, entry("spam", TOKENS), NOTE) == Held(None)
+    assert await model.commit_lesson("m1", stale, entry("spam", TOKENS), NOTE) == held
+    assert await model.commit_lesson("m1", None, entry("spam", TOKENS), NOTE) == held
+    assert await model.commit_lesson("m2", stale, entry("spam", TOKENS), NOTE) == LedgerConflict(None)
     assert await stored(model) == before
 
 
@@ -286,7 +288,7 @@ async def test_a_look_up_sees_counts_and_totals(model: Model) -> None:
     counts, totals = await model.look_up([TOKENS[0], b"unknown"])
 
     assert counts.tolist() == [[0, 1000], [0, 0]]
-    assert (totals.messages, totals.tokens, totals.vocabulary) == ((0, 1), (0, 2000), 2)
+    assert (totals.messages, totals.tokens, totals.vocabulary_size) == ((0, 1), (0, 2000), 2)
     assert (await model.look_up([]))[0].shape == (0, 2)
 
 
@@ -315,16 +317,16 @@ async def test_models_do_not_touch_each_other(model: Model) -> None:
 
 async def test_a_server_that_is_away_is_store_unavailable(own_redis: RedisServer) -> None:
     own_redis.stop()
-    model = Model(open_client(Params(own_redis.url, timeout_seconds=1)), "test", 60)
+    model = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=1)), "test", 60)
 
     with pytest.raises(StoreUnavailable):
         await model.entry("m1")
     with pytest.raises(StoreUnavailable):
-        await model.replace("m1", None, entry("spam", TOKENS), NOTE)
+        await model.commit_lesson("m1", None, entry("spam", TOKENS), NOTE)
 
 
 async def test_a_server_out_of_memory_refuses_and_changes_nothing(own_redis: RedisServer) -> None:
-    client = open_client(Params(own_redis.url))
+    client = open_client(ConnectionOptions(own_redis.url))
     model = Model(client, "test", 3600)
     await change(model, "m1", entry("spam", TOKENS))
     before = await stored(model)
@@ -344,7 +346,7 @@ async def test_a_server_that_cannot_write_to_its_disk_refuses_and_can_be_read(
     own_redis.stop()
     (tmp_path / "gone").mkdir()
     own_redis.start("--dir", str(tmp_path / "gone"))
-    client = open_client(Params(own_redis.url))
+    client = open_client(ConnectionOptions(own_redis.url))
     await client.config_set("save", "3600 1")
     model = Model(client, "test", 3600)
     await model.open()
@@ -359,7 +361,7 @@ async def test_a_server_that_cannot_write_to_its_disk_refuses_and_can_be_read(
             await change(model, "m2", entry("spam", TOKENS))
     assert await stored(model) == before
     await model.open()
-    assert (await model.place()).totals == await model.totals()
+    assert (await model.position()).totals == await model.totals()
     assert (await model.look_up(TOKENS))[0].tolist() == [[0, 1000]] * len(TOKENS)
 
     await client.config_set("stop-writes-on-bgsave-error", "no")
@@ -374,11 +376,11 @@ async def _saving_failed(client: Redis) -> bool:
 
 
 async def test_the_vocabulary_is_the_very_same_array_until_anybody_learns(model: Model, client: Redis) -> None:
-    assert (await model.vocabulary()).shape == (0, 2)
+    assert (await model.vocabulary_counts()).shape == (0, 2)
     await change(model, "m1", entry("spam", [b"a", b"b"]))
-    vocabulary = await model.vocabulary()
+    vocabulary = await model.vocabulary_counts()
     assert vocabulary.tolist() == [[0, 1000], [0, 1000]]
-    assert await model.vocabulary() is vocabulary
+    assert await model.vocabulary_counts() is vocabulary
 
     await change(Model(client, "test", ledger_seconds=3600), "m2", entry("ham", [b"a", b"b"]))
-    assert (await model.vocabulary()).tolist() == [[1000, 1000], [1000, 1000]]
+    assert (await model.vocabulary_counts()).tolist() == [[1000, 1000], [1000, 1000]]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.store.model.keys import Keys
-from nbstream.store.model.scan import STEP, scan
+from nbstream.store.model.keys import ModelKeys
+from nbstream.store.model.scan import SCAN_STEP, scan_counts
 
 
 class Losing:
@@ -31,11 +31,11 @@ class Losing:
 
 
 async def test_a_scan_ends_with_the_step_that_lost_a_cancellation(client: Redis) -> None:
-    keys = Keys("test")
+    keys = ModelKeys("test")
     for key in keys.counts:
-        await client.hset(key, mapping={f"body:{n}": n + 1 for n in range(10 * STEP)})
+        await client.hset(key, mapping={f"body:{n}": n + 1 for n in range(10 * SCAN_STEP)})
     losing = Losing(client)
-    scanning = asyncio.create_task(scan(losing, keys))  # type: ignore[arg-type]  # no more than this is asked of it
+    scanning = asyncio.create_task(scan_counts(losing, keys))  # type: ignore[arg-type]  # no more than this is asked of it
     await losing.under_way.wait()
 
     scanning.cancel()

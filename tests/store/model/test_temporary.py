@@ -9,8 +9,8 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
-from nbstream.store.connection import Params, open_client
-from nbstream.store.model.ledger import Entry
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.temporary import temporary_model
 from tests.conftest import RedisServer
@@ -18,7 +18,9 @@ from tests.store.notes import NOTE
 
 
 async def learn(model: Model, message: str) -> None:
-    await model.replace(message, None, Entry("v", "spam", 1000, (b"a", b"b"), 1.5, "test", "nobody", 0.25), NOTE)
+    await model.commit_lesson(
+        message, None, LedgerEntry("v", "spam", 1000, (b"a", b"b"), 1.5, "test", "nobody", 0.25), NOTE
+    )
 
 
 async def keys(client: Redis) -> list[bytes]:
@@ -80,7 +82,7 @@ async def test_it_is_removed_when_its_user_is_cancelled(client: Redis) -> None:
 
 
 async def test_what_could_not_be_removed_is_named(own_redis: RedisServer) -> None:
-    client = open_client(Params(own_redis.url, timeout_seconds=1))
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
 
     with pytest.raises(
         StoreUnavailable, match=r"the keys nbstream:\{evaluate-[0-9a-f]{16}\}:\* may be left there"

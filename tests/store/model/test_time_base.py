@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.bayes.half_life import FOR_EVER, HalfLife
+from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.model import time_base
 from nbstream.store.model.model import Model
-from nbstream.store.model.signature import signature
+from nbstream.store.model.signature import current_signature
 from nbstream.store.replica.mirror import Mirror
 from tests.store.model.test_model import change, entry
 from tests.store.replica.test_mirror import running
@@ -45,14 +45,14 @@ async def test_of_many_that_sign_a_new_model_at_once_one_is_followed_by_all(clie
 
 async def test_a_model_that_was_signed_before_there_were_half_lives_has_none(client: Redis) -> None:
     model = model_of(client, None)
-    for name, value in signature().items():
+    for name, value in current_signature().items():
         await client.hset(model.keys.schema, name, value)
 
     await model.open()
 
-    assert model.half_life == FOR_EVER
+    assert model.half_life == NO_HALF_LIFE
     assert await client.hgetall(model.keys.schema) == {
-        name.encode(): value.encode() for name, value in signature().items()
+        name.encode(): value.encode() for name, value in current_signature().items()
     }
 
 
@@ -91,7 +91,7 @@ async def test_a_model_that_nobody_taught_takes_another_half_life(
 
     other = await opened(client, wanted, now=7000)
 
-    assert other.half_life == (FOR_EVER if wanted is None else HalfLife(wanted, 7000))
+    assert other.half_life == (NO_HALF_LIFE if wanted is None else HalfLife(wanted, 7000))
     assert (await opened(client, wanted, now=8000)).half_life == other.half_life
 
 
@@ -137,7 +137,7 @@ async def test_a_second_model_is_signed_with_the_time_base_of_the_first(client: 
     assert layer.half_life == first.half_life
     await change(layer, "m", entry("spam", [b"t"]))
     await layer.open(like=first.half_life)
-    for other in (HalfLife(30, 1.0), HalfLife(31, 5000.25), FOR_EVER):
+    for other in (HalfLife(30, 1.0), HalfLife(31, 5000.25), NO_HALF_LIFE):
         with pytest.raises(StoreIncompatible):
             await layer.open(like=other)
 
@@ -145,7 +145,7 @@ async def test_a_second_model_is_signed_with_the_time_base_of_the_first(client: 
 @pytest.mark.parametrize("stored", ["thirty", "30", "30 1 2", "-1 5", "nan 5", "30 inf"])
 async def test_a_half_life_that_no_such_program_wrote_is_refused(client: Redis, stored: str) -> None:
     model = await opened(client, 30)
-    await client.hset(model.keys.schema, time_base.FIELD, stored)
+    await client.hset(model.keys.schema, time_base.HALF_LIFE_FIELD, stored)
 
     with pytest.raises(StoreIncompatible, match="cannot be read"):
         await model.open()

@@ -19,22 +19,25 @@ from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.mail.message import Message
 from nbstream.policy.explanation import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
-from nbstream.store.connection import Params as StoreParams
-from nbstream.store.connection import open_client
-from nbstream.store.model.keys import Keys
-from nbstream.store.recent.checked_messages import QUEUED, Checked, Memory, Params
-from nbstream.tokens.tokenizer import Params as TokenizerParams
-from nbstream.tokens.tokenizer import Tokenizer, Tokens
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.keys import ModelKeys
+from nbstream.store.recent.checked_messages import (
+    MAX_QUEUED,
+    CheckedMessage,
+    RecentMessages,
+    RecentMessagesOptions,
+)
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
 from tests.conftest import RedisServer
 from tests.letters import letters
 from tests.store.proxy import Fate, Proxy
 from tests.waiting import DEADLINE_SECONDS
 
-KEYS = Keys("test")
+KEYS = ModelKeys("test")
 
 
-def checked(number: int) -> Checked:
-    return Checked(f"m{number}", Tokens((b"subject:x",), (b"body:%d" % number,)), number / 1000, "unsure")
+def checked(number: int) -> CheckedMessage:
+    return CheckedMessage(f"m{number}", Tokens((b"subject:x",), (b"body:%d" % number,)), number / 1000, "unsure")
 
 
 class Dropped:
@@ -48,7 +51,7 @@ class Dropped:
 
 
 @asynccontextmanager
-async def running(memory: Memory) -> AsyncIterator[None]:
+async def running(memory: RecentMessages) -> AsyncIterator[None]:
     task = asyncio.create_task(memory.run())
     try:
         yield
@@ -58,15 +61,15 @@ async def running(memory: Memory) -> AsyncIterator[None]:
             await asyncio.wait([task], timeout=0.1)
 
 
-async def written(client: Redis, numbers: range, params: Params) -> Memory:
+async def written(client: Redis, numbers: range, params: RecentMessagesOptions) -> RecentMessages:
     """A memory of those messages, fed no faster than it writes."""
-    memory = Memory(client, KEYS, params, Dropped())
+    memory = RecentMessages(client, KEYS, params, Dropped())
     async with running(memory):
         for number in numbers:
             memory.remember(checked(number))
             if number % 10 == 9:
-                await memory.settled()
-        await memory.settled()
+                await memory.wait_until_written()
+        await memory.wait_until_written()
     return memory
 
 
@@ -85,30 +88,33 @@ TOKENS = st.lists(TEXT.map(str.encode)).map(tuple)
     st.floats(0, 1),
 )
 def test_what_is_unpacked_is_what_was_packed(tokens: Tokens, probability: float) -> None:
-    message = Checked("key", tokens, probability, "spam")
+    message = CheckedMessage("key", tokens, probability, "spam")
 
-    assert Checked.unpack("key", message.pack()) == message
+    assert CheckedMessage.unpack("key", message.pack()) == message
 
 
 def test_the_tokens_attributes_and_numbers_of_messages_come_back() -> None:
-    tokenizer = Tokenizer(TokenizerParams(attributes=True, numbers=True))
+    tokenizer = Tokenizer(TokenizerOptions(attributes=True, numbers=True))
     for _, raw in letters(20):
         message = Message.parse(raw)
         tokens = tokenizer.tokenize(message)
         assert tokens.attributes
         assert tokens.numbers
-        assert Checked.unpack(message.key, Checked(message.key, tokens, 0.5, "ham").pack()).tokens == tokens
+        assert (
+            CheckedMessage.unpack(message.key, CheckedMessage(message.key, tokens, 0.5, "ham").pack()).tokens
+            == tokens
+        )
 
 
 async def test_the_rule_that_decided_comes_back(client: Redis) -> None:
     message = replace(checked(1), policy="*@x.example")
 
-    assert Checked.unpack("m1", message.pack()) == message
-    assert Checked.unpack("m1", checked(1).pack()).policy == "default"
+    assert CheckedMessage.unpack("m1", message.pack()) == message
+    assert CheckedMessage.unpack("m1", checked(1).pack()).policy == "default"
 
 
 async def test_a_message_is_recalled_as_it_was_until_it_expires(client: Redis) -> None:
-    memory = await written(client, range(3), Params(seconds=3600))
+    memory = await written(client, range(3), RecentMessagesOptions(seconds=3600))
 
     assert await memory.recall("m1") == checked(1)
     assert await memory.recall("m9") is None
@@ -117,7 +123,7 @@ async def test_a_message_is_recalled_as_it_was_until_it_expires(client: Redis) -
 
     await client.pexpire(KEYS.checked("m1"), 0)
     assert await memory.recall("m1") is None
-    assert [each.key async for each in memory.recent(10)] == ["m2", "m0"]
+    assert [each.key async for each in memory.newest(10)] == ["m2", "m0"]
 
 
 def why(at: float) -> Explanation:
@@ -135,32 +141,32 @@ def why(at: float) -> Explanation:
 
 
 async def test_why_is_recalled_with_the_message_and_the_time_of_its_check(client: Redis) -> None:
-    memory = Memory(client, KEYS, Params(), Dropped())
+    memory = RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped())
     before = time.time()
     async with running(memory):
         memory.remember(checked(1), why)
         memory.remember(checked(2))
-        await memory.settled()
+        await memory.wait_until_written()
 
-    found = await memory.explained("m1")
+    found = await memory.recall_with_explanation("m1")
 
     assert found is not None
     assert found[0] == checked(1) == await memory.recall("m1")
     assert found[1] is not None
     assert before <= found[1].at <= time.time()
     assert found[1] == why(found[1].at)
-    assert await memory.explained("m2") == (checked(2), None)
-    assert await memory.explained("m3") is None
-    assert [each.key async for each in memory.recent(9)] == ["m2", "m1"]
+    assert await memory.recall_with_explanation("m2") == (checked(2), None)
+    assert await memory.recall_with_explanation("m3") is None
+    assert [each.key async for each in memory.newest(9)] == ["m2", "m1"]
 
 
 async def test_switched_off_no_explanation_is_made_or_kept_and_the_message_is(client: Redis) -> None:
-    memory = Memory(client, KEYS, Params(explanations=False), Dropped())
+    memory = RecentMessages(client, KEYS, RecentMessagesOptions(explanations=False), Dropped())
     async with running(memory):
         memory.remember(checked(1), fails)
-        await memory.settled()
+        await memory.wait_until_written()
 
-    assert await memory.explained("m1") == (checked(1), None)
+    assert await memory.recall_with_explanation("m1") == (checked(1), None)
     assert await client.get(KEYS.checked("m1")) == checked(1).pack()
 
 
@@ -170,34 +176,37 @@ def fails(at: float) -> Explanation:
 
 async def test_a_message_is_recalled_whatever_stands_behind_it(client: Redis) -> None:
     await client.set(KEYS.checked("m1"), checked(1).pack() + b"9 of a later version")
-    memory = Memory(client, KEYS, Params(), Dropped())
+    memory = RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped())
 
     assert await memory.recall("m1") == checked(1)
     with pytest.raises(StoreIncompatible):
-        await memory.explained("m1")
+        await memory.recall_with_explanation("m1")
 
 
 async def test_what_is_not_written_yet_is_known_here(client: Redis) -> None:
-    memory = Memory(client, KEYS, Params(), Dropped())
+    memory = RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped())
     memory.remember(checked(1), why)
     memory.remember(checked(2))
 
     assert await memory.recall("m1") == checked(1)
-    assert await memory.explained("m2") == (checked(2), None)
-    found = await memory.explained("m1")
+    assert await memory.recall_with_explanation("m2") == (checked(2), None)
+    found = await memory.recall_with_explanation("m1")
     assert await client.keys("*") == []
 
     async with running(memory):
-        await memory.settled()
+        await memory.wait_until_written()
     assert not memory._unwritten
-    assert await memory.explained("m1") == found
+    assert await memory.recall_with_explanation("m1") == found
 
 
 async def test_what_another_process_has_just_checked_is_known_too(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nbstream.store.recent.checked_messages._WRITTEN_SECONDS", 1.0)
-    here, there = Memory(client, KEYS, Params(), Dropped()), Memory(client, KEYS, Params(), Dropped())
+    here, there = (
+        RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped()),
+        RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped()),
+    )
     async with running(there):
         there.remember(checked(1))
 
@@ -205,14 +214,14 @@ async def test_what_another_process_has_just_checked_is_known_too(
 
 
 async def test_of_a_message_checked_twice_at_once_the_later_check_is_known(client: Redis) -> None:
-    memory = Memory(client, KEYS, Params(), Dropped())
+    memory = RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped())
     memory.remember(checked(1))
     later = replace(checked(1), verdict="spam")
     memory.remember(later)
 
     assert await memory.recall("m1") == later
     async with running(memory):
-        await memory.settled()
+        await memory.wait_until_written()
     assert await memory.recall("m1") == later
     assert await client.zcard(KEYS.recent) == 1
 
@@ -220,79 +229,81 @@ async def test_of_a_message_checked_twice_at_once_the_later_check_is_known(clien
 async def test_an_explanation_of_an_older_version_is_not_remembered_and_its_message_is(client: Redis) -> None:
     await client.set(KEYS.checked("m1"), checked(1).pack() + b"1 of an older version")
 
-    assert await Memory(client, KEYS, Params(), Dropped()).explained("m1") == (checked(1), None)
+    assert await RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped()).recall_with_explanation(
+        "m1"
+    ) == (checked(1), None)
 
 
 async def test_the_newest_come_first(client: Redis) -> None:
-    memory = await written(client, range(250), Params())
+    memory = await written(client, range(250), RecentMessagesOptions())
 
-    assert [each.key async for each in memory.recent(3)] == ["m249", "m248", "m247"]
-    assert [each.key async for each in memory.recent(1000)] == [f"m{number}" for number in reversed(range(250))]
-    assert [each async for each in memory.recent(0)] == []
+    assert [each.key async for each in memory.newest(3)] == ["m249", "m248", "m247"]
+    assert [each.key async for each in memory.newest(1000)] == [f"m{number}" for number in reversed(range(250))]
+    assert [each async for each in memory.newest(0)] == []
 
 
 async def test_a_message_checked_again_is_the_newest_and_still_one(client: Redis) -> None:
-    await written(client, range(5), Params())
-    memory = await written(client, range(1), Params())
+    await written(client, range(5), RecentMessagesOptions())
+    memory = await written(client, range(1), RecentMessagesOptions())
 
-    assert [each.key async for each in memory.recent(9)] == ["m0", "m4", "m3", "m2", "m1"]
+    assert [each.key async for each in memory.newest(9)] == ["m0", "m4", "m3", "m2", "m1"]
 
 
 async def test_of_more_than_permitted_the_oldest_go_and_leave_nothing(client: Redis) -> None:
-    memory = await written(client, range(100), Params(messages=30))
+    memory = await written(client, range(100), RecentMessagesOptions(messages=30))
 
-    assert [each.key async for each in memory.recent(100)] == [f"m{number}" for number in range(99, 69, -1)]
+    assert [each.key async for each in memory.newest(100)] == [f"m{number}" for number in range(99, 69, -1)]
     assert len(await client.keys("*")) == 31
 
 
 async def test_a_limit_that_was_lowered_is_reached_by_small_steps(client: Redis) -> None:
-    await written(client, range(100), Params())
-    memory = await written(client, range(100, 110), Params(messages=20))
+    await written(client, range(100), RecentMessagesOptions())
+    memory = await written(client, range(100, 110), RecentMessagesOptions(messages=20))
     assert 20 < await client.zcard(KEYS.recent) <= 100
 
-    memory = await written(client, range(110, 200), Params(messages=20))
-    assert [each.key async for each in memory.recent(100)] == [f"m{number}" for number in range(199, 179, -1)]
+    memory = await written(client, range(110, 200), RecentMessagesOptions(messages=20))
+    assert [each.key async for each in memory.newest(100)] == [f"m{number}" for number in range(199, 179, -1)]
     assert len(await client.keys("*")) == 21
 
 
 async def test_switched_off_nothing_is_written(client: Redis) -> None:
-    await written(client, range(5), Params(messages=0))
+    await written(client, range(5), RecentMessagesOptions(messages=0))
 
     assert await client.keys("*") == []
 
 
 async def test_what_finds_no_place_in_the_queue_is_dropped_and_counted(client: Redis) -> None:
     dropped = Dropped()
-    memory = Memory(client, KEYS, Params(), dropped)
+    memory = RecentMessages(client, KEYS, RecentMessagesOptions(), dropped)
 
-    for number in range(QUEUED + 7):
+    for number in range(MAX_QUEUED + 7):
         memory.remember(checked(number))
     assert dropped.count == 7
 
     async with running(memory):
-        await memory.settled()
-    assert await client.zcard(KEYS.recent) == QUEUED
-    assert await memory.recall(f"m{QUEUED}") is None
+        await memory.wait_until_written()
+    assert await client.zcard(KEYS.recent) == MAX_QUEUED
+    assert await memory.recall(f"m{MAX_QUEUED}") is None
 
 
 async def test_while_redis_is_away_messages_are_dropped_and_counted_and_later_ones_written(
     own_redis: RedisServer,
 ) -> None:
-    client = open_client(StoreParams(own_redis.url, timeout_seconds=1))
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
     dropped = Dropped()
-    memory = Memory(client, KEYS, Params(), dropped)
+    memory = RecentMessages(client, KEYS, RecentMessagesOptions(), dropped)
     own_redis.stop()
     async with running(memory):
         for number in range(40):
             memory.remember(checked(number))
-        await memory.settled()
+        await memory.wait_until_written()
         assert dropped.count == 40
         with pytest.raises(StoreUnavailable):
             await memory.recall("m1")
 
         own_redis.start()
         memory.remember(checked(41))
-        await memory.settled()
+        await memory.wait_until_written()
     assert await memory.recall("m41") == checked(41)
     assert dropped.count == 40
     await client.aclose()
@@ -312,8 +323,8 @@ async def test_what_is_not_written_at_the_end_is_counted(
 
     dropped = Dropped()
     async with Proxy(shared_redis.socket, tmp_path / "s", ask) as way:
-        stalled = open_client(StoreParams(way.url))
-        memory = Memory(stalled, KEYS, Params(), dropped)
+        stalled = open_client(ConnectionOptions(way.url))
+        memory = RecentMessages(stalled, KEYS, RecentMessagesOptions(), dropped)
         async with running(memory):
             for number in range(count):
                 memory.remember(checked(number))
@@ -326,15 +337,15 @@ async def test_what_is_not_written_at_the_end_is_counted(
 async def test_what_an_older_version_deflated_without_a_dictionary_is_read(client: Redis) -> None:
     await client.set(KEYS.checked("m1"), zlib.compress(b"0.001 unsure\0subject:x\0body:1\0\0", 1))
 
-    assert await Memory(client, KEYS, Params(), Dropped()).recall("m1") == checked(1)
+    assert await RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped()).recall("m1") == checked(1)
 
 
 async def test_what_was_deflated_with_the_dictionary_is_read_for_ever(client: Redis) -> None:
     stored = "482c2119b90233d0335528cd2b2e2d4a6580469c550503440d0303008eff0941"
     await client.set(KEYS.checked("m"), bytes.fromhex(stored))
 
-    expected = Checked("m", Tokens((b"subject:x",), (b"body:a",)), 0.5, "unsure")
-    assert await Memory(client, KEYS, Params(), Dropped()).recall("m") == expected
+    expected = CheckedMessage("m", Tokens((b"subject:x",), (b"body:a",)), 0.5, "unsure")
+    assert await RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped()).recall("m") == expected
 
 
 @pytest.mark.parametrize(
@@ -345,10 +356,10 @@ async def test_what_another_program_wrote_is_refused(client: Redis, stored: byte
     await client.set(KEYS.checked("m1"), stored)
 
     with pytest.raises(StoreIncompatible):
-        await Memory(client, KEYS, Params(), Dropped()).recall("m1")
+        await RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped()).recall("m1")
 
 
 async def test_who_has_the_message_does_not_wait(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nbstream.store.recent.checked_messages._WRITTEN_SECONDS", 3600.0)
-    memory = await written(client, range(1, 2), Params())
-    assert await asyncio.wait_for(memory.explained("m2", wait=False), DEADLINE_SECONDS) is None
+    memory = await written(client, range(1, 2), RecentMessagesOptions())
+    assert await asyncio.wait_for(memory.recall_with_explanation("m2", wait=False), DEADLINE_SECONDS) is None

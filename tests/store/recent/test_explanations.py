@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from nbstream.bayes.clues import TokenClues
 from nbstream.errors import StoreIncompatible
-from nbstream.policy.explanation import CountedClue, CountedTokens, Evidence, Explanation
+from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation, ScoreCounts
 from nbstream.policy.verdict import ModelState, Thresholds
-from nbstream.store.recent.explanations import pack, unpack
+from nbstream.store.recent.explanations import pack_explanation, unpack_explanation
 from nbstream.tokens.tokenizer import Tokens
 from tests.bayes.taught import CHOICES, classifier_of, letter, score_of, taught
 
@@ -55,7 +55,7 @@ ONE = Explanation(
 
 @given(EXPLANATIONS)
 def test_what_is_unpacked_is_what_was_packed(explanation: Explanation) -> None:
-    assert unpack(pack(explanation, TOKENS), TOKENS) == explanation
+    assert unpack_explanation(pack_explanation(explanation, TOKENS), TOKENS) == explanation
 
 
 def test_the_least_and_the_largest_ratios_come_back() -> None:
@@ -65,7 +65,7 @@ def test_the_least_and_the_largest_ratios_come_back() -> None:
         clues=tuple(CountedClue(b"body:1", ratio, 1, 1) for ratio in ratios),
     )
 
-    found = unpack(pack(told, TOKENS), TOKENS)
+    found = unpack_explanation(pack_explanation(told, TOKENS), TOKENS)
 
     assert found
     assert sorted(clue.log_ratio for clue in found.clues) == sorted(ratios)
@@ -75,12 +75,12 @@ def test_the_least_and_the_largest_ratios_come_back() -> None:
 @pytest.mark.parametrize("growth", [1.0, 1.7])
 def test_the_clues_of_a_check_come_back_as_they_were_told(choice: str, growth: float) -> None:
     classifier, tokens = classifier_of(choice), letter("spam", 5)
-    counts, names = taught(classifier), (*tokens.all, *classifier.sums)
+    counts, names = taught(classifier), (*tokens.all, *classifier.sum_names)
     score = score_of(counts, classifier, tokens)
-    counted = Evidence(names, counts.look_up(names), growth).counted(score.clues)
+    counted = ScoreCounts(names, counts.look_up(names), growth).count_clues(score.clues)
     told = replace(ONE, clues=counted)
 
-    found = unpack(pack(told, tokens.all), tokens.all)
+    found = unpack_explanation(pack_explanation(told, tokens.all), tokens.all)
 
     assert found == told == replace(ONE, clues=tuple(counted))
     assert len(counted) == len(score.clues) > 0
@@ -90,9 +90,9 @@ def test_the_clues_of_a_check_come_back_as_they_were_told(choice: str, growth: f
 def test_more_than_32_bits_of_a_count_and_16_of_a_place_are_kept() -> None:
     tokens = Tokens((), tuple(b"body:%d" % n for n in range(2**16 + 1)))
     places, counts = np.array([0, 2**16]), np.array([[2**53, -(2**53)], [0, 2**31]])
-    told = replace(ONE, clues=CountedTokens(TokenClues(tokens, places, np.array([1.0, -2.0])), counts))
+    told = replace(ONE, clues=CountedTokenClues(TokenClues(tokens, places, np.array([1.0, -2.0])), counts))
 
-    found = unpack(pack(told, tokens.all), tokens.all)
+    found = unpack_explanation(pack_explanation(told, tokens.all), tokens.all)
 
     assert found == told
     assert found.clues == (
@@ -104,25 +104,25 @@ def test_more_than_32_bits_of_a_count_and_16_of_a_place_are_kept() -> None:
 def test_a_feature_that_has_the_name_of_a_token_and_no_counts_comes_back() -> None:
     told = replace(ONE, clues=(CountedClue(b"body:1", 3.0, None, None), CountedClue(b"subject:x", 1.0, 1, 2)))
 
-    assert unpack(pack(told, TOKENS), TOKENS) == told
+    assert unpack_explanation(pack_explanation(told, TOKENS), TOKENS) == told
 
 
-@pytest.mark.parametrize("length", range(1, len(pack(ONE, TOKENS))))
+@pytest.mark.parametrize("length", range(1, len(pack_explanation(ONE, TOKENS))))
 def test_what_is_cut_is_refused(length: int) -> None:
     with pytest.raises(StoreIncompatible):
-        unpack(pack(ONE, TOKENS)[:length], TOKENS)
+        unpack_explanation(pack_explanation(ONE, TOKENS)[:length], TOKENS)
 
 
 def test_what_another_version_wrote_or_is_of_another_message_is_refused() -> None:
-    packed = pack(ONE, TOKENS)
+    packed = pack_explanation(ONE, TOKENS)
 
     with pytest.raises(StoreIncompatible):
-        unpack(b"9" + packed[1:], TOKENS)
+        unpack_explanation(b"9" + packed[1:], TOKENS)
     with pytest.raises(StoreIncompatible):
-        unpack(packed + b"x", TOKENS)
+        unpack_explanation(packed + b"x", TOKENS)
     with pytest.raises(StoreIncompatible):
-        unpack(packed, TOKENS[:1])
+        unpack_explanation(packed, TOKENS[:1])
 
 
 def test_what_an_older_version_wrote_is_not_remembered() -> None:
-    assert unpack(b"1" + zlib.compress(b"{}"), TOKENS) is None
+    assert unpack_explanation(b"1" + zlib.compress(b"{}"), TOKENS) is None

@@ -16,9 +16,9 @@ from redis.asyncio import Redis
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.filter import Filter
 from nbstream.mail.message import Message
-from nbstream.store.connection import Params, open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
-from nbstream.store.replica.eviction import BEGUN, KEPT, Sweeper
+from nbstream.store.replica.eviction import START_SHARE, TARGET_SHARE, Evictor
 from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
 from tests.filter.test_filter import make_filter
@@ -29,7 +29,7 @@ from tests.store.replica.test_mirror import equals_redis, running
 from tests.waiting import until
 
 LIMIT = 10_000
-GOAL = int(KEPT * LIMIT)
+GOAL = int(TARGET_SHARE * LIMIT)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def mirror(model: Model) -> AsyncIterator[Mirror]:
 
 
 @asynccontextmanager
-async def sweeping(sweeper: Sweeper) -> AsyncIterator[asyncio.Task[None]]:
+async def sweeping(sweeper: Evictor) -> AsyncIterator[asyncio.Task[None]]:
     task = asyncio.create_task(sweeper.run())
     try:
         yield task
@@ -55,12 +55,12 @@ async def sweeping(sweeper: Sweeper) -> AsyncIterator[asyncio.Task[None]]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def sweeper_of(model: Model, mirror: Mirror, limit: int, evicted: Callable[[int], object] = int) -> Sweeper:
-    return Sweeper(model, mirror, limit, evicted)
+def sweeper_of(model: Model, mirror: Mirror, limit: int, evicted: Callable[[int], object] = int) -> Evictor:
+    return Evictor(model, mirror, limit, evicted)
 
 
 async def caught_up(model: Model, mirror: Mirror) -> None:
-    await mirror.applied(await model.last_change())
+    await mirror.wait_until_applied(await model.last_change())
 
 
 async def expire(model: Model, message: str) -> None:
@@ -96,13 +96,13 @@ async def test_endless_unique_tokens_stay_within_the_limit_and_mirrors_equal_red
             for number in range(200):
                 tokens = [b"%016x" % draw.getrandbits(64) for _ in range(300)]
                 new = entry(CLASSES[number % 2], tokens, draw.randint(1, 1000))
-                await mirror.applied(await change(model, f"m{number}", new) or b"")
+                await mirror.wait_until_applied(await change(model, f"m{number}", new) or b"")
                 largest = max(largest, mirror.vocabulary_size)
-            await until(lambda: mirror.vocabulary_size == 60_000 - sum(evicted) <= BEGUN * LIMIT)
+            await until(lambda: mirror.vocabulary_size == 60_000 - sum(evicted) <= START_SHARE * LIMIT)
         await asyncio.gather(caught_up(model, mirror), caught_up(model, other))
 
         left = sorted(await vocabulary(model))
-        assert len(left) <= BEGUN * LIMIT < largest
+        assert len(left) <= START_SHARE * LIMIT < largest
         assert max(evicted) <= 250  # at a time: Redis does nothing else meanwhile
         for each in (mirror, other):
             assert await equals_redis(each, model, left)
@@ -117,7 +117,7 @@ async def test_what_no_live_ledger_entry_holds_goes_first(model: Model, mirror: 
     await change(model, "new", entry("ham", live, 1))
     await caught_up(model, mirror)
 
-    assert await sweeper_of(model, mirror, LIMIT).sweep() == 11_000 - GOAL
+    assert await sweeper_of(model, mirror, LIMIT).evict_once() == 11_000 - GOAL
 
     left = await vocabulary(model)
     assert left >= set(live)
@@ -135,7 +135,7 @@ async def test_then_what_was_learned_least_goes_and_of_equals_the_first_by_name(
     await change(model, "m3", entry("ham", tokens[-700:], 1))
     await caught_up(model, mirror)
 
-    await sweeper_of(model, mirror, LIMIT).sweep()
+    await sweeper_of(model, mirror, LIMIT).evict_once()
 
     assert await vocabulary(model) == set(tokens[:500]) | set(tokens[10_500 - GOAL + 500 :])
 
@@ -152,7 +152,7 @@ async def test_a_sweep_reaches_its_goal_though_more_is_learned_while_it_goes_on(
         await change(model, "m2", entry("spam", [b"later%d" % n for n in range(500)]))
 
     flooding = asyncio.create_task(flood())
-    assert await sweeper_of(model, mirror, LIMIT, lambda _: begun.set()).sweep() == 12_500 - GOAL
+    assert await sweeper_of(model, mirror, LIMIT, lambda _: begun.set()).evict_once() == 12_500 - GOAL
     await flooding
 
     assert mirror.vocabulary_size == GOAL
@@ -164,7 +164,7 @@ async def test_sums_stay_and_do_not_count(model: Model, mirror: Mirror) -> None:
     await change(model, "m1", entry("spam", [b"t%d" % n for n in range(10_001)], 7, sums))
     await caught_up(model, mirror)
 
-    assert await sweeper_of(model, mirror, LIMIT).sweep() == 10_001 - GOAL
+    assert await sweeper_of(model, mirror, LIMIT).evict_once() == 10_001 - GOAL
 
     counts, totals = await stored(model)
     assert {name: counts["spam"][name] for name, _ in sums} == dict(sums)
@@ -177,7 +177,7 @@ async def test_nothing_goes_within_the_limit(model: Model, mirror: Mirror) -> No
     await caught_up(model, mirror)
     before = await stored(model), await model.last_change()
 
-    assert await sweeper_of(model, mirror, LIMIT).sweep() == 0
+    assert await sweeper_of(model, mirror, LIMIT).evict_once() == 0
 
     assert (await stored(model), await model.last_change()) == before
 
@@ -203,7 +203,7 @@ async def test_a_flood_of_noise_leaves_the_verdicts_as_they_were(
         noise = [b"%d.%d" % (number, word) for word in range(150)]
         await change(model, f"noise{number}", entry(CLASSES[number % 2], noise, 100))
     await caught_up(model, mirror)
-    await sweeper_of(model, mirror, LIMIT).sweep()
+    await sweeper_of(model, mirror, LIMIT).evict_once()
 
     assert mirror.vocabulary_size == GOAL
     assert [(await spam_filter.check(message)).verdict for _, message in mail[120:]] == before
@@ -251,7 +251,7 @@ async def test_unlearning_what_was_forgotten_leaves_nothing_once_it_is_swept(mod
     await change(model, "m1", entry("spam", tokens, 5))
     await caught_up(model, mirror)
     sweeper = sweeper_of(model, mirror, LIMIT)
-    await sweeper.sweep()
+    await sweeper.evict_once()
 
     await change(model, "m1", None)
     await change(model, "m2", entry("ham", tokens[:2], 7))
@@ -259,7 +259,7 @@ async def test_unlearning_what_was_forgotten_leaves_nothing_once_it_is_swept(mod
     assert (await mirror.look_up(tokens[:3]))[0].tolist() == [[7, -5], [7, -5], [0, -5]]
     await assert_balanced(model)
 
-    assert await sweeper.sweep() == 10_001 - GOAL
+    assert await sweeper.evict_once() == 10_001 - GOAL
     assert await stored(model) == (
         {"ham": dict.fromkeys(tokens[:2], 7), "spam": {}},
         {b"messages:ham": 1, b"tokens:ham": 14, b"vocabulary": 2},
@@ -317,7 +317,7 @@ async def test_large_counts_are_forgotten_exactly(model: Model) -> None:
 
 
 async def test_a_server_out_of_memory_can_still_forget(own_redis: RedisServer) -> None:
-    client = open_client(Params(own_redis.url))
+    client = open_client(ConnectionOptions(own_redis.url))
     model = Model(client, "test", 3600)
     await change(model, "m1", entry("spam", TOKENS))
     chosen, _ = await model.look_up(TOKENS)
@@ -327,7 +327,7 @@ async def test_a_server_out_of_memory_can_still_forget(own_redis: RedisServer) -
 
     await client.config_set("maxmemory", "0")
     await assert_balanced(model)
-    assert (await model.totals()).vocabulary == 3
+    assert (await model.totals()).vocabulary_size == 3
     await client.aclose()
 
 
@@ -336,7 +336,7 @@ async def test_a_sweep_that_fails_is_made_again(
 ) -> None:
     for pause in ("_RETRY_SECONDS", "_NOTHING_SECONDS"):
         monkeypatch.setattr(f"nbstream.store.replica.eviction.{pause}", 0.01)
-    client = open_client(Params(own_redis.url, timeout_seconds=1))
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
     model = Model(client, "test", 3600)
     async with running(Mirror(model, 1.0)) as mirror:
         await change(model, "m1", entry("spam", [b"t%d" % n for n in range(10_001)]))

@@ -10,9 +10,9 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
-from nbstream.store.connection import Params, open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror, _place
+from nbstream.store.replica.mirror import Mirror, _stream_position
 from tests.conftest import RedisServer
 from tests.store.model.test_model import SUM_NAMES, TOKENS, change, entry
 from tests.waiting import DEADLINE_SECONDS, until
@@ -59,7 +59,7 @@ async def test_a_mirror_loads_what_is_there_and_follows_what_comes(model: Model)
         assert await equals_redis(mirror, model, TOKENS)
         learned = await change(model, "m1", entry("ham", TOKENS[2:], weight=5))
         assert learned is not None
-        await mirror.applied(learned)
+        await mirror.wait_until_applied(learned)
 
         assert await equals_redis(mirror, model, TOKENS)
         assert mirror.lag_seconds == 0
@@ -77,33 +77,35 @@ async def test_a_mirror_sees_sums_those_it_loads_and_those_that_come(model: Mode
             entry("spam", [], 0, [(b"=x", 8)]),
             None,
         ):
-            await mirror.applied(await change(model, "m1", new) or b"")
+            await mirror.wait_until_applied(await change(model, "m1", new) or b"")
             assert await equals_redis(mirror, model, names)
-            assert sorted((await mirror.vocabulary()).tolist()) == sorted((await model.vocabulary()).tolist())
+            assert sorted((await mirror.vocabulary_counts()).tolist()) == sorted(
+                (await model.vocabulary_counts()).tolist()
+            )
 
 
 async def test_the_vocabulary_of_a_mirror_is_the_very_same_array_until_something_is_learned(model: Model) -> None:
     with pytest.raises(StoreUnavailable):
-        await Mirror(model, 5.0).vocabulary()
+        await Mirror(model, 5.0).vocabulary_counts()
     await change(model, "m1", entry("spam", TOKENS[:2], sums=[(b"=x", 5)]))
 
     async with running(Mirror(model, 5.0)) as mirror:
-        vocabulary = await mirror.vocabulary()
+        vocabulary = await mirror.vocabulary_counts()
         assert vocabulary.tolist() == [[0, 1000], [0, 1000]]
-        assert await mirror.vocabulary() is vocabulary
+        assert await mirror.vocabulary_counts() is vocabulary
 
-        await mirror.applied(await change(model, "m2", entry("ham", TOKENS[:2])) or b"")
-        assert (await mirror.vocabulary()).tolist() == [[1000, 1000], [1000, 1000]]
+        await mirror.wait_until_applied(await change(model, "m2", entry("ham", TOKENS[:2])) or b"")
+        assert (await mirror.vocabulary_counts()).tolist() == [[1000, 1000], [1000, 1000]]
 
 
 async def test_a_learn_with_weight_zero_still_counts_the_message(model: Model) -> None:
     async with running(Mirror(model, 5.0)) as mirror:
         learned = await change(model, "m1", entry("spam", TOKENS, weight=0))
         assert learned is not None
-        await mirror.applied(learned)
+        await mirror.wait_until_applied(learned)
 
         assert mirror.totals is not None
-        assert (mirror.totals.messages, mirror.totals.vocabulary) == ((0, 1), 0)
+        assert (mirror.totals.messages, mirror.totals.vocabulary_size) == ((0, 1), 0)
 
 
 async def test_a_mirror_that_loads_under_writers_ends_equal(model: Model) -> None:
@@ -124,8 +126,8 @@ async def test_a_mirror_that_loads_under_writers_ends_equal(model: Model) -> Non
     writers = [asyncio.create_task(write(number)) for number in range(3)]
     async with running(Mirror(model, 5.0)) as mirror, running(Mirror(model, 5.0)) as late:
         stop.set()
-        last = max(await asyncio.gather(*writers), key=_place)
-        await asyncio.gather(mirror.applied(last), late.applied(last))
+        last = max(await asyncio.gather(*writers), key=_stream_position)
+        await asyncio.gather(mirror.wait_until_applied(last), late.wait_until_applied(last))
 
         for each in (mirror, late):
             assert await equals_redis(each, model, [*tokens, b"=x", b"=messages"])
@@ -141,7 +143,7 @@ async def test_a_mirror_whose_place_was_trimmed_away_scans_again(model: Model) -
             await pipe.execute()
         learned = await change(model, "m2", entry("ham", TOKENS[:1]))
         assert learned is not None
-        await mirror.applied(learned)
+        await mirror.wait_until_applied(learned)
 
         assert await equals_redis(mirror, model, TOKENS)
 
@@ -155,9 +157,9 @@ async def test_a_server_that_lost_everything_is_scanned_again(model: Model) -> N
 
 
 async def test_while_redis_is_away_the_old_counts_serve_and_then_it_follows_again(own_redis: RedisServer) -> None:
-    model = Model(open_client(Params(own_redis.url, timeout_seconds=1)), "test", 3600)
+    model = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=1)), "test", 3600)
     async with running(Mirror(model, 5.0)) as mirror:
-        await mirror.applied(await change(model, "m1", entry("spam", TOKENS)) or b"")
+        await mirror.wait_until_applied(await change(model, "m1", entry("spam", TOKENS)) or b"")
         own_redis.stop()
         await until(lambda: not mirror.following)
 
@@ -166,7 +168,7 @@ async def test_while_redis_is_away_the_old_counts_serve_and_then_it_follows_agai
 
         own_redis.start()  # empty: it kept nothing
         await until(lambda: mirror.following)
-        await mirror.applied(await change(model, "m2", entry("ham", TOKENS)) or b"")
+        await mirror.wait_until_applied(await change(model, "m2", entry("ham", TOKENS)) or b"")
         assert await equals_redis(mirror, model, TOKENS)
     await model.client.aclose()
 
@@ -178,13 +180,13 @@ async def test_a_cut_connection_loses_no_change(model: Model) -> None:
             if number % 7 == 0:
                 await model.client.client_kill_filter(_type="normal", skipme=True)
             last = await change(model, f"m{number}", entry("spam", TOKENS[number % 8 :])) or last
-        await mirror.applied(last)
+        await mirror.wait_until_applied(last)
 
         assert await equals_redis(mirror, model, TOKENS)
 
 
 async def test_an_idle_mirror_follows_whatever_the_deadline_of_a_command(own_redis: RedisServer) -> None:
-    follower = Model(open_client(Params(own_redis.url, timeout_seconds=0.8), retries=0), "test", 3600)
+    follower = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=0.8), retries=0), "test", 3600)
     async with running(Mirror(follower, 0.8)) as mirror:
         for _ in range(100):
             await asyncio.sleep(0.01)
@@ -193,7 +195,7 @@ async def test_an_idle_mirror_follows_whatever_the_deadline_of_a_command(own_red
 
 
 async def test_a_redis_that_answers_nothing_is_not_followed(own_redis: RedisServer) -> None:
-    follower = Model(open_client(Params(own_redis.url, timeout_seconds=0.3), retries=0), "test", 3600)
+    follower = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=0.3), retries=0), "test", 3600)
     async with running(Mirror(follower, 0.3)) as mirror:
         own_redis.hang()
 
@@ -205,12 +207,12 @@ async def test_a_redis_that_answers_nothing_is_not_followed(own_redis: RedisServ
 async def test_applied_does_not_mistake_old_counts_for_new_ones(model: Model) -> None:
     async with running(Mirror(model, 5.0)) as mirror:
         for number in range(3):
-            await mirror.applied(await change(model, f"m{number}", entry("spam", TOKENS)) or b"")
+            await mirror.wait_until_applied(await change(model, f"m{number}", entry("spam", TOKENS)) or b"")
         await model.client.flushall()
         emptied = await model.client.time()
         await until(lambda: later_than(model, emptied))  # ids are milliseconds: the same one could come again
 
-        await mirror.applied(await change(model, "m9", entry("ham", TOKENS)) or b"")
+        await mirror.wait_until_applied(await change(model, "m9", entry("ham", TOKENS)) or b"")
 
         assert await equals_redis(mirror, model, TOKENS)
 
@@ -221,7 +223,7 @@ async def test_what_the_mirror_does_not_get_is_not_said_to_be_applied(
     monkeypatch.setattr("nbstream.store.replica.mirror._APPLIED_SECONDS", 0.05)
 
     with pytest.raises(StoreUnavailable, match="the change is stored"):
-        await Mirror(model, 5.0).applied(b"1-0")
+        await Mirror(model, 5.0).wait_until_applied(b"1-0")
 
 
 async def test_a_change_that_cannot_be_read_leads_to_a_new_scan(model: Model) -> None:
@@ -229,12 +231,12 @@ async def test_a_change_that_cannot_be_read_leads_to_a_new_scan(model: Model) ->
         await model.client.xadd(model.keys.changes, {"sequence": "1"})
         await model.client.incr(model.keys.sequence)
 
-        await mirror.applied(await change(model, "m1", entry("spam", TOKENS)) or b"")
+        await mirror.wait_until_applied(await change(model, "m1", entry("spam", TOKENS)) or b"")
         assert await equals_redis(mirror, model, TOKENS)
 
 
 async def test_a_cancelled_mirror_ends_even_while_redis_comes_and_goes(own_redis: RedisServer) -> None:
-    model = Model(open_client(Params(own_redis.url, timeout_seconds=1), retries=0), "test", 3600)
+    model = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=1), retries=0), "test", 3600)
     for _ in range(20):
         task = asyncio.create_task(Mirror(model, 1.0).run())
         await asyncio.sleep(0)

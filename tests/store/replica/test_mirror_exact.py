@@ -13,7 +13,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES, is_sum
-from nbstream.store.connection import Params, open_client
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
@@ -29,7 +29,7 @@ from tests.waiting import until
 @asynccontextmanager
 async def mirror_at(url: str) -> AsyncIterator[Mirror]:
     """A mirror behind a client of its own, as in a daemon."""
-    client = open_client(Params(url), retries=0)
+    client = open_client(ConnectionOptions(url), retries=0)
     async with running(Mirror(Model(client, "test", 3600), 5.0)) as mirror:
         yield mirror
     await client.aclose()
@@ -43,10 +43,10 @@ async def equal(mirror: Mirror, model: Model) -> bool:
     tokens = [row for name, row in zip(names, theirs, strict=True) if not is_sum(name)]
     return (
         (await mirror.look_up(names))[0].tolist() == theirs
-        and sorted((await mirror.vocabulary()).tolist()) == sorted(tokens)
+        and sorted((await mirror.vocabulary_counts()).tolist()) == sorted(tokens)
         and mirror.totals == await model.totals()
         and all(
-            {each.pack() for each in mirror.known_first_scores[label].kept()} == firsts
+            {each.pack() for each in mirror.loaded_first_scores[label].scores()} == firsts
             for label, firsts in (await first_scores(model)).items()
         )
     )
@@ -105,7 +105,7 @@ async def test_a_mirror_whose_place_was_trimmed_away_serves_the_old_counts_until
     open_way.set()
     open_scan.set()
     async with Proxy(shared_redis.socket, tmp_path / "s", hold) as way, mirror_at(way.url) as mirror:
-        await mirror.applied(await change(model, "m1", entry("spam", TOKENS[:1])) or b"")
+        await mirror.wait_until_applied(await change(model, "m1", entry("spam", TOKENS[:1])) or b"")
         open_way.clear()
         open_scan.clear()
         scanning.clear()
@@ -121,7 +121,7 @@ async def test_a_mirror_whose_place_was_trimmed_away_serves_the_old_counts_until
         assert (await mirror.look_up(TOKENS[:1]))[0].tolist() == [[0, 1000 * mirror.totals.messages[1]]]
 
         open_scan.set()
-        await mirror.applied(await model.last_change())
+        await mirror.wait_until_applied(await model.last_change())
         assert await equal(mirror, model)
 
 
@@ -140,7 +140,7 @@ async def test_after_a_failover_that_lost_changes_a_mirror_scans_again(
         await pair.promote()
         for number in range(5, 10):
             await filter_of(pair.at_primary).learn(LETTERS[number], "spam", "test")
-        await mirror.applied(await before.last_change())  # it knows what will be lost
+        await mirror.wait_until_applied(await before.last_change())  # it knows what will be lost
 
         for number in range(20, 28):
             await filter_of(pair.at_replica).learn(LETTERS[number], "ham", "test")

@@ -11,16 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from nbstream.bayes.calibration import BINS
+from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.half_life import FOR_EVER, LARGEST, HalfLife
+from nbstream.bayes.half_life import MAX_COUNT, NO_HALF_LIFE, HalfLife
 from nbstream.errors import CountsFull, StoreIncompatible
 from nbstream.store.model.model import Model
-from nbstream.store.model.signature import signature
+from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
-from nbstream.store.transfer.rebase import in_time_base
-from nbstream.store.transfer.restore import Restore, finish
-from nbstream.store.transfer.snapshot import Snapshot
+from nbstream.store.transfer.rebase import convert_time_base
+from nbstream.store.transfer.restore import ModelImport, finish_import
+from nbstream.store.transfer.snapshot import ModelSnapshot
 from tests.store.algebra import live_entries, stored, summed
 from tests.store.model.test_exact import NOTHING
 from tests.store.model.test_model import MESSAGES, SUM_NAMES, TOKENS, change, entry
@@ -37,29 +37,29 @@ async def model_of(client: Redis, name: str, base: HalfLife) -> Model:
 
 
 async def exported(model: Model, at: float) -> bytes:
-    stream, snapshot = io.BytesIO(), Snapshot(model, clock=lambda: at)
-    writer = archive.Writer(stream, await snapshot.header())
+    stream, snapshot = io.BytesIO(), ModelSnapshot(model, clock=lambda: at)
+    writer = archive.ArchiveWriter(stream, await snapshot.header())
     async for record in snapshot.records():
         writer.write(record)
-    writer.end()
+    writer.finish()
     return stream.getvalue()
 
 
-def reader_of(content: bytes) -> archive.Reader:
-    return archive.Reader(io.BytesIO(content), "FILE", signature())
+def reader_of(content: bytes) -> archive.ArchiveReader:
+    return archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature())
 
 
 async def imported(model: Model, content: bytes, *, merge: bool = False) -> None:
-    records = in_time_base(reader_of(content), model.half_life)
-    restore = Restore(model, merge=merge)
+    records = convert_time_base(reader_of(content), model.half_life)
+    restore = ModelImport(model, merge=merge)
     await restore.begin()
     try:
         for record in records:
             await restore.stage(record)
-        await restore.ready()
+        await restore.mark_ready()
     finally:
         await restore.abandon()
-    assert await finish(model) is not None
+    assert await finish_import(model) is not None
 
 
 weights = st.sampled_from([0, 1, 2, 7, 999, 10**6 + 1])
@@ -68,9 +68,11 @@ lessons = st.tuples(
     st.sampled_from(CLASSES),
     st.lists(st.sampled_from(TOKENS), unique=True),
     weights,
-    st.dictionaries(st.sampled_from([*SUM_NAMES, BINS[3]]), st.sampled_from([0, 1, 1000, 10**9]), max_size=3),
+    st.dictionaries(
+        st.sampled_from([*SUM_NAMES, SCORE_BINS[3]]), st.sampled_from([0, 1, 1000, 10**9]), max_size=3
+    ),
 )
-bases = st.builds(HalfLife, st.sampled_from([7.0, 90.0]), st.floats(0, 100 * DAY)) | st.just(FOR_EVER)
+bases = st.builds(HalfLife, st.sampled_from([7.0, 90.0]), st.floats(0, 100 * DAY)) | st.just(NO_HALF_LIFE)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -90,7 +92,7 @@ async def test_after_a_move_counts_are_the_sum_over_the_ledger_and_unlearning_al
     await imported(target, await exported(source, at))
 
     assert await stored(target) == await summed(target)
-    factor = other.factor(one, at)
+    factor = other.conversion_factor(one, at)
     for key, former in (await live_entries(source)).items():
         moved = await target.entry(key)
         assert moved is not None
@@ -118,13 +120,15 @@ async def test_a_sum_that_is_a_multiple_of_the_weight_stays_one(client: Redis) -
     """Else the mean of a number of few messages would be another."""
     source = await model_of(client, "source", HalfLife(10.0, 0.0))
     target = await model_of(client, "target", HalfLife(10.0, 20 * DAY))
-    await change(source, "m", entry("spam", [b"a:1"], 7, [(b"=size.n", 7), (b"=size.x", 7 * 500), (BINS[0], 700)]))
+    await change(
+        source, "m", entry("spam", [b"a:1"], 7, [(b"=size.n", 7), (b"=size.x", 7 * 500), (SCORE_BINS[0], 700)])
+    )
 
     await imported(target, await exported(source, 0))
 
     moved = await target.entry("m")
     assert moved is not None
-    assert (moved.weight, moved.sums) == (2, ((b"=size.n", 2), (b"=size.x", 1000), (BINS[0], 175)))
+    assert (moved.weight, moved.sums) == (2, ((b"=size.n", 2), (b"=size.x", 1000), (SCORE_BINS[0], 175)))
 
 
 async def test_of_the_same_time_base_all_goes_through_as_it_comes(client: Redis) -> None:
@@ -133,7 +137,7 @@ async def test_of_the_same_time_base_all_goes_through_as_it_comes(client: Redis)
     await change(source, "m", entry("spam", TOKENS, 12_345, [(b"=x", 3)]))
     content = await exported(source, 40 * DAY)
 
-    assert list(in_time_base(reader_of(content), base)) == list(reader_of(content))
+    assert list(convert_time_base(reader_of(content), base)) == list(reader_of(content))
     await imported(target, content)
 
     assert await everything(target) == await everything(source)
@@ -153,7 +157,7 @@ async def test_models_of_different_t0_are_merged_in_the_unit_of_one(client: Redi
 
 
 async def test_there_and_back_is_the_same_where_nothing_is_rounded(client: Redis) -> None:
-    bases = [HalfLife(10.0, 0.0), HalfLife(10.0, 20 * DAY), FOR_EVER, HalfLife(10.0, 0.0)]
+    bases = [HalfLife(10.0, 0.0), HalfLife(10.0, 20 * DAY), NO_HALF_LIFE, HalfLife(10.0, 0.0)]
     models = [await model_of(client, f"m{n}", base) for n, base in enumerate(bases)]
     await change(models[0], "m", entry("ham", [b"a:1", b"b:1"], 4096, [(b"=x", 4096)]))
 
@@ -163,11 +167,11 @@ async def test_there_and_back_is_the_same_where_nothing_is_rounded(client: Redis
     assert await everything(models[3]) == await everything(models[0])
 
 
-@pytest.mark.parametrize("weight", [5, LARGEST // 4])
+@pytest.mark.parametrize("weight", [5, MAX_COUNT // 4])
 async def test_what_would_be_too_large_is_refused_and_nothing_is_imported(client: Redis, weight: int) -> None:
     """There is a factor of 2 to the 10, or to the 8,000."""
     since = 0.0 if weight > 5 else -8000 * 10 * DAY
-    source = await model_of(client, "source", FOR_EVER)
+    source = await model_of(client, "source", NO_HALF_LIFE)
     target = await model_of(client, "target", HalfLife(10.0, since))
     await change(source, "m", entry("ham", [b"a:1"], weight))
     before = await everything(target)
@@ -180,7 +184,7 @@ async def test_what_would_be_too_large_is_refused_and_nothing_is_imported(client
 
 async def test_a_target_that_is_not_signed_yet_is_signed_with_the_t0_of_its_counts(client: Redis) -> None:
     """The clock goes on between the two."""
-    source = await model_of(client, "source", FOR_EVER)
+    source = await model_of(client, "source", NO_HALF_LIFE)
     await change(source, "m", entry("ham", [b"a:1"], 1000))
     ticks = iter([10 * DAY, 20 * DAY, 30 * DAY])
     target = Model(client, "target", ledger_seconds=3600, half_life_days=10, clock=lambda: next(ticks))
@@ -194,19 +198,19 @@ async def test_a_target_that_is_not_signed_yet_is_signed_with_the_t0_of_its_coun
 
 
 async def test_a_t0_that_is_changed_meanwhile_changes_nothing_else(client: Redis) -> None:
-    source = await model_of(client, "source", FOR_EVER)
+    source = await model_of(client, "source", NO_HALF_LIFE)
     await change(source, "m", entry("ham", [b"a:1"], 1000))
     target = await model_of(client, "target", HalfLife(10.0, 0.0))
-    restore = Restore(target, merge=False)
+    restore = ModelImport(target, merge=False)
     await restore.begin()
-    for record in in_time_base(reader_of(await exported(source, DAY)), target.half_life):
+    for record in convert_time_base(reader_of(await exported(source, DAY)), target.half_life):
         await restore.stage(record)
     other = Model(client, "target", ledger_seconds=3600, half_life_days=20, clock=lambda: 5 * DAY)
     await other.open()
     await change(other, "m2", entry("ham", [b"a:1"], 1000))
 
     with pytest.raises(StoreIncompatible):
-        await restore.ready()
+        await restore.mark_ready()
 
     await restore.abandon()
     assert await stored(other) == await summed(other)

@@ -23,11 +23,11 @@ from redis.asyncio import Redis
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.store.model.model import Model
-from nbstream.store.model.signature import signature
+from nbstream.store.model.signature import current_signature
 from nbstream.store.replica.mirror import Mirror
 from nbstream.store.transfer import archive
-from nbstream.store.transfer.restore import Restore, finish
-from nbstream.store.transfer.snapshot import Snapshot
+from nbstream.store.transfer.restore import ModelImport, finish_import
+from nbstream.store.transfer.snapshot import ModelSnapshot
 from tests.conftest import RedisServer
 from tests.store.algebra import stored
 from tests.store.model.test_model import SUM_NAMES, TOKENS, Step, change, entry, lessons, steps
@@ -53,30 +53,30 @@ async def opened(client: Redis, name: str) -> Model:
 
 
 async def exported(model: Model) -> bytes:
-    stream, snapshot = io.BytesIO(), Snapshot(model)
-    writer = archive.Writer(stream, await snapshot.header())
+    stream, snapshot = io.BytesIO(), ModelSnapshot(model)
+    writer = archive.ArchiveWriter(stream, await snapshot.header())
     async for record in snapshot.records():
         writer.write(record)
-    writer.end()
+    writer.finish()
     return stream.getvalue()
 
 
 async def staged(model: Model, content: bytes, *, merge: bool = False) -> None:
     """An import up to the mark from which on it is part of the model."""
-    reader = archive.Reader(io.BytesIO(content), "FILE", signature())
-    restore = Restore(model, merge=merge)
+    reader = archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature())
+    restore = ModelImport(model, merge=merge)
     try:
         await restore.begin()
         for record in reader:
             await restore.stage(record)
-        await restore.ready()
+        await restore.mark_ready()
     finally:
         await restore.abandon()
 
 
 async def imported(model: Model, content: bytes, *, merge: bool = False) -> int:
     await staged(model, content, merge=merge)
-    kept = await finish(model)
+    kept = await finish_import(model)
     assert kept is not None
     return kept
 
@@ -191,12 +191,12 @@ class Interrupted:
     """Reads a snapshot up to a point, lets something happen there, and reads the rest."""
 
     def __init__(self, model: Model) -> None:
-        self._snapshot = Snapshot(model)
+        self._snapshot = ModelSnapshot(model)
         self._stream = io.BytesIO()
 
     async def __aenter__(self) -> Interrupted:
-        self._writer = archive.Writer(self._stream, await self._snapshot.header())
-        self._records: AsyncIterator[archive.Record] = self._snapshot.records()
+        self._writer = archive.ArchiveWriter(self._stream, await self._snapshot.header())
+        self._records: AsyncIterator[archive.ArchiveRecord] = self._snapshot.records()
         self._writer.write(await anext(self._records))
         return self
 
@@ -206,7 +206,7 @@ class Interrupted:
     async def rest(self) -> bytes:
         async for record in self._records:
             self._writer.write(record)
-        self._writer.end()
+        self._writer.finish()
         return self._stream.getvalue()
 
 
@@ -243,7 +243,7 @@ async def test_an_export_does_not_mix_with_an_import(model: Model, other: Model)
 
         with pytest.raises(StoreUnavailable, match="import into this model is not finished"):
             await export.rest()
-    await finish(model)
+    await finish_import(model)
     async with Interrupted(model) as export:
         await imported(model, content, merge=True)
 
@@ -284,7 +284,7 @@ async def test_a_merge_adds_what_is_not_in_the_ledger_any_more(model: Model, oth
     await imported(other, await exported(model), merge=True)
 
     assert (await stored(other))[0]["spam"] == {TOKENS[0]: 1000, TOKENS[1]: 2000, TOKENS[2]: 1000}
-    assert (await other.totals()).vocabulary == 5
+    assert (await other.totals()).vocabulary_size == 5
 
 
 async def test_a_message_that_is_known_is_counted_once_and_as_it_was(model: Model, other: Model) -> None:
@@ -313,12 +313,12 @@ async def test_a_model_that_is_taught_while_the_file_is_read_is_not_empty_any_mo
     model: Model, other: Model
 ) -> None:
     await teach(model)
-    restore = Restore(other, merge=False)
+    restore = ModelImport(other, merge=False)
     await restore.begin()
     await change(other, "m9", entry("ham", TOKENS))
 
     with pytest.raises(StoreIncompatible, match="not empty"):
-        await restore.ready()
+        await restore.mark_ready()
 
     await restore.abandon()
     assert len(await everything(other)) == 4
@@ -337,11 +337,11 @@ async def test_a_mirror_that_follows_ends_equal(model: Model, other: Model) -> N
         for message in ("m1", "m2", "m4"):
             found = await other.entry(message)
             assert found is not None
-            await mirror.applied(found.change)
-        await mirror.applied(await other.last_change())
+            await mirror.wait_until_applied(found.change)
+        await mirror.wait_until_applied(await other.last_change())
 
         assert await equals_redis(mirror, other, [*MANY, *TOKENS, *SUM_NAMES])
-        await mirror.applied(await change(other, "m2", None) or b"")
+        await mirror.wait_until_applied(await change(other, "m2", None) or b"")
         assert await equals_redis(mirror, other, [*MANY, *TOKENS, *SUM_NAMES])
 
 
@@ -351,9 +351,9 @@ async def test_a_clock_that_is_behind_the_exporting_servers_makes_nobody_wait(mo
     await model.client.hset(model.keys.ledger("m1"), "change", ahead)
     await imported(other, await exported(model))
     async with running(Mirror(other, 5.0)) as mirror:
-        await mirror.applied(ahead)
+        await mirror.wait_until_applied(ahead)
 
-        await mirror.applied(await change(other, "m2", entry("ham", TOKENS)) or b"")
+        await mirror.wait_until_applied(await change(other, "m2", entry("ham", TOKENS)) or b"")
         assert await equals_redis(mirror, other, TOKENS)
 
 
@@ -378,16 +378,16 @@ async def test_an_import_that_was_killed_when_it_had_begun_to_be_added_is_finish
     kills = 0
     while True:
         try:
-            if await finish(other, maybe) is not None:
+            if await finish_import(other, maybe) is not None:
                 break
         except Killed:
             kills += 1
             await change(other, "new", entry("ham", TOKENS, kills))
             with pytest.raises(StoreUnavailable, match="another import"):
-                await Restore(other, merge=True).begin()
+                await ModelImport(other, merge=True).begin()
 
     assert kills > 2
-    assert await finish(other) is None
+    assert await finish_import(other) is None
     await change(other, "new", None)
     assert await everything(other) == await everything(model)
 
@@ -396,7 +396,7 @@ async def test_two_that_finish_the_same_import_add_it_once(model: Model, other: 
     await teach(model)
     await staged(other, await exported(model))
 
-    await asyncio.gather(*(finish(other) for _ in range(4)))
+    await asyncio.gather(*(finish_import(other) for _ in range(4)))
 
     assert await everything(other) == await everything(model)
 
@@ -411,7 +411,7 @@ async def test_who_finishes_late_does_not_end_the_import_that_came_next(
     def meanwhile(_: int) -> None:  # somebody else was faster, and the next one has begun
         another.set(other.keys.importing, "ready 0123456789abcdef 0-0")
 
-    await finish(other, meanwhile)
+    await finish_import(other, meanwhile)
     another.close()
 
     assert await other.client.get(other.keys.importing) == b"ready 0123456789abcdef 0-0"
@@ -421,9 +421,9 @@ async def test_who_finishes_late_does_not_end_the_import_that_came_next(
 async def test_what_a_killed_import_staged_is_removed_by_the_next(model: Model, other: Model) -> None:
     await teach(model)
     content = await exported(model)
-    restore = Restore(other, merge=False)
+    restore = ModelImport(other, merge=False)
     await restore.begin()
-    for record in archive.Reader(io.BytesIO(content), "FILE", signature()):
+    for record in archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature()):
         await restore.stage(record)
     with pytest.raises(StoreUnavailable, match="another import"):
         await imported(other, content)
@@ -433,7 +433,7 @@ async def test_what_a_killed_import_staged_is_removed_by_the_next(model: Model, 
 
     assert await everything(other) == await everything(model)
     with pytest.raises(StoreUnavailable, match="another one has begun"):
-        await restore.ready()
+        await restore.mark_ready()
 
 
 def lines(content: bytes) -> list[bytes]:
@@ -514,12 +514,12 @@ async def test_what_is_no_export_is_refused_as_that(other: Model, content: bytes
 def forged(*records: bytes) -> bytes:
     """A file of these lines, whole by its own checksum."""
     stream = io.BytesIO()
-    writer = archive.Writer(stream, archive.header(signature(), 1))
+    writer = archive.ArchiveWriter(stream, archive.new_header(current_signature(), 1))
     for record in records:
         writer._gzip.write(record)
         writer._digest.update(record)
         writer._lines += 1
-    writer.end()
+    writer.finish()
     return stream.getvalue()
 
 
@@ -580,15 +580,15 @@ async def test_an_entry_like_any_other_is_not_refused(other: Model) -> None:
     assert await imported(other, forged(message_line())) == 0
 
 
-@pytest.mark.parametrize("field", sorted(signature()))
+@pytest.mark.parametrize("field", sorted(current_signature()))
 async def test_a_model_of_another_kind_is_refused_with_both_named(other: Model, field: str) -> None:
     stream = io.BytesIO()
-    archive.Writer(stream, archive.header({**signature(), field: "999"}, 0)).end()
+    archive.ArchiveWriter(stream, archive.new_header({**current_signature(), field: "999"}, 0)).finish()
 
     error = await refused(other, stream.getvalue())
 
     assert isinstance(error, StoreIncompatible)
-    assert f"{field} 999 (this is {signature()[field]})" in str(error)
+    assert f"{field} 999 (this is {current_signature()[field]})" in str(error)
 
 
 async def test_another_version_of_the_format_is_refused_with_both_named(model: Model, other: Model) -> None:

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.store.undo.plan import Change, Kept, Plan, plan
+from nbstream.store.undo.plan import IrreversibleChange, UndoableChange, UndoPlan, plan_undo
 
 
-def history(*steps: str, source: str = "smtp") -> list[Change]:
+def history(*steps: str, source: str = "smtp") -> list[UndoableChange]:
     """Changes of one message, newest first, from ``who:version`` in order of time; ``-`` is no entry.
 
     A's are chosen; ``undo`` as somebody's name is the source too.
     """
-    changes: list[Change] = []
+    changes: list[UndoableChange] = []
     former = None
     for number, step in enumerate(steps):
         who, _, wrote = step.partition(":")
         version = None if wrote == "-" else wrote
         source = "undo" if who == "undo" else "smtp"
         place = b"%d-0" % number
-        changes.append(Change(place, float(number), "", source, who, version, former, chosen=who == "A"))
+        changes.append(UndoableChange(place, float(number), "", source, who, version, former, selected=who == "A"))
         former = version
     return changes[::-1]
 
 
-def told(made: Plan) -> tuple[list[str], list[str]]:
+def told(made: UndoPlan) -> tuple[list[str], list[str]]:
     """Places of what is taken back, and of what is not with its reason."""
     return (
-        [change.id.decode()[:-2] for change in made.taken],
-        [f"{kept.change.id.decode()[:-2]}: {kept.why}" for kept in made.kept],
+        [change.id.decode()[:-2] for change in made.reversible],
+        [f"{kept.change.id.decode()[:-2]}: {kept.reason}" for kept in made.irreversible],
     )
 
 
@@ -59,21 +59,23 @@ def told(made: Plan) -> tuple[list[str], list[str]]:
 def test_what_is_still_as_it_was_left_is_taken_back(
     steps: list[str], live: str | None, taken: list[str], kept: list[str]
 ) -> None:
-    assert told(plan(live, history(*steps))) == (taken, kept)
+    assert told(plan_undo(live, history(*steps))) == (taken, kept)
 
 
 def test_an_unlearn_is_not_taken_back_behind_a_change_that_is_kept() -> None:
     # v2 has expired: its counts are still there, and v0 beside them would count the message twice.
     changes = history("B:v0", "A:-", "A:v2")
 
-    assert told(plan(None, changes)) == ([], [f"{n}: its ledger entry has expired" for n in (2, 1)])
+    assert told(plan_undo(None, changes)) == ([], [f"{n}: its ledger entry has expired" for n in (2, 1)])
 
 
 def test_nothing_chosen_is_nothing_done() -> None:
-    assert plan("v1", history("B:v1")) == plan(None, []) == Plan((), ())
+    assert plan_undo("v1", history("B:v1")) == plan_undo(None, []) == UndoPlan((), ())
 
 
 def test_what_is_kept_is_told_with_the_change_itself() -> None:
     (change,) = history("A:v1")
 
-    assert plan("v2", [change]).kept == (Kept(change, "its ledger entry is not the one of the history"),)
+    assert plan_undo("v2", [change]).irreversible == (
+        IrreversibleChange(change, "its ledger entry is not the one of the history"),
+    )

@@ -13,11 +13,11 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.mail.message import Message
-from nbstream.store.connection import Params, open_client
-from nbstream.store.model.history import Note, Opinion, Record, Selection
-from nbstream.store.model.ledger import Entry
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.history import Assessment, HistoryRecord, HistorySelection, LessonNote
+from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.store.undo.restoration import Restoration, chosen, prepare, restore
+from nbstream.store.undo.restoration import Restoration, apply_restoration, prepare_restoration, selected_changes
 from tests.conftest import RedisServer
 from tests.filter.test_filter import make_filter
 from tests.letters import letters
@@ -34,26 +34,29 @@ async def model(client: Redis) -> Model:
     return opened
 
 
-def by(actor: str) -> Note:
-    return Note("test", actor, NOTE.before, NOTE.after)
+def by(actor: str) -> LessonNote:
+    return LessonNote("test", actor, NOTE.before, NOTE.after)
 
 
-async def write(model: Model, message: str, new: Entry | None, actor: str) -> None:
-    assert isinstance(await model.replace(message, await model.entry(message), new, by(actor)), bytes)
+async def write(model: Model, message: str, new: LedgerEntry | None, actor: str) -> None:
+    assert isinstance(await model.commit_lesson(message, await model.entry(message), new, by(actor)), bytes)
 
 
-async def prepared(model: Model, selection: Selection) -> list[Restoration]:
-    return [await prepare(model, key, changes) for key, changes in (await chosen(model, selection)).items()]
+async def prepared(model: Model, selection: HistorySelection) -> list[Restoration]:
+    return [
+        await prepare_restoration(model, key, changes)
+        for key, changes in (await selected_changes(model, selection)).items()
+    ]
 
 
-async def undo(model: Model, selection: Selection, actor: str = "root") -> list[Restoration]:
+async def undo(model: Model, selection: HistorySelection, actor: str = "root") -> list[Restoration]:
     found = await prepared(model, selection)
     for each in found:
-        assert await restore(model, each, actor)
+        assert await apply_restoration(model, each, actor)
     return found
 
 
-async def records(model: Model) -> list[Record]:
+async def records(model: Model) -> list[HistoryRecord]:
     """Newest first."""
     return [record async for record in model.history()]
 
@@ -66,9 +69,9 @@ async def packed(model: Model, messages: list[str]) -> list[dict[str, str | byte
 async def test_a_learn_is_taken_back_to_nothing(model: Model) -> None:
     await write(model, "m1", entry("spam", TOKENS, sums=[(b"=x", 7)]), "ann")
 
-    (restoration,) = await undo(model, Selection(actor="ann"))
+    (restoration,) = await undo(model, HistorySelection(actor="ann"))
 
-    assert restoration.changes
+    assert restoration.changes_ledger
     assert await stored(model) == ({"ham": {}, "spam": {}}, {})
     assert await model.entry("m1") is None
 
@@ -81,7 +84,7 @@ async def test_a_relearn_and_an_unlearn_are_taken_back_to_the_former_entry(
     before, ledger = await stored(model), await packed(model, ["m1"])
     await write(model, "m1", entry(*after) if after else None, "ann")
 
-    await undo(model, Selection(actor="ann"))
+    await undo(model, HistorySelection(actor="ann"))
 
     assert await stored(model) == before
     assert await packed(model, ["m1"]) == ledger
@@ -94,23 +97,25 @@ async def test_several_changes_of_a_message_are_taken_back_in_one_step(model: Mo
     for label in ("ham", "spam", "ham"):
         await write(model, "m1", entry(label, TOKENS), "ann")
 
-    await undo(model, Selection(actor="ann"))
+    await undo(model, HistorySelection(actor="ann"))
 
     assert await stored(model) == before
-    assert [(each.what, each.note.source, each.note.actor) for each in await records(model)][:2] == [
+    assert [(each.description, each.note.source, each.note.actor) for each in await records(model)][:2] == [
         ("relearned ham -> spam", "undo", "root"),
         ("relearned spam -> ham", "test", "ann"),
     ]
 
 
 async def test_a_restoration_is_noted_with_the_opinions_of_the_history(model: Model) -> None:
-    opinions = [Opinion(0.25, "ham"), Opinion(0.75, "unsure"), Opinion(0.99, "spam")]
+    opinions = [Assessment(0.25, "ham"), Assessment(0.75, "unsure"), Assessment(0.99, "spam")]
     for label, before, after in zip(("ham", "spam"), opinions, opinions[1:], strict=False):
-        await model.replace("m1", await model.entry("m1"), entry(label, TOKENS), Note("cli", "ann", before, after))
+        await model.commit_lesson(
+            "m1", await model.entry("m1"), entry(label, TOKENS), LessonNote("cli", "ann", before, after)
+        )
 
-    await undo(model, Selection())
+    await undo(model, HistorySelection())
 
-    assert (await records(model))[0].note == Note("undo", "root", opinions[2], opinions[0])
+    assert (await records(model))[0].note == LessonNote("undo", "root", opinions[2], opinions[0])
 
 
 async def test_a_restoration_can_be_taken_back_itself(model: Model) -> None:
@@ -118,10 +123,10 @@ async def test_a_restoration_can_be_taken_back_itself(model: Model) -> None:
     await write(model, "m1", entry("ham", TOKENS[1:]), "ann")
     await write(model, "m2", entry("ham", TOKENS[2:]), "ann")
     before, ledger = await stored(model), await packed(model, ["m1", "m2"])
-    await undo(model, Selection(actor="ann"))
+    await undo(model, HistorySelection(actor="ann"))
     assert await stored(model) != before
 
-    await undo(model, Selection(actor="root"))
+    await undo(model, HistorySelection(actor="root"))
 
     assert await stored(model) == before
     assert await packed(model, ["m1", "m2"]) == ledger
@@ -134,12 +139,12 @@ async def test_done_again_it_changes_nothing(model: Model, actor: str | None) ->
     await write(model, "m2", entry("ham", TOKENS), "ann")
     await write(model, "m3", entry("ham", TOKENS), "ann")
     await write(model, "m3", None, "ann")
-    await undo(model, Selection(actor=actor))
+    await undo(model, HistorySelection(actor=actor))
     before, known = await stored(model), len(await records(model))
 
     # The second time by ann herself, whose own restorations are then among what is chosen.
     for undoer in ("root", "ann", "ann"):
-        assert not any(each.changes for each in await undo(model, Selection(actor=actor), undoer))
+        assert not any(each.changes_ledger for each in await undo(model, HistorySelection(actor=actor), undoer))
 
     assert await stored(model) == before == ({"ham": {}, "spam": {}}, {})
     assert len(await records(model)) == known
@@ -149,11 +154,11 @@ async def test_after_a_crash_in_the_middle_the_rest_is_taken_back(model: Model) 
     for number in range(6):
         await write(model, f"m{number}", entry("spam", TOKENS), "ann")
         await write(model, f"m{number}", entry("ham", TOKENS), "ann")
-    for each in (await prepared(model, Selection(actor="ann")))[:3]:
-        await restore(model, each, "root")
+    for each in (await prepared(model, HistorySelection(actor="ann")))[:3]:
+        await apply_restoration(model, each, "root")
     assert (await model.totals()).messages == (3, 0)
 
-    await undo(model, Selection(actor="ann"))
+    await undo(model, HistorySelection(actor="ann"))
 
     assert await stored(model) == ({"ham": {}, "spam": {}}, {})
     assert [each.note.source for each in await records(model)].count("undo") == 6
@@ -161,20 +166,20 @@ async def test_after_a_crash_in_the_middle_the_rest_is_taken_back(model: Model) 
 
 async def test_what_somebody_changes_meanwhile_is_left_to_them(model: Model) -> None:
     await write(model, "m1", entry("spam", TOKENS), "ann")
-    (restoration,) = await prepared(model, Selection(actor="ann"))
+    (restoration,) = await prepared(model, HistorySelection(actor="ann"))
     await write(model, "m1", entry("ham", TOKENS), "ben")
     before = await stored(model)
 
-    assert not await restore(model, restoration, "root")
+    assert not await apply_restoration(model, restoration, "root")
 
     assert await stored(model) == before
 
 
 async def test_two_at_once_take_back_once(model: Model) -> None:
     await write(model, "m1", entry("spam", TOKENS), "ann")
-    (restoration,) = await prepared(model, Selection())
+    (restoration,) = await prepared(model, HistorySelection())
 
-    assert await asyncio.gather(*(restore(model, restoration, "root") for _ in range(4))) == [True] * 4
+    assert await asyncio.gather(*(apply_restoration(model, restoration, "root") for _ in range(4))) == [True] * 4
 
     assert [each.note.source for each in await records(model)] == ["undo", "test"]
 
@@ -186,8 +191,8 @@ async def test_a_restoration_whose_reply_is_lost_is_made_once(
     before = await stored(model)
     await write(model, "m1", entry("spam", TOKENS), "ann")
     async with LosesOneReply(shared_redis.socket, tmp_path / "s") as way:
-        lossy = open_client(Params(way.url))
-        await undo(Model(lossy, "test", 3600), Selection(actor="ann"))
+        lossy = open_client(ConnectionOptions(way.url))
+        await undo(Model(lossy, "test", 3600), HistorySelection(actor="ann"))
         await lossy.aclose()
 
     assert way.broken == 1
@@ -200,28 +205,28 @@ async def test_a_message_that_has_left_the_ledger_is_told(model: Model) -> None:
     await model.client.delete(model.keys.ledger("m1"))
     before = await stored(model)
 
-    (restoration,) = await undo(model, Selection())
+    (restoration,) = await undo(model, HistorySelection())
 
-    assert [kept.why for kept in restoration.plan.kept] == ["its ledger entry has expired"]
+    assert [kept.reason for kept in restoration.plan.irreversible] == ["its ledger entry has expired"]
     assert await stored(model) == before
 
 
 async def test_what_the_history_has_lost_meanwhile_is_kept(model: Model) -> None:
     await write(model, "m1", entry("spam", TOKENS), "ann")
-    ((key, changes),) = (await chosen(model, Selection())).items()
+    ((key, changes),) = (await selected_changes(model, HistorySelection())).items()
     await model.client.delete(model.keys.history)
 
-    restoration = await prepare(model, key, changes)
+    restoration = await prepare_restoration(model, key, changes)
 
-    assert [kept.why for kept in restoration.plan.kept] == ["no longer in the history"]
-    assert not restoration.changes
+    assert [kept.reason for kept in restoration.plan.irreversible] == ["no longer in the history"]
+    assert not restoration.changes_ledger
 
 
 async def test_one_message_alone_is_chosen_by_its_id(model: Model) -> None:
     for message in ("m1", "m2"):
         await write(model, message, entry("spam", TOKENS), "ann")
 
-    (restoration,) = await undo(model, Selection(message_key="m2"))
+    (restoration,) = await undo(model, HistorySelection(message_key="m2"))
 
     assert restoration.message_key == "m2"
     assert (await model.totals()).messages == (0, 1)
@@ -247,9 +252,9 @@ async def play(model: Model, time: str, lessons: list[Teaching], *, but: str = "
     for number, (actor, message, label, tokens, weight) in enumerate(lessons):
         key = f"{actor}{message}"
         known = await model.entry(key)
-        new = Entry(f"{time}{number}", label, weight, tuple(tokens), 1.5, "", actor, 0.0) if label else None
+        new = LedgerEntry(f"{time}{number}", label, weight, tuple(tokens), 1.5, "", actor, 0.0) if label else None
         if actor != but and (known or new):
-            assert isinstance(await model.replace(key, known, new, by(actor)), bytes)
+            assert isinstance(await model.commit_lesson(key, known, new, by(actor)), bytes)
 
 
 async def whole(model: Model) -> tuple[State, list[dict[str, str | bytes] | None]]:
@@ -270,7 +275,7 @@ async def test_what_is_left_is_a_model_that_the_undone_never_taught(
     await play(other, "before", before)
     await play(other, "after", after, but="a")
 
-    await undo(model, Selection(since=since, actor="a"))
+    await undo(model, HistorySelection(since=since, actor="a"))
 
     assert await whole(model) == await whole(other)
 
@@ -301,7 +306,7 @@ async def test_what_a_poisoner_taught_through_the_filter_is_gone_to_the_last_int
         if actor == "ann":
             await change(expected, message.key, known)
 
-    await undo(model, Selection(actor="mallory"))
+    await undo(model, HistorySelection(actor="mallory"))
 
     assert await stored(model) == await stored(expected)
     keys = [message.key for _, message, _ in stream]
