@@ -12,7 +12,7 @@ from nbstream.store.replica.mirror import Mirror
 if TYPE_CHECKING:
     from nbstream.assembly.assembly import RedisClients
     from nbstream.config import Settings
-    from nbstream.metrics.metrics import Metrics
+    from nbstream.metrics.daemon import DaemonMetrics
     from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
 
@@ -29,7 +29,7 @@ class AutolearnParts:
 
     @classmethod
     def from_settings(
-        cls, settings: Settings, store: RedisClients, model: Model, mirror: Mirror, metrics: Metrics
+        cls, settings: Settings, store: RedisClients, model: Model, mirror: Mirror, metrics: DaemonMetrics
     ) -> AutolearnParts:
         """The parts beside ``model`` and its ``mirror``."""
         layer_model = assembly.make_autolearn_model(settings, store.client)
@@ -40,7 +40,7 @@ class AutolearnParts:
         )
         metrics.watch_autolearned(layer_mirror)
         layer = AutolearnLayer(layer_model, layer_mirror)
-        learner = assembly.make_autolearner(settings, model, mirror, layer, metrics.autolearned)
+        learner = assembly.make_autolearner(settings, model, mirror, layer, metrics.filter.autolearned)
         return cls(
             layer_model,
             layer_mirror,

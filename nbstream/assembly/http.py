@@ -28,7 +28,7 @@ from nbstream.wire.api_v1 import ModelStatus
 if TYPE_CHECKING:
     from nbstream.config import HttpListenerSettings, Settings
     from nbstream.filter import Filter
-    from nbstream.metrics.metrics import Metrics
+    from nbstream.metrics.daemon import DaemonMetrics
     from nbstream.policy.recipient_rules import RecipientRules
     from nbstream.relay.next_hop import NextHop
     from nbstream.store.model.model import Model
@@ -41,7 +41,7 @@ class ServerState:
     """What the door tells of; ``settings`` gives those in force, ``draining`` whether mail is taken no more."""
 
     settings: Callable[[], Settings]
-    metrics: Metrics
+    metrics: DaemonMetrics
     mirror: Mirror
     model: Model
     memory: RecentMessages
@@ -99,7 +99,7 @@ def make_http_listener(settings: HttpListenerSettings, spam_filter: Filter, behi
         settings.allow_from,
         lambda: behind.settings().feedback.allow_from,
     )
-    desk = MessageService(LISTENER_NAME, spam_filter, assembly.mime_limits(chosen), behind.metrics)
+    desk = MessageService(LISTENER_NAME, spam_filter, assembly.mime_limits(chosen), behind.metrics.delivery)
     bodies, facts = BodyReader(limits), ApiLookups(chosen.model.name, behind.model_status, behind.message_record)
     rspamd = RspamdApi(
         desk,
@@ -107,12 +107,12 @@ def make_http_listener(settings: HttpListenerSettings, spam_filter: Filter, behi
         facts,
         version=__version__,
         health=behind.health,
-        verdicts=behind.metrics.verdicts,
+        verdicts=behind.metrics.delivery.verdicts,
         recent=behind.memory.newest,
         rules=_cached_rules(behind.settings),
     )
     routes = [
-        metrics_route(behind.metrics.render_for_listener),
+        metrics_route(behind.metrics.registry.render_for_listener),
         *health_routes(behind.health),
         *ApiV1(desk, bodies, facts, __version__).routes(),
         *rspamd.routes(),

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from nbstream.config.listeners import SocketListenerSettings, SpamdListenerSettings
     from nbstream.filter import Filter
     from nbstream.listeners.sockets import ListenAddress
-    from nbstream.metrics.metrics import Metrics
+    from nbstream.metrics.daemon import DaemonMetrics
+    from nbstream.metrics.delivery import DeliveryMetrics
 
 
 class Listener(Protocol):
@@ -42,7 +43,9 @@ class SocketListener(Listener, Protocol):
         """Serve on this socket."""
 
 
-def make_spamd_listener(settings: Settings, spam_filter: Filter, metrics: Metrics) -> SocketListener | None:
+def make_spamd_listener(
+    settings: Settings, spam_filter: Filter, metrics: DeliveryMetrics
+) -> SocketListener | None:
     """The door for clients of SpamAssassin's server, where it is open."""
     chosen = settings.listeners.spamd
     return SpamdListener(spam_filter, spamd_limits(settings, chosen), metrics) if chosen else None
@@ -75,7 +78,7 @@ def spamd_limits(settings: Settings, chosen: SpamdListenerSettings) -> SpamdLimi
 
 
 def make_stream_listener(
-    settings: Settings, store: RedisClients, spam_filter: Filter, metrics: Metrics
+    settings: Settings, store: RedisClients, spam_filter: Filter, metrics: DaemonMetrics
 ) -> StreamListener | None:
     """The door without a socket, where it is open: its ``run`` is the daemon's to run."""
     chosen = settings.listeners.stream
@@ -100,7 +103,13 @@ def make_stream_listener(
         max_bytes_in_flight=chosen.max_bytes_in_flight,
         claim_seconds=chosen.claim_seconds,
     )
-    return StreamListener(waiting, spam_filter, assembly.make_rules(settings), params, StreamMetrics(metrics))
+    return StreamListener(
+        waiting,
+        spam_filter,
+        assembly.make_rules(settings),
+        params,
+        StreamMetrics(metrics.registry, metrics.delivery),
+    )
 
 
 def listen_address(settings: SocketListenerSettings | HttpListenerSettings) -> ListenAddress:

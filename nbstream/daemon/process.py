@@ -11,7 +11,7 @@ from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
 from nbstream.daemon.reloader import Reloader
 from nbstream.daemon.server import Server
-from nbstream.metrics.metrics import Metrics
+from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.embedded.locks import lock_daemon
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ class SingleProcessDaemon:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._metrics = Metrics()
-        self._server = Server(settings, self._metrics)
-        self._reloader = Reloader(settings, self._apply_settings, self._metrics)
+        metrics = DaemonMetrics.create()
+        self._server = Server(settings, metrics)
+        self._reloader = Reloader(settings, self._apply_settings, metrics.process)
 
     def stop(self) -> None:
         """Begin to drain."""

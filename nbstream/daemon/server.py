@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nbstream.filter import Filter, FilterObserver
     from nbstream.listeners.http.listener import HttpListener
     from nbstream.listeners.stream.listener import StreamListener
-    from nbstream.metrics.metrics import Metrics
+    from nbstream.metrics.daemon import DaemonMetrics
     from nbstream.relay.next_hop import NextHop
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
@@ -77,7 +77,7 @@ class Server:
     what was learned without people and is disputed, and the warning of a Redis that would lose something.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics, *, worker: int | None = None) -> None:
+    def __init__(self, settings: Settings, metrics: DaemonMetrics, *, worker: int | None = None) -> None:
         self.settings = settings
         """The settings in force: only ``config.LIVE_SECTIONS`` of them ever change."""
         self._metrics = metrics
@@ -85,7 +85,7 @@ class Server:
         self._log_fields = {} if worker is None else {"worker": worker}
         self._parts: _ServerParts | None = None
         self._stop = asyncio.Event()
-        metrics.set_policy(config.policy_hash(settings))
+        metrics.process.set_policy(config.policy_hash(settings))
 
     @property
     def stopping(self) -> bool:
@@ -111,7 +111,7 @@ class Server:
         handlers = self._message_handlers(settings, parts) if parts else None
         rules = assembly.make_rules(settings)
         logs.set_up_logging(settings.log.format, settings.log.level, self._log_fields)
-        self._metrics.set_policy(config.policy_hash(settings), since)
+        self._metrics.process.set_policy(config.policy_hash(settings), since)
         for door in (*parts.listeners, *parts.http_listeners) if parts else ():
             apply_settings(door, settings)
         if parts and parts.stream:
@@ -125,8 +125,8 @@ class Server:
         judging = parts.filter_for(settings)
         outlet = Outlet(parts.next_hop, assembly.make_quarantine(settings))
         return MessageHandlers(
-            Delivery(judging, assembly.delivery_options(settings), outlet, self._metrics),
-            FeedbackMailbox(judging, assembly.feedback_options(settings), self._metrics),
+            Delivery(judging, assembly.delivery_options(settings), outlet, self._metrics.delivery),
+            FeedbackMailbox(judging, assembly.feedback_options(settings), self._metrics.feedback),
         )
 
     async def run(
@@ -146,8 +146,8 @@ class Server:
         )
         metrics = self._metrics
         metrics.watch_model(mirror, lambda: assembly.make_filter_policy(self.settings))
-        memory = assembly.make_recent_messages(self.settings, model, metrics.not_remembered)
-        observers: list[FilterObserver] = [metrics, RememberingObserver(memory.remember)]
+        memory = assembly.make_recent_messages(self.settings, model, metrics.store.not_remembered)
+        observers: list[FilterObserver] = [metrics.filter, RememberingObserver(memory.remember)]
         beside = (
             AutolearnParts.from_settings(self.settings, store, model, mirror, metrics)
             if self.settings.autolearn
@@ -201,7 +201,7 @@ class Server:
     def _start_chores(self, parts: _ServerParts, beside: AutolearnParts | None) -> list[asyncio.Task[None]]:
         settings, metrics = self.settings, self._metrics
         retention = QuarantineRetention(
-            assembly.make_quarantine(settings), settings.quarantine.days, metrics.quarantine_swept
+            assembly.make_quarantine(settings), settings.quarantine.days, metrics.delivery.quarantine_swept
         )
         found = [asyncio.create_task(retention.run(), name="retention")]
         limit = settings.model.max_tokens
@@ -212,7 +212,9 @@ class Server:
 
     def _start_evictor(self, model: Model, mirror: Mirror, limit: int) -> list[asyncio.Task[None]]:
         """The task that keeps the vocabulary within its limit."""
-        return [asyncio.create_task(Evictor(model, mirror, limit, self._metrics.evicted).run(), name="sweeper")]
+        return [
+            asyncio.create_task(Evictor(model, mirror, limit, self._metrics.store.evicted).run(), name="sweeper")
+        ]
 
     async def _check_store(self, store: RedisClients, model: Model) -> None:
         """Start the embedded server, look at what is stored; only what no waiting can mend is raised."""
@@ -252,7 +254,7 @@ class Server:
         settings, metrics, judging = self.settings, self._metrics, parts.filter_for(self.settings)
         listeners = settings.listeners
         for name in sockets.keys() - {"metrics"}:
-            metrics.listener_opened(name)
+            metrics.delivery.listener_opened(name)
         if listeners.smtp:
             handlers = self._message_handlers(settings, parts)
             params = assembly.smtp_limits(listeners.smtp)
@@ -262,12 +264,12 @@ class Server:
             http = make_http_listener(listeners.http, judging, self._server_state(parts))
             await http.start(*sockets["http"])
             parts.http_listeners.append(http)
-        spamd = make_spamd_listener(settings, judging, metrics)
+        spamd = make_spamd_listener(settings, judging, metrics.delivery)
         if spamd:
             await spamd.start(*sockets["spamd"])
             parts.listeners.append(spamd)
         if "metrics" in sockets:
-            for_scrapers = make_metrics_listener(metrics.render_for_listener)
+            for_scrapers = make_metrics_listener(metrics.registry.render_for_listener)
             await for_scrapers.start(*sockets["metrics"])
             parts.http_listeners.append(for_scrapers)
 

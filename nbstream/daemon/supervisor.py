@@ -28,7 +28,7 @@ from nbstream.daemon.tasks import cancel_and_wait
 from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.metrics import multiprocess
-from nbstream.metrics.metrics import Metrics
+from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.embedded.locks import lock_daemon, translate_os_errors
 from nbstream.store.embedded.server import EmbeddedRedis
 
@@ -56,7 +56,7 @@ class Supervisor:
         self._reloader = Reloader(settings, self._apply_settings, self)
         self._slots: list[WorkerSlot] = []
         self._stop = asyncio.Event()
-        self._metrics: Metrics | None = None
+        self._metrics: DaemonMetrics | None = None
 
     def stop(self) -> None:
         """Begin to drain."""
@@ -72,7 +72,7 @@ class Supervisor:
     def reloaded(self, applied: bool) -> None:
         """The file was applied, or refused."""
         if self._metrics:
-            self._metrics.reloaded(applied)
+            self._metrics.process.reloaded(applied)
 
     async def run(self, on_ready: Callable[[BoundAddresses], None] | None = None) -> None:
         """Serve until ``stop`` or SIGTERM or SIGINT, then drain; SIGHUP reloads.
@@ -88,7 +88,7 @@ class Supervisor:
                     self._metrics_folder, [multiprocess.SUPERVISOR, *map(str, self._worker_numbers)]
                 )
             multiprocess.join_folder(self._metrics_folder, multiprocess.SUPERVISOR)
-            self._metrics = Metrics(self._metrics_folder)
+            self._metrics = DaemonMetrics.create(self._metrics_folder)
             async with serve_control(self._reloader, state, self._worker_pids), self._embedded_redis():
                 await self._serve(self._metrics, on_ready)
                 _log.info("stopped")
@@ -125,7 +125,7 @@ class Supervisor:
         finally:
             stopping.cancel()
 
-    async def _serve(self, metrics: Metrics, on_ready: Callable[[BoundAddresses], None] | None) -> None:
+    async def _serve(self, metrics: DaemonMetrics, on_ready: Callable[[BoundAddresses], None] | None) -> None:
         shares = SharedSockets(self._settings)
         try:
             door, for_scrapers = await self._open_metrics()
@@ -137,7 +137,7 @@ class Supervisor:
                 settings_since=lambda: self._settings_since,
                 share_sockets=shares.open_for_worker,
                 metrics_folder=self._metrics_folder,
-                on_worker_death=metrics.worker_died,
+                on_worker_death=metrics.process.worker_died,
                 any_was_ready=lambda: any(post.ready.is_set() for post in self._slots),
             )
             self._slots = [WorkerSlot(number, crew) for number in self._worker_numbers]
@@ -173,7 +173,7 @@ class Supervisor:
     async def _render_metrics(self) -> bytes:
         """What all count, and the state of the model as the workers tell it."""
         assert self._metrics is not None
-        counts = self._metrics.counts_text()
+        counts = self._metrics.registry.counts_text()
 
         async def state(post: WorkerSlot) -> str | None:
             with suppress(TimeoutError):

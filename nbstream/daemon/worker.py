@@ -26,7 +26,7 @@ from nbstream.daemon.server import Server
 from nbstream.daemon.tasks import cancel_and_wait
 from nbstream.errors import CannotStart, NbstreamError
 from nbstream.metrics import multiprocess
-from nbstream.metrics.metrics import Metrics
+from nbstream.metrics.daemon import DaemonMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,9 +81,9 @@ async def _run_server(channel: Channel, first: ChannelMessage) -> None:
     settings, number, folder = unpack_settings(first["settings"]), int(first["number"]), Path(first["metrics"])
     logs.set_up_logging(settings.log.format, settings.log.level, {"worker": number})
     multiprocess.join_folder(folder, str(number))
-    metrics = Metrics(folder)
+    metrics = DaemonMetrics.create(folder)
     house = Server(settings, metrics, worker=number)
-    metrics.set_policy(config.policy_hash(settings), since=float(first["since"]))
+    metrics.process.set_policy(config.policy_hash(settings), since=float(first["since"]))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, house.stop)
     sockets = {name: [_inherited_socket(each) for each in found] for name, found in first["sockets"].items()}
     obeying = asyncio.create_task(_follow_supervisor(channel, house, metrics), name="parent")
@@ -102,7 +102,7 @@ def _inherited_socket(descriptor: int) -> socket.socket:
     return found
 
 
-async def _follow_supervisor(channel: Channel, house: Server, metrics: Metrics) -> None:
+async def _follow_supervisor(channel: Channel, house: Server, metrics: DaemonMetrics) -> None:
     """Do what the parent says, until it says that this is the end, or ends itself."""
     while (message := await channel.receive()) is not None:
         if message.get("do") == "stop":
@@ -118,14 +118,14 @@ async def _follow_supervisor(channel: Channel, house: Server, metrics: Metrics) 
     house.stop()
 
 
-def _execute_command(message: ChannelMessage, house: Server, metrics: Metrics) -> str:
+def _execute_command(message: ChannelMessage, house: Server, metrics: DaemonMetrics) -> str:
     match message["do"]:
         case "try":
             house.check_settings(unpack_settings(message["settings"]))
         case "adopt":
             house.apply_settings(unpack_settings(message["settings"]), float(message["since"]))
         case "state":
-            return metrics.state_text().decode()
+            return metrics.registry.state_text().decode()
         case "answer":  # that it can is all that the parent wants to know
             pass
     return ""

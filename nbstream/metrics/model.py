@@ -1,4 +1,4 @@
-"""Gauges of policy, model, mirror and thresholds, read at each scrape. Names are a contract."""
+"""Gauges of model, mirror and thresholds, read at each scrape. Names are a contract."""
 
 from __future__ import annotations
 
@@ -122,26 +122,3 @@ class AutolearnCollector(Collector):
                 messages.add_metric([label], totals.messages[column])
             tokens.add_metric([], totals.vocabulary_size)
         yield from (messages, tokens)
-
-
-class PolicyCollector(Collector):
-    """The policy in force: its hash, and since when in seconds of Unix time."""
-
-    def __init__(self) -> None:
-        self.in_force: tuple[str, float] | None = None
-
-    def collect(self) -> Iterator[Metric]:
-        """The gauges as they are now; nothing before a policy is in force."""
-        if self.in_force is None:
-            return
-        policy_hash, since = self.in_force
-        yield GaugeMetricFamily(
-            "nbstream_config_last_success_timestamp_seconds",
-            "When the configuration was last read and applied, at the start or by a reload.",
-            value=since,
-        )
-        policy = GaugeMetricFamily(
-            "nbstream_policy_info", "The hash of the policy in force, as a label; always 1.", labels=["hash"]
-        )
-        policy.add_metric([policy_hash], 1)
-        yield policy

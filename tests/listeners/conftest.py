@@ -21,7 +21,7 @@ from nbstream.listeners.smtp import delivery, feedback
 from nbstream.listeners.smtp.listener import SmtpLimits, SmtpListener
 from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
 from nbstream.mail.mime import MessageLimits
-from nbstream.metrics.metrics import Metrics
+from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRules
@@ -49,7 +49,7 @@ class Door:
     listener: SmtpListener
     model: Model
     mirror: Mirror
-    metrics: Metrics
+    metrics: DaemonMetrics
     maildir: Path
     stack: AsyncExitStack = field(repr=False)
 
@@ -80,7 +80,7 @@ class Door:
         return [path.read_bytes() for path in files]
 
     def metric(self, name: str, **labels: str) -> float:
-        registries = self.metrics.registry, self.metrics.state_registry
+        registries = self.metrics.registry.counts, self.metrics.registry.state
         return sum(registry.get_sample_value(name, labels) or 0.0 for registry in registries)
 
 
@@ -134,7 +134,7 @@ class Judge:
 
 @asynccontextmanager
 async def open_filter(
-    client: Redis, metrics: Metrics, params: FilterPolicy, *, follow: bool
+    client: Redis, metrics: DaemonMetrics, params: FilterPolicy, *, follow: bool
 ) -> AsyncIterator[Judge]:
     """A filter over the model of that Redis; without ``follow`` its mirror stays empty."""
     async with AsyncExitStack() as stack:
@@ -152,7 +152,7 @@ async def open_filter(
             model=model,
             counts=mirror,
             params=params,
-            observer=metrics,
+            observer=metrics.filter,
         )
         yield Judge(spam_filter, model, mirror)
 
@@ -169,7 +169,7 @@ async def open_door(
     pass_on_failure = options.pop("pass_on_failure", True)
     clues = options.pop("clues", True)
     min_learned = options.pop("min_learned", {"spam": 1, "ham": 1})
-    metrics = Metrics()
+    metrics = DaemonMetrics.create()
     async with AsyncExitStack() as stack:
         params = FilterPolicy(policy, min_learned, tuple(each.treatment.policy for each in rules.rules))
         judge = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
@@ -183,10 +183,10 @@ async def open_door(
                 spam_filter,
                 delivery.DeliveryOptions("test", rules, MessageLimits(), pass_on_failure, clues),
                 Outlet(hop, Quarantine(maildir.with_name("Quarantine"))),
-                metrics,
+                metrics.delivery,
             ),
             feedback.FeedbackMailbox(
-                spam_filter, feedback.FeedbackOptions(SPAM, HAM, allow_from, MessageLimits()), metrics
+                spam_filter, feedback.FeedbackOptions(SPAM, HAM, allow_from, MessageLimits()), metrics.feedback
             ),
         )
         socket = open_listening_socket(TcpListenAddress("127.0.0.1", 0))

@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 
 from nbstream.metrics import multiprocess
-from nbstream.metrics.metrics import Metrics
+from nbstream.metrics.daemon import DaemonMetrics
 
 COUNTING = """
 import os, signal, sys
 from pathlib import Path
-from nbstream.metrics.metrics import Metrics
+from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics import multiprocess
 folder, member, quarantined = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 multiprocess.join_folder(folder, member)
-metrics = Metrics(folder)
+metrics = DaemonMetrics.create(folder)
 for _ in range(3):
-    metrics.delivered("smtp", "spam")
-metrics.relayed("250", 0.5)
+    metrics.delivery.delivered("smtp", "spam")
+metrics.delivery.relayed("250", 0.5)
 if quarantined:
-    metrics.quarantine_swept(quarantined, 1)
+    metrics.delivery.quarantine_swept(quarantined, 1)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -43,7 +43,7 @@ def count(folder: Path, member: str, quarantined: int = 0) -> None:
 
 
 def lines(folder: Path) -> list[str]:
-    return Metrics(folder).counts_text().decode().splitlines()
+    return DaemonMetrics.create(folder).registry.counts_text().decode().splitlines()
 
 
 def test_sums_are_of_all_and_who_takes_a_place_goes_on_counting(folder: Path) -> None:
@@ -57,7 +57,7 @@ def test_sums_are_of_all_and_who_takes_a_place_goes_on_counting(folder: Path) ->
     assert 'nbstream_messages_total{listener="smtp",verdict="spam"} 9.0' in found
     assert 'nbstream_relay_seconds_bucket{le="0.5"} 3.0' in found
     assert "nbstream_relay_seconds_count 3.0" in found
-    assert Metrics(folder).verdicts() == {"spam": 9}
+    assert DaemonMetrics.create(folder).delivery.verdicts() == {"spam": 9}
 
 
 def test_a_state_goes_with_its_process_and_a_finding_stays(folder: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_new_start_counts_from_nothing_and_forgets_places_that_are_no_more(fol
 
     multiprocess.prepare_folder(folder, ["1"])
 
-    assert Metrics(folder).verdicts() == {}
+    assert DaemonMetrics.create(folder).delivery.verdicts() == {}
     assert not list(folder.glob("*_2.db"))
 
 

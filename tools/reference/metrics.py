@@ -15,7 +15,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.bayes.half_life import HalfLife
 from nbstream.filter import FilterPolicy
-from nbstream.metrics.metrics import Metrics
+from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.stream import StreamMetrics
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.policy import Budget, ThresholdPolicy
@@ -51,12 +51,12 @@ def metrics() -> list[ExportedMetric]:
         cast("Mirror", _LoadedModel()),
         FilterPolicy(ThresholdPolicy(spam=Budget(0.01)), dict.fromkeys(CLASSES, 50)),
     )
-    collected = Metrics()
-    StreamMetrics(collected)
+    collected = DaemonMetrics.create()
+    StreamMetrics(collected.registry, collected.delivery)
     collected.watch_model(mirror, lambda: params)
     collected.watch_autolearned(mirror)
-    collected.set_policy("")
-    return sorted(exported((collected.registry, collected.state_registry)), key=lambda metric: metric.name)
+    collected.process.set_policy("")
+    return sorted(exported((collected.registry.counts, collected.registry.state)), key=lambda metric: metric.name)
 
 
 def exported(registries: Iterable[CollectorRegistry]) -> Iterator[ExportedMetric]:

@@ -20,7 +20,7 @@ from nbstream.assembly import assembly
 from nbstream.filter import CompositeObserver, Filter, RememberingObserver
 from nbstream.mail import header_fields
 from nbstream.mail.message import Message
-from nbstream.metrics.metrics import Metrics
+from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.verdict_fields import VERDICT_FIELDS
 from nbstream.store.replica.mirror import Mirror
 from tests.benchmarks.speed.processes import Served, free_port, served
@@ -95,10 +95,10 @@ async def house(state: Path) -> AsyncIterator[House]:
         model = assembly.make_model(settings, store.client)
         await model.open()
         mirror = Mirror(assembly.make_model(settings, store.blocking_client), settings.redis.timeout_seconds)
-        metrics, dropped = Metrics(), list[int]()
+        metrics, dropped = DaemonMetrics.create(), list[int]()
         metrics.watch_model(mirror, lambda: assembly.make_filter_policy(settings))
         memory = assembly.make_recent_messages(settings, model, dropped.append)
-        observer = CompositeObserver(metrics, RememberingObserver(memory.remember))
+        observer = CompositeObserver(metrics.filter, RememberingObserver(memory.remember))
         tasks = [asyncio.create_task(mirror.run()), asyncio.create_task(memory.run())]
         try:
             await mirror.loaded.wait()

@@ -26,7 +26,7 @@ from nbstream.listeners.sockets import (
     bound_address,
     open_listening_socket,
 )
-from nbstream.metrics.metrics import Metrics
+from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.relay.maildir_next_hop import MaildirNextHop
 from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.replica.mirror import Mirror
@@ -57,7 +57,7 @@ class HttpDoor:
 
     listener: HttpListener
     where: str
-    metrics: Metrics
+    metrics: DaemonMetrics
     mirror: Mirror
     memory: RecentMessages
     spam_filter: Filter
@@ -105,7 +105,7 @@ class HttpDoor:
             return await rest(reader)
 
     def metric(self, name: str, **labels: str) -> float:
-        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+        return self.metrics.registry.counts.get_sample_value(name, labels) or 0.0
 
 
 async def rest(reader: asyncio.StreamReader) -> bytes:
@@ -133,7 +133,7 @@ async def open_http(
     settings = Settings.model_validate(values)
     assert settings.listeners.http
     async with AsyncExitStack() as stack:
-        metrics = Metrics()
+        metrics = DaemonMetrics.create()
         model = assembly.make_model(settings, client)
         mirror = Mirror(model, 5.0)
         memory = assembly.make_recent_messages(settings, model)
@@ -143,7 +143,7 @@ async def open_http(
             await mirror.loaded.wait()
         for task in tasks:
             stack.push_async_callback(_ended, task)
-        observer = CompositeObserver(metrics, RememberingObserver(memory.remember))
+        observer = CompositeObserver(metrics.filter, RememberingObserver(memory.remember))
         spam_filter = assembly.make_filter(settings, model, mirror, observer, memory=memory)
         behind = ServerState(
             lambda: settings, metrics, mirror, model, memory, MaildirNextHop(folder / "Maildir"), lambda: False

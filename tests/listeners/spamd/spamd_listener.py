@@ -16,7 +16,7 @@ from nbstream.filter import FilterPolicy
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress, open_listening_socket
 from nbstream.listeners.spamd.handler import SpamdHandlerOptions
 from nbstream.listeners.spamd.listener import SpamdLimits, SpamdListener
-from nbstream.metrics.metrics import Metrics
+from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.policy import ThresholdPolicy
 from tests.listeners.conftest import LOOPBACK, Judge, open_filter
 from tests.waiting import DEADLINE_SECONDS, until
@@ -45,7 +45,7 @@ class SpamdDoor:
 
     listener: SpamdListener
     judge: Judge
-    metrics: Metrics
+    metrics: DaemonMetrics
     port: int
     path: Path | None
 
@@ -97,13 +97,13 @@ class SpamdDoor:
         return dict(zip(CLASSES, totals.messages, strict=True))
 
     def metric(self, name: str, **labels: str) -> float:
-        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+        return self.metrics.registry.counts.get_sample_value(name, labels) or 0.0
 
 
 @asynccontextmanager
 async def open_spamd(client: Redis, path: Path | None = None, **options: Any) -> AsyncIterator[SpamdDoor]:
     """A door on TCP, or at ``path``; options are those of the parts behind it."""
-    metrics = Metrics()
+    metrics = DaemonMetrics.create()
     policy = ThresholdPolicy(spam=options.pop("spam", 0.95))
     params = FilterPolicy(policy, options.pop("min_learned", {"spam": 1, "ham": 1}))
     answers = SpamdHandlerOptions(
@@ -112,7 +112,7 @@ async def open_spamd(client: Redis, path: Path | None = None, **options: Any) ->
     async with AsyncExitStack() as stack:
         follow = options.pop("follow", True)
         judge = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
-        listener = SpamdListener(judge.spam_filter, SpamdLimits(answers, **options), metrics)
+        listener = SpamdListener(judge.spam_filter, SpamdLimits(answers, **options), metrics.delivery)
         place = UnixListenAddress(path) if path else TcpListenAddress("127.0.0.1", 0)
         socket = open_listening_socket(place)
         port = 0 if path else socket.getsockname()[1]

@@ -17,7 +17,7 @@ from nbstream.filter import Check, CheckDecider, Filter, FilterPolicy, Learnable
 from nbstream.listeners.stream import listener
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
-from nbstream.metrics.metrics import Metrics
+from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.stream import StreamMetrics
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.policy import ThresholdPolicy
@@ -78,7 +78,7 @@ class Worker:
     queue: stream_queue.StreamQueue
     model: Model
     mirror: Mirror
-    metrics: Metrics
+    metrics: DaemonMetrics
     client: Redis
     task: asyncio.Task[None]
     stack: AsyncExitStack = field(repr=False)
@@ -106,7 +106,7 @@ class Worker:
 
     def found(self, outcome: str) -> float:
         name = "nbstream_stream_entries_total"
-        return self.metrics.registry.get_sample_value(name, {"outcome": outcome}) or 0.0
+        return self.metrics.registry.counts.get_sample_value(name, {"outcome": outcome}) or 0.0
 
 
 @asynccontextmanager
@@ -116,7 +116,7 @@ async def working(
     claim_seconds = options.setdefault("claim_seconds", 60.0)
     timeout = options.pop("timeout", 5.0)
     async with AsyncExitStack() as stack:
-        model, metrics = Model(client, "test", 3600), Metrics()
+        model, metrics = Model(client, "test", 3600), DaemonMetrics.create()
         mirror = Mirror(model, timeout)
         following = asyncio.create_task(mirror.run() if follow else asyncio.Event().wait())
         stack.push_async_callback(asyncio.wait, [following])
@@ -131,14 +131,18 @@ async def working(
             model=model,
             counts=mirror,
             params=FilterPolicy(rules.default.policy, {"spam": 1, "ham": 1}, others),
-            observer=metrics,
+            observer=metrics.filter,
         )
         blocking = open_client(ConnectionOptions(url, timeout_seconds=timeout), retries=0)
         stack.push_async_callback(blocking.aclose)
         params = stream_queue.StreamQueueOptions(claim_seconds, tries, timeout_seconds=timeout)
         waiting = stream_queue.StreamQueue(client, blocking, model.keys, params)
         door = listener.StreamListener(
-            waiting, spam_filter, rules, listener.StreamLimits(MessageLimits(), **options), StreamMetrics(metrics)
+            waiting,
+            spam_filter,
+            rules,
+            listener.StreamLimits(MessageLimits(), **options),
+            StreamMetrics(metrics.registry, metrics.delivery),
         )
         task = asyncio.create_task(door.run())
         spam_filter.die = task.cancel

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from nbstream.errors import CountsFull, StoreUnavailable
 from nbstream.listeners.stream import listener
 from nbstream.mail.mime import MessageLimits
-from nbstream.metrics.metrics import Metrics
+from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.stream import StreamMetrics
 from nbstream.store import stream_queue
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -141,8 +141,10 @@ async def test_a_drain_ends_when_its_time_is_over(client: Redis, shared_redis: R
 
 
 async def test_a_door_that_was_never_run_is_drained_at_once(worker: Worker) -> None:
+    metrics = DaemonMetrics.create()
+    observer = StreamMetrics(metrics.registry, metrics.delivery)
     door = listener.StreamListener(
-        worker.queue, worker.filter, RULES, listener.StreamLimits(MessageLimits()), StreamMetrics(Metrics())
+        worker.queue, worker.filter, RULES, listener.StreamLimits(MessageLimits()), observer
     )
 
     await door.drain(1000)
@@ -174,7 +176,7 @@ async def test_while_redis_refuses_to_write_nothing_is_read(client: Redis, share
             worker.filter.go.set()
             await until(lambda: worker.door._waiting == 4)
             worker.filter.late.set()
-            await until(lambda: worker.metrics.registry.get_sample_value(FAULTS, {"reason": "error"}) == 1)
+            await until(lambda: worker.metrics.registry.counts.get_sample_value(FAULTS, {"reason": "error"}) == 1)
             await asyncio.sleep(1)  # there is room for four; nothing is to happen in it
             assert await worker.queue.backlog() == stream_queue.QueueBacklog(lag=20, pending=5)
         finally:

@@ -117,8 +117,10 @@ async def test_what_is_under_way_is_bounded_and_the_rest_waits_in_redis(
     async with working(client, shared_redis.url, max_in_flight=4) as worker:
         places = [(await worker.add(text=f"slow {number}")).decode() for number in range(20)]
         await until(lambda: len(worker.filter.begun) == 4)
-        await until(lambda: worker.metrics.registry.get_sample_value("nbstream_stream_lag") == 16, seconds=30)
-        assert worker.metrics.registry.get_sample_value("nbstream_stream_pending") == 4
+        await until(
+            lambda: worker.metrics.registry.counts.get_sample_value("nbstream_stream_lag") == 16, seconds=30
+        )
+        assert worker.metrics.registry.counts.get_sample_value("nbstream_stream_pending") == 4
 
         worker.filter.go.set()
 

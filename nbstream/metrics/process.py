@@ -1,0 +1,83 @@
+"""Metrics of the daemon's processes: version, reloads, policy in force, replaced workers. Names are a contract."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import Counter, Gauge
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from nbstream import __version__
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from nbstream.metrics.registry import MetricsRegistry
+
+
+class ProcessMetrics:
+    """Counts dead workers (for the supervisor) and reloads (``ReloadObserver``)."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._policy = PolicyCollector()
+        registry.state.register(self._policy)
+        self._reloads = Counter(
+            "nbstream_config_reloads",
+            "Reloads of the configuration, by outcome: applied, refused.",
+            ["outcome"],
+            registry=registry.counts,
+        )
+        for outcome in ("applied", "refused"):
+            self._reloads.labels(outcome)
+        self._restarts = Counter(
+            "nbstream_worker_restarts",
+            "Workers that ended without a SIGTERM, and were replaced.",
+            registry=registry.counts,
+        )
+        build = Gauge(
+            "nbstream_build_info",
+            "The running version; always 1.",
+            ["version", "python"],
+            registry=registry.counts,
+            multiprocess_mode="livemax",
+        )
+        build.labels(__version__, platform.python_version()).set(1)
+
+    def worker_died(self) -> None:
+        """Count a worker that ended without having been asked to."""
+        self._restarts.inc()
+
+    def reloaded(self, applied: bool) -> None:
+        """Count a reload of the configuration, by whether it was applied or refused."""
+        self._reloads.labels("applied" if applied else "refused").inc()
+
+    def set_policy(self, policy_hash: str, since: float | None = None) -> None:
+        """Note that the policy of this hash is in force from ``since`` on (Unix time), by default from now on."""
+        self._policy.in_force = (policy_hash, time.time() if since is None else since)
+
+
+class PolicyCollector(Collector):
+    """Gauges of the policy in force: its hash, and the Unix time since when it is in force."""
+
+    def __init__(self) -> None:
+        self.in_force: tuple[str, float] | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges as they are now; none before a policy is in force."""
+        if self.in_force is None:
+            return
+        policy_hash, since = self.in_force
+        yield GaugeMetricFamily(
+            "nbstream_config_last_success_timestamp_seconds",
+            "When the configuration was last read and applied, at the start or by a reload.",
+            value=since,
+        )
+        policy = GaugeMetricFamily(
+            "nbstream_policy_info", "The hash of the policy in force, as a label; always 1.", labels=["hash"]
+        )
+        policy.add_metric([policy_hash], 1)
+        yield policy

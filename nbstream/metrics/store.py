@@ -1,0 +1,34 @@
+"""Metrics of the store: what it forgot, and what it could not remember. Names are a contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import Counter
+
+if TYPE_CHECKING:
+    from nbstream.metrics.registry import MetricsRegistry
+
+
+class StoreMetrics:
+    """Counts what ``Evictor`` and ``RecentMessages`` report."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._evicted = Counter(
+            "nbstream_tokens_evicted",
+            "Tokens forgotten to stay within model.max_tokens.",
+            registry=registry.counts,
+        )
+        self._not_remembered = Counter(
+            "nbstream_memory_dropped",
+            "Checked messages that are not remembered: Redis was away or too slow.",
+            registry=registry.counts,
+        )
+
+    def evicted(self, tokens: int) -> None:
+        """Count tokens that were forgotten to stay within the limit of the vocabulary."""
+        self._evicted.inc(tokens)
+
+    def not_remembered(self, messages: int) -> None:
+        """Count checked messages that were dropped instead of remembered."""
+        self._not_remembered.inc(messages)
