@@ -1,13 +1,13 @@
-"""The queue of the stream door: entries that programs add to a stream, shared out over all daemons of a model.
+"""The queue of the stream listener: entries that programs add to a stream, shared by all daemons of a model.
 
-Rules. A consumer group hands each entry to one consumer, which answers it: the answer is written and the entry let
-go in one atomic step, and only while it is still pending. So an entry has one answer, however often it was tried.
-What a consumer holds without a sign of life for ``claim_seconds`` another one takes over; what was tried ``tries``
-times is set aside, with an answer that says so. An entry goes when it is answered, so the stream holds what is
-still to do.
+Rules. A consumer group gives each entry to one consumer, which answers it. One atomic step writes the answer and
+deletes the entry, and only while the entry is still pending; therefore an entry has one answer, however often it
+was tried. When a consumer gives no sign of life for ``claim_seconds``, another one claims its entries. An entry
+that was tried ``tries`` times is moved to the dead letters, with an answer that says so. Because an answered entry
+is deleted, the stream holds the entries that are still to be done.
 
-XAUTOCLAIM would neither say how often an entry was tried nor, before Redis 7, forget one that was removed: so a
-script claims.
+A script claims entries, because XAUTOCLAIM does not say how often an entry was tried, and before Redis 7 it does
+not forget an entry that was deleted.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from nbstream.store.model.keys import ModelKeys
 
 CONSUMER_GROUP = "nbstream"
-"""The consumer group; the stream is this program's alone."""
+"""The consumer group of all daemons; no other program reads the stream."""
 
 _BLOCK_SECONDS = 1.0
-_SILENT_CLAIM_PERIODS = 10  # times claim_seconds: then a consumer that holds nothing is forgotten
+_SILENT_CLAIM_PERIODS = 10  # times claim_seconds: after that a silent consumer without entries is removed
 _DEAD_LETTER_REASON = "set aside: each try ended without an answer"
 
 
 class ClaimOutcome(StrEnum):
-    """What became of an entry that a consumer had left alone."""
+    """What became of an entry that its consumer did not answer in time."""
 
     CLAIMED = "claimed"
     DEAD = "dead"
@@ -48,7 +48,11 @@ class ClaimOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StreamQueueOptions:
-    """``answers`` and ``dead``: about how many are kept. ``timeout_seconds`` is that of the client."""
+    """When an entry is claimed or given up, and how much stays.
+
+    ``max_answers`` and ``max_dead_letters`` are approximate limits of two streams, in entries. ``timeout_seconds``
+    is the deadline that the client sets for each command.
+    """
 
     claim_seconds: float = 60.0
     tries: int = 3
@@ -59,45 +63,55 @@ class StreamQueueOptions:
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """An entry to answer: its stream id, and its fields as they came."""
+    """An entry to answer: its stream id, and its fields as the sender wrote them."""
 
     stream_id: bytes
     fields: Mapping[bytes, bytes]
 
     @property
     def size(self) -> int:
-        """The bytes in it."""
+        """The number of bytes in all field names and values."""
         return sum(len(name) + len(value) for name, value in self.fields.items())
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """The result of a claim: the entry, and what became of it."""
+
+    outcome: ClaimOutcome
+    entry: QueueEntry
+
+
+@dataclass(frozen=True, slots=True)
 class QueueBacklog:
-    """How many entries no consumer has been given yet, and how many consumers hold without an answer."""
+    """How many entries wait: ``lag`` were given to no consumer yet, ``pending`` were given but not answered."""
 
     lag: int
     pending: int
 
 
 class StreamQueue:
-    """One consumer of a model's queue.
+    """One consumer of a model's queue; every method that uses Redis raises ``StoreUnavailable``.
 
-    ``blocking`` is the client for what waits, on a connection of its own. It must not try again by itself: entries
-    that it was given in a lost reply are found only when they are taken over.
+    ``blocking_client`` is the client for commands that wait, on a connection of its own. It must not retry by
+    itself: entries in a lost reply come back only when they are claimed.
     """
 
-    def __init__(self, client: Redis, blocking: Redis, keys: ModelKeys, params: StreamQueueOptions) -> None:
+    def __init__(
+        self, client: Redis, blocking_client: Redis, keys: ModelKeys, options: StreamQueueOptions
+    ) -> None:
         self._client = client
-        self._blocking_client = blocking
+        self._blocking_client = blocking_client
         self._keys = keys
-        self._options = params
-        self._block_milliseconds = max(1, round(min(_BLOCK_SECONDS, params.timeout_seconds / 2) * 1000))
+        self._options = options
+        self._block_milliseconds = max(1, round(min(_BLOCK_SECONDS, options.timeout_seconds / 2) * 1000))
         self._answer_script = client.register_script(lua_script("answer.lua"))
         self._claim_script = client.register_script(lua_script("claim.lua"))
         self._tidy_script = client.register_script(lua_script("tidy.lua"))
         self.consumer = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
     async def open(self) -> None:
-        """Make the group where there is none, from the first entry on. All here raise ``StoreUnavailable``."""
+        """Create the consumer group if there is none; it begins at the first entry of the stream."""
         with store_errors():
             try:
                 await self._client.xgroup_create(self._keys.incoming, CONSUMER_GROUP, id="0", mkstream=True)
@@ -106,7 +120,7 @@ class StreamQueue:
                     raise
 
     async def take(self, count: int) -> list[QueueEntry]:
-        """At most ``count`` entries that nobody was given before; waits a second for one, then gives none."""
+        """Return at most ``count`` entries that no consumer got before; none if none comes within a second."""
         with store_errors():
             streams: Any = await self._blocking_client.xreadgroup(
                 CONSUMER_GROUP,
@@ -115,32 +129,35 @@ class StreamQueue:
                 count=count,
                 block=self._block_milliseconds,
             )
-        return [QueueEntry(place, fields) for place, fields in stream_entries(streams)]
+        return [QueueEntry(stream_id, fields) for stream_id, fields in stream_entries(streams)]
 
-    async def claim(self) -> tuple[ClaimOutcome, QueueEntry] | None:
-        """Take over one entry that was left alone, or say what became of it instead; None where there is none."""
-        params, keys = self._options, self._keys
+    async def claim(self) -> Claim | None:
+        """Claim one entry whose consumer gave no sign of life; None if there is no such entry.
+
+        Only with ``ClaimOutcome.CLAIMED`` is the entry to be answered.
+        """
+        options, keys = self._options, self._keys
         with store_errors():
-            found: Any = await self._claim_script(
+            reply: Any = await self._claim_script(
                 keys=[keys.incoming, keys.outgoing, keys.dead_letters],
                 args=[
                     CONSUMER_GROUP,
                     self.consumer,
-                    round(params.claim_seconds * 1000),
-                    params.tries,
-                    params.max_answers,
-                    params.max_dead_letters,
+                    round(options.claim_seconds * 1000),
+                    options.tries,
+                    options.max_answers,
+                    options.max_dead_letters,
                     _DEAD_LETTER_REASON,
                 ],
             )
-        if not found:
+        if not reply:
             return None
-        done, place, fields = found
-        pairs = dict(zip(fields[0::2], fields[1::2], strict=True))
-        return ClaimOutcome(done.decode()), QueueEntry(place, pairs)
+        outcome, stream_id, names_and_values = reply
+        fields = dict(zip(names_and_values[0::2], names_and_values[1::2], strict=True))
+        return Claim(ClaimOutcome(outcome.decode()), QueueEntry(stream_id, fields))
 
-    async def answer(self, place: bytes, fields: Mapping[str, str | bytes]) -> bool:
-        """Write the answer to an entry and let it go; False where it has one already, or Redis has lost it.
+    async def answer(self, stream_id: bytes, fields: Mapping[str, str | bytes]) -> bool:
+        """Write the answer to an entry and delete it; False if it has an answer already, or Redis has lost it.
 
         May be repeated after a failure: at most one answer is written.
         """
@@ -149,7 +166,7 @@ class StreamQueue:
             try:
                 written = await self._answer_script(
                     keys=[self._keys.incoming, self._keys.outgoing],
-                    args=[CONSUMER_GROUP, place, self._options.max_answers, *arguments],
+                    args=[CONSUMER_GROUP, stream_id, self._options.max_answers, *arguments],
                 )
             except ResponseError as error:
                 if "NOGROUP" not in str(error):
@@ -157,24 +174,24 @@ class StreamQueue:
                 return False
         return bool(written)
 
-    async def renew_claims(self, places: Sequence[bytes]) -> None:
-        """Say that these entries are still worked on: nobody takes them over, and this is no further try."""
-        if places:
+    async def renew_claims(self, stream_ids: Sequence[bytes]) -> None:
+        """Say that these entries are still worked on: nobody else claims them, and it does not count as a try."""
+        if stream_ids:
             with store_errors():
                 await self._client.xclaim(
                     self._keys.incoming,
                     CONSUMER_GROUP,
                     self.consumer,
                     min_idle_time=0,
-                    message_ids=list(places),
+                    message_ids=list(stream_ids),
                     justid=True,
                 )
 
     async def backlog(self) -> QueueBacklog:
-        """How much is waiting.
+        """Return how many entries wait.
 
-        Redis 6.2 does not tell a group's lag, and later ones may not know it once entries were removed. As what is
-        answered goes, it is what is there and not pending.
+        Redis 6.2 does not report a group's lag, and later versions may not know it after entries were deleted. As
+        answered entries are deleted, the lag is the number of entries that are there and not pending.
         """
         with store_errors():
             async with self._client.pipeline(transaction=False) as pipe:
@@ -185,9 +202,10 @@ class StreamQueue:
         return QueueBacklog(max(0, length - pending), pending)
 
     async def remove_idle_consumers(self, *, leave: bool = False) -> None:
-        """Forget consumers that hold nothing and are long gone; with ``leave`` this one too."""
-        silent = round(_SILENT_CLAIM_PERIODS * self._options.claim_seconds * 1000)
+        """Remove consumers that have no entry and have been silent for long; with ``leave`` this one as well."""
+        silent_milliseconds = round(_SILENT_CLAIM_PERIODS * self._options.claim_seconds * 1000)
         with store_errors():
             await self._tidy_script(
-                keys=[self._keys.incoming], args=[CONSUMER_GROUP, self.consumer if leave else "", silent]
+                keys=[self._keys.incoming],
+                args=[CONSUMER_GROUP, self.consumer if leave else "", silent_milliseconds],
             )

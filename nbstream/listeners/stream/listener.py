@@ -167,18 +167,18 @@ class StreamListener:
         while not self._draining.is_set():
             stop_if_cancelled()
             try:
-                found = await self._queue.claim()
-                if found is None:
+                claim = await self._queue.claim()
+                if claim is None:
                     await self._queue.remove_idle_consumers()
                 failing = False
             except StoreUnavailable as error:
                 if not failing:
                     _log.warning("nothing is taken over from other workers: %s", error)
-                found, failing = None, True
-            if found is None:
+                claim, failing = None, True
+            if claim is None:
                 await self._pause(self._limits.claim_seconds / 3)
                 continue
-            outcome, entry = found
+            outcome, entry = claim.outcome, claim.entry
             self._observer.entry_finished(str(outcome))
             if outcome is ClaimOutcome.CLAIMED:
                 self._active_entries[entry.stream_id] = entry

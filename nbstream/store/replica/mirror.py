@@ -1,10 +1,10 @@
 """The mirror: class counts in memory that follow the change stream, so that scoring never waits for Redis.
 
-Rules, each shown by a test: the place in the stream is noted before the counts are scanned, and replay begins
-there. A change carries resulting counts, so one that the scan has already seen does no harm. Each change has
-the number after the one before it: a gap (the stream was trimmed past our place) or a step back (a failover
-lost entries) means that the counts are scanned again, and the old ones serve meanwhile. The writer's own
-mirror is fed by the stream alone.
+Rules, each shown by a test: the position in the stream is noted before the counts are scanned, and replay begins
+there. A change carries resulting counts, so it does no harm when the scan has already seen it. Changes are
+numbered one after the other: a gap (the stream was trimmed past our position) or a step back (a failover lost
+entries) means that the counts are scanned again, and the old ones serve meanwhile. The writer's own mirror gets
+its changes from the stream like all others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _BLOCK_SECONDS = 1.0
-_MAX_SILENT_BLOCKS = 3  # without a reply for so long Redis is taken for away
+_MAX_SILENT_BLOCKS = 3  # without a reply for that long, Redis is regarded as unavailable
 _READ_COUNT = 500
 _RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
 _APPLIED_SECONDS = 5.0
@@ -45,7 +45,11 @@ class _RescanNeeded(Exception):
 
 @dataclass(slots=True)
 class _Replica:
-    """Counts in memory, the id of the last change applied to them, that change's number, and their time base."""
+    """The counts in memory, and up to which change they are complete.
+
+    ``last_id`` is the stream id of the last change that was applied, ``sequence`` its number, ``half_life`` the
+    time base of the counts.
+    """
 
     counts: ClassCounts
     first_scores: FirstScores
@@ -54,7 +58,7 @@ class _Replica:
     half_life: HalfLife = NO_HALF_LIFE
 
     def apply(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> None:
-        """Put the resulting counts of the next change; raises ``_RescanNeeded`` if it is not the next one."""
+        """Take over the resulting counts of the next change; raise ``_RescanNeeded`` for any other one."""
         try:
             self._apply_fields(entry_id, fields)
         except (KeyError, ValueError) as error:
@@ -75,11 +79,20 @@ class _Replica:
         self.sequence, self.last_id = sequence, entry_id
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _ChangeWaiter:
+    """Somebody who waits until the change at ``position`` of the stream has been applied."""
+
+    position: tuple[int, int]
+    applied: asyncio.Future[None]
+
+
 class Mirror:
     """A model's counts in memory; ``run`` keeps them equal to Redis until it is cancelled.
 
-    ``model`` is behind a client of the mirror's own, which does not try again by itself: a connection that broke
-    may lead to another server, so everything is compared anew. ``before_connect`` is awaited first each time.
+    ``model`` has a Redis client that belongs to the mirror alone and does not retry by itself: after a connection
+    has broken the next one may lead to another server, so everything is compared anew. ``before_connect`` is
+    awaited before each attempt to connect.
     """
 
     def __init__(
@@ -87,9 +100,9 @@ class Mirror:
     ) -> None:
         self._model = model
         self._before_connect = before_connect
-        self._block_seconds = min(_BLOCK_SECONDS, timeout_seconds / 2)  # its reply must come before the deadline
+        self._block_seconds = min(_BLOCK_SECONDS, timeout_seconds / 2)  # the reply must come before the deadline
         self._replica: _Replica | None = None
-        self._change_waiters: list[tuple[tuple[int, int], asyncio.Future[None]]] = []
+        self._change_waiters: list[_ChangeWaiter] = []
         self._last_reply_at = time.monotonic()
         self._connected = False
         self._changed = asyncio.Event()
@@ -98,9 +111,8 @@ class Mirror:
     @property
     def following(self) -> bool:
         """True while the change stream is read and Redis answers in time."""
-        return (
-            self._connected and time.monotonic() - self._last_reply_at < _MAX_SILENT_BLOCKS * self._block_seconds
-        )
+        silence = time.monotonic() - self._last_reply_at
+        return self._connected and silence < _MAX_SILENT_BLOCKS * self._block_seconds
 
     @property
     def lag_seconds(self) -> float:
@@ -128,20 +140,20 @@ class Mirror:
         return 0 if self._replica is None else self._replica.counts.largest_count
 
     async def wait_for_more_tokens(self, tokens: int) -> None:
-        """Return when more ``tokens`` than that are held, with whatever counts."""
+        """Return when this mirror holds more distinct tokens than ``tokens``, whatever their counts are."""
         while self._replica is None or self._replica.counts.distinct_tokens <= tokens:
             self._changed.clear()
             await self._changed.wait()
 
     def snapshot(self) -> tuple[list[bytes], NDArray[np.int64]]:
-        """All tokens and sums, and their counts, shape (names, classes): 30 ms for half a million.
+        """Return all names of tokens and sums, and their counts, shape (names, classes).
 
-        Raises ``StoreUnavailable`` before the first load.
+        Takes 30 ms for half a million tokens. Raises ``StoreUnavailable`` before the first load.
         """
         return self._loaded_replica().counts.snapshot()
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
-        """The counts of ``tokens``, shape (n, classes), and the totals; waits for nothing.
+        """Return the counts of ``tokens``, shape (n, classes), and the totals; never waits.
 
         Raises ``StoreUnavailable`` before the first load.
         """
@@ -149,41 +161,41 @@ class Mirror:
         return counts.look_up(tokens), counts.totals
 
     async def vocabulary_counts(self) -> NDArray[np.int64]:
-        """The counts of all tokens, shape (n, classes); the same array until one changes. Waits for nothing.
+        """Return the counts of all tokens, shape (n, classes); never waits.
 
-        Raises ``StoreUnavailable`` before the first load.
+        Returns the same array until a count changes. Raises ``StoreUnavailable`` before the first load.
         """
         return self._loaded_replica().counts.vocabulary_counts()
 
     @property
     def loaded_first_scores(self) -> FirstScores:
-        """The first scores as this mirror knows them; none before the first load."""
+        """The first scores as this mirror knows them; an empty collection before the first load."""
         return FirstScores() if self._replica is None else self._replica.first_scores
 
     async def first_scores(self) -> FirstScores:
-        """The first scores kept; they go on following. Waits for nothing.
+        """Return the first scores; never waits.
 
-        Raises ``StoreUnavailable`` before the first load.
+        The object goes on following the change stream. Raises ``StoreUnavailable`` before the first load.
         """
         return self._loaded_replica().first_scores
 
     async def wait_until_applied(self, change: bytes) -> None:
-        """Return when this mirror has applied the change of that stream id.
+        """Return when this mirror has applied the change with the stream id ``change``.
 
         Raises ``StoreUnavailable`` when that takes longer than 5 seconds; the change is durable all the same.
         """
-        place = _stream_position(change)
-        if self._replica is not None and _stream_position(self._replica.last_id) >= place:
+        position = _stream_position(change)
+        if self._replica is not None and _stream_position(self._replica.last_id) >= position:
             return
-        arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._change_waiters.append((place, arrival))
+        waiter = _ChangeWaiter(position, asyncio.get_running_loop().create_future())
+        self._change_waiters.append(waiter)
         try:
             async with asyncio.timeout(_APPLIED_SECONDS):
-                await arrival
+                await waiter.applied
         except TimeoutError as error:
             raise StoreUnavailable("the change is stored, but the counts in memory do not follow Redis") from error
         finally:
-            self._change_waiters = [each for each in self._change_waiters if each[1] is not arrival]
+            self._change_waiters.remove(waiter)
 
     def _loaded_replica(self) -> _Replica:
         if self._replica is None:
@@ -191,7 +203,7 @@ class Mirror:
         return self._replica
 
     async def run(self) -> None:
-        """Load and follow until cancelled; come back by itself whenever Redis does."""
+        """Load the counts and follow the changes until cancelled; connect again by itself when Redis is back."""
         failures = 0
         while True:
             stop_if_cancelled()
@@ -223,10 +235,14 @@ class Mirror:
 
     @staticmethod
     def _log_losses(before: _Replica | None, now: _Replica) -> None:
-        """Say so when Redis came back with less than it had."""
+        """Log an error when Redis came back with less than it had."""
         if before is not None and now.sequence < before.sequence:
-            known, left = sum(before.counts.totals.messages), sum(now.counts.totals.messages)
-            _log.error("Redis has lost what it had learned: %d messages were known, %d are left", known, left)
+            messages_before, messages_now = sum(before.counts.totals.messages), sum(now.counts.totals.messages)
+            _log.error(
+                "Redis has lost what it had learned: %d messages were known, %d are left",
+                messages_before,
+                messages_now,
+            )
 
     def _note_disconnect(self, problem: str, *, loud: bool) -> None:
         self._connected = False
@@ -235,16 +251,16 @@ class Mirror:
     async def _load(self) -> _Replica:
         """Scan all counts, then replay what was learned meanwhile."""
         keys, client = self._model.keys, self._model.client
-        place = await self._model.position()
+        position = await self._model.position()
         with store_errors():
             counts, first_scores = await scan_counts(client, keys), await scan_first_scores(client, keys)
-        replica = _Replica(counts, first_scores, place.change, place.sequence, self._model.half_life)
-        replica.counts.totals = place.totals
+        counts.totals = position.totals
+        replica = _Replica(counts, first_scores, position.change, position.sequence, self._model.half_life)
         await self._replay(replica)
         return replica
 
     async def _replay(self, replica: _Replica) -> None:
-        """Apply what was learned since the noted place, up to the stream's end as it is now."""
+        """Apply the changes after the noted position, up to the end of the stream as it is now."""
         entries: Any = None
         while entries is None or len(entries) == _READ_COUNT:
             with store_errors():
@@ -269,27 +285,35 @@ class Mirror:
                 await self._check_position(replica)
 
     async def _check_position(self, replica: _Replica) -> None:
-        """Nothing came: make sure that Redis has what is known here, and nothing else in its place."""
-        place = await self._model.position()
-        behind = _stream_position(place.change) < _stream_position(replica.last_id)
-        if behind or (place.change == replica.last_id and place.sequence != replica.sequence):
-            raise _RescanNeeded(f"known here is change {replica.sequence}, the last in Redis is {place.sequence}")
+        """Raise ``_RescanNeeded`` if Redis has fewer changes than this mirror, or another one in its place.
+
+        To be called when a read of the stream gave nothing.
+        """
+        position = await self._model.position()
+        behind = _stream_position(position.change) < _stream_position(replica.last_id)
+        if behind or (position.change == replica.last_id and position.sequence != replica.sequence):
+            raise _RescanNeeded(
+                f"known here is change {replica.sequence}, the last in Redis is {position.sequence}"
+            )
 
     def _wake_waiters(self, replica: _Replica) -> None:
         self._changed.set()
-        for awaited, arrival in self._change_waiters:
-            if awaited <= _stream_position(replica.last_id) and not arrival.done():
-                arrival.set_result(None)
+        for waiter in self._change_waiters:
+            if waiter.position <= _stream_position(replica.last_id) and not waiter.applied.done():
+                waiter.applied.set_result(None)
 
 
 def _stream_position(stream_id: bytes) -> tuple[int, int]:
-    """A stream id in the order of the stream; empty is before all."""
+    """Return a stream id as two numbers, which compare in the order of the stream; an empty id is before all."""
     milliseconds, _, number = stream_id.partition(b"-")
     return int(milliseconds or 0), int(number or 0)
 
 
 def stream_entries(streams: Any) -> Sequence[tuple[bytes, Mapping[bytes, bytes]]]:
-    """The entries of an XREAD or XREADGROUP reply of one stream; RESP3 gives a mapping, RESP2 a list."""
+    """Return the entries in the reply to an XREAD or XREADGROUP of one stream.
+
+    RESP3 gives a mapping, RESP2 a list.
+    """
     if not streams:
         return []
     groups = next(iter(streams.values())) if isinstance(streams, dict) else streams[0][1]
@@ -297,6 +321,6 @@ def stream_entries(streams: Any) -> Sequence[tuple[bytes, Mapping[bytes, bytes]]
 
 
 def _parse_totals(text: bytes) -> Totals:
-    """The totals of a change: messages and weights per class, then the vocabulary."""
+    """Return the totals of a change: messages and weights per class in turn, then the vocabulary."""
     *pairs, vocabulary = (int(number) for number in text.split())
     return Totals(messages=tuple(pairs[0::2]), tokens=tuple(pairs[1::2]), vocabulary_size=vocabulary)

@@ -1,4 +1,4 @@
-"""The vocabulary stays within its limit; what is forgotten is what matters least, and the books stay balanced."""
+"""The vocabulary stays within its limit, the least important tokens go first, and totals match the counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.store.replica.test_mirror import equals_redis, running
 from tests.waiting import until
 
 LIMIT = 10_000
-GOAL = int(TARGET_SHARE * LIMIT)
+TARGET = int(TARGET_SHARE * LIMIT)
 
 
 @pytest.fixture
@@ -41,13 +41,13 @@ async def model(client: Redis) -> Model:
 
 @pytest.fixture
 async def mirror(model: Model) -> AsyncIterator[Mirror]:
-    async with running(Mirror(model, 5.0)) as following:
-        yield following
+    async with running(Mirror(model, 5.0)) as running_mirror:
+        yield running_mirror
 
 
 @asynccontextmanager
-async def sweeping(sweeper: Evictor) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(sweeper.run())
+async def running_evictor(evictor: Evictor) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(evictor.run())
     try:
         yield task
     finally:
@@ -55,7 +55,7 @@ async def sweeping(sweeper: Evictor) -> AsyncIterator[asyncio.Task[None]]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def sweeper_of(model: Model, mirror: Mirror, limit: int, evicted: Callable[[int], object] = int) -> Evictor:
+def make_evictor(model: Model, mirror: Mirror, limit: int, evicted: Callable[[int], object] = int) -> Evictor:
     return Evictor(model, mirror, limit, evicted)
 
 
@@ -68,7 +68,7 @@ async def expire(model: Model, message: str) -> None:
     await model.client.delete(model.keys.ledger(message))
 
 
-async def assert_balanced(model: Model) -> None:
+async def assert_totals_match(model: Model) -> None:
     """Totals are the sums of the counts, and the vocabulary is the number of tokens with a count above zero."""
     counts, totals = await stored(model)
     tokens = {
@@ -76,26 +76,26 @@ async def assert_balanced(model: Model) -> None:
     }
     for label in CLASSES:
         assert totals.get(f"tokens:{label}".encode(), 0) == sum(tokens[label].values())
-    known = {token for label in CLASSES for token, count in tokens[label].items() if count > 0}
-    assert totals.get(b"vocabulary", 0) == len(known)
+    vocabulary_tokens = {token for label in CLASSES for token, count in tokens[label].items() if count > 0}
+    assert totals.get(b"vocabulary", 0) == len(vocabulary_tokens)
 
 
 async def vocabulary(model: Model) -> set[bytes]:
     return set((await model.counts()).tokens())
 
 
-# What goes, and what stays
+# What is evicted, and what stays
 
 
 async def test_endless_unique_tokens_stay_within_the_limit_and_mirrors_equal_redis(
     model: Model, mirror: Mirror
 ) -> None:
-    draw, evicted, largest = random.Random(1), list[int](), 0
+    generator, evicted, largest = random.Random(1), list[int](), 0
     async with running(Mirror(model, 5.0)) as other:
-        async with sweeping(sweeper_of(model, mirror, LIMIT, evicted.append)):
+        async with running_evictor(make_evictor(model, mirror, LIMIT, evicted.append)):
             for number in range(200):
-                tokens = [b"%016x" % draw.getrandbits(64) for _ in range(300)]
-                new = entry(CLASSES[number % 2], tokens, draw.randint(1, 1000))
+                tokens = [b"%016x" % generator.getrandbits(64) for _ in range(300)]
+                new = entry(CLASSES[number % 2], tokens, generator.randint(1, 1000))
                 await mirror.wait_until_applied(await change(model, f"m{number}", new) or b"")
                 largest = max(largest, mirror.vocabulary_size)
             await until(lambda: mirror.vocabulary_size == 60_000 - sum(evicted) <= START_SHARE * LIMIT)
@@ -104,28 +104,28 @@ async def test_endless_unique_tokens_stay_within_the_limit_and_mirrors_equal_red
         left = sorted(await vocabulary(model))
         assert len(left) <= START_SHARE * LIMIT < largest
         assert max(evicted) <= 250  # at a time: Redis does nothing else meanwhile
-        for each in (mirror, other):
-            assert await equals_redis(each, model, left)
-            assert sorted(each.snapshot()[0]) == left
-    await assert_balanced(model)
+        for follower in (mirror, other):
+            assert await equals_redis(follower, model, left)
+            assert sorted(follower.snapshot()[0]) == left
+    await assert_totals_match(model)
 
 
-async def test_what_no_live_ledger_entry_holds_goes_first(model: Model, mirror: Mirror) -> None:
+async def test_tokens_in_no_live_ledger_entry_go_first(model: Model, mirror: Mirror) -> None:
     live, dead = [b"live:%d" % n for n in range(5_000)], [b"dead:%d" % n for n in range(6_000)]
     await change(model, "old", entry("spam", [*dead, *live[:10]], WEIGHT_ONE))
     await expire(model, "old")
     await change(model, "new", entry("ham", live, 1))
     await caught_up(model, mirror)
 
-    assert await sweeper_of(model, mirror, LIMIT).evict_once() == 11_000 - GOAL
+    assert await make_evictor(model, mirror, LIMIT).evict_once() == 11_000 - TARGET
 
     left = await vocabulary(model)
     assert left >= set(live)
-    assert len(left) == GOAL
-    await assert_balanced(model)
+    assert len(left) == TARGET
+    await assert_totals_match(model)
 
 
-async def test_then_what_was_learned_least_goes_and_of_equals_the_first_by_name(
+async def test_then_the_least_learned_tokens_go_and_of_equal_ones_the_first_by_name(
     model: Model, mirror: Mirror
 ) -> None:
     tokens = [b"t%05d" % n for n in range(10_500)]
@@ -135,27 +135,27 @@ async def test_then_what_was_learned_least_goes_and_of_equals_the_first_by_name(
     await change(model, "m3", entry("ham", tokens[-700:], 1))
     await caught_up(model, mirror)
 
-    await sweeper_of(model, mirror, LIMIT).evict_once()
+    await make_evictor(model, mirror, LIMIT).evict_once()
 
-    assert await vocabulary(model) == set(tokens[:500]) | set(tokens[10_500 - GOAL + 500 :])
+    assert await vocabulary(model) == set(tokens[:500]) | set(tokens[10_500 - TARGET + 500 :])
 
 
-async def test_a_sweep_reaches_its_goal_though_more_is_learned_while_it_goes_on(
+async def test_an_eviction_reaches_its_target_though_more_is_learned_while_it_goes_on(
     model: Model, mirror: Mirror
 ) -> None:
     await change(model, "m1", entry("spam", [b"t%d" % n for n in range(12_000)]))
     await caught_up(model, mirror)
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def flood() -> None:
-        await begun.wait()
+        await started.wait()
         await change(model, "m2", entry("spam", [b"later%d" % n for n in range(500)]))
 
     flooding = asyncio.create_task(flood())
-    assert await sweeper_of(model, mirror, LIMIT, lambda _: begun.set()).evict_once() == 12_500 - GOAL
+    assert await make_evictor(model, mirror, LIMIT, lambda _: started.set()).evict_once() == 12_500 - TARGET
     await flooding
 
-    assert mirror.vocabulary_size == GOAL
+    assert mirror.vocabulary_size == TARGET
     assert await vocabulary(model) >= {b"later%d" % n for n in range(500)}
 
 
@@ -164,34 +164,32 @@ async def test_sums_stay_and_do_not_count(model: Model, mirror: Mirror) -> None:
     await change(model, "m1", entry("spam", [b"t%d" % n for n in range(10_001)], 7, sums))
     await caught_up(model, mirror)
 
-    assert await sweeper_of(model, mirror, LIMIT).evict_once() == 10_001 - GOAL
+    assert await make_evictor(model, mirror, LIMIT).evict_once() == 10_001 - TARGET
 
     counts, totals = await stored(model)
     assert {name: counts["spam"][name] for name, _ in sums} == dict(sums)
-    assert totals == {b"messages:spam": 1, b"tokens:spam": 7 * GOAL, b"vocabulary": GOAL}
+    assert totals == {b"messages:spam": 1, b"tokens:spam": 7 * TARGET, b"vocabulary": TARGET}
     assert (await mirror.look_up([b"=s0", b"=s10000"]))[0].tolist() == [[0, 1], [0, 1]]
 
 
-async def test_nothing_goes_within_the_limit(model: Model, mirror: Mirror) -> None:
-    await change(model, "m1", entry("spam", [b"t%d" % n for n in range(GOAL)]))
+async def test_nothing_is_evicted_within_the_limit(model: Model, mirror: Mirror) -> None:
+    await change(model, "m1", entry("spam", [b"t%d" % n for n in range(TARGET)]))
     await caught_up(model, mirror)
     before = await stored(model), await model.last_change()
 
-    assert await sweeper_of(model, mirror, LIMIT).evict_once() == 0
+    assert await make_evictor(model, mirror, LIMIT).evict_once() == 0
 
     assert (await stored(model), await model.last_change()) == before
 
 
-async def test_a_model_that_is_over_the_limit_at_the_start_is_swept(model: Model) -> None:
+async def test_a_model_over_the_limit_at_the_start_is_reduced(model: Model) -> None:
     await change(model, "m1", entry("spam", [b"t%d" % n for n in range(12_000)]))
 
-    async with running(Mirror(model, 5.0)) as mirror, sweeping(sweeper_of(model, mirror, LIMIT)):
-        await until(lambda: mirror.vocabulary_size == GOAL)
+    async with running(Mirror(model, 5.0)) as mirror, running_evictor(make_evictor(model, mirror, LIMIT)):
+        await until(lambda: mirror.vocabulary_size == TARGET)
 
 
-async def test_a_flood_of_noise_leaves_the_verdicts_as_they_were(
-    client: Redis, model: Model, mirror: Mirror
-) -> None:
+async def test_a_flood_of_noise_changes_no_verdict(client: Redis, model: Model, mirror: Mirror) -> None:
     spam_filter: Filter = make_filter(client, counts=mirror)
     mail = [(label, Message.parse(raw)) for label, raw in letters(160)]
     for label, message in mail[:120]:
@@ -203,39 +201,39 @@ async def test_a_flood_of_noise_leaves_the_verdicts_as_they_were(
         noise = [b"%d.%d" % (number, word) for word in range(150)]
         await change(model, f"noise{number}", entry(CLASSES[number % 2], noise, 100))
     await caught_up(model, mirror)
-    await sweeper_of(model, mirror, LIMIT).evict_once()
+    await make_evictor(model, mirror, LIMIT).evict_once()
 
-    assert mirror.vocabulary_size == GOAL
+    assert mirror.vocabulary_size == TARGET
     assert [(await spam_filter.check(message)).verdict for _, message in mail[120:]] == before
 
 
-# The books
+# Totals and counts
 
 
 moves = st.lists(
     st.tuples(st.just("mend"), st.just(0))
     | st.tuples(st.just("evict"), st.integers(0, len(TOKENS)))
-    | st.tuples(st.just("teach"), st.integers(0, 11)),
+    | st.tuples(st.just("learn"), st.integers(0, 11)),
     max_size=14,
 )
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps, moves=moves)
-async def test_whatever_is_forgotten_in_between_totals_are_the_sums_of_the_counts(
+async def test_totals_are_the_sums_of_the_counts_whatever_is_forgotten_in_between(
     client: Redis, steps: list[Step], moves: list[tuple[str, int]]
 ) -> None:
     await client.flushall()
     model = Model(client, "test", ledger_seconds=3600)
 
     for move, number in moves:
-        if move == "teach":
+        if move == "learn":
             for message, new in steps[number : number + 2]:
                 await change(model, message, entry(*new) if new else None)
         else:
             counts, _ = await model.look_up(TOKENS)
             await model.evict(TOKENS, counts, number if move == "evict" else None)
-        await assert_balanced(model)
+        await assert_totals_match(model)
 
     for message in MESSAGES:
         await change(model, message, None)
@@ -246,20 +244,22 @@ async def test_whatever_is_forgotten_in_between_totals_are_the_sums_of_the_count
     assert totals == {}
 
 
-async def test_unlearning_what_was_forgotten_leaves_nothing_once_it_is_swept(model: Model, mirror: Mirror) -> None:
+async def test_after_unlearning_forgotten_tokens_the_next_eviction_leaves_nothing(
+    model: Model, mirror: Mirror
+) -> None:
     tokens = [b"t%05d" % n for n in range(10_001)]
     await change(model, "m1", entry("spam", tokens, 5))
     await caught_up(model, mirror)
-    sweeper = sweeper_of(model, mirror, LIMIT)
-    await sweeper.evict_once()
+    evictor = make_evictor(model, mirror, LIMIT)
+    await evictor.evict_once()
 
     await change(model, "m1", None)
     await change(model, "m2", entry("ham", tokens[:2], 7))
     await caught_up(model, mirror)
     assert (await mirror.look_up(tokens[:3]))[0].tolist() == [[7, -5], [7, -5], [0, -5]]
-    await assert_balanced(model)
+    await assert_totals_match(model)
 
-    assert await sweeper.evict_once() == 10_001 - GOAL
+    assert await evictor.evict_once() == 10_001 - TARGET
     assert await stored(model) == (
         {"ham": dict.fromkeys(tokens[:2], 7), "spam": {}},
         {b"messages:ham": 1, b"tokens:ham": 14, b"vocabulary": 2},
@@ -269,25 +269,25 @@ async def test_unlearning_what_was_forgotten_leaves_nothing_once_it_is_swept(mod
 
 async def test_counts_below_zero_count_towards_the_limit(model: Model, mirror: Mirror) -> None:
     tokens = [b"t%d" % n for n in range(10_001)]
-    async with sweeping(sweeper_of(model, mirror, LIMIT)):
+    async with running_evictor(make_evictor(model, mirror, LIMIT)):
         for number in range(3):  # 27,000 tokens are forgotten in all, and then taken back
             await change(model, f"m{number}", entry("spam", [b"%d:" % number + token for token in tokens]))
         await until(lambda: mirror.vocabulary_size <= LIMIT)
         for number in range(3):
             await change(model, f"m{number}", None)
         await until(lambda: len(mirror.snapshot()[0]) <= LIMIT)
-    await assert_balanced(model)
+    await assert_totals_match(model)
 
 
-async def test_what_was_taught_since_it_was_chosen_stays(model: Model) -> None:
+async def test_a_token_learned_after_its_counts_were_read_stays(model: Model) -> None:
     await change(model, "m1", entry("spam", TOKENS, 5))
-    chosen, _ = await model.look_up(TOKENS)
+    counts_before, _ = await model.look_up(TOKENS)
     await change(model, "m2", entry("ham", TOKENS[:3], 1))
 
-    done = await model.evict(TOKENS, chosen, 0)
+    eviction = await model.evict(TOKENS, counts_before, 0)
 
-    assert done is not None
-    assert done[1] == len(TOKENS) - 3
+    assert eviction is not None
+    assert eviction[1] == len(TOKENS) - 3
     counts, totals = await stored(model)
     assert counts == {"ham": dict.fromkeys(TOKENS[:3], 1), "spam": dict.fromkeys(TOKENS[:3], 5)}
     assert totals[b"vocabulary"] == 3
@@ -295,20 +295,20 @@ async def test_what_was_taught_since_it_was_chosen_stays(model: Model) -> None:
 
 async def test_forgetting_the_same_tokens_again_changes_nothing(model: Model) -> None:
     await change(model, "m1", entry("spam", TOKENS))
-    chosen, _ = await model.look_up(TOKENS)
-    await model.evict(TOKENS, chosen, 2)
+    counts_before, _ = await model.look_up(TOKENS)
+    await model.evict(TOKENS, counts_before, 2)
     before = await stored(model), await model.last_change()
 
-    assert await model.evict(TOKENS, chosen, 2) is None
+    assert await model.evict(TOKENS, counts_before, 2) is None
     assert (await stored(model), await model.last_change()) == before
 
 
 async def test_large_counts_are_forgotten_exactly(model: Model) -> None:
     await change(model, "m1", entry("spam", TOKENS[:1], weight=2**52 + 1))
     await change(model, "m2", entry("spam", TOKENS[1:2], weight=3))
-    chosen, _ = await model.look_up(TOKENS[:2])
+    counts_before, _ = await model.look_up(TOKENS[:2])
 
-    await model.evict(TOKENS[:1], chosen[:1], 0)
+    await model.evict(TOKENS[:1], counts_before[:1], 0)
 
     assert (await stored(model))[1] == {b"messages:spam": 2, b"tokens:spam": 3, b"vocabulary": 1}
 
@@ -316,22 +316,22 @@ async def test_large_counts_are_forgotten_exactly(model: Model) -> None:
 # When Redis is in trouble
 
 
-async def test_a_server_out_of_memory_can_still_forget(own_redis: RedisServer) -> None:
+async def test_a_server_out_of_memory_can_still_evict(own_redis: RedisServer) -> None:
     client = open_client(ConnectionOptions(own_redis.url))
     model = Model(client, "test", 3600)
     await change(model, "m1", entry("spam", TOKENS))
-    chosen, _ = await model.look_up(TOKENS)
+    counts_before, _ = await model.look_up(TOKENS)
     await client.config_set("maxmemory", "1")
 
-    await model.evict(TOKENS, chosen, 3)
+    await model.evict(TOKENS, counts_before, 3)
 
     await client.config_set("maxmemory", "0")
-    await assert_balanced(model)
+    await assert_totals_match(model)
     assert (await model.totals()).vocabulary_size == 3
     await client.aclose()
 
 
-async def test_a_sweep_that_fails_is_made_again(
+async def test_a_failed_eviction_is_tried_again(
     own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for pause in ("_RETRY_SECONDS", "_NOTHING_SECONDS"):
@@ -343,11 +343,11 @@ async def test_a_sweep_that_fails_is_made_again(
         await caught_up(model, mirror)
         own_redis.stop()
         await until(lambda: not mirror.following)
-        async with sweeping(sweeper_of(model, mirror, LIMIT)) as task:
+        async with running_evictor(make_evictor(model, mirror, LIMIT)) as task:
             await until(lambda: "the sweep failed" in caplog.text)
             assert not task.done()
             own_redis.start()  # empty
             await until(lambda: mirror.vocabulary_size == 0)
             await change(model, "m1", entry("spam", [b"t%d" % n for n in range(10_001)]))
-            await until(lambda: mirror.vocabulary_size == GOAL)
+            await until(lambda: mirror.vocabulary_size == TARGET)
     await client.aclose()

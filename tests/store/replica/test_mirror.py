@@ -52,20 +52,20 @@ async def test_before_the_first_load_there_are_no_counts(model: Model) -> None:
         await Mirror(model, 5.0).look_up(TOKENS)
 
 
-async def test_a_mirror_loads_what_is_there_and_follows_what_comes(model: Model) -> None:
+async def test_a_mirror_loads_the_counts_and_follows_the_changes(model: Model) -> None:
     await change(model, "m1", entry("spam", TOKENS[:4]))
 
     async with running(Mirror(model, 5.0)) as mirror:
         assert await equals_redis(mirror, model, TOKENS)
-        learned = await change(model, "m1", entry("ham", TOKENS[2:], weight=5))
-        assert learned is not None
-        await mirror.wait_until_applied(learned)
+        change_id = await change(model, "m1", entry("ham", TOKENS[2:], weight=5))
+        assert change_id is not None
+        await mirror.wait_until_applied(change_id)
 
         assert await equals_redis(mirror, model, TOKENS)
         assert mirror.lag_seconds == 0
 
 
-async def test_a_mirror_sees_sums_those_it_loads_and_those_that_come(model: Model) -> None:
+async def test_a_mirror_loads_sums_and_follows_their_changes(model: Model) -> None:
     await change(model, "m1", entry("spam", TOKENS[:4], sums=[(b"=x", 5), (b"=messages", 1000)]))
     names = [*TOKENS, *SUM_NAMES]
 
@@ -100,9 +100,9 @@ async def test_the_vocabulary_of_a_mirror_is_the_very_same_array_until_something
 
 async def test_a_learn_with_weight_zero_still_counts_the_message(model: Model) -> None:
     async with running(Mirror(model, 5.0)) as mirror:
-        learned = await change(model, "m1", entry("spam", TOKENS, weight=0))
-        assert learned is not None
-        await mirror.wait_until_applied(learned)
+        change_id = await change(model, "m1", entry("spam", TOKENS, weight=0))
+        assert change_id is not None
+        await mirror.wait_until_applied(change_id)
 
         assert mirror.totals is not None
         assert (mirror.totals.messages, mirror.totals.vocabulary_size) == ((0, 1), 0)
@@ -129,11 +129,11 @@ async def test_a_mirror_that_loads_under_writers_ends_equal(model: Model) -> Non
         last = max(await asyncio.gather(*writers), key=_stream_position)
         await asyncio.gather(mirror.wait_until_applied(last), late.wait_until_applied(last))
 
-        for each in (mirror, late):
-            assert await equals_redis(each, model, [*tokens, b"=x", b"=messages"])
+        for follower in (mirror, late):
+            assert await equals_redis(follower, model, [*tokens, b"=x", b"=messages"])
 
 
-async def test_a_mirror_whose_place_was_trimmed_away_scans_again(model: Model) -> None:
+async def test_a_mirror_whose_position_was_trimmed_away_scans_again(model: Model) -> None:
     async with running(Mirror(model, 5.0)) as mirror:
         await change(model, "m1", entry("spam", TOKENS))
         # Two changes, the first gone before anyone read it: what a mirror sees that was away for long.
@@ -141,9 +141,9 @@ async def test_a_mirror_whose_place_was_trimmed_away_scans_again(model: Model) -
             pipe.incr(model.keys.sequence)
             pipe.hset(model.keys.counts[0], TOKENS[0], "77")
             await pipe.execute()
-        learned = await change(model, "m2", entry("ham", TOKENS[:1]))
-        assert learned is not None
-        await mirror.wait_until_applied(learned)
+        change_id = await change(model, "m2", entry("ham", TOKENS[:1]))
+        assert change_id is not None
+        await mirror.wait_until_applied(change_id)
 
         assert await equals_redis(mirror, model, TOKENS)
 
@@ -204,7 +204,7 @@ async def test_a_redis_that_answers_nothing_is_not_followed(own_redis: RedisServ
     await follower.client.aclose()
 
 
-async def test_applied_does_not_mistake_old_counts_for_new_ones(model: Model) -> None:
+async def test_wait_until_applied_does_not_mistake_old_counts_for_new_ones(model: Model) -> None:
     async with running(Mirror(model, 5.0)) as mirror:
         for number in range(3):
             await mirror.wait_until_applied(await change(model, f"m{number}", entry("spam", TOKENS)) or b"")
@@ -217,7 +217,7 @@ async def test_applied_does_not_mistake_old_counts_for_new_ones(model: Model) ->
         assert await equals_redis(mirror, model, TOKENS)
 
 
-async def test_what_the_mirror_does_not_get_is_not_said_to_be_applied(
+async def test_wait_until_applied_fails_for_a_change_that_never_arrives(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nbstream.store.replica.mirror._APPLIED_SECONDS", 0.05)

@@ -35,28 +35,28 @@ async def mirror_at(url: str) -> AsyncIterator[Mirror]:
     await client.aclose()
 
 
-async def equal(mirror: Mirror, model: Model) -> bool:
+async def equals_redis_exactly(mirror: Mirror, model: Model) -> bool:
     """Whether the mirror holds each count and first score that is in Redis, no other, and the same totals."""
     counts, _ = await stored(model)
     names = list({name for of_class in counts.values() for name in of_class})
-    theirs = [[counts[label].get(name, 0) for label in CLASSES] for name in names]
-    tokens = [row for name, row in zip(names, theirs, strict=True) if not is_sum(name)]
+    stored_counts = [[counts[label].get(name, 0) for label in CLASSES] for name in names]
+    tokens = [row for name, row in zip(names, stored_counts, strict=True) if not is_sum(name)]
     return (
-        (await mirror.look_up(names))[0].tolist() == theirs
+        (await mirror.look_up(names))[0].tolist() == stored_counts
         and sorted((await mirror.vocabulary_counts()).tolist()) == sorted(tokens)
         and mirror.totals == await model.totals()
         and all(
-            {each.pack() for each in mirror.loaded_first_scores[label].scores()} == firsts
+            {score.pack() for score in mirror.loaded_first_scores[label].scores()} == firsts
             for label, firsts in (await first_scores(model)).items()
         )
     )
 
 
-async def cut_again_and_again(way: Proxy, draw: random.Random) -> None:
-    """Each time after so many bytes of answers: mostly within one."""
+async def cut_repeatedly(proxy: Proxy, generator: random.Random) -> None:
+    """Cut the connection after a random number of bytes of replies, mostly within a reply, again and again."""
     while True:
-        way.reply_bytes = draw.randrange(300_000)
-        await until(lambda: way.reply_bytes is None, LONG_SECONDS)
+        proxy.reply_bytes = generator.randrange(300_000)
+        await until(lambda: proxy.reply_bytes is None, LONG_SECONDS)
 
 
 LONG_SECONDS = 200.0
@@ -67,62 +67,65 @@ LONG = pytest.param(20_000, id="long", marks=[pytest.mark.soak, pytest.mark.time
 async def test_mirrors_started_at_any_moment_and_one_that_is_cut_end_equal_under_4_writers(
     client: Redis, shared_redis: RedisServer, tmp_path: Path, lessons: int
 ) -> None:
-    draw, model = random.Random(lessons), Model(client, "test", 3600)
+    generator, model = random.Random(lessons), Model(client, "test", 3600)
     await client.hset(model.keys.counts[0], mapping={f"body:filler{n}": n + 1 for n in range(20_000)})  # 10 steps
     plans = random_plans(seed=1, writers=4, messages=len(LETTERS), steps=lessons // 4)
 
     async with (
         other_process(shared_redis.url, plans) as process,
-        Proxy(shared_redis.socket, tmp_path / "s") as way,
+        Proxy(shared_redis.socket, tmp_path / "s") as proxy,
         AsyncExitStack() as stack,
     ):
-        mirrors = [await stack.enter_async_context(mirror_at(way.url))]
-        cutting = asyncio.create_task(cut_again_and_again(way, draw))
-        for moment in sorted(draw.choices(range(lessons // 2), k=4)):
+        mirrors = [await stack.enter_async_context(mirror_at(proxy.url))]
+        cutting = asyncio.create_task(cut_repeatedly(proxy, generator))
+        for moment in sorted(generator.choices(range(lessons // 2), k=4)):
             await until(partial(has_changed, model, moment), LONG_SECONDS)
             mirrors.append(await stack.enter_async_context(mirror_at(shared_redis.url)))
         await written(process, LONG_SECONDS)
         cutting.cancel()
-        way.reply_bytes = None
-        assert way.broken > 0
+        proxy.reply_bytes = None
+        assert proxy.broken > 0
 
         for mirror in mirrors:
-            await until(partial(equal, mirror, model))
+            await until(partial(equals_redis_exactly, mirror, model))
 
 
-async def test_a_mirror_whose_place_was_trimmed_away_serves_the_old_counts_until_it_has_scanned_again(
+async def test_a_mirror_whose_position_was_trimmed_away_serves_the_old_counts_until_it_has_scanned_again(
     client: Redis, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
-    model, open_way, scanning, open_scan = Model(client, "test", 3600), *(asyncio.Event() for _ in range(3))
+    model, proxy_open, scan_started, scan_allowed = (
+        Model(client, "test", 3600),
+        *(asyncio.Event() for _ in range(3)),
+    )
 
-    async def hold(request: bytes) -> Fate:
-        await open_way.wait()
+    async def hold_back(request: bytes) -> Fate:
+        await proxy_open.wait()
         if b"HSCAN" in request:
-            scanning.set()
-            await open_scan.wait()
+            scan_started.set()
+            await scan_allowed.wait()
         return Fate.PASS
 
-    open_way.set()
-    open_scan.set()
-    async with Proxy(shared_redis.socket, tmp_path / "s", hold) as way, mirror_at(way.url) as mirror:
+    proxy_open.set()
+    scan_allowed.set()
+    async with Proxy(shared_redis.socket, tmp_path / "s", hold_back) as proxy, mirror_at(proxy.url) as mirror:
         await mirror.wait_until_applied(await change(model, "m1", entry("spam", TOKENS[:1])) or b"")
-        open_way.clear()
-        open_scan.clear()
-        scanning.clear()
+        proxy_open.clear()
+        scan_allowed.clear()
+        scan_started.clear()
         for number in range(2, 8):
             await change(model, f"m{number}", entry("spam", TOKENS[:number]))
         await client.xtrim(model.keys.changes, maxlen=1, approximate=False)
-        open_way.set()
-        await asyncio.wait_for(scanning.wait(), 20)
+        proxy_open.set()
+        await asyncio.wait_for(scan_started.wait(), 20)
 
         assert not mirror.following
         assert mirror.totals is not None
         assert mirror.totals.messages in {(0, 1), (0, 2)}  # the second came to a question asked before
         assert (await mirror.look_up(TOKENS[:1]))[0].tolist() == [[0, 1000 * mirror.totals.messages[1]]]
 
-        open_scan.set()
+        scan_allowed.set()
         await mirror.wait_until_applied(await model.last_change())
-        assert await equal(mirror, model)
+        assert await equals_redis_exactly(mirror, model)
 
 
 async def test_after_a_failover_that_lost_changes_a_mirror_scans_again(
@@ -130,8 +133,8 @@ async def test_after_a_failover_that_lost_changes_a_mirror_scans_again(
 ) -> None:
     async with (
         replicated(own_redis, tmp_path / "replica") as pair,
-        Proxy(own_redis.socket, tmp_path / "s") as way,
-        mirror_at(way.url) as mirror,
+        Proxy(own_redis.socket, tmp_path / "s") as proxy,
+        mirror_at(proxy.url) as mirror,
     ):
         before, after = (Model(client, "test", 3600) for client in (pair.at_primary, pair.at_replica))
         for number in range(5):
@@ -145,7 +148,7 @@ async def test_after_a_failover_that_lost_changes_a_mirror_scans_again(
         for number in range(20, 28):
             await filter_of(pair.at_replica).learn(LETTERS[number], "ham", "test")
         own_redis.stop()
-        way.target = pair.replica.socket
-        way.cut()
+        proxy.target = pair.replica.socket
+        proxy.cut()
 
-        await until(lambda: equal(mirror, after))
+        await until(lambda: equals_redis_exactly(mirror, after))
