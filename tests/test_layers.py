@@ -41,7 +41,7 @@ INNER_LAYERS = {
         {"migration", "stream_queue"},
     ],
     "listeners": [
-        {"control_socket", "lesson_log", "peers", "sockets"},
+        {"byte_budget", "control_socket", "lesson_log", "message_log", "peers", "sockets"},
         {"message_service"},
         {"http", "smtp", "spamd", "stream"},
     ],

@@ -24,9 +24,7 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn
 from nbstream.cli import message_files
 from nbstream.errors import InputError, ReaderProcessFailed, ReaderProcessFault
 from nbstream.filter import TokenizedMessage
-from nbstream.mail import header_fields
-from nbstream.mail.message import Message
-from nbstream.policy.verdict_fields import VERDICT_FIELDS
+from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
@@ -51,9 +49,7 @@ def read_chunks(paths: Sequence[str], tokenizer: Tokenizer, limits: MessageLimit
     errors: list[InputError] = []
     taught: list[TokenizedMessage] = []
     for source in message_files.read_messages(paths, errors):
-        message = Message(
-            header_fields.strip_fields(header_fields.normalize_line_ends(source.raw), VERDICT_FIELDS), limits
-        )
+        message = incoming_message(source.raw, limits)
         taught.append(TokenizedMessage(message.key, tokenizer.tokenize(message), message.former_key))
         if len(taught) == _MESSAGES_PER_CHUNK:
             yield MessageChunk(tuple(taught), tuple(errors), last=False)

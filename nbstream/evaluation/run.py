@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from nbstream.evaluation import regimes
-from nbstream.mail import header_fields
 from nbstream.mail.message import Message
+from nbstream.policy.incoming_message import incoming_message
 from nbstream.policy.verdict import Thresholds
-from nbstream.policy.verdict_fields import VERDICT_FIELDS
 from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ async def evaluate(
 def _parse_message(content: bytes | str, limits: MessageLimits) -> Message:
     if isinstance(content, str):
         return Message.from_text(content, limits)
-    return Message(header_fields.strip_fields(header_fields.normalize_line_ends(content), VERDICT_FIELDS), limits)
+    return incoming_message(content, limits)
 
 
 def _opposite_label(label: str) -> str:

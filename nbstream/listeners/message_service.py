@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import NbstreamError, StoreRefuses
 from nbstream.listeners.lesson_log import log_lesson
-from nbstream.mail import header_fields
+from nbstream.listeners.message_log import log_message
 from nbstream.mail.message import Message
+from nbstream.policy.incoming_message import incoming_message
 from nbstream.policy.verdict import Verdict
-from nbstream.policy.verdict_fields import VERDICT_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -69,9 +69,7 @@ class MessageService:
         return Message.from_text(text, self._limits)
 
     def _parse_mail(self, raw: bytes) -> Message:
-        return Message(
-            header_fields.strip_fields(header_fields.normalize_line_ends(raw), VERDICT_FIELDS), self._limits
-        )
+        return incoming_message(raw, self._limits)
 
     async def check(
         self, message: Message, treatments: Collection[RecipientTreatment] = ()
@@ -100,14 +98,7 @@ class MessageService:
             raise
         seconds = time.perf_counter() - started
         self._observer.delivered(self._listener_name, str(check.verdict))
-        fields = {
-            "listener": self._listener_name,
-            "id": check.id,
-            "verdict": str(check.verdict),
-            "probability": round(check.probability, 6),
-            "milliseconds": round(seconds * 1000, 2),
-        }
-        _log.info("message", extra={"fields": fields})
+        log_message(self._listener_name, check, seconds)
         return check, seconds
 
     async def teach(self, message: Message, label: str | None, actor: str) -> Lesson:

@@ -29,10 +29,9 @@ SEEDS = (
 def check(data: bytes) -> None:
     """Whatever fields an entry has, it is refused with a reason, or is a message that can be taken apart."""
     # Imported here: atheris instruments what is imported after it.
-    from nbstream.mail import header_fields  # noqa: PLC0415
     from nbstream.mail.message import Message  # noqa: PLC0415
     from nbstream.mail.mime import MessageLimits  # noqa: PLC0415
-    from nbstream.policy.verdict_fields import VERDICT_FIELDS  # noqa: PLC0415
+    from nbstream.policy.incoming_message import incoming_message  # noqa: PLC0415
     from nbstream.tokens.tokenizer import Tokenizer  # noqa: PLC0415
     from nbstream.wire.stream_entries import UnreadableEntry, read_entry, refusal_fields, with_entry_ids  # noqa: PLC0415
 
@@ -51,10 +50,7 @@ def check(data: bytes) -> None:
             message = Message.from_text(request.text, MessageLimits())
         else:
             assert request.raw is not None
-            message = Message(
-                header_fields.strip_fields(header_fields.normalize_line_ends(request.raw), VERDICT_FIELDS),
-                MessageLimits(),
-            )
+            message = incoming_message(request.raw, MessageLimits())
         assert len(message.key) == 24
         assert len(Tokenizer().tokenize(message).all) <= 2000
         answer = with_entry_ids({"verdict": "ham"}, b"1-1", fields)

@@ -10,9 +10,7 @@ from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.terminal import print_error, printable
-from nbstream.mail import header_fields
-from nbstream.mail.message import Message
-from nbstream.policy.verdict_fields import VERDICT_FIELDS
+from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
@@ -35,8 +33,7 @@ async def _run(options: argparse.Namespace) -> int:
     async with assembly.open_one_shot_filter(settings) as (spam_filter, _):
         for source in message_files.read_messages(options.paths, errors):
             stop_if_cancelled()
-            raw = header_fields.strip_fields(header_fields.normalize_line_ends(source.raw), VERDICT_FIELDS)
-            check = await spam_filter.check(Message(raw, assembly.mime_limits(settings)))
+            check = await spam_filter.check(incoming_message(source.raw, assembly.mime_limits(settings)))
             spam += check.verdict.is_spam
             print(_render_json(source.name, check) if options.json else _render_text(source.name, check))
     for error in errors:

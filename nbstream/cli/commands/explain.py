@@ -26,10 +26,8 @@ from nbstream.cli.commands.history import local_time
 from nbstream.cli.terminal import print_error, printable
 from nbstream.errors import InputError
 from nbstream.filter.message_record import MessageRecord, find_message_record
-from nbstream.mail import header_fields
-from nbstream.mail.message import Message
+from nbstream.policy.incoming_message import incoming_message
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
-from nbstream.policy.verdict_fields import VERDICT_FIELDS
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.wire import explanation_json
 
@@ -86,8 +84,7 @@ async def _subjects(
             continue
         for source in message_files.read_messages([name], errors):
             stop_if_cancelled()
-            raw = header_fields.strip_fields(header_fields.normalize_line_ends(source.raw), VERDICT_FIELDS)
-            check = await spam_filter.check(Message(raw, assembly.mime_limits(settings)))
+            check = await spam_filter.check(incoming_message(source.raw, assembly.mime_limits(settings)))
             memory = assembly.make_recent_messages(
                 settings, model
             )  # a wait for each would be ten times the work on a folder

@@ -20,8 +20,8 @@ from nbstream.cli.terminal import print_error, printable
 from nbstream.errors import InputError, NbstreamError, NotReleased
 from nbstream.filter import describe_lesson
 from nbstream.mail import header_fields
-from nbstream.mail.message import Message
 from nbstream.policy import verdict_fields
+from nbstream.policy.incoming_message import incoming_message, with_guarded_first_line
 from nbstream.policy.verdict import Verdict
 from nbstream.relay import quarantine
 from nbstream.relay.quarantine_release import IN_DOUBT_TEXT, release_message
@@ -31,6 +31,7 @@ from nbstream.wire.explanation_json import iso_time
 if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.filter import Filter, Lesson
+    from nbstream.mail.message import Message
     from nbstream.relay.next_hop import NextHop
     from nbstream.relay.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
 
@@ -91,9 +92,7 @@ def _render_text(held: QuarantinedMessage, note: QuarantineNote, subject: str) -
 def _show_message(settings: Settings, waiting: Quarantine, prefix: str) -> int:
     for each in _messages_by_prefix(waiting, prefix):
         note, content = quarantine.read_message(each)
-        message = Message(
-            header_fields.strip_fields(content, verdict_fields.VERDICT_FIELDS), assembly.mime_limits(settings)
-        )
+        message = incoming_message(content, assembly.mime_limits(settings))
         for line in _message_lines(each, note, message):
             print(printable(line.expandtabs()))
     return 0
@@ -178,10 +177,8 @@ async def _release_one(
         if held.in_doubt and not again:
             raise NotReleased(f"{IN_DOUBT_TEXT}; to deliver it all the same, --again")
         note, content = quarantine.read_message(held)
-        raw = header_fields.strip_fields(content, verdict_fields.VERDICT_FIELDS)
-        lesson = await spam_filter.learn(
-            Message(raw, assembly.mime_limits(settings)), "ham", "cli", current_user()
-        )
+        message = incoming_message(content, assembly.mime_limits(settings))
+        lesson = await spam_filter.learn(message, "ham", "cli", current_user())
         fields = verdict_fields.render_verdict_fields(
             note.id,
             Verdict.HAM,
@@ -191,8 +188,6 @@ async def _release_one(
             thresholds=lesson.after.thresholds,
         )
         kept = [field for field in fields if field[0] != _SPAM_LEVEL_FIELD]
-        released = header_fields.prepend_fields(
-            header_fields.guard_first_line(raw, verdict_fields.GUARD_FIELD), kept
-        )
+        released = header_fields.prepend_fields(with_guarded_first_line(message.raw), kept)
         await release_message(held, note.envelope, released, next_hop)
     return lesson

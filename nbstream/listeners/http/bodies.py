@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from nbstream.listeners.byte_budget import ByteBudget
 from nbstream.listeners.http.responses import RequestRefused
 from nbstream.wire.rspamd import ENCODED_FIELDS
 
@@ -37,7 +38,7 @@ class BodyReader:
 
     def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
-        self._bytes_in_flight = 0
+        self._byte_budget = ByteBudget(limits.max_bytes_in_flight)
 
     @asynccontextmanager
     async def read(self, request: web.Request) -> AsyncIterator[bytes]:
@@ -62,7 +63,7 @@ class BodyReader:
                 raise RequestRefused(400, "the body is empty: it must be a message")
             yield content
         finally:
-            self._bytes_in_flight -= sum(map(len, pieces))
+            self._byte_budget.release(sum(map(len, pieces)))
 
     async def _read_pieces(self, content: StreamReader, pieces: list[bytes]) -> None:
         size = 0
@@ -70,9 +71,8 @@ class BodyReader:
             size += len(piece)
             if size > self._limits.max_message_bytes:
                 raise self._too_large_error()
-            if self._bytes_in_flight + len(piece) > self._limits.max_bytes_in_flight:
+            if not self._byte_budget.reserve(len(piece)):
                 raise RequestRefused(503, "too much is being read now, please try again later", close=True)
-            self._bytes_in_flight += len(piece)
             pieces.append(piece)
 
     def _too_large_error(self) -> RequestRefused:

@@ -8,7 +8,7 @@ together, 13 ms that others wait, of 50.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nbstream.listeners.smtp import replies
 from nbstream.mail.header_fields import normalize_line_ends
@@ -16,6 +16,7 @@ from nbstream.wire.smtp import remove_dot_stuffing
 
 if TYPE_CHECKING:
     from nbstream.errors import Reply
+    from nbstream.listeners.byte_budget import ByteBudget
 
 _log = logging.getLogger(__name__)
 
@@ -25,16 +26,6 @@ DATA_END = b"\r\n.\r\n"
 _LAST_LINE = b".\r\n"
 
 _READ_LIMIT_FACTOR = 2  # times the permitted size: a refused message is read to its end no further
-
-
-class ByteBudget(Protocol):
-    """Bytes in memory, over all connections."""
-
-    def reserve(self, count: int) -> bool:
-        """Take ``count`` bytes; False where they are not left."""
-
-    def release(self, count: int) -> None:
-        """Give reserved bytes back."""
 
 
 class IncomingMessage:

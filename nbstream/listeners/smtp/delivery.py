@@ -16,11 +16,13 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import CheckFailed, NbstreamError, RelayUnavailable, Reply
+from nbstream.listeners.message_log import log_message
 from nbstream.mail import header_fields
 from nbstream.mail.lines import split_at_line_ends
 from nbstream.mail.message import Message
 from nbstream.policy import verdict_fields
 from nbstream.policy.actions import Action, ActionKind
+from nbstream.policy.incoming_message import with_guarded_first_line, without_verdict_fields
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, group_recipients
 from nbstream.relay.next_hop import Envelope
 from nbstream.relay.outlet import DeliveryPart
@@ -145,7 +147,7 @@ class Delivery:
             await transaction.abort()
             raise
         self._observer.delivered(listener, str(check.verdict) if check else "none")
-        _log_message(listener, check, decided, reply, time.perf_counter() - started)
+        _log_delivery(listener, check, decided, reply, time.perf_counter() - started)
         return DeliveryResult(reply, check)
 
     async def _check(
@@ -234,9 +236,7 @@ def _without_forged_fields(content: bytes) -> bytes:
     found = chain.from_iterable(_RECEIVED_FIELD.finditer(b"\n" + lines) for lines in head)
     if sum(1 for _ in islice(found, _MAX_RECEIVED + 1)) > _MAX_RECEIVED:
         raise _MessageRefused(_LOOP_REPLY)
-    return header_fields.guard_first_line(
-        header_fields.strip_fields(content, verdict_fields.VERDICT_FIELDS), verdict_fields.GUARD_FIELD
-    )
+    return with_guarded_first_line(without_verdict_fields(content))
 
 
 def _policy_verdict(check: Check) -> PolicyVerdict:
@@ -252,18 +252,15 @@ def _check_with_decision(check: Check, decision: Decision) -> Check:
     return replace(check, verdict=verdict, reason=reason, thresholds=thresholds, policy=name)
 
 
-def _log_message(
+def _log_delivery(
     listener: str, check: Check | None, decided: Sequence[Decision], reply: Reply, seconds: float
 ) -> None:
-    policies = list(dict.fromkeys(each.treatment.name for each in decided))
-    fields = {
-        "listener": listener,
-        "id": check.id if check else None,
-        "verdict": str(check.verdict) if check else "none",
-        "probability": round(check.probability, 6) if check else None,
-        "action": ", ".join(dict.fromkeys(str(each.action.kind) for each in decided)) or None,
-        "policy": ", ".join(policies) if policies not in ([], [DEFAULT_RULE_NAME]) else None,
-        "reply": str(reply),
-        "milliseconds": round(seconds * 1000, 2),
-    }
-    _log.info("message", extra={"fields": fields})
+    policies = list(dict.fromkeys(decision.treatment.name for decision in decided))
+    log_message(
+        listener,
+        check,
+        seconds,
+        action=", ".join(dict.fromkeys(str(decision.action.kind) for decision in decided)) or None,
+        policy=", ".join(policies) if policies not in ([], [DEFAULT_RULE_NAME]) else None,
+        reply=str(reply),
+    )

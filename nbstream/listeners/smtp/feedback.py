@@ -16,10 +16,8 @@ from nbstream.errors import FeedbackRefused, NbstreamError, Reply, StoreRefuses
 from nbstream.filter import describe_lesson, describe_lessons
 from nbstream.listeners.lesson_log import log_lesson
 from nbstream.listeners.peers import Network, is_in_networks, is_on_this_machine
-from nbstream.mail import header_fields
-from nbstream.mail.message import Message
-from nbstream.policy import verdict_fields
 from nbstream.policy.feedback_mail import FeedbackContent, parse_feedback_mail
+from nbstream.policy.incoming_message import incoming_message
 
 if TYPE_CHECKING:
     from nbstream.filter import Filter, LearnableMessage, Lesson
@@ -119,10 +117,7 @@ class FeedbackMailbox:
         """One at a time, so that a large mail is not there once more with all its parts."""
         if meant.id is None:
             limits = self._options.limits
-            return (
-                Message.parse(header_fields.strip_fields(raw, verdict_fields.VERDICT_FIELDS), limits)
-                for raw in meant.messages
-            )
+            return (incoming_message(raw, limits) for raw in meant.messages)
         try:
             checked = await self._filter.recall(meant.id)
         except NbstreamError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from nbstream.errors import Reply
+from nbstream.listeners.byte_budget import ByteBudget
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.listeners.sockets import BACKLOG
@@ -59,7 +60,7 @@ class SmtpListener:
         self.message_handlers = MessageHandlers(delivery, feedback)
         self.sessions: set[SmtpSession] = set()
         self.draining = False
-        self._bytes_in_flight = 0
+        self.byte_budget = ByteBudget(params.max_bytes_in_flight)
         self._servers: list[asyncio.Server] = []
         self._no_sessions = asyncio.Event()
 
@@ -75,17 +76,6 @@ class SmtpListener:
         if not room:
             return _RefusingProtocol(replies.CLOSING if self.draining else replies.TOO_MANY_CONNECTIONS)
         return SmtpSession(self)
-
-    def reserve(self, count: int) -> bool:
-        """Take ``count`` bytes from the shared budget; False where they are not left."""
-        if self._bytes_in_flight + count > self.limits.max_bytes_in_flight:
-            return False
-        self._bytes_in_flight += count
-        return True
-
-    def release(self, count: int) -> None:
-        """Give reserved bytes back."""
-        self._bytes_in_flight -= count
 
     def session_closed(self, session: SmtpSession) -> None:
         """A session's connection is gone."""

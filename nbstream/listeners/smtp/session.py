@@ -232,7 +232,7 @@ class SmtpSession(SmtpConnection):
         # The CRLF that ended the command is part of a lone CRLF.CRLF (an empty message) and of a first dot.
         self._reader._buffer[:0] = b"\r\n"  # type: ignore[attr-defined]  # no public way to put back
         await self._send_reply(replies.GO_AHEAD)
-        arriving = IncomingMessage(self._listener.limits.max_message_bytes, self._listener)
+        arriving = IncomingMessage(self._listener.limits.max_message_bytes, self._listener.byte_budget)
         try:
             await self._send_reply(await self._learn_or_deliver(arriving))
         finally:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from nbstream.listeners.byte_budget import ByteBudget
 from nbstream.listeners.spamd.handler import LISTENER_NAME, SpamdHandler, SpamdHandlerOptions, SpamdPeer
 from nbstream.wire.spamd import (
     EX_TEMPFAIL,
@@ -51,20 +52,6 @@ class SpamdLimits:
     max_bytes_in_flight: int = 256 << 20
 
 
-@dataclass(slots=True)
-class _ByteBudget:
-    """Bytes in memory, over all connections."""
-
-    limit: int
-    used: int = field(default=0)
-
-    def reserve(self, count: int) -> bool:
-        if self.used + count > self.limit:
-            return False
-        self.used += count
-        return True
-
-
 class SpamdListener:
     """Accepts connections, and bounds what they use together.
 
@@ -75,7 +62,7 @@ class SpamdListener:
         self.spam_filter = spam_filter
         self.limits = params
         self.connections: set[SpamdConnection] = set()
-        self.budget = _ByteBudget(params.max_bytes_in_flight)
+        self.byte_budget = ByteBudget(params.max_bytes_in_flight)
         self.is_unix_socket = False
         self._observer = observer
         self._draining = False
@@ -214,7 +201,7 @@ class SpamdConnection(asyncio.Protocol):
             self._refuse(_SILENT)
 
     def _reserve_bytes(self, count: int) -> bool:
-        if not self._listener.budget.reserve(count):
+        if not self._listener.byte_budget.reserve(count):
             return False
         self._reserved_bytes += count
         return True
@@ -288,7 +275,7 @@ class SpamdConnection(asyncio.Protocol):
             self._transport.close()
 
     def _release_bytes(self) -> None:
-        self._listener.budget.used -= self._reserved_bytes
+        self._listener.byte_budget.release(self._reserved_bytes)
         self._reserved_bytes = 0
 
     def _close_if_done(self) -> None:

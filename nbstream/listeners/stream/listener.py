@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.listeners.lesson_log import log_lesson
-from nbstream.mail import header_fields
 from nbstream.mail.message import Message
-from nbstream.policy import verdict_fields
+from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.stream_queue import ClaimOutcome
 from nbstream.wire import stream_entries as wire
@@ -305,10 +304,7 @@ class StreamListener:
 def _parse_request(request: wire.StreamRequest, limits: MessageLimits) -> Message:
     if request.raw is None:
         return Message.from_text(request.text or "", limits)
-    return Message(
-        header_fields.strip_fields(header_fields.normalize_line_ends(request.raw), verdict_fields.VERDICT_FIELDS),
-        limits,
-    )
+    return incoming_message(request.raw, limits)
 
 
 def _printable_id(place: bytes) -> str:

@@ -18,10 +18,9 @@ import uvloop
 from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.filter import CompositeObserver, Filter, RememberingObserver
-from nbstream.mail import header_fields
 from nbstream.mail.message import Message
 from nbstream.metrics.daemon import DaemonMetrics
-from nbstream.policy.verdict_fields import VERDICT_FIELDS
+from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.replica.mirror import Mirror
 from tests.benchmarks.speed.processes import Served, free_port, served
 
@@ -67,10 +66,7 @@ async def _teach(settings: Settings, messages: Iterable[Labelled]) -> None:
 
 def arrived(raw: bytes, settings: Settings) -> Message:
     """The message as a door hands it to the filter."""
-    return Message(
-        header_fields.strip_fields(header_fields.normalize_line_ends(raw), VERDICT_FIELDS),
-        assembly.mime_limits(settings),
-    )
+    return incoming_message(raw, assembly.mime_limits(settings))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.errors import Reply
+from nbstream.listeners.byte_budget import ByteBudget
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
 from nbstream.listeners.smtp.replies import MESSAGE_TOO_BIG, TOO_MANY_BYTES_IN_FLIGHT
 from nbstream.mail.header_fields import normalize_line_ends
@@ -19,25 +19,9 @@ FRAGMENTS = st.lists(
 )
 
 
-@dataclass
-class Budget:
-    """So many bytes are left."""
-
-    left: int = 1 << 30
-
-    def reserve(self, count: int) -> bool:
-        if count > self.left:
-            return False
-        self.left -= count
-        return True
-
-    def release(self, count: int) -> None:
-        self.left += count
-
-
 def arrive(wire: bytes, cuts: list[int], limit: int = 1 << 20) -> IncomingMessage:
     """What comes in when ``wire`` is cut at these places."""
-    arriving = IncomingMessage(limit, Budget())
+    arriving = IncomingMessage(limit, ByteBudget(1 << 30))
     places = [0, *sorted(cut for cut in cuts if 0 < cut <= len(wire) - len(DATA_END)), len(wire)]
     for start, end in itertools.pairwise(places):
         arriving.add(wire[start:end], last=end == len(wire))
@@ -67,20 +51,20 @@ def test_a_message_may_be_as_long_as_the_limit(length: int, problem: Reply | Non
 
 
 def test_what_is_refused_holds_no_memory() -> None:
-    budget = Budget(10)
+    budget = ByteBudget(10)
     arriving = IncomingMessage(100, budget)
     arriving.add(b"\r\n12345", last=False)
-    assert budget.left == 3
+    assert budget.reserved == 7
 
     arriving.add(b"6789", last=False)
 
     assert arriving.problem == TOO_MANY_BYTES_IN_FLIGHT
-    assert budget.left == 10
+    assert budget.reserved == 0
     assert not arriving.exceeds_read_limit
 
 
 def test_twice_the_limit_is_hopeless() -> None:
-    arriving = IncomingMessage(10, Budget())
+    arriving = IncomingMessage(10, ByteBudget(1 << 30))
 
     arriving.add(b"\r\n" + b"x" * 18, last=False)
     assert arriving.problem == MESSAGE_TOO_BIG

@@ -181,7 +181,7 @@ async def test_memory_for_mail_is_shared_and_given_back(client: Redis, tmp_path:
         holding, waiting = await door.talk(), await door.talk()
         await holding.begin()
         holding.writer.write(b"x" * 150_000)
-        await until(lambda: door.listener._bytes_in_flight > 60_000)
+        await until(lambda: door.listener.byte_budget.reserved > 60_000)
         await waiting.begin()
 
         waiting.writer.write(b"y" * 190_000 + b"\r\n.\r\n")
@@ -190,7 +190,7 @@ async def test_memory_for_mail_is_shared_and_given_back(client: Redis, tmp_path:
         holding.writer.write(b"\r\n.\r\n")
         assert (await holding.reply()).startswith("250 ")
         assert (await door.send(b"y" * 190_000)).startswith("250 ")
-        assert door.listener._bytes_in_flight == 0
+        assert door.listener.byte_budget.reserved == 0
 
 
 async def test_an_idle_client_is_closed(client: Redis, tmp_path: Path) -> None:
@@ -467,7 +467,7 @@ async def test_a_client_that_closes_its_side_early_is_let_go(door: Door, said: b
     await dialogue.ended()
 
     await until(lambda: not door.listener.sessions)
-    assert door.listener._bytes_in_flight == 0
+    assert door.listener.byte_budget.reserved == 0
     assert door.delivered() == []
 
 
@@ -480,7 +480,7 @@ async def test_a_client_may_go_away_at_any_byte(door: Door, caplog: pytest.LogCa
         dialogue.writer.transport.abort()
 
     await until(lambda: not door.listener.sessions)
-    assert door.listener._bytes_in_flight == 0
+    assert door.listener.byte_budget.reserved == 0
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
     assert (await door.send(MESSAGE)).startswith("250 ")
 
@@ -502,11 +502,11 @@ async def test_a_refused_message_gives_its_memory_back_before_its_end(client: Re
         dialogue = await door.talk()
         await dialogue.begin()
         dialogue.writer.write(b"x" * 190_000)
-        await until(lambda: door.listener._bytes_in_flight > 60_000)
+        await until(lambda: door.listener.byte_budget.reserved > 60_000)
 
         dialogue.writer.write(b"x" * 100_000)
 
-        await until(lambda: door.listener._bytes_in_flight == 0)
+        await until(lambda: door.listener.byte_budget.reserved == 0)
         assert (await door.send(b"y" * 150_000)).startswith("250 ")
 
 

@@ -87,7 +87,7 @@ class SpamdDoor:
     async def rested(self) -> None:
         """Return when no connection is left; nothing is held for any then."""
         await until(lambda: not self.listener.connections)
-        assert self.listener.budget.used == 0
+        assert self.listener.byte_budget.reserved == 0
 
     @property
     def learned(self) -> dict[str, int]:

@@ -162,7 +162,7 @@ async def test_mail_beyond_what_is_kept_in_memory_is_put_off(client: Redis, pack
         _, writer = await door.connect()
         writer.write(data[:-1])
         await writer.drain()
-        await until(lambda: door.listener.budget.used == len(data) - 1)
+        await until(lambda: door.listener.byte_budget.reserved == len(data) - 1)
 
         other = request("CHECK", "Compress: zlib", message=zlib.compress(message)) if packed else data
         answer = await door.ask(other)
@@ -186,7 +186,7 @@ async def test_nothing_is_kept_of_mail_that_was_put_off(client: Redis, monkeypat
                 await writer.drain()
                 assert (await reader.readline()).startswith(b"SPAMD/1.0 75 ")
                 streams.append(writer)
-            await until(lambda: door.listener.budget.used == 0)
+            await until(lambda: door.listener.byte_budget.reserved == 0)
             assert tracemalloc.get_traced_memory()[0] < 4 << 20
         finally:
             tracemalloc.stop()
@@ -268,7 +268,7 @@ async def test_a_drain_lets_idle_clients_go_and_finishes_what_has_begun(client: 
         idle, (reader, writer) = await door.connect(), await door.connect()
         data = request("CHECK")
         writer.write(data[:10])
-        await until(lambda: door.listener.budget.used == 10)
+        await until(lambda: door.listener.byte_budget.reserved == 10)
 
         draining = asyncio.create_task(door.listener.drain(DEADLINE_SECONDS))
 
@@ -299,7 +299,7 @@ async def test_a_drain_ends_with_clients_that_do_not(client: Redis) -> None:
     async with open_spamd(client) as door:
         _, writer = await door.connect()
         writer.write(request("CHECK")[:10])
-        await until(lambda: door.listener.budget.used == 10)
+        await until(lambda: door.listener.byte_budget.reserved == 10)
 
         await door.listener.drain(0)
 

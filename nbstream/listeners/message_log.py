@@ -1,0 +1,31 @@
+"""The line of the log about one message that was checked and answered, the same for every listener."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nbstream.filter import Check
+
+_log = logging.getLogger(__name__)
+
+
+def log_message(
+    listener: str, check: Check | None, seconds: float, *, entry: str | None = None, **details: str | None
+) -> None:
+    """Log that a message was answered after ``seconds``.
+
+    ``check`` is None where there is no verdict, ``entry`` the stream id of a message out of a stream; ``details``
+    are the further fields of the listener's line, of which one that is None is shown as missing.
+    """
+    fields = {
+        "listener": listener,
+        **({"entry": entry} if entry is not None else {}),
+        "id": check.id if check else None,
+        "verdict": str(check.verdict) if check else "none",
+        "probability": round(check.probability, 6) if check else None,
+        **details,
+        "milliseconds": round(seconds * 1000, 2),
+    }
+    _log.info("message", extra={"fields": fields})
