@@ -107,7 +107,7 @@ def make(run: Run, index: Path) -> Outcome:
     with tempfile.TemporaryDirectory() as name:
         config, found, scores = (Path(name) / file for file in ("nbstream.yaml", "found.json", "scores.tsv"))
         config.write_text(f"model: {run.model}\nautolearn: {run.autolearn}\nverdict: {run.verdict}\n")
-        words = ["evaluate", "-c", config, index, *run.options, "--json", found, "--scores", scores]
+        words = ["evaluate", "-c", config, index, *run.options, "--json-file", found, "--scores", scores]
         command = [sys.executable, "-m", "nbstream.cli", *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from nbstream.cli.main import main
 from nbstream.cli.parser import EX_USAGE, build_parser
+from nbstream.cli.parser.examples import EXAMPLES
 
 
 def refused(words: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -33,10 +40,25 @@ def test_a_word_that_a_command_does_not_know_is_told_with_the_usage_of_that_comm
     assert said.splitlines()[-1] == f"nbstream {command}: unrecognized arguments: --nope"
 
 
-def test_where_the_file_belongs_is_in_the_usage_of_all(capsys: pytest.CaptureFixture[str]) -> None:
-    assert refused("-c nb.yaml status", capsys).startswith(
-        "usage: nbstream [-h] [--version] COMMAND [-c FILE] ...\n"
-    )
+@pytest.mark.parametrize(
+    "words",
+    [
+        "-c nb.yaml status",
+        "status -c nb.yaml",
+        "--config nb.yaml quarantine list",
+        "quarantine -c nb.yaml list",
+        "quarantine list -c nb.yaml",
+        "-c nb.yaml config check",
+        "config check --config nb.yaml",
+        "-c other.yaml status -c nb.yaml",
+    ],
+)
+def test_the_configuration_is_named_before_or_after_the_command(words: str) -> None:
+    assert build_parser().parse_args(words.split()).config == Path("nb.yaml")
+
+
+def test_without_c_no_configuration_is_named() -> None:
+    assert build_parser().parse_args(["quarantine", "list"]).config is None
 
 
 def test_no_word_can_move_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,7 +82,7 @@ def test_a_path_that_may_be_left_out_is_shown_so(
         "unlearn",
         "evaluate --ham x --spam",
         "evaluate",
-        "evaluate index --json",
+        "evaluate index --json-file",
         "evaluate index --scores",
         "evaluate index --plot",
         "replay",
@@ -80,15 +102,83 @@ def test_an_empty_path_is_not_the_folder_that_one_is_in(words: str, capsys: pyte
 
 
 @pytest.mark.parametrize("address", ["host", "host:smtp", "host:0", "host:65536", ":25"])
-def test_a_door_that_is_no_address_is_wrong_usage(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_listener_that_is_no_address_is_wrong_usage(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(f"replay index --smtp {address}", capsys)
 
     assert said.endswith(f"nbstream replay: argument --smtp: {address} is no HOST:PORT\n")
     assert build_parser().parse_args(["replay", "index", "--smtp", "[::1]:25"]).smtp == ("::1", 25)
 
 
-def test_one_file_of_a_configuration_is_checked_not_another(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "not allowed with" in refused("config check a.yaml -c b.yaml", capsys)
+@pytest.mark.parametrize("words", ["config check a.yaml -c b.yaml", "-c b.yaml config check a.yaml"])
+def test_one_file_of_a_configuration_is_checked_not_another(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+
+    assert ended.value.code == EX_USAGE
+    assert "one FILE is checked: give it with or without -c" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "evaluate index --json result.json",
+        "evaluate --json result.json index",
+        "evaluate --json=result.json index",
+        "evaluate index --json -",
+    ],
+)
+def test_the_old_form_of_json_with_a_file_names_the_new_one(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(words, capsys)
+
+    assert said.endswith("; --json prints to standard output; to write a file give --json-file FILE\n")
+
+
+def all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The parsers of all commands, at every depth."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield command
+                yield from all_parsers(command)
+
+
+COMMANDS = {parser.prog.partition(" ")[2]: parser for parser in all_parsers(build_parser())}
+
+
+def test_json_takes_no_argument_anywhere() -> None:
+    options = [action for parser in COMMANDS.values() for action in parser._actions]
+    json_options = [action for action in options if "--json" in action.option_strings]
+
+    assert len(json_options) > 10
+    assert {action.nargs for action in json_options} == {0}
+
+
+def test_every_command_has_two_examples_and_nothing_else_has() -> None:
+    assert EXAMPLES.keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_the_help_of_a_command_ends_with_its_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args([*command.split(), "--help"])
+
+    first, second = EXAMPLES[command]
+    assert capsys.readouterr().out.endswith(f"\nexamples:\n  {first}\n  {second}\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "example"), [(command, example) for command, both in EXAMPLES.items() for example in both]
+)
+def test_the_examples_are_understood(command: str, example: str) -> None:
+    program, *words = shlex.split(example.partition("|")[0])
+
+    assert program == "nbstream"
+    assert words[: len(command.split())] == command.split() or command in {"config", "quarantine"}
+    build_parser().parse_args(words)
 
 
 @pytest.mark.parametrize(

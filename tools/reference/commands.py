@@ -136,9 +136,10 @@ _INTRODUCTION = """
 # Commands
 
 `nbstream COMMAND --help` prints what stands here of a command. Run the commands as the daemon's user: they find a
-running daemon's private Redis, or start it for as long as they need it. `-c FILE` names the
-[configuration](settings.md); without it the first of `./nbstream.yaml`, `~/.config/nbstream/nbstream.yaml` and
-`/etc/nbstream/nbstream.yaml` is read, and without any of them the defaults hold.
+running daemon's private Redis, or start it for as long as they need it. `-c FILE`, before or after the command,
+names the [configuration](settings.md); without it the first of `./nbstream.yaml`,
+`~/.config/nbstream/nbstream.yaml` and `/etc/nbstream/nbstream.yaml` is read, and without any of them the defaults
+hold. `--json` prints JSON on standard output, and takes no argument.
 
 The wheel installs the manual pages nbstream(1) and nbstream.yaml(5), and completion for bash, zsh and fish, below
 the prefix that it is installed into. `man nbstream` finds its page where `PREFIX/bin` is on the path. The shells

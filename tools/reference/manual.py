@@ -26,7 +26,7 @@ def nbstream_1() -> str:
         [
             _title("NBSTREAM", 1, "User Commands"),
             *_section("NAME", [r"nbstream \- a spam filter daemon with an online naive Bayes"]),
-            *_section("SYNOPSIS", [rf"{_bold('nbstream')} [\-\-version] {_bold('COMMAND')} [\-c FILE] ..."]),
+            *_section("SYNOPSIS", [rf"{_bold('nbstream')} [\-\-version] [\-c FILE] {_bold('COMMAND')} ..."]),
             *_section("DESCRIPTION", _paragraphs(_DESCRIPTION + commands.WORDS)),
             *_section("COMMON OPTIONS", [*_item("-c, --config FILE", sentence(CONFIG_HELP)), *_HELP]),
             *_section("COMMANDS", [line for command in commands.commands() for line in _command(command)]),

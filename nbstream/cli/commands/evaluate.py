@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     _check_usage(options)
     file = config.find_config_file(options.config)
     settings = config.load_settings(file)
-    output_files.check_writable([path for path in (_json_file(options), options.scores, options.plot) if path])
+    output_files.check_writable([path for path in (options.json_file, options.scores, options.plot) if path])
     draw = _plot_function() if options.plot else None
     errors: list[InputError] = []
     if options.config is None:
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     measured = report.build_report(
         result, tally, params, options.skip, options.limit, settings.verdict.max_false_positive_rate
     )
-    print(measured.to_json() if options.json == message_files.STANDARD_INPUT else measured.to_text())
+    print(measured.to_json() if options.json else measured.to_text())
     _write_outputs(options, result, measured)
     if draw:
         columns = report.RowArrays.from_rows(result.rows[options.skip :])
@@ -80,7 +80,8 @@ def run(options: argparse.Namespace) -> int:
 def _check_usage(options: argparse.Namespace) -> None:
     pair = (options.spam, options.ham)
     if all(pair) == bool(options.index) or any(pair) != all(pair):
-        options.wrong_usage("give an INDEX, or both --spam and --ham")
+        hint = "; --json takes no file, --json-file FILE does" if options.json and options.index else ""
+        options.wrong_usage(f"give an INDEX, or both --spam and --ham{hint}")
     if any(message_files.STANDARD_INPUT in (paths or []) for paths in pair):
         options.wrong_usage("--spam and --ham are read twice, standard input cannot be")
 
@@ -171,15 +172,10 @@ def _plot_function() -> Draw:
     return write_run_plot
 
 
-def _json_file(options: argparse.Namespace) -> Path | None:
-    return Path(options.json) if options.json and options.json != message_files.STANDARD_INPUT else None
-
-
 def _write_outputs(options: argparse.Namespace, result: EvaluationResult, measured: EvaluationReport) -> None:
-    json_file = _json_file(options)
-    if json_file:
-        with output_files.translate_write_errors(json_file):
-            json_file.write_text(measured.to_json() + "\n", encoding="utf-8")
+    if options.json_file:
+        with output_files.translate_write_errors(options.json_file):
+            options.json_file.write_text(measured.to_json() + "\n", encoding="utf-8")
     if options.scores:
         with (
             output_files.translate_write_errors(options.scores),

@@ -46,7 +46,7 @@ class Evaluate:
         return code, printed.out, printed.err
 
     def json(self, *arguments: str | Path) -> dict[str, Any]:
-        code, out, err = self(*arguments, "--json", "-")
+        code, out, err = self(*arguments, "--json")
         assert code == 0, err
         return dict(json.loads(out))
 
@@ -89,7 +89,7 @@ def test_texts_are_read_from_a_table(evaluate: Evaluate, tmp_path: Path) -> None
     table = tmp_path / "sms.tsv"
     table.write_text("".join(f"{label}\t{raw.decode().split()[-1]} text\n" for label, raw in letters(20)))
 
-    code, out, err = evaluate(table, "--json", "-")
+    code, out, err = evaluate(table, "--json")
 
     assert (code, json.loads(out)["messages"]) == (0, 20)
     assert err == f"{table}: read as a table of texts\n"
@@ -116,7 +116,9 @@ def test_two_heaps_are_merged_in_their_order(evaluate: Evaluate, tmp_path: Path)
 
 
 def test_json_and_scores_go_to_their_files(evaluate: Evaluate, index: str, tmp_path: Path) -> None:
-    code, out, _ = evaluate(index, "--json", tmp_path / "a.json", "--scores", tmp_path / "a.tsv", "--skip", "50")
+    code, out, _ = evaluate(
+        index, "--json-file", tmp_path / "a.json", "--scores", tmp_path / "a.tsv", "--skip", "50"
+    )
 
     found = json.loads((tmp_path / "a.json").read_text())
     lines = (tmp_path / "a.tsv").read_text().splitlines()
@@ -177,14 +179,14 @@ def test_what_cannot_be_read_is_66_and_of_two_heaps_the_rest_is_measured(
     (tmp_path / "ham.eml").write_text("Subject: x\n\ny\n")
 
     assert evaluate(tmp_path / "none")[0] == 66
-    code, out, err = evaluate("--spam", tmp_path / "gone", "--ham", tmp_path / "ham.eml", "--json", "-")
+    code, out, err = evaluate("--spam", tmp_path / "gone", "--ham", tmp_path / "ham.eml", "--json")
 
     assert code == 66
     assert json.loads(out)["ham"] == 1
     assert err == f"nbstream: {tmp_path / 'gone'}: No such file or directory\n"
 
 
-@pytest.mark.parametrize("option", ["--json", "--scores", "--plot"])
+@pytest.mark.parametrize("option", ["--json-file", "--scores", "--plot"])
 def test_a_place_that_cannot_be_written_to_is_found_before_the_run(
     evaluate: Evaluate, tmp_path: Path, option: str
 ) -> None:

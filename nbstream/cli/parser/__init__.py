@@ -1,0 +1,32 @@
+"""The words of the command line: every command with its arguments, its examples and its exit codes.
+
+Rules: nothing heavy is imported here, so that ``--help`` answers at once. The reference of the commands, the
+manual page nbstream(1) and the shell completions are made from this parser.
+"""
+
+from __future__ import annotations
+
+from nbstream import __version__
+from nbstream.cli.parser import daemon, evaluation, messages, model
+from nbstream.cli.parser.command_parser import CONFIG_HELP, CommandParser, add_config_option
+from nbstream.cli.parser.exit_codes import COMMAND_EXIT_CODES, EX_USAGE, EXIT_CODES
+
+__all__ = ["COMMAND_EXIT_CODES", "CONFIG_HELP", "EXIT_CODES", "EX_USAGE", "build_parser"]
+
+
+def build_parser() -> CommandParser:
+    """Return the parser of the whole command line."""
+    parser = CommandParser(
+        prog="nbstream",
+        usage="%(prog)s [-h] [--version] [-c FILE] COMMAND ...",
+        description="A spam filter daemon with an online naive Bayes.",
+    )
+    parser.add_argument("--version", action="version", version=f"nbstream {__version__}")
+    add_config_option(parser)
+    parser.set_defaults(config=None)
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=CommandParser, prog="nbstream"
+    )
+    for subject in (daemon, messages, model, evaluation):
+        subject.add_commands(commands)
+    return parser

@@ -1,0 +1,91 @@
+"""What the parsers of all commands share: ``-c``, the form of the help, and how wrong words are refused."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from nbstream.cli import arguments
+from nbstream.cli.parser.examples import EXAMPLES
+from nbstream.cli.parser.exit_codes import EX_USAGE
+from nbstream.cli.terminal import print_note, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CONFIG_HELP = (
+    "configuration (default: the first of ./nbstream.yaml, ~/.config/nbstream/nbstream.yaml and "
+    "/etc/nbstream/nbstream.yaml)"
+)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """argparse with the exit code of sysexits.h for wrong usage; 2 stays free of meaning."""
+
+    json_hint = ""
+    """What is added where ``--json`` is given a value, which it took in an older version."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and what is wrong on standard error, and exit with 64."""
+        hint = f"; {self.json_hint}" if self.json_hint and message.startswith("argument --json:") else ""
+        print_note(f"{self.format_usage()}{self.prog}: {printable(message)}{hint}")
+        self.exit(EX_USAGE)
+
+    def parse_known_args(  # type: ignore[override]  # what the two overloads of the stub come to
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Refuse unknown words here: argparse leaves them to the outermost parser, with the usage of that one."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            hint = f"; {self.json_hint}" if self.json_hint and options.json else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return options, unknown
+
+
+class _HelpFormatter(argparse.HelpFormatter):
+    """Wraps what a command does, and leaves its examples as they stand."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:  # argparse's own formatters override it too
+        return text if text.startswith(_EXAMPLES_HEAD) else super()._fill_text(text, width, indent)
+
+
+_EXAMPLES_HEAD = "examples:"
+
+Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"  # argparse has no public name for it
+
+
+def add_command(
+    commands: Commands,
+    name: str,
+    purpose: str,
+    *,
+    usage: str | None = None,
+    details: str = "",
+) -> CommandParser:
+    """Add a command that takes ``-c`` and whose help ends with its examples.
+
+    Its purpose stands in the list of all commands and in its own help, the details only there.
+    """
+    parser = commands.add_parser(
+        name,
+        help=purpose,
+        description=f"{purpose}. {details}" if details else purpose,
+        usage=f"%(prog)s [-h] [-c FILE] {usage}" if usage else None,
+        formatter_class=_HelpFormatter,
+    )
+    add_config_option(parser)
+    examples = EXAMPLES[parser.prog.partition(" ")[2]]
+    parser.epilog = "\n  ".join([_EXAMPLES_HEAD, *examples])
+    return parser
+
+
+def add_config_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``-c``, which sets nothing where it is not given: it may stand before the command too."""
+    parser.add_argument(
+        "-c",
+        "--config",
+        type=arguments.file_path,
+        default=argparse.SUPPRESS,
+        metavar="FILE",
+        help=CONFIG_HELP,
+    )

@@ -1,0 +1,45 @@
+"""The commands that run the daemon or speak of its configuration: their arguments."""
+
+from __future__ import annotations
+
+from nbstream.cli import arguments
+from nbstream.cli.parser.command_parser import CommandParser, Commands, add_command
+
+
+def add_commands(commands: Commands) -> None:
+    """Add them in the order of the help."""
+    _add_serve(commands)
+    _add_reload(commands)
+    _add_config(commands)
+
+
+def _add_serve(commands: Commands) -> None:
+    serve = add_command(
+        commands,
+        "serve",
+        "run the daemon",
+        details="It runs until SIGTERM, and then lets the work in hand finish.",
+    )
+    serve.add_argument("--hints", action="store_true", help="print three commands to try, once mail is accepted")
+    serve.set_defaults(module="serve")
+
+
+def _add_reload(commands: Commands) -> None:
+    reload = add_command(
+        commands,
+        "reload",
+        "have the daemon apply its changed configuration, without a restart",
+        details="The command waits for the daemon and prints its answer.",
+    )
+    reload.add_argument("--json", action="store_true", help="the daemon's answer as one JSON object")
+    reload.set_defaults(module="reload")
+
+
+def _add_config(commands: Commands) -> None:
+    config = add_command(commands, "config", "look at a configuration")
+    actions = config.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
+    check = add_command(actions, "check", "say what is wrong with a file, without starting anything")
+    check.add_argument(
+        "file", nargs="?", type=arguments.file_path, metavar="FILE", help="default: the one that is read"
+    )
+    check.set_defaults(module="config_check", wrong_usage=check.error)

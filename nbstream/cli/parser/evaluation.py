@@ -1,0 +1,125 @@
+"""The commands that measure the filter on labelled mail: their arguments."""
+
+from __future__ import annotations
+
+from nbstream.cli import arguments
+from nbstream.cli.parser.command_parser import Commands, add_command
+
+
+def add_commands(commands: Commands) -> None:
+    """Add them in the order of the help."""
+    _add_evaluate(commands)
+    _add_tune(commands)
+    _add_replay(commands)
+
+
+def _add_evaluate(commands: Commands) -> None:
+    evaluate = add_command(
+        commands,
+        "evaluate",
+        "score a labelled stream, learning as it goes, and measure how good that was",
+        details="The daemon and its model are left alone.",
+    )
+    evaluate.add_argument(
+        "index",
+        nargs="?",
+        type=arguments.file_path,
+        metavar="INDEX",
+        help="lines of label<TAB>path, in stream order, or a .csv or .tsv of label and text",
+    )
+    for label in ("spam", "ham"):
+        evaluate.add_argument(
+            f"--{label}",
+            nargs="+",
+            type=arguments.nonempty_path,
+            metavar="PATH",
+            help=f"instead of INDEX: messages, mboxes, folders of {label}",
+        )
+    evaluate.add_argument(
+        "--regime",
+        type=arguments.regime_name,
+        default="immediate",
+        metavar="immediate|delayed:N|errors|unsure|none",
+        help="which labels are learned, and when (default: each at once)",
+    )
+    evaluate.add_argument("--limit", type=arguments.whole_number, metavar="N", help="only the first N messages")
+    evaluate.add_argument(
+        "--skip", type=arguments.whole_number, default=0, metavar="N", help="leave the first N out of the measures"
+    )
+    evaluate.add_argument(
+        "--label-noise",
+        type=arguments.fraction,
+        default=0.0,
+        metavar="P",
+        help="flip this share of the labels that are learned",
+    )
+    evaluate.add_argument(
+        "--seed", type=arguments.whole_number, default=0, metavar="S", help="which labels are flipped"
+    )
+    evaluate.add_argument("--json", action="store_true", help="the measures as one JSON object on standard output")
+    evaluate.add_argument(
+        "--json-file", type=arguments.file_path, metavar="FILE", help="the same object written to a file"
+    )
+    evaluate.json_hint = "--json prints to standard output; to write a file give --json-file FILE"
+    evaluate.add_argument(
+        "--scores", type=arguments.file_path, metavar="FILE", help="what each message got, as TSV"
+    )
+    evaluate.add_argument(
+        "--plot", type=arguments.file_path, metavar="FILE.png", help="ROC, learning curve and histograms"
+    )
+    evaluate.add_argument("--redis", metavar="URL", help="count in a temporary model there instead of in memory")
+    evaluate.set_defaults(module="evaluate", wrong_usage=evaluate.error)
+
+
+def _add_tune(commands: Commands) -> None:
+    tune = add_command(
+        commands,
+        "tune",
+        "what other thresholds would have done to the mail labelled last",
+        details="With --with it says which verdicts another configuration would change.",
+    )
+    tune.add_argument(
+        "--with",
+        dest="other",
+        type=arguments.file_path,
+        metavar="FILE",
+        help="compare the verdict section of this configuration",
+    )
+    tune.add_argument(
+        "--plot",
+        type=arguments.plot_file,
+        metavar="FILE.svg|png|pdf",
+        help="DET curve, costs, and errors by threshold",
+    )
+    tune.add_argument("--json", action="store_true", help="one JSON object")
+    tune.set_defaults(module="tune")
+
+
+def _add_replay(commands: Commands) -> None:
+    replay = add_command(
+        commands,
+        "replay",
+        "send a labelled corpus through a running daemon: its next hop gets the mail, its model learns",
+        details="It prints how good the verdicts were. Give it a daemon of its own.",
+    )
+    replay.add_argument(
+        "index", type=arguments.file_path, metavar="INDEX", help="lines of label<TAB>path, in stream order"
+    )
+    replay.add_argument(
+        "--smtp",
+        type=arguments.server_address,
+        metavar="HOST:PORT",
+        help="the daemon's SMTP listener (default: as configured)",
+    )
+    replay.add_argument(
+        "--feedback",
+        choices=("immediate", "errors", "unsure", "none"),
+        default="immediate",
+        help="for which messages the label is sent back (default: immediate, which is each at once)",
+    )
+    replay.add_argument("--limit", type=arguments.whole_number, metavar="N", help="only the first N messages")
+    replay.add_argument(
+        "--skip", type=arguments.whole_number, default=0, metavar="N", help="leave the first N out of the measures"
+    )
+    replay.add_argument("--json", action="store_true", help="the result as one JSON object")
+    replay.set_defaults(module="replay")
