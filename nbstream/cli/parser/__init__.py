@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nbstream import __version__
 from nbstream.cli.parser import daemon, evaluation, messages, model
-from nbstream.cli.parser.command_parser import CONFIG_HELP, CommandParser, add_config_option
+from nbstream.cli.parser.command_parser import CONFIG_HELP, CONFIG_OPTION, CommandParser
 from nbstream.cli.parser.exit_codes import COMMAND_EXIT_CODES, EX_USAGE, EXIT_CODES
 
 __all__ = ["COMMAND_EXIT_CODES", "CONFIG_HELP", "EXIT_CODES", "EX_USAGE", "build_parser"]
@@ -20,9 +20,9 @@ def build_parser() -> CommandParser:
         prog="nbstream",
         usage="%(prog)s [-h] [--version] [-c FILE] COMMAND ...",
         description="A spam filter daemon with an online naive Bayes.",
+        parents=[CONFIG_OPTION],
     )
     parser.add_argument("--version", action="version", version=f"nbstream {__version__}")
-    add_config_option(parser)
     parser.set_defaults(config=None)
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=CommandParser, prog="nbstream"

@@ -51,6 +51,12 @@ class _HelpFormatter(argparse.HelpFormatter):
 
 _EXAMPLES_HEAD = "examples:"
 
+CONFIG_OPTION = CommandParser(add_help=False)
+"""The parent of all parsers: ``-c`` sets nothing where it is not given, since it may stand before the command."""
+CONFIG_OPTION.add_argument(
+    "-c", "--config", type=arguments.file_path, default=argparse.SUPPRESS, metavar="FILE", help=CONFIG_HELP
+)
+
 Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"  # argparse has no public name for it
 
 
@@ -72,20 +78,8 @@ def add_command(
         description=f"{purpose}. {details}" if details else purpose,
         usage=f"%(prog)s [-h] [-c FILE] {usage}" if usage else None,
         formatter_class=_HelpFormatter,
+        parents=[CONFIG_OPTION],
     )
-    add_config_option(parser)
     examples = EXAMPLES[parser.prog.partition(" ")[2]]
     parser.epilog = "\n  ".join([_EXAMPLES_HEAD, *examples])
     return parser
-
-
-def add_config_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``-c``, which sets nothing where it is not given: it may stand before the command too."""
-    parser.add_argument(
-        "-c",
-        "--config",
-        type=arguments.file_path,
-        default=argparse.SUPPRESS,
-        metavar="FILE",
-        help=CONFIG_HELP,
-    )
