@@ -1,9 +1,9 @@
-"""What the script of a lesson is given, and what it answers (``learn.lua``)."""
+"""The keys and arguments of the script that commits a lesson (``learn.lua``), and its reply."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.store.model import history, ledger
@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
-    """About how many changes and records of the history stay, how many first scores, and an entry's seconds."""
+    """How much a model keeps.
+
+    About how many changes stay in the change stream and how many records in the history, how many first scores of
+    each class, and for how many seconds a ledger entry stays.
+    """
 
     max_changes: int
     max_history_records: int
@@ -25,7 +29,10 @@ class RetentionLimits:
 
 @dataclass(frozen=True, slots=True)
 class LessonCommit:
-    """One message's ledger entry ``old`` is to give way to ``new``, None for none; the note is for the history."""
+    """One lesson: the message's ledger entry ``old`` is replaced by ``new``; None stands for no entry.
+
+    ``note`` goes into the history.
+    """
 
     message_key: str
     old: ledger.LedgerEntry | None
@@ -33,43 +40,92 @@ class LessonCommit:
     note: LessonNote
 
 
-def script_keys(keys: ModelKeys, message_key: str) -> list[str]:
-    """The keys that the script is given, in its order."""
-    first = [keys.ledger(message_key), keys.totals, keys.changes, keys.sequence, keys.history]
-    return [*first, *keys.counts, *keys.first_scores]
+class LearnScriptKeys(NamedTuple):
+    """The keys that ``learn.lua`` unpacks by name, in its order; the keys of the classes follow them."""
+
+    entry_key: str
+    totals_key: str
+    changes_key: str
+    sequence_key: str
+    history_key: str
 
 
-def script_arguments(change: LessonCommit, kept: RetentionLimits) -> list[str | bytes | int]:
-    """The arguments of the script, in its order."""
-    old, new = change.old, change.new
-    noted = history.history_fields(new, change.note)
-    fields = [item for pair in new.pack().items() for item in pair] if new else []
-    return [
-        old.version if old else "",
-        *_side_arguments(old),
-        *_side_arguments(new),
-        kept.max_changes,
-        kept.ledger_seconds,
-        kept.max_history_records,
-        kept.max_first_scores,
-        old.first_score if old else b"",
-        new.first_score if new else b"",
-        len(noted),
-        *noted,
-        *fields,
-    ]
+class LearnScriptArguments(NamedTuple):
+    """The arguments that ``learn.lua`` unpacks by name, in its order; the script says what each of them means.
+
+    The fields of the history's record and those of the new ledger entry follow them.
+    """
+
+    expected_version: str
+    old_column: int
+    old_weight: int
+    old_tokens: bytes
+    old_sums: bytes
+    old_first_score: bytes
+    new_column: int
+    new_weight: int
+    new_tokens: bytes
+    new_sums: bytes
+    new_first_score: bytes
+    max_changes: int
+    max_history_records: int
+    max_first_scores: int
+    ledger_seconds: int
+    class_count: int
+    history_length: int
+    entry_length: int
 
 
-def read_script_reply(reply: bytes | list[bytes]) -> bytes | ledger.LedgerConflict:
-    """The stream id of the change, or what the ledger holds instead."""
+def pack_keys(keys: ModelKeys, message_key: str) -> list[str]:
+    """The keys of the script for a lesson of that message."""
+    named = LearnScriptKeys(
+        entry_key=keys.ledger(message_key),
+        totals_key=keys.totals,
+        changes_key=keys.changes,
+        sequence_key=keys.sequence,
+        history_key=keys.history,
+    )
+    return [*named, *keys.counts, *keys.first_scores]
+
+
+def pack_arguments(lesson: LessonCommit, limits: RetentionLimits) -> list[str | bytes | int]:
+    """The arguments of the script for that lesson."""
+    old, new = lesson.old, lesson.new
+    history_fields = history.history_fields(new, lesson.note)
+    entry_fields = [item for field in new.pack().items() for item in field] if new else []
+    named = LearnScriptArguments(
+        expected_version=old.version if old else "",
+        old_column=_column(old),
+        old_weight=old.weight if old else 0,
+        old_tokens=ledger.join_tokens(old.tokens) if old else b"",
+        old_sums=ledger.join_sums(old.sums) if old else b"",
+        old_first_score=old.first_score if old else b"",
+        new_column=_column(new),
+        new_weight=new.weight if new else 0,
+        new_tokens=ledger.join_tokens(new.tokens) if new else b"",
+        new_sums=ledger.join_sums(new.sums) if new else b"",
+        new_first_score=new.first_score if new else b"",
+        max_changes=limits.max_changes,
+        max_history_records=limits.max_history_records,
+        max_first_scores=limits.max_first_scores,
+        ledger_seconds=limits.ledger_seconds,
+        class_count=len(CLASSES),
+        history_length=len(history_fields),
+        entry_length=len(entry_fields),
+    )
+    return [*named, *history_fields, *entry_fields]
+
+
+def unpack_reply(reply: bytes | list[bytes]) -> bytes | ledger.LedgerConflict:
+    """The stream id of the change, or what the ledger holds instead of the expected entry.
+
+    Raises ``StoreIncompatible`` where that entry cannot be read.
+    """
     if isinstance(reply, bytes):
         return reply
     return ledger.LedgerConflict(ledger.LedgerEntry.unpack(dict(zip(reply[0::2], reply[1::2], strict=True))))
 
 
-def _side_arguments(entry: ledger.LedgerEntry | None) -> tuple[int, int, bytes, bytes]:
-    """Column (1 is the first class, 0 none), weight, tokens and sums of one side of a change."""
-    if entry is None:
-        return 0, 0, b"", b""
-    column = CLASSES.index(entry.label) + 1
-    return column, entry.weight, ledger.join_tokens(entry.tokens), ledger.join_sums(entry.sums)
+def _column(entry: ledger.LedgerEntry | None) -> int:
+    """The class of an entry as a column of the script: 1 is the first class, 0 stands for no entry."""
+    return 0 if entry is None else CLASSES.index(entry.label) + 1

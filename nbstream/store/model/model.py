@@ -26,9 +26,9 @@ from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.learn_script import (
     LessonCommit,
     RetentionLimits,
-    read_script_reply,
-    script_arguments,
-    script_keys,
+    pack_arguments,
+    pack_keys,
+    unpack_reply,
 )
 from nbstream.store.model.scan import scan_counts, scan_first_scores
 from nbstream.store.model.signature import verify_signature
@@ -243,9 +243,9 @@ class Model:
         try:
             with store_errors():
                 answer: Any = await self._learn_script(
-                    keys=script_keys(self.keys, message_key), args=script_arguments(change, self.retention)
+                    keys=pack_keys(self.keys, message_key), args=pack_arguments(change, self.retention)
                 )
-                found = read_script_reply(answer)
+                found = unpack_reply(answer)
         except StoreRefuses as error:
             self._log_refusal(str(error))
             raise
@@ -274,7 +274,7 @@ class Model:
                     await self.client.script_load(self._learn_script.script)
             for i, reply in zip(waiting, replies, strict=True):
                 failed = isinstance(reply, RedisError)
-                found[i] = _store_error(reply) if failed else _value_or_error(read_script_reply, reply)
+                found[i] = _store_error(reply) if failed else _value_or_error(unpack_reply, reply)
             waiting = unknown
         answers = [found[i] for i in range(len(changes))]
         refused = next((str(each) for each in answers if isinstance(each, StoreRefuses)), None)
@@ -284,8 +284,8 @@ class Model:
     async def _send_commits(self, changes: Sequence[LessonCommit]) -> list[Any]:
         async with self.client.pipeline(transaction=False) as pipe:
             for each in changes:
-                keys = script_keys(self.keys, each.message_key)
-                pipe.evalsha(self._learn_script.sha, len(keys), *keys, *script_arguments(each, self.retention))
+                keys = pack_keys(self.keys, each.message_key)
+                pipe.evalsha(self._learn_script.sha, len(keys), *keys, *pack_arguments(each, self.retention))
             return await pipe.execute(raise_on_error=False)
 
     def _log_refusal(self, refusal: str | None) -> None:
