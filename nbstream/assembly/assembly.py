@@ -191,18 +191,18 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
     line: filter_.CheckQueue | None = None,
 ) -> filter_.Filter:
     """The filter over a model; ``counts`` is the mirror or the model itself, ``auto`` the layer beside it."""
-    return filter_.Filter(
+    parts = filter_.FilterParts(
         tokenizer=make_tokenizer(tokenizer_options(settings)),
         classifier=classifier.Classifier(classifier_options(settings)),
         calibration=calibration.Calibration(),
         model=model,
         counts=LayeredCounts(counts, auto.counts) if auto else counts,
-        params=make_filter_policy(settings),
-        observer=observer,
-        memory=memory,
-        auto=auto,
-        line=line,
+        observer=observer or filter_.SilentObserver(),
+        checked_messages=memory,
+        autolearn_layer=auto,
+        check_queue=line,
     )
+    return filter_.Filter(parts, make_filter_policy(settings))
 
 
 def tokenizer_options(settings: Settings) -> tokenizer.TokenizerOptions:

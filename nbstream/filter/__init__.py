@@ -10,6 +10,7 @@ from nbstream.filter.filter import CheckDecider, Filter, LearnableMessage
 from nbstream.filter.lesson_plan import TokenizedMessage
 from nbstream.filter.lesson_text import describe_lesson, describe_lessons, describe_outcomes
 from nbstream.filter.observers import CompositeObserver, RememberingObserver
+from nbstream.filter.parts import FilterParts
 from nbstream.filter.protocols import (
     CheckedMessageSource,
     CountSource,
@@ -17,7 +18,7 @@ from nbstream.filter.protocols import (
     LessonStore,
     SilentObserver,
 )
-from nbstream.filter.results import Check, FilterPolicy, Lesson, LessonOutcome
+from nbstream.filter.results import Check, CheckSeconds, FilterPolicy, Lesson, LessonOutcome
 
 __all__ = [
     "AutolearnLayer",
@@ -26,11 +27,13 @@ __all__ = [
     "Check",
     "CheckDecider",
     "CheckQueue",
+    "CheckSeconds",
     "CheckedMessageSource",
     "CompositeObserver",
     "CountSource",
     "Filter",
     "FilterObserver",
+    "FilterParts",
     "FilterPolicy",
     "LearnableMessage",
     "Lesson",

@@ -24,7 +24,7 @@ from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 
 if TYPE_CHECKING:
     from nbstream.filter.protocols import CountSource, LessonStore
-    from nbstream.filter.results import Check
+    from nbstream.filter.results import Check, CheckSeconds
     from nbstream.filter.scorer import Scorer
     from nbstream.tokens.tokenizer import Tokens
 
@@ -134,7 +134,7 @@ class Autolearner(SilentObserver):
         self._queue: asyncio.Queue[tuple[Check, Tokens]] = asyncio.Queue(MAX_QUEUED)
         self._is_working = True
 
-    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
+    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
         """One message was checked: it is a candidate if the model decides, and is sure of it."""
         label = autolearn.autolearn_label(check.probability, self._options)
         if label is None or check.state.is_learning:

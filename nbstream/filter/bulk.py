@@ -20,7 +20,7 @@ import numpy as np
 
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible
 from nbstream.filter.former_keys import under_ledger_keys
-from nbstream.filter.lesson_plan import PlannedLesson, TokenizedMessage
+from nbstream.filter.lesson_plan import CountedCheck, PlannedLesson, TokenizedMessage
 from nbstream.filter.results import Lesson, LessonOutcome
 from nbstream.filter.scorer import MessageCounts
 from nbstream.store.cancellation import stop_if_cancelled
@@ -29,13 +29,11 @@ from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 
 if TYPE_CHECKING:
     from nbstream.filter.lesson_plan import LessonPlanner
-    from nbstream.filter.protocols import CountSource, LessonStore, WithdrawableLayer
+    from nbstream.filter.parts import FilterParts
     from nbstream.filter.scorer import Scorer
+    from nbstream.policy.lesson_source import LessonSource
 
 BATCH_SIZE = 64
-
-LessonSource: TypeAlias = "tuple[str, str]"
-"""The door that lessons come through, and who comes."""
 
 Batch: TypeAlias = "Mapping[str, TokenizedMessage]"
 WithdrawnLabels: TypeAlias = "Mapping[str, str | StoreIncompatible]"
@@ -75,21 +73,21 @@ class _BatchPlan:
 
 
 class BulkLearner:
-    """Teaches in batches; ``alone`` teaches one message, where a batch is none or others were quicker."""
+    """Teaches in batches; ``learn_one`` teaches one message, where a batch is none or others were quicker."""
 
     def __init__(
         self,
-        model: LessonStore,
-        counts: CountSource,
-        scoring: tuple[Scorer, LessonPlanner],
-        auto: WithdrawableLayer | None,
-        alone: Callable[[TokenizedMessage, str | None, LessonSource], Awaitable[Lesson]],
+        parts: FilterParts,
+        scorer: Scorer,
+        planner: LessonPlanner,
+        learn_one: Callable[[TokenizedMessage, str | None, LessonSource], Awaitable[Lesson]],
     ) -> None:
-        self._model = model
-        self._counts = counts
-        self._scorer, self._planner = scoring
-        self._autolearn_layer = auto
-        self._learn_one = alone
+        self._model = parts.model
+        self._counts = parts.counts
+        self._autolearn_layer = parts.autolearn_layer
+        self._scorer = scorer
+        self._planner = planner
+        self._learn_one = learn_one
 
     async def learn_all(self, subjects: AsyncIterator[TokenizedMessage], course: BulkRequest) -> None:
         """Teach all, one after another as far as anybody can see. Raises ``StoreUnavailable`` and ``CountsFull``.
@@ -145,7 +143,9 @@ class BulkLearner:
                 lessons.append((each, Lesson(outcome, course.label, before, before)))
                 continue
             try:
-                step = self._planner.plan(each, course.label, (before, reading), entry, course.lesson_source)
+                step = self._planner.plan(
+                    each, course.label, CountedCheck(before, reading), entry, course.lesson_source
+                )
             except CountsFull as full:
                 return _BatchPlan(tuple(lessons), withdrawn, full)
             near.apply_lesson(i, step.counts_after)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -14,32 +13,22 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.filter.bulk import BulkLearner, BulkRequest
 from nbstream.filter.former_keys import under_ledger_keys
-from nbstream.filter.lesson_plan import LessonPlanner, TokenizedMessage
-from nbstream.filter.protocols import SilentObserver
-from nbstream.filter.results import Lesson, LessonOutcome
+from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner, TokenizedMessage
+from nbstream.filter.results import CheckSeconds, Lesson, LessonOutcome
 from nbstream.filter.scorer import Scorer, decide_check
+from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable
 
-    from nbstream.bayes.calibration import Calibration
-    from nbstream.bayes.classifier import Classifier
-    from nbstream.filter.check_queue import CheckQueue
     from nbstream.filter.lesson_plan import PlannedLesson
-    from nbstream.filter.protocols import (
-        CheckedMessageSource,
-        CountSource,
-        FilterObserver,
-        LessonStore,
-        WithdrawableLayer,
-    )
+    from nbstream.filter.parts import FilterParts
     from nbstream.filter.results import Check, FilterPolicy
     from nbstream.mail.message import Message
     from nbstream.policy.recipient_rules import RecipientTreatment
     from nbstream.store.model.ledger import LedgerEntry
-    from nbstream.tokens.tokenizer import Tokenizer
 
 _MAX_CONFLICTS = 20
 _THREAD_BYTES = 64 * 1024
@@ -54,39 +43,20 @@ CheckDecider: TypeAlias = "Callable[[Check], Awaitable[Check]]"
 
 
 class Filter:
-    """Checks messages and learns from people, over one model; checks stand in ``line``, where there is one."""
+    """Checks messages and learns from people, over one model; see ``FilterParts``."""
 
-    def __init__(  # noqa: PLR0913 - the one place where the parts of the house meet
-        self,
-        *,
-        tokenizer: Tokenizer,
-        classifier: Classifier,
-        calibration: Calibration,
-        model: LessonStore,
-        counts: CountSource,
-        params: FilterPolicy,
-        observer: FilterObserver | None = None,
-        memory: CheckedMessageSource | None = None,
-        clock: Callable[[], float] = time.time,
-        auto: WithdrawableLayer | None = None,
-        line: CheckQueue | None = None,
-    ) -> None:
-        self._tokenizer = tokenizer
-        self._scorer = Scorer(classifier, calibration, counts, params, clock)
-        self._model = model
-        self._counts = counts
-        self._observer = observer or SilentObserver()
-        self._checked_messages = memory
-        self._planner = LessonPlanner(self._scorer, counts, clock)
-        self._autolearn_layer = auto
-        self._check_queue = line
+    def __init__(self, parts: FilterParts, policy: FilterPolicy) -> None:
+        self.parts = parts
+        self.policy = policy
+        self._scorer = Scorer(parts.classifier, parts.calibration, parts.counts, policy, parts.clock)
+        self._planner = LessonPlanner(self._scorer, parts)
 
-    def with_policy(self, params: FilterPolicy) -> Filter:
-        """The same filter by other params; checks and lessons under way go on by those that they began with."""
-        other = copy.copy(self)
-        other._scorer = self._scorer.with_policy(params)
-        other._planner = self._planner.with_scorer(other._scorer)
-        return other
+    def with_policy(self, policy: FilterPolicy) -> Filter:
+        """Make a filter of the same parts with another policy.
+
+        Checks and lessons that have begun end with the policy that they began with.
+        """
+        return Filter(self.parts, policy)
 
     async def check(self, message: Message, decide: CheckDecider | None = None) -> Check:
         """Score ``message`` and decide, by the default policy or as ``decide`` then does.
@@ -94,15 +64,15 @@ class Filter:
         Raises ``StoreUnavailable`` while no counts are loaded.
         """
         asked = time.perf_counter()
-        if self._check_queue and len(message.raw) <= _THREAD_BYTES:
-            await self._check_queue.wait_for_turn()
-        tokens, stages = await self._tokenize(message, asked)
+        if self.parts.check_queue and len(message.raw) <= _THREAD_BYTES:
+            await self.parts.check_queue.wait_for_turn()
+        tokens, seconds = await self._tokenize(message, asked)
         started = time.perf_counter()
         check = self._scorer.check(message.key, tokens, await self._scorer.read_counts(tokens))
-        stages["score"] = time.perf_counter() - started
+        seconds = replace(seconds, score=time.perf_counter() - started)
         if decide:
             check = await decide(check)
-        self._observer.checked(check, tokens, stages)
+        self.parts.observer.checked(check, tokens, seconds)
         return check
 
     async def learn(self, subject: LearnableMessage, label: str, source: str, actor: str = "") -> Lesson:
@@ -123,21 +93,19 @@ class Filter:
         self,
         subjects: AsyncIterable[LearnableMessage | TokenizedMessage],
         label: str | None,
-        by: tuple[str, str],
-        told: Callable[[Lesson | StoreIncompatible], object],
+        lesson_source: LessonSource,
+        report_result: Callable[[Lesson | StoreIncompatible], object],
     ) -> None:
         """Teach many messages, as if one after another: each is ``label`` now, or with None no longer learned.
 
-        ``by`` are source and actor. ``told`` is given each lesson in order, or the error for a message of which it
+        ``report_result`` is given each lesson in order, or the error for a message of which it
         cannot be read what it was learned as. ``TokenizedMessage`` are messages that have been taken apart
         already. See ``bulk``; the filter's observer hears of none of it. Raises ``StoreUnavailable``; of what was
         not told of some may have been learned then, whole, and all of it may be taught again.
         """
-        bulk = BulkLearner(
-            self._model, self._counts, (self._scorer, self._planner), self._autolearn_layer, self._learn_one
-        )
+        bulk = BulkLearner(self.parts, self._scorer, self._planner, self._learn_one)
         async with aclosing(self._tokenize_all(subjects)) as taught:
-            await bulk.learn_all(taught, BulkRequest(label, by, told))
+            await bulk.learn_all(taught, BulkRequest(label, lesson_source, report_result))
 
     async def _tokenize_all(
         self, subjects: AsyncIterable[LearnableMessage | TokenizedMessage]
@@ -149,10 +117,10 @@ class Filter:
             yield await self._tokenize_subject(subject)
             await asyncio.sleep(0)  # what is being written goes on
 
-    async def _learn_one(self, taught: TokenizedMessage, label: str | None, by: tuple[str, str]) -> Lesson:
-        (taught,) = await under_ledger_keys(self._model, self._autolearn_layer, [taught])
+    async def _learn_one(self, taught: TokenizedMessage, label: str | None, lesson_source: LessonSource) -> Lesson:
+        (taught,) = await under_ledger_keys(self.parts.model, self.parts.autolearn_layer, [taught])
         withdrawn = await self._withdraw_autolearned(taught.key)
-        lesson = await self._change_entry(taught.key, taught.tokens, label, by)
+        lesson = await self._change_entry(taught.key, taught.tokens, label, lesson_source)
         # Again, since the same message may have been learned without people in between.
         withdrawn = await self._withdraw_autolearned(taught.key) or withdrawn
         return lesson.with_withdrawn_label(withdrawn) if withdrawn else lesson
@@ -171,10 +139,10 @@ class Filter:
         The ledger keeps the tokens of what was learned, but neither attributes nor numbers. Raises
         ``StoreUnavailable``.
         """
-        remembered = await self._checked_messages.recall(message_key) if self._checked_messages else None
+        remembered = await self.parts.checked_messages.recall(message_key) if self.parts.checked_messages else None
         if remembered:
             return remembered
-        entry = await self._model.entry(message_key)
+        entry = await self.parts.model.entry(message_key)
         if entry is None:
             return None
         tokens = Tokens.from_all(entry.tokens)
@@ -186,64 +154,68 @@ class Filter:
     ) -> Lesson:
         try:
             taught = await self._tokenize_subject(subject)
-            lesson = await self._learn_one(taught, label, (source, actor))
+            lesson = await self._learn_one(taught, label, LessonSource(source, actor))
         except Exception as error:
-            self._observer.feedback_failed(label, source)
+            self.parts.observer.feedback_failed(label, source)
             if isinstance(error, StoreRefuses):
-                self._observer.store_refused()
+                self.parts.observer.store_refused()
             raise
-        self._observer.feedback_taken(lesson, source, actor)
+        self.parts.observer.feedback_taken(lesson, source, actor)
         return lesson
 
     async def _withdraw_autolearned(self, key: str) -> str | None:
         """What a person says of a message replaces what was learned of it without people."""
-        return await self._autolearn_layer.withdraw(key) if self._autolearn_layer else None
+        return await self.parts.autolearn_layer.withdraw(key) if self.parts.autolearn_layer else None
 
-    async def _change_entry(self, key: str, tokens: Tokens, label: str | None, by: tuple[str, str]) -> Lesson:
+    async def _change_entry(
+        self, key: str, tokens: Tokens, label: str | None, lesson_source: LessonSource
+    ) -> Lesson:
         """Bring the ledger's entry of the message to ``label`` (None: no entry)."""
         reading = await self._scorer.read_counts(tokens)
         before = self._scorer.check(key, tokens, reading)
         step: PlannedLesson | None = None
         # Most of what is learned is new: so it is taken to be, and else the answer is what the ledger holds.
-        entry = None if label else await self._model.entry(key)
+        entry = None if label else await self.parts.model.entry(key)
         for _ in range(_MAX_CONFLICTS):
             if (entry.label if entry else None) == label:
                 if step is None or (entry and step.new_entry and entry.version != step.new_entry.version):
                     return await self._unchanged_lesson(entry, label, before)
                 # The reply to our own write was lost, and it was made again: it was applied once.
-                change = entry.change if entry else await self._model.last_change()
+                change = entry.change if entry else await self.parts.model.last_change()
                 break
             if entry and not set(entry.tokens).issubset(reading.names):  # of a copy that came another way
                 reading = await self._scorer.read_named_counts(self._scorer.count_names(tokens, entry))
                 before = self._scorer.check(key, tokens, reading)
             try:
-                step = self._planner.plan(TokenizedMessage(key, tokens), label, (before, reading), entry, by)
+                step = self._planner.plan(
+                    TokenizedMessage(key, tokens), label, CountedCheck(before, reading), entry, lesson_source
+                )
             except CountsFull:
-                if entry or (entry := await self._model.entry(key)) is None:
+                if entry or (entry := await self.parts.model.entry(key)) is None:
                     raise
                 continue
-            found = await self._model.commit_lesson(key, entry, step.new_entry, step.note)
+            found = await self.parts.model.commit_lesson(key, entry, step.new_entry, step.note)
             if isinstance(found, bytes):
                 change = found
                 break
             entry = found.entry
         else:
             raise StoreUnavailable(f"message {key} is being changed by others all the time")
-        await self._counts.wait_until_applied(change)
+        await self.parts.counts.wait_until_applied(change)
         return Lesson(step.outcome, step.label, before, await self._check_after(step, tokens))
 
     async def _check_after(self, step: PlannedLesson, tokens: Tokens) -> Check:
         """What is thought of the message once the step was made."""
-        if self._autolearn_layer or not self._scorer.predicts_exactly:
+        if self.parts.autolearn_layer or not self._scorer.predicts_exactly:
             return self._scorer.check(step.after.id, tokens, await self._scorer.read_counts(tokens))
-        _, totals = await self._counts.look_up(())
+        _, totals = await self.parts.counts.look_up(())
         return self._scorer.decide_again(step.after, totals, await self._scorer.first_scores())
 
     async def _unchanged_lesson(self, entry: LedgerEntry | None, label: str | None, before: Check) -> Lesson:
         """It is so already. A repeat after a lost reply ends here too, so the mirror must have it as well."""
         if entry is None:
             return Lesson(LessonOutcome.UNKNOWN, label, before, before)
-        await self._counts.wait_until_applied(entry.change)
+        await self.parts.counts.wait_until_applied(entry.change)
         return Lesson(LessonOutcome.ALREADY, label, before, before)
 
     async def _tokenize_subject(self, subject: LearnableMessage) -> TokenizedMessage:
@@ -256,16 +228,16 @@ class Filter:
             subject.key, tokens, former
         )  # only now: whoever asks for the key first takes it apart
 
-    async def _tokenize(self, message: Message, asked: float) -> tuple[Tokens, dict[str, float]]:
+    async def _tokenize(self, message: Message, asked: float) -> tuple[Tokens, CheckSeconds]:
         """Its tokens, and the seconds of each stage; ``asked`` was the moment from which it waited."""
         if len(message.raw) > _THREAD_BYTES:
             return await asyncio.to_thread(self._tokenize_now, message, asked)
         return self._tokenize_now(message, asked)
 
-    def _tokenize_now(self, message: Message, asked: float) -> tuple[Tokens, dict[str, float]]:
+    def _tokenize_now(self, message: Message, asked: float) -> tuple[Tokens, CheckSeconds]:
         started = time.perf_counter()
         message.key  # noqa: B018 - parses the parts and computes the key, both kept by the message
         parsed = time.perf_counter()
-        tokens = self._tokenizer.tokenize(message)
+        tokens = self.parts.tokenizer.tokenize(message)
         ended = time.perf_counter()
-        return tokens, {"wait": started - asked, "parse": parsed - started, "tokenize": ended - parsed}
+        return tokens, CheckSeconds(started - asked, parsed - started, ended - parsed)

@@ -6,18 +6,16 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.filter.half_life_warning import HalfLifeMonitor
 from nbstream.filter.results import LessonOutcome
 from nbstream.filter.scorer import counts_after_lesson
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nbstream.filter.protocols import CountSource
+    from nbstream.filter.parts import FilterParts
     from nbstream.filter.results import Check
     from nbstream.filter.scorer import MessageCounts, Scorer
+    from nbstream.policy.lesson_source import LessonSource
     from nbstream.tokens.tokenizer import Tokens
 
 
@@ -55,64 +53,75 @@ class PlannedLesson:
         return entry.label if entry else None
 
 
+@dataclass(frozen=True, slots=True)
+class CountedCheck:
+    """A check, and the counts that it was computed from."""
+
+    check: Check
+    counts: MessageCounts
+
+
 class LessonPlanner:
-    """Plans steps; ``clock`` gives the seconds since the epoch."""
+    """Plans lessons: one change of one ledger entry at a time."""
 
-    def __init__(self, scorer: Scorer, counts: CountSource, clock: Callable[[], float]) -> None:
+    def __init__(self, scorer: Scorer, parts: FilterParts) -> None:
         self._scorer = scorer
-        self._counts = counts
-        self._clock = clock
-        self._half_life_monitor = HalfLifeMonitor()
-
-    def with_scorer(self, scorer: Scorer) -> LessonPlanner:
-        """The same by another scorer; what was warned of is not warned of again."""
-        other = LessonPlanner(scorer, self._counts, self._clock)
-        other._half_life_monitor = self._half_life_monitor
-        return other
+        self._parts = parts
 
     def plan(
         self,
-        subject: TokenizedMessage,
+        message: TokenizedMessage,
         label: str | None,
-        now: tuple[Check, MessageCounts],
-        known: LedgerEntry | None,
-        by: tuple[str, str],
+        before: CountedCheck,
+        old_entry: LedgerEntry | None,
+        lesson_source: LessonSource,
     ) -> PlannedLesson:
-        """The step from the entry that is ``known`` to ``label`` (None: no entry).
+        """Plan the change from ``old_entry`` to an entry with ``label``, or to no entry where ``label`` is None.
 
-        ``now`` is what is thought before it, ``by`` the source and the actor. Raises ``CountsFull``.
+        ``before`` is the check of the message before the lesson. Raises ``CountsFull``.
         """
-        before, reading = now
-        new = self._new_entry(subject.tokens, label, now, known, by) if label else None
-        then = counts_after_lesson(reading, known, new)
-        if new:
-            self._half_life_monitor.check_counts(self._counts.half_life, self._clock(), then)
-        after = self._scorer.check(subject.key, subject.tokens, then)
-        note = LessonNote(*by, _assessment(before), _assessment(after))
-        return PlannedLesson(_outcome(known, label), known, new, then, before, after, note)
+        new_entry = self._new_entry(message.tokens, label, before, old_entry, lesson_source) if label else None
+        counts = counts_after_lesson(before.counts, old_entry, new_entry)
+        if new_entry:
+            half_life, now = self._parts.counts.half_life, self._parts.clock()
+            self._parts.half_life_monitor.check_counts(half_life, now, counts)
+        after = self._scorer.check(message.key, message.tokens, counts)
+        note = LessonNote(lesson_source.source, lesson_source.actor, _assessment(before.check), _assessment(after))
+        outcome = _outcome(old_entry, label)
+        return PlannedLesson(outcome, old_entry, new_entry, counts, before.check, after, note)
 
     def _new_entry(
         self,
         tokens: Tokens,
         label: str,
-        now: tuple[Check, MessageCounts],
-        known: LedgerEntry | None,
-        by: tuple[str, str],
+        before: CountedCheck,
+        old_entry: LedgerEntry | None,
+        lesson_source: LessonSource,
     ) -> LedgerEntry:
-        check, reading = now
-        weight, sums = self._scorer.weigh_lesson(tokens, check.score, label, reading, known)
-        at = self._clock()
-        score, first = check.score, self._scorer.first_score(check, reading, at).pack()
-        if known:
-            score, first = known.score, known.first_score
-        version = secrets.token_hex(8)
-        return LedgerEntry(version, label, weight, tokens.all, at, *by, score, sums, first)
+        check, counts = before.check, before.counts
+        weight, sums = self._scorer.weigh_lesson(tokens, check.score, label, counts, old_entry)
+        now = self._parts.clock()
+        score, first_score = check.score, self._scorer.first_score(check, counts, now).pack()
+        if old_entry:
+            score, first_score = old_entry.score, old_entry.first_score
+        return LedgerEntry(
+            version=secrets.token_hex(8),
+            label=label,
+            weight=weight,
+            tokens=tokens.all,
+            learned_at=now,
+            source=lesson_source.source,
+            actor=lesson_source.actor,
+            score=score,
+            sums=sums,
+            first_score=first_score,
+        )
 
 
-def _outcome(known: LedgerEntry | None, label: str | None) -> LessonOutcome:
+def _outcome(old_entry: LedgerEntry | None, label: str | None) -> LessonOutcome:
     if label is None:
         return LessonOutcome.UNLEARNED
-    return LessonOutcome.LEARNED if known is None else LessonOutcome.RELEARNED
+    return LessonOutcome.LEARNED if old_entry is None else LessonOutcome.RELEARNED
 
 
 def _assessment(check: Check) -> Assessment:

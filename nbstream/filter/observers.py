@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nbstream.filter.protocols import SilentObserver
@@ -10,7 +10,7 @@ from nbstream.store.recent.checked_messages import CheckedMessage
 
 if TYPE_CHECKING:
     from nbstream.filter.protocols import FilterObserver
-    from nbstream.filter.results import Check, Lesson
+    from nbstream.filter.results import Check, CheckSeconds, Lesson
     from nbstream.store.recent.checked_messages import BuildExplanation
     from nbstream.tokens.tokenizer import Tokens
 
@@ -21,10 +21,10 @@ class CompositeObserver:
     def __init__(self, *observers: FilterObserver) -> None:
         self._observers = observers
 
-    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
+    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
         """Tell each."""
         for each in self._observers:
-            each.checked(check, tokens, stages)
+            each.checked(check, tokens, seconds)
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         """Tell each."""
@@ -48,7 +48,7 @@ class RememberingObserver(SilentObserver):
     def __init__(self, remember: Callable[[CheckedMessage, BuildExplanation], None]) -> None:
         self._remember = remember
 
-    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
+    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
         """One message was checked."""
         checked = CheckedMessage(check.id, tokens, check.probability, str(check.verdict), check.policy)
         self._remember(checked, check.explain)

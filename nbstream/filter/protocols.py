@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.bayes.half_life import HalfLife
     from nbstream.errors import StoreIncompatible, StoreUnavailable
-    from nbstream.filter.results import Check, Lesson
+    from nbstream.filter.results import Check, CheckSeconds, Lesson
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.learn_script import LessonCommit
@@ -90,8 +90,8 @@ class WithdrawableLayer(Protocol):
 class FilterObserver(Protocol):
     """What the filter reports while it works; metrics are one of its readers."""
 
-    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
-        """One message of these tokens was checked; seconds by stage (wait, parse, tokenize, score)."""
+    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
+        """One message of these tokens was checked."""
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         """One message's feedback was taken, or changed nothing."""
@@ -106,7 +106,7 @@ class FilterObserver(Protocol):
 class SilentObserver:
     """An observer that reports to nobody."""
 
-    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
+    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
         """Report nothing."""
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter
 
 from nbstream.policy.bursts import WINDOW_SECONDS, BurstDetector, BurstKind
+from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class FeedbackMetrics:
     def _log_bursts(self, before: Check, label: str, source: str, actor: str) -> None:
         """Count and log each burst once, with the lesson that makes it one."""
         begun = self._burst_detector.add_lesson(
-            time.monotonic(), (source, actor), label, before.verdict, before.probability
+            time.monotonic(), LessonSource(source, actor), label, before.verdict, before.probability
         )
         for kind in begun:
             self._bursts.labels(str(kind)).inc()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Histogram
 
 if TYPE_CHECKING:
-    from nbstream.filter import Check, Lesson
+    from nbstream.filter import Check, CheckSeconds, Lesson
     from nbstream.metrics.feedback import FeedbackMetrics
     from nbstream.metrics.registry import MetricsRegistry
     from nbstream.tokens.tokenizer import Tokens
@@ -53,10 +52,10 @@ class FilterMetrics:
         # A look-up of a child by its labels takes longer than the count itself: each child is looked up once.
         self._stage_seconds = cache(self._check_seconds.labels)
 
-    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
-        """Count one checked message; ``stages`` has the seconds by stage."""
-        for stage, seconds in stages.items():
-            self._stage_seconds(stage).observe(seconds)
+    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
+        """Count one checked message, and how long each stage of its check took."""
+        for stage, duration in seconds.by_stage().items():
+            self._stage_seconds(stage).observe(duration)
         self._probability.observe(check.probability)
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:

@@ -29,6 +29,8 @@ from nbstream.policy.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nbstream.policy.lesson_source import LessonSource
+
 WINDOW_SECONDS = 600.0
 """So recent are the lessons that are judged; so long without a sign ends a burst."""
 
@@ -72,18 +74,18 @@ class BurstDetector:
     """Remembers who taught what lately: of the last thousand actors their last hundred lessons."""
 
     def __init__(self) -> None:
-        self._actors: OrderedDict[tuple[str, str], _ActorLessons] = OrderedDict()
+        self._actors: OrderedDict[LessonSource, _ActorLessons] = OrderedDict()
 
     def add_lesson(
-        self, now: float, who: tuple[str, str], label: str, verdict: Verdict, probability: float
+        self, now: float, lesson_source: LessonSource, label: str, verdict: Verdict, probability: float
     ) -> list[BurstKind]:
         """The bursts that begin with this lesson; not those that go on.
 
-        ``now`` is in seconds and never falls; ``who`` is source and actor; the verdict and P(spam) are those
+        ``now`` is in seconds and never falls; the verdict and P(spam) are those
         before the lesson, by a model that decides.
         """
-        actor = self._actors.setdefault(who, _ActorLessons())
-        self._actors.move_to_end(who)
+        actor = self._actors.setdefault(lesson_source, _ActorLessons())
+        self._actors.move_to_end(lesson_source)
         if len(self._actors) > _MAX_ACTORS:
             self._actors.popitem(last=False)
         actor.lessons.append(_RecentLesson(now, label, contradicts_confident_verdict(label, verdict, probability)))

@@ -14,7 +14,15 @@ from nbstream.bayes.calibration import SCORE_BINS, Calibration
 from nbstream.bayes.classifier import Classifier, ClassifierOptions
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
-from nbstream.filter import Autolearner, AutolearnLayer, AutolearnReconciler, Filter, FilterPolicy, LessonOutcome
+from nbstream.filter import (
+    Autolearner,
+    AutolearnLayer,
+    AutolearnReconciler,
+    Filter,
+    FilterParts,
+    FilterPolicy,
+    LessonOutcome,
+)
 from nbstream.filter.autolearner import MAX_QUEUED
 from nbstream.filter.scorer import Scorer
 from nbstream.mail.message import Message
@@ -28,6 +36,7 @@ from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from tests.bayes.taught import CHOICES
 from tests.conftest import RedisServer
+from tests.filter.replaced_parts import with_parts
 from tests.letters import letters
 from tests.store.algebra import live_entries, stored, summed
 from tests.waiting import until
@@ -70,16 +79,18 @@ def site(client: Redis, margins: autolearn.AutolearnOptions = MARGINS, choice: s
         lambda label, outcome: told.update([(label, outcome)]),
     )
     spam_filter = Filter(
-        tokenizer=Tokenizer(
-            TokenizerOptions(attributes=chosen.categorical is not None, numbers=chosen.gaussian is not None)
+        FilterParts(
+            tokenizer=Tokenizer(
+                TokenizerOptions(attributes=chosen.categorical is not None, numbers=chosen.gaussian is not None)
+            ),
+            classifier=classifier,
+            calibration=Calibration(),
+            model=people,
+            counts=LayeredCounts(people, model),
+            observer=learner,
+            autolearn_layer=layer,
         ),
-        classifier=classifier,
-        calibration=Calibration(),
-        model=people,
-        counts=LayeredCounts(people, model),
-        params=params,
-        observer=learner,
-        auto=layer,
+        params,
     )
     return Site(people, layer, spam_filter, learner, model, told)
 
@@ -274,7 +285,7 @@ async def test_what_is_learned_while_a_person_speaks_is_taken_back_after_it(clie
     (raw,) = only("spam", 1)
     late = LearnedMeanwhile(client, "test", 3600)
     late.site, late.raw = await taught(client), raw
-    here.filter._model = late
+    here.filter = with_parts(here.filter, model=late)
 
     await here.filter.learn(Message.parse(raw), "spam", "test")
 
@@ -298,7 +309,7 @@ async def test_the_settler_takes_back_what_nobody_saw_to(client: Redis) -> None:
     raws = only("spam", 3)
     await here.check(*raws)
     other = site(client)
-    other.filter._autolearn_layer = None  # a process with autolearning switched off
+    other.filter = with_parts(other.filter, autolearn_layer=None)  # a process with autolearning switched off
     await other.filter.learn(Message.parse(raws[0]), "ham", "test")
     assert len(await live_entries(here.model)) == 3
 

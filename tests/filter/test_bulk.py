@@ -15,12 +15,14 @@ from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUn
 from nbstream.filter import Filter, Lesson, LessonOutcome
 from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.mail.message import Message
+from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.learn_script import LessonCommit
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from tests.bayes.taught import CHOICES
 from tests.conftest import RedisServer
+from tests.filter.replaced_parts import with_parts
 from tests.filter.test_autolearner import EMPTY, Site, only
 from tests.filter.test_autolearner import taught as site
 from tests.filter.test_filter import budgeted, every_choice, make_filter
@@ -29,7 +31,7 @@ from tests.store.algebra import first_scores, first_scores_of_entries, live_entr
 from tests.store.proxy import Fate, Proxy
 from tests.waiting import DEADLINE_SECONDS
 
-BY = ("test", "nobody")
+BY = LessonSource("test", "nobody")
 
 Told: TypeAlias = "Lesson | StoreIncompatible"
 Answer: TypeAlias = "bytes | LedgerConflict | StoreUnavailable | StoreIncompatible"
@@ -157,7 +159,7 @@ async def test_what_another_changed_meanwhile_is_taught_again(client: Redis) -> 
     spam_filter, model = make_filter(client), LateModel(client, "test", 3600)
     messages = heaps(40)["spam"]
     model.message = messages[3]
-    spam_filter._model = model
+    spam_filter = with_parts(spam_filter, model=model)
 
     lessons = await teach(spam_filter, messages, "spam")
 
@@ -212,7 +214,7 @@ async def test_lessons_are_told_that_were_made_beside_one_that_became_unreadable
     spam_filter, model = make_filter(client), SpoiledModel(client, "test", 3600)
     messages = heaps(40)["spam"]
     model.message = messages[3]
-    spam_filter._model = model
+    spam_filter = with_parts(spam_filter, model=model)
 
     told: list[Told] = []
     await spam_filter.learn_many(each(messages), "spam", BY, told.append)
@@ -246,7 +248,7 @@ async def test_lessons_whose_replies_are_lost_are_made_once_and_reported_as_made
     async with Proxy(shared_redis.socket, tmp_path / "s", lose) as way:
         lossy = open_client(ConnectionOptions(way.url))
         spam_filter, counts = make_filter(lossy), NotedModel(lossy, "test", 3600)
-        spam_filter._counts = counts
+        spam_filter = with_parts(spam_filter, counts=counts)
         lessons = await teach(spam_filter, messages[:5], "ham")
         model = Model(client, "test", 3600)
         assert counts.waited == (await model.last_change(),)
@@ -387,7 +389,7 @@ async def test_what_is_learned_without_people_meanwhile_is_told_as_taken_back(cl
     raws = only("spam", count)
     late = CheckedMeanwhile(client, "test", 3600)
     late.here, late.raw = await site(client), raws[0]
-    here.filter._model = late
+    here.filter = with_parts(here.filter, model=late)
 
     first, *others = await teach(here.filter, map(Message.parse, raws), None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -22,9 +22,11 @@ from nbstream.filter import (
     Check,
     CheckedMessageSource,
     CheckQueue,
+    CheckSeconds,
     CompositeObserver,
     Filter,
     FilterObserver,
+    FilterParts,
     FilterPolicy,
     Lesson,
     LessonOutcome,
@@ -34,6 +36,7 @@ from nbstream.filter import (
 from nbstream.mail.message import Message
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.first_scores import FirstScore
+from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.policy import Budget, ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientTreatment
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
@@ -55,11 +58,11 @@ class Recorder(SilentObserver):
     """An observer that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.checks: list[tuple[Check, Mapping[str, float]]] = []
+        self.checks: list[tuple[Check, CheckSeconds]] = []
         self.lessons: list[tuple[Lesson, str]] = []
 
-    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
-        self.checks.append((check, stages))
+    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
+        self.checks.append((check, seconds))
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         self.lessons.append((lesson, source))
@@ -75,7 +78,7 @@ def make_filter(
 ) -> Filter:
     event_models = CHOICES[choice]
     model = Model(client, "test", 3600)
-    return Filter(
+    parts = FilterParts(
         tokenizer=Tokenizer(
             TokenizerOptions(
                 attributes=event_models.categorical is not None, numbers=event_models.gaussian is not None
@@ -85,11 +88,11 @@ def make_filter(
         calibration=Calibration(),
         model=model,
         counts=counts or model,
-        params=FilterPolicy(ThresholdPolicy(), {"spam": 1, "ham": 1}),
-        observer=observer,
-        memory=memory,
-        line=line,
+        observer=observer or SilentObserver(),
+        checked_messages=memory,
+        check_queue=line,
     )
+    return Filter(parts, FilterPolicy(ThresholdPolicy(), {"spam": 1, "ham": 1}))
 
 
 async def test_an_empty_model_says_that_it_is_learning(client: Redis) -> None:
@@ -301,9 +304,10 @@ async def test_every_check_and_lesson_is_observed_once(client: Redis) -> None:
     await spam_filter.check(PRIZE)
     await spam_filter.learn(PRIZE, "spam", "door")
 
-    ((check, stages),) = recorder.checks
+    ((check, seconds),) = recorder.checks
     assert check.id == PRIZE.key
-    assert set(stages) == {"wait", "parse", "tokenize", "score"}
+    assert set(seconds.by_stage()) == {"wait", "parse", "tokenize", "score"}
+    assert min(seconds.by_stage().values()) >= 0
     assert [(lesson.outcome, source) for lesson, source in recorder.lessons] == [(LessonOutcome.LEARNED, "door")]
 
 
@@ -314,9 +318,9 @@ async def test_who_stands_in_line_waits_while_those_before_are_taken_apart(clien
 
     await asyncio.gather(*map(spam_filter.check, messages))  # the first finds nobody, the others are in line then
 
-    stages = {check.id: stages for check, stages in recorder.checks}
-    _, second, third = (stages[message.key] for message in messages)
-    assert third["wait"] > second["parse"] + second["tokenize"]
+    seconds = {check.id: seconds for check, seconds in recorder.checks}
+    _, second, third = (seconds[message.key] for message in messages)
+    assert third.wait > second.parse + second.tokenize
 
 
 async def test_a_large_message_is_scored_like_a_small_one(client: Redis) -> None:
@@ -355,7 +359,7 @@ async def test_a_large_message_is_taken_apart_in_a_thread(client: Redis, verb: s
     elif verb == "learn":
         await spam_filter.learn(large, "spam", "test")
     else:
-        await spam_filter.learn_many(once(), "spam", ("test", "nobody"), lambda _: None)
+        await spam_filter.learn_many(once(), "spam", LessonSource("test", "nobody"), lambda _: None)
 
     assert large.asked not in {None, threading.main_thread()}
 
@@ -523,14 +527,14 @@ async def test_each_write_of_a_contested_message_has_a_version_of_its_own(
 
 def budgeted(client: Redis, rate: float) -> Filter:
     model = Model(client, "test", 3600)
-    return Filter(
+    parts = FilterParts(
         tokenizer=Tokenizer(),
         classifier=Classifier(),
         calibration=Calibration(),
         model=model,
         counts=model,
-        params=FilterPolicy(ThresholdPolicy(spam=Budget(rate)), {"spam": 1, "ham": 1}),
     )
+    return Filter(parts, FilterPolicy(ThresholdPolicy(spam=Budget(rate)), {"spam": 1, "ham": 1}))
 
 
 async def test_a_budget_is_promised_once_enough_ham_was_learned_and_not_after_it_was_taken_back(

@@ -18,7 +18,7 @@ from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.bayes.event_models import FeatureCounts
 from nbstream.bayes.half_life import MAX_COUNT, HalfLife
 from nbstream.errors import CountsFull
-from nbstream.filter import Filter, FilterPolicy, LessonOutcome
+from nbstream.filter import Filter, FilterParts, FilterPolicy, LessonOutcome
 from nbstream.filter.preview import HypotheticalCounts
 from nbstream.filter.protocols import CountSource
 from nbstream.filter.scorer import Scorer
@@ -54,13 +54,15 @@ class House:
 
     def filter_over(self, counts: CountSource) -> Filter:
         return Filter(
-            tokenizer=self.tokenizer,
-            classifier=self.classifier,
-            calibration=Calibration(),
-            model=self.model,
-            counts=counts,
-            params=PARAMS,
-            clock=lambda: self.now,
+            FilterParts(
+                tokenizer=self.tokenizer,
+                classifier=self.classifier,
+                calibration=Calibration(),
+                model=self.model,
+                counts=counts,
+                clock=lambda: self.now,
+            ),
+            PARAMS,
         )
 
     @property

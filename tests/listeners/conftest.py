@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
-from nbstream.filter import Filter, FilterPolicy
+from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.listeners.smtp import delivery, feedback
 from nbstream.listeners.smtp.listener import SmtpLimits, SmtpListener
 from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
@@ -145,15 +145,15 @@ async def open_filter(
             stack.push_async_callback(asyncio.wait, [task])
             stack.callback(task.cancel)
             await mirror.loaded.wait()
-        spam_filter = Filter(
+        parts = FilterParts(
             tokenizer=Tokenizer(),
             classifier=Classifier(),
             calibration=Calibration(),
             model=model,
             counts=mirror,
-            params=params,
             observer=metrics.filter,
         )
+        spam_filter = Filter(parts, params)
         yield Judge(spam_filter, model, mirror)
 
 

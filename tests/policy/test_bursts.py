@@ -15,9 +15,10 @@ from nbstream.policy.bursts import (
     BurstKind,
     contradicts_confident_verdict,
 )
+from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.verdict import Verdict
 
-ANN, BEN = ("smtp", "192.0.2.1"), ("smtp", "192.0.2.2")
+ANN, BEN = LessonSource("smtp", "192.0.2.1"), LessonSource("smtp", "192.0.2.2")
 
 
 class Teacher:
@@ -118,7 +119,7 @@ def test_what_comes_slowly_is_no_burst() -> None:
 
 def test_actors_do_not_add_up_and_each_has_bursts_of_its_own() -> None:
     bursts = BurstDetector()
-    found: dict[tuple[str, str], list[int]] = {ANN: [], BEN: []}
+    found: dict[LessonSource, list[int]] = {ANN: [], BEN: []}
     for n in range(60):
         for who, begun in found.items():
             if bursts.add_lesson(float(n), who, "ham", Verdict.SPAM, 0.999):
@@ -149,10 +150,10 @@ def test_memory_is_bounded_over_endless_actors_and_lessons() -> None:
     bursts = BurstDetector()
     tracemalloc.start()
     for n in range(5000):
-        bursts.add_lesson(float(n), ("smtp", f"2001:db8::{n:x}"), "spam", Verdict.SPAM, 0.999)
+        bursts.add_lesson(float(n), LessonSource("smtp", f"2001:db8::{n:x}"), "spam", Verdict.SPAM, 0.999)
     before = tracemalloc.get_traced_memory()[0]
     for n in range(5000, 15_000):
-        bursts.add_lesson(float(n), ("smtp", f"2001:db8::{n:x}"), "spam", Verdict.SPAM, 0.999)
+        bursts.add_lesson(float(n), LessonSource("smtp", f"2001:db8::{n:x}"), "spam", Verdict.SPAM, 0.999)
     for n in range(10_000):
         bursts.add_lesson(15_000.0 + n, ANN, "spam", Verdict.SPAM, 0.999)
     after = tracemalloc.get_traced_memory()[0]

@@ -17,6 +17,7 @@ from nbstream.assembly import assembly
 from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
 from nbstream.filter import AutolearnLayer, Filter, LessonOutcome
 from nbstream.mail.message import Message
+from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.migration import migrate, migrate_back
 from nbstream.store.model.signature import current_signature
@@ -123,7 +124,7 @@ async def test_in_bulk_it_is_known_too(old: Redis) -> None:
         for _, raw in taught():
             yield Message.parse(raw)
 
-    await spam_filter.learn_many(messages(), None, ("cli", ""), outcomes.append)
+    await spam_filter.learn_many(messages(), None, LessonSource("cli"), outcomes.append)
 
     assert [lesson.outcome for lesson in outcomes] == [LessonOutcome.UNLEARNED] * 12
 

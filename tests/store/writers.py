@@ -16,7 +16,7 @@ from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
-from nbstream.filter import Filter, FilterPolicy
+from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -38,12 +38,14 @@ def filter_of(client: Redis) -> Filter:
     """A filter that reads and teaches the model ``test``."""
     model = Model(client, "test", 3600)
     return Filter(
-        tokenizer=Tokenizer(),
-        classifier=Classifier(),
-        calibration=Calibration(),
-        model=model,
-        counts=model,
-        params=FilterPolicy(ThresholdPolicy(), {}),
+        FilterParts(
+            tokenizer=Tokenizer(),
+            classifier=Classifier(),
+            calibration=Calibration(),
+            model=model,
+            counts=model,
+        ),
+        FilterPolicy(ThresholdPolicy(), {}),
     )
 
 

@@ -16,6 +16,7 @@ from nbstream.cli.actor import current_user
 from nbstream.cli.terminal import print_error
 from nbstream.errors import NbstreamError, StoreIncompatible
 from nbstream.filter import describe_lesson, describe_outcomes
+from nbstream.policy.lesson_source import LessonSource
 from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGen
                     lessons.add(lesson)
                     moved(1)
 
-                await spam_filter.learn_many(subjects, options.label, (_SOURCE, current_user()), told)
+                await spam_filter.learn_many(subjects, options.label, LessonSource(_SOURCE, current_user()), told)
             untold = ""
     finally:
         print(lessons.describe() + untold)

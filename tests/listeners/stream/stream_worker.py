@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.errors import CountsFull
-from nbstream.filter import Check, CheckDecider, Filter, FilterPolicy, LearnableMessage, Lesson
+from nbstream.filter import Check, CheckDecider, Filter, FilterParts, FilterPolicy, LearnableMessage, Lesson
 from nbstream.listeners.stream import listener
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
@@ -38,8 +38,8 @@ RULES = RecipientRules.build(ThresholdPolicy(), VerdictActions())
 class Faulty(Filter):
     """A filter with faults: by the text it fails (``times`` times), or ends its worker, or waits for ``go``."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
+    def __init__(self, parts: FilterParts, policy: FilterPolicy) -> None:
+        super().__init__(parts, policy)
         self.times = 0
         self.error: Exception = RuntimeError("a fault")
         self.begun: list[str] = []
@@ -124,15 +124,15 @@ async def working(
         if follow:
             await mirror.loaded.wait()
         others = tuple(rule.treatment.policy for rule in rules.rules)
-        spam_filter = Faulty(
+        parts = FilterParts(
             tokenizer=Tokenizer(),
             classifier=Classifier(),
             calibration=Calibration(),
             model=model,
             counts=mirror,
-            params=FilterPolicy(rules.default.policy, {"spam": 1, "ham": 1}, others),
             observer=metrics.filter,
         )
+        spam_filter = Faulty(parts, FilterPolicy(rules.default.policy, {"spam": 1, "ham": 1}, others))
         blocking = open_client(ConnectionOptions(url, timeout_seconds=timeout), retries=0)
         stack.push_async_callback(blocking.aclose)
         params = stream_queue.StreamQueueOptions(claim_seconds, tries, timeout_seconds=timeout)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from redis.asyncio import Redis
 
-from nbstream.filter import Check, FilterPolicy, SilentObserver
+from nbstream.filter import Check, CheckSeconds, FilterPolicy, SilentObserver
 from nbstream.mail.message import Message
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
@@ -16,6 +15,7 @@ from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.store import stream_queue
 from nbstream.tokens.tokenizer import Tokens
 from tests.conftest import RedisServer
+from tests.filter.replaced_parts import with_parts
 from tests.listeners.stream.stream_worker import HAM, RULES, SPAM, Worker, working
 from tests.waiting import until
 
@@ -79,7 +79,7 @@ class Checks(SilentObserver):
     def __init__(self) -> None:
         self.found: list[Check] = []
 
-    def checked(self, check: Check, tokens: Tokens, stages: Mapping[str, float]) -> None:
+    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
         self.found.append(check)
 
 
@@ -94,7 +94,7 @@ async def test_the_recipients_rules_decide(client: Redis, shared_redis: RedisSer
 
         assert (await worker.answer(text=HAM))["verdict"] == "ham"
         checked = Checks()
-        worker.filter._observer = checked
+        worker.door.spam_filter = with_parts(worker.filter, observer=checked)
         assert (await worker.answer(text=HAM, to="ann@strict.example"))["verdict"] == "spam"
         assert [(str(each.verdict), each.policy) for each in checked.found] == [("spam", "*@strict.example")]
         worker.door.rules = RULES

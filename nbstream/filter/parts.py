@@ -1,0 +1,47 @@
+"""The parts that a filter is made of, whatever its policy is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nbstream.filter.half_life_warning import HalfLifeMonitor
+from nbstream.filter.protocols import SilentObserver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nbstream.bayes.calibration import Calibration
+    from nbstream.bayes.classifier import Classifier
+    from nbstream.filter.check_queue import CheckQueue
+    from nbstream.filter.protocols import (
+        CheckedMessageSource,
+        CountSource,
+        FilterObserver,
+        LessonStore,
+        WithdrawableLayer,
+    )
+    from nbstream.tokens.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FilterParts:
+    """What a filter works with. A filter with another policy has the very same parts.
+
+    ``counts`` are those that scores are computed from; ``model`` is where lessons are stored. ``checked_messages``
+    is None where no message is remembered, ``autolearn_layer`` where nothing is learned without people, and
+    ``check_queue`` where checks do not wait for each other. ``clock`` gives the seconds since the epoch.
+    """
+
+    tokenizer: Tokenizer
+    classifier: Classifier
+    calibration: Calibration
+    model: LessonStore
+    counts: CountSource
+    observer: FilterObserver = field(default_factory=SilentObserver)
+    checked_messages: CheckedMessageSource | None = None
+    clock: Callable[[], float] = time.time
+    autolearn_layer: WithdrawableLayer | None = None
+    check_queue: CheckQueue | None = None
+    half_life_monitor: HalfLifeMonitor = field(default_factory=HalfLifeMonitor)
