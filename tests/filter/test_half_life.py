@@ -38,7 +38,7 @@ from tests.store.replica.test_mirror import running
 
 DAYS = 10.0
 HALF_LIFE = DAYS * 86_400
-SINCE = 1e6
+SINCE = 1e9  # far enough from 1970 that no step of a test goes back behind it
 LETTERS = [(label, Message.parse(raw)) for label, raw in letters(30)]
 PARAMS = FilterPolicy(ThresholdPolicy(), {"spam": 1, "ham": 1})
 
