@@ -1,12 +1,13 @@
-"""The Bernoulli event model: which tokens of a vocabulary a message holds, and which it does not.
+"""The Bernoulli event model: which tokens of a vocabulary a message has, and which it lacks.
 
-Rules: pure; a token's count is the weight of the messages that hold it (fixed point): a message adds its weight
-once to each of its distinct tokens. The vocabulary is the tokens that enough messages hold, all classes together.
-While changes are on their way a negative count reads as 0, and one above the weight of all messages as that.
+Rules: pure; the count of a token is the weight of the messages that have it (fixed point): a message adds its
+weight once to each of its distinct tokens. The vocabulary is the tokens that enough messages have, all classes
+together. While changes are on their way, a negative count is read as 0, and a count above the weight of all
+messages as that weight.
 
-The score of class c is its prior, plus ``absence_log_probabilities`` of c, plus the rows of ``presence_log_odds``
-of the tokens that the message holds: the sum over the whole vocabulary as if the message were empty, put right
-where it is not.
+The score of class c is the sum of its prior, of ``absence_log_probabilities`` of c, and of the rows of
+``presence_log_odds`` of the tokens that the message has. That is the sum over the whole vocabulary for an empty
+message, corrected for the tokens that are present.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BernoulliOptions:
-    """``alpha``: how many messages with a token, and as many without it, each class is given.
+    """The smoothing and the vocabulary of the Bernoulli model.
 
-    ``min_messages``: how many of full weight must hold a token of the vocabulary.
+    ``alpha`` is how many messages with each token, and how many without it, are added to each class.
+    ``min_messages`` is how many messages of full weight must have a token for it to belong to the vocabulary.
     """
 
     alpha: float = 1.0
@@ -45,48 +47,49 @@ class BernoulliOptions:
 def presence_log_odds(
     counts: NDArray[np.int64],
     weights: Sequence[int],
-    params: BernoulliOptions = BernoulliOptions(),
+    options: BernoulliOptions = BernoulliOptions(),
     unit: float = WEIGHT_ONE,
 ) -> NDArray[np.float64]:
-    """Per token and class ln P(present | class) - ln P(absent | class), in nats; shape (tokens, classes).
+    """Return ln P(present | class) - ln P(absent | class) in nats, shape (tokens, classes).
 
-    P(present | class) = (df + alpha) / (n + 2 alpha), with df the weight of the class's messages that hold the
-    token and n that of all its messages, ``weights`` (fixed point): the multi-variate Bernoulli model of McCallum
-    and Nigam, "A comparison of event models for naive Bayes text classification" (1998), whose alpha is 1. A token
-    outside the vocabulary is 0 in all classes. ``unit`` is the weight of one message.
+    P(present | class) = (df + alpha) / (n + 2 alpha), where df is the weight of the messages of the class that
+    have the token, and n the weight of all messages of the class, given by ``weights`` (fixed point). This is the
+    multi-variate Bernoulli model of McCallum and Nigam, "A comparison of event models for naive Bayes text
+    classification" (1998), whose alpha is 1. A token outside the vocabulary is 0 in all classes. ``unit`` is the
+    weight of one message.
     """
-    present, absent, _ = _smoothed_weights(counts, weights, params, unit)
+    present, absent, _ = _smoothed_weights(counts, weights, options, unit)
     rows: NDArray[np.float64] = np.log(present / absent)
-    rows[~_in_vocabulary(counts, params, unit)] = 0.0
+    rows[~_in_vocabulary(counts, options, unit)] = 0.0
     return rows
 
 
 def absence_log_probabilities(
     counts: NDArray[np.int64],
     weights: Sequence[int],
-    params: BernoulliOptions = BernoulliOptions(),
+    options: BernoulliOptions = BernoulliOptions(),
     unit: float = WEIGHT_ONE,
 ) -> NDArray[np.float64]:
-    """Per class the sum of ln P(absent | class) over the vocabulary in ``counts``, in nats; shape (classes,).
+    """Return the sum of ln P(absent | class) over the vocabulary, in nats, shape (classes,).
 
-    ``counts`` are those of all tokens there are, in any order: the sum is exact before it is rounded.
+    ``counts`` are those of all tokens of the model, in any order: the sum is exact before it is rounded.
     """
     _, absent, all_messages = _smoothed_weights(
-        counts[_in_vocabulary(counts, params, unit)], weights, params, unit
+        counts[_in_vocabulary(counts, options, unit)], weights, options, unit
     )
     return np.array([math.fsum(column) for column in np.log(absent / all_messages).T.tolist()])
 
 
-def _in_vocabulary(counts: NDArray[np.int64], params: BernoulliOptions, unit: float) -> NDArray[np.bool_]:
-    held: NDArray[np.int64] = np.maximum(counts, 0).sum(axis=1)
-    return held >= params.min_messages * unit
+def _in_vocabulary(counts: NDArray[np.int64], options: BernoulliOptions, unit: float) -> NDArray[np.bool_]:
+    message_weights: NDArray[np.int64] = np.maximum(counts, 0).sum(axis=1)
+    return message_weights >= options.min_messages * unit
 
 
 def _smoothed_weights(
-    counts: NDArray[np.int64], weights: Sequence[int], params: BernoulliOptions, unit: float
+    counts: NDArray[np.int64], weights: Sequence[int], options: BernoulliOptions, unit: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """The weights of messages with each token, without it, and of all: smoothed, by class, and above 0."""
-    alpha = params.alpha * unit
+    """Return three smoothed weights per class, all above 0: messages with each token, without it, and all."""
+    alpha = options.alpha * unit
     messages = np.maximum(np.array(weights), 0)
-    holding = np.minimum(np.maximum(counts, 0), messages)
-    return holding + alpha, messages - holding + alpha, messages + 2 * alpha
+    with_token = np.minimum(np.maximum(counts, 0), messages)
+    return with_token + alpha, messages - with_token + alpha, messages + 2 * alpha

@@ -1,7 +1,7 @@
 """The categorical event model: which of its values each attribute of a message takes.
 
-Rules: pure; the values an attribute can take are known and closed, and a message takes one of them for each
-attribute that it has. A negative count, seen while changes are on their way, reads as 0.
+Rules: pure; the values of an attribute are a closed list, and a message takes one of them for each attribute that
+it has. A negative count, which can be seen while changes are on their way, is read as 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CategoricalOptions:
-    """``alpha``: how many messages with each value of an attribute each class is given."""
+    """The smoothing: ``alpha`` is how many messages with each value of an attribute are added to each class."""
 
     alpha: float = 1.0
 
@@ -34,23 +34,24 @@ class CategoricalOptions:
 def value_log_probabilities(
     counts: NDArray[np.int64],
     sizes: Sequence[int],
-    params: CategoricalOptions = CategoricalOptions(),
+    options: CategoricalOptions = CategoricalOptions(),
     unit: float = WEIGHT_ONE,
 ) -> NDArray[np.float64]:
-    """Per value and class ln P(value | class), in nats; shape (values, classes).
+    """Return ln P(value | class) in nats, shape (values, classes).
 
     ``counts`` are those of all values of all attributes: the first ``sizes[0]`` rows are the values of the first
-    attribute, and so on; ``unit`` is that of one message. Raises ``ValueError`` where they do not fit together.
+    attribute, and so on; ``unit`` is the count of one message. ``ValueError`` is raised where ``counts`` and
+    ``sizes`` do not fit together.
 
-    P(value | class) = (n_v + alpha) / (n + alpha K), with n_v the value's count in the class, n the sum over the
-    attribute's values and K their number: Mitchell's m-estimate for attributes ("Machine Learning", 1997, 6.9.1)
-    with m = alpha K and p = 1/K. An attribute's probabilities sum to 1 in each class, and are equal where none of
-    its values was seen.
+    P(value | class) = (n_v + alpha) / (n + alpha K), where n_v is the count of the value in the class, n the sum
+    over the values of the attribute and K their number. This is Mitchell's m-estimate for attributes ("Machine
+    Learning", 1997, 6.9.1) with m = alpha K and p = 1/K. The probabilities of an attribute sum to 1 in each class,
+    and are equal where none of its values was seen.
     """
     if min(sizes, default=1) < 1 or sum(sizes) != len(counts):
         raise ValueError(f"{len(counts)} values are not those of attributes of {list(sizes)} values")
-    seen = np.maximum(counts, 0) / unit + params.alpha
+    smoothed = np.maximum(counts, 0) / unit + options.alpha
     lengths = np.array(sizes, dtype=np.intp)
-    of_attributes = np.add.reduceat(seen, np.cumsum(lengths) - lengths)
-    rows: NDArray[np.float64] = np.log(seen / np.repeat(of_attributes, lengths, axis=0))
+    attribute_sums = np.add.reduceat(smoothed, np.cumsum(lengths) - lengths)
+    rows: NDArray[np.float64] = np.log(smoothed / np.repeat(attribute_sums, lengths, axis=0))
     return rows

@@ -1,33 +1,11 @@
-"""The classifier: prior plus the votes of the event models give the log-odds of spam.
+"""The classifier: the prior and the votes of the event models add up to the log-odds of spam.
 
-Rules: pure; the score does not depend on the order in which counts were looked up, and its sum is exact before
-it is rounded; a token never seen does not vote.
+Rules: pure; the score does not depend on the order in which counts are looked up, because its sum is exact before
+it is rounded; a token that was never seen does not vote.
 
-What was tried, as (1-AUC)% on trec07p-20k | the same with 2 % of the labels flipped | SpamAssassin 2002h2 |
-shuffled, each message learned right after its score. The constants were chosen on these same streams. What
-concerns the weights is told in ``learning``, where the labels' doubt came later than most of these figures.
-
-- as it is: 0.0017 | 0.0059 | 0.0720 | 0.0429. Which labels are flipped matters: six other draws gave 0.0034 to
-  0.0061. The rows below are of the same draw.
-- smoothing 0.1: 0.0017 | 0.0064 | 0.0702 | 0.0426, and 0.022 instead of 0.015 where only unsure or wrong verdicts
-  are corrected; 0.15: 0.0017 | 0.0039 | 0.0755 | 0.0447.
-- 15 and 24 clues: 0.0017 | 0.0055 | 0.0755 | 0.0437; 15 and 30: 0.0017 | 0.0084 | 0.0721 | 0.0444; before the
-  doubt, 20 and 40: 0.0016 | 0.0228 | 0.0748 | 0.0502, and 8 and 16: 0.0023 | 0.0117 | 0.0793 | 0.0428. More
-  clues repeat each other, and catch a wrong label's.
-- two sets of clues over the same counts, 10 and 20 with smoothing 0.05, 20 and 40 with 0.2, averaged: 0.0016 |
-  0.0057 | 0.0725 | 0.0415; nothing that pays for a second set. Adding a twentieth of the sum of all ratios:
-  0.0046 | 0.0221 | 0.0737 | 0.0410.
-- the 30 strongest clues of each group whichever way they speak, smoothing 0.2, divisor 60: 0.0020 | 0.0081 |
-  0.110 | 0.068. Each way for itself, the clues for one class no longer crowd out those for the other.
-- as many clues from headers as from the body, 20 and 20, divisor 60: 0.0022 | 0.0073 | 0.101 | 0.051.
-- a third group of 24 clues each way, character 4-grams of the raw header without what other filters wrote (731 and
-  1,015 tokens a message), divisor 60: 0.0018 | 0.0068 | 0.0541 | 0.0397, the best of all, for three to four
-  times the tokens; every fourth of them by hash: 0.0021 | 0.0052 | 0.0903 | 0.0571; without Received and with
-  digits as one: 0.0022 | 0.0059 | 0.0666 | 0.0536; of the header and the first 3,000 bytes of the body, every
-  eighth: 0.0021 | 0.0094 | 0.0968 | 0.0632. Under 600 tokens a message none of them won on all streams.
-- with an earlier tokenizer: ratios shrunk by n / (n + 1): 0.0035 | 0.0079 | 0.172 | 0.114; normalised by messages
-  instead of tokens: 0.33 | 0.094 | 0.78 | 0.13; not normalised: 0.0035 | 0.0086 | 0.167 | 0.153. Clipped ratios
-  and no prior made no difference worth keeping.
+The numbers of clues and the smoothing were chosen on trec07p-20k and SpamAssassin's corpus: (1-AUC)% is 0.0017 on
+trec07p-20k, 0.0059 there with 2 % of the labels flipped, 0.0720 on 2002h2 and 0.0429 shuffled. For what was tried
+and not chosen see docs/experiments.md, "Classifier".
 """
 
 from __future__ import annotations
@@ -60,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EventModelOptions:
-    """Which event models vote, each by its parameters; None is one that does not."""
+    """The options of each event model; a model whose options are None does not vote."""
 
     multinomial: multinomial.MultinomialOptions | None = field(default_factory=multinomial.MultinomialOptions)
     bernoulli: bernoulli.BernoulliOptions | None = None
@@ -72,8 +50,9 @@ class EventModelOptions:
 class ClassifierOptions:
     """How features are weighed and how much is learned.
 
-    Of the multinomial model ``head_clues`` vote for ham and as many for spam from headers and structure,
-    ``body_clues`` each way from words and links. ``learning`` None learns every message at full weight.
+    Of the multinomial model at most ``head_clues`` tokens from header and structure vote for ham, and as many for
+    spam; at most ``body_clues`` tokens from words and links vote for each class. Where ``lesson_weight`` is None,
+    every message is learned at full weight.
     """
 
     event_models: EventModelOptions = field(default_factory=EventModelOptions)
@@ -87,9 +66,10 @@ class ClassifierOptions:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """``log_odds`` of spam in nats, before calibration.
+    """A score: the ``log_odds`` of spam in nats, before calibration.
 
-    ``clues`` are those that voted, strongest first; ``prior`` is the part of the log-odds that no clue explains.
+    ``clues`` are the features that voted, strongest first; ``prior`` is the rest of the log-odds. The prior and
+    the log-ratios of all clues add up to ``log_odds``.
     """
 
     log_odds: float = 0.0
@@ -98,31 +78,31 @@ class Score:
 
 
 class Classifier:
-    """Scores a message's tokens against class counts and says what it has to teach."""
+    """Scores the tokens of a message against class counts, and computes what a lesson adds to them."""
 
-    def __init__(self, params: ClassifierOptions = ClassifierOptions()) -> None:
-        self._options = params
-        self._models = _build_event_models(params)
+    def __init__(self, options: ClassifierOptions = ClassifierOptions()) -> None:
+        self._options = options
+        self._models = _build_event_models(options)
         bounds = accumulate((len(model.sum_names) for model in self._models), initial=0)
         self._sum_slices = [slice(first, last) for first, last in pairwise(bounds)]
         self.sum_names = tuple(name for model in self._models for name in model.sum_names)
-        """The names of the sums that a score needs."""
-        self.needs_vocabulary = params.event_models.bernoulli is not None
-        """Whether a score needs the counts of all tokens."""
+        """The names of the sums that a score reads."""
+        self.needs_vocabulary = options.event_models.bernoulli is not None
+        """Whether a score reads the counts of all tokens of the model."""
         first = self._models[0] if len(self._models) == 1 else None
         self._only_multinomial = first if isinstance(first, MultinomialModel) else None
-        self._last_prior = (0,) * len(CLASSES), prior_log_odds(Totals(), params.prior)
+        self._last_prior = (0,) * len(CLASSES), prior_log_odds(Totals(), options.prior)
 
-    def score(self, tokens: Tokens, counted: FeatureCounts) -> Score:
-        """The score of ``tokens``; the sums in ``counted`` are those of ``self.sums``, in that order."""
-        prior = self._prior_log_odds(counted.totals)
+    def score(self, tokens: Tokens, counts: FeatureCounts) -> Score:
+        """Return the score of ``tokens``; the sums in ``counts`` are in the order of ``self.sum_names``."""
+        prior = self._prior_log_odds(counts.totals)
         if self._only_multinomial:  # as by default
-            clues = self._only_multinomial.clues(tokens, counted)
+            clues = self._only_multinomial.clues(tokens, counts)
             return Score(math.fsum([prior, *clues.ratios.tolist()]), clues, prior)
         votes = [
             vote
-            for model, part in zip(self._models, self._counts_by_model(counted), strict=True)
-            for vote in model.votes(tokens, part)
+            for model, model_counts in zip(self._models, self._counts_by_model(counts), strict=True)
+            for vote in model.votes(tokens, model_counts)
         ]
         log_odds = math.fsum([prior, *(ratio for ratio, _ in votes)])
         return Score(log_odds, tuple(Clue(name, ratio) for ratio, name in sort_by_strength(votes)), prior)
@@ -137,10 +117,11 @@ class Classifier:
         certain: bool = False,
         growth: float = 1.0,
     ) -> tuple[int, Sums]:
-        """The weight with which ``tokens`` are learned as ``label``, and the sums learned with them.
+        """Return the weight with which ``tokens`` are learned as ``label``, and the sums learned with them.
 
-        ``log_odds`` and ``totals`` are those before that; ``certain``: see ``lesson_weight.lesson_weight``; by
-        ``growth`` the weights of this moment are multiplied.
+        ``log_odds`` (nats) and ``totals`` are those before the lesson; for ``certain`` see
+        ``lesson_weight.lesson_weight``; ``growth`` is the factor by which the weights of this moment are
+        multiplied.
         """
         weight = lesson_weight.lesson_weight(log_odds, label, totals, self._options.lesson_weight, certain=certain)
         weight = grow_weight(weight, growth)
@@ -149,13 +130,13 @@ class Classifier:
     def weigh_autolearned_lesson(
         self, tokens: Tokens, log_odds: float, label: str, totals: Totals, share: float, growth: float
     ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
-        """As ``lesson``, with a ``share`` of the weight."""
+        """Return the same as ``weigh_lesson``, with only this ``share`` (0 to 1) of the weight."""
         weight = round(share * lesson_weight.lesson_weight(log_odds, label, totals, self._options.lesson_weight))
         weight = grow_weight(weight, growth)
         return weight, tuple(self._lesson_sums(tokens, weight))
 
     def _prior_log_odds(self, totals: Totals) -> float:
-        """Found anew when a message was learned."""
+        """Return the prior log-odds, computed again only when a message was learned."""
         messages, prior = self._last_prior
         if messages != totals.messages:
             prior = prior_log_odds(totals, self._options.prior)
@@ -163,34 +144,37 @@ class Classifier:
         return prior
 
     def _lesson_sums(self, tokens: Tokens, weight: int) -> list[tuple[bytes, int]]:
-        return [each for model in self._models for each in model.lesson_sums(tokens, weight)]
+        return [lesson_sum for model in self._models for lesson_sum in model.lesson_sums(tokens, weight)]
 
-    def _counts_by_model(self, counted: FeatureCounts) -> list[FeatureCounts]:
-        """What is counted, with the sums of each model."""
+    def _counts_by_model(self, counts: FeatureCounts) -> list[FeatureCounts]:
+        """Return the counts that each model reads: all token counts, and the sums of that model alone."""
         return [
             FeatureCounts(
-                counted.tokens, counted.sums[part], counted.totals, counted.vocabulary_counts, counted.unit
+                counts.tokens, counts.sums[model_slice], counts.totals, counts.vocabulary_counts, counts.unit
             )
-            for part in self._sum_slices
+            for model_slice in self._sum_slices
         ]
 
 
-def _build_event_models(params: ClassifierOptions) -> list[EventModel]:
-    chosen = params.event_models
+def _build_event_models(options: ClassifierOptions) -> list[EventModel]:
+    model_options = options.event_models
     models: list[EventModel] = []
-    if chosen.multinomial:
-        models.append(MultinomialModel(chosen.multinomial, params.head_clues, params.body_clues))
-    if chosen.bernoulli:
-        models.append(BernoulliModel(chosen.bernoulli))
-    if chosen.categorical:
-        models.append(CategoricalModel(chosen.categorical))
-    if chosen.gaussian:
-        models.append(GaussianModel(chosen.gaussian))
+    if model_options.multinomial:
+        models.append(MultinomialModel(model_options.multinomial, options.head_clues, options.body_clues))
+    if model_options.bernoulli:
+        models.append(BernoulliModel(model_options.bernoulli))
+    if model_options.categorical:
+        models.append(CategoricalModel(model_options.categorical))
+    if model_options.gaussian:
+        models.append(GaussianModel(model_options.gaussian))
     return models
 
 
-def prior_log_odds(totals: Totals, params: priors.PriorOptions) -> float:
-    """The prior log-odds of spam, by the messages learned; 0 where a class without any has no probability."""
-    log_priors = priors.log_priors(totals.messages, params)
+def prior_log_odds(totals: Totals, options: priors.PriorOptions) -> float:
+    """Return the prior log-odds of spam, in nats, from the number of messages learned in each class.
+
+    The result is 0 where a class has no probability, which happens when it has no messages and ``alpha`` is 0.
+    """
+    log_priors = priors.log_priors(totals.messages, options)
     ratio = float(log_priors[SPAM] - log_priors[HAM])
     return ratio if math.isfinite(ratio) else 0.0

@@ -1,8 +1,9 @@
-"""Clues: what voted in a score, and by how much; of many, the strongest.
+"""Clues: what voted in a score, and by how much; of many votes only the strongest.
 
-Rules: pure; which clues are chosen does not depend on the order in which they were looked up, equal ones are
-chosen by name; what says nothing is no clue. The clues of the multinomial model are kept as places and ratios, and
-named and put in order when somebody asks: that takes as long as choosing them, and most checks are never asked.
+Rules: pure; which clues are chosen does not depend on the order in which they were looked up, because equally
+strong ones are chosen by name; a vote of 0 is no clue. The clues of the multinomial model are stored as token
+indices and log-ratios. They are named and sorted only when somebody reads them: that takes as long as choosing
+them, and the clues of most checks are never read.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ if TYPE_CHECKING:
     from nbstream.tokens.tokenizer import Tokens
 
 Vote: TypeAlias = tuple[float, bytes]
-"""A log-ratio, and the name of what it comes from."""
+"""A log-ratio in nats, and the name of the feature that it comes from."""
 
 Item = TypeVar("Item")
 
 
 class Clue(NamedTuple):
-    """What voted, with ln P(it | spam) - ln P(it | ham): positive speaks for spam.
+    """A feature that voted, with its ``log_ratio`` ln P(feature | spam) - ln P(feature | ham) in nats.
 
-    ``token`` is the token's name; the vote of an event model that has no tokens has the name of its feature.
+    A positive log-ratio speaks for spam. ``token`` is the name of the token, or of the feature where an event
+    model has no tokens.
     """
 
     token: bytes
@@ -37,7 +39,7 @@ class Clue(NamedTuple):
 
 
 class LazySequence(Sequence[Item]):
-    """A sequence that is made when somebody asks for what is in it; equal to a tuple of the same."""
+    """A sequence whose items are computed when they are first read; it equals a tuple of these items."""
 
     __slots__ = ("_cached_items",)
 
@@ -46,7 +48,7 @@ class LazySequence(Sequence[Item]):
 
     @abstractmethod
     def _compute_items(self) -> tuple[Item, ...]:
-        """What is in it."""
+        """Return all items."""
 
     def _items(self) -> tuple[Item, ...]:
         if self._cached_items is None:
@@ -54,17 +56,17 @@ class LazySequence(Sequence[Item]):
         return self._cached_items
 
     @overload
-    def __getitem__(self, place: int) -> Item: ...
+    def __getitem__(self, index: int) -> Item: ...
 
     @overload
-    def __getitem__(self, place: slice) -> tuple[Item, ...]: ...
+    def __getitem__(self, index: slice) -> tuple[Item, ...]: ...
 
-    def __getitem__(self, place: int | slice) -> Item | tuple[Item, ...]:
-        return self._slice(place) if isinstance(place, slice) else self._items()[place]
+    def __getitem__(self, index: int | slice) -> Item | tuple[Item, ...]:
+        return self._slice(index) if isinstance(index, slice) else self._items()[index]
 
-    def _slice(self, places: slice) -> tuple[Item, ...]:
-        """What is in it there."""
-        return self._items()[places]
+    def _slice(self, indices: slice) -> tuple[Item, ...]:
+        """Return the items at these indices."""
+        return self._items()[indices]
 
     def __eq__(self, other: object) -> bool:
         return self._items() == tuple(other) if isinstance(other, Sequence) else NotImplemented
@@ -76,62 +78,65 @@ class LazySequence(Sequence[Item]):
 
 
 class TokenClues(LazySequence[Clue]):
-    """Tokens of one message that voted, by their ``token_indices`` in ``tokens.all``, which are not in order.
+    """The tokens of one message that voted.
 
-    ``ratios`` are theirs, shape (clues,). As a sequence: strongest first, equal ones by name.
+    ``token_indices`` are their indices in ``tokens.all``, in no particular order; ``ratios`` are their log-ratios
+    in nats, both of shape (clues,). As a sequence the strongest clue comes first, and equally strong ones are
+    sorted by name.
     """
 
     __slots__ = ("ratios", "token_indices", "tokens")
 
-    def __init__(self, tokens: Tokens, places: NDArray[np.intp], ratios: NDArray[np.float64]) -> None:
+    def __init__(self, tokens: Tokens, token_indices: NDArray[np.intp], ratios: NDArray[np.float64]) -> None:
         super().__init__()
         self.tokens = tokens
-        self.token_indices = places
+        self.token_indices = token_indices
         self.ratios = ratios
 
     def __len__(self) -> int:
         return len(self.token_indices)
 
     def strength_order(self) -> list[int]:
-        """Where in ``token_indices`` the strongest is, and so on."""
+        """Return the positions in ``token_indices``, that of the strongest clue first."""
         return [i for _, _, i in self._ranked()]
 
-    def _slice(self, places: slice) -> tuple[Clue, ...]:
-        """Only these are made: a header tells 8 of 70."""
+    def _slice(self, indices: slice) -> tuple[Clue, ...]:
+        """Return the clues at these indices, and make no others: a header field shows 8 of about 70."""
         if self._cached_items is not None:
-            return self._cached_items[places]
+            return self._cached_items[indices]
         ratios = self.ratios.tolist()
-        return tuple(Clue(name, ratios[i]) for _, name, i in self._ranked()[places])
+        return tuple(Clue(name, ratios[i]) for _, name, i in self._ranked()[indices])
 
     def _ranked(self) -> list[tuple[float, bytes, int]]:
-        """The strongest first: minus its strength, its name, where it is in ``token_indices``."""
-        names = self.tokens.all
-        found = [names[place] for place in self.token_indices.tolist()]
-        return sorted(zip((-np.abs(self.ratios)).tolist(), found, range(len(found)), strict=True))
+        """Return (minus strength, name, position in ``token_indices``) of each clue, strongest first."""
+        all_names = self.tokens.all
+        names = [all_names[index] for index in self.token_indices.tolist()]
+        return sorted(zip((-np.abs(self.ratios)).tolist(), names, range(len(names)), strict=True))
 
     def _compute_items(self) -> tuple[Clue, ...]:
         return self._slice(slice(None))
 
 
 def strongest_indices(names: Sequence[bytes], ratios: NDArray[np.float64], limit: int) -> NDArray[np.intp]:
-    """The places of the at most ``limit`` strongest votes for ham and as many for spam."""
+    """Return the indices of the at most ``limit`` strongest votes for ham and as many for spam."""
     order = ratios.argsort()
     values = ratios[order].tolist()
-    hams, spams = bisect_left(values, 0.0), len(values) - bisect_right(values, 0.0)
-    # Equal ones are in any order; where the limit parts them it does so by name, the later ones speak for spam.
-    if hams > limit > 0 and values[limit - 1] == values[limit]:
+    ham_votes, spam_votes = bisect_left(values, 0.0), len(values) - bisect_right(values, 0.0)
+    # Equal votes are in any order. Where the limit divides them, they are sorted by name: the first names are
+    # chosen for ham, the last names for spam.
+    if ham_votes > limit > 0 and values[limit - 1] == values[limit]:
         _sort_ties_by_name(order, values, limit, names)
-    if spams > limit > 0 and values[-limit] == values[-limit - 1]:
+    if spam_votes > limit > 0 and values[-limit] == values[-limit - 1]:
         _sort_ties_by_name(order, values, len(values) - limit, names)
-    return np.concatenate((order[: min(hams, limit)], order[len(values) - min(spams, limit) :]))
+    return np.concatenate((order[: min(ham_votes, limit)], order[len(values) - min(spam_votes, limit) :]))
 
 
 def _sort_ties_by_name(order: NDArray[np.intp], values: list[float], at: int, names: Sequence[bytes]) -> None:
-    """Put those in order that are equal to the one at ``at``."""
+    """Sort by name, within ``order``, all votes that are equal to the one at position ``at``."""
     first, end = bisect_left(values, values[at]), bisect_right(values, values[at])
     order[first:end] = sorted(order[first:end].tolist(), key=names.__getitem__)
 
 
 def sort_by_strength(votes: Sequence[Vote]) -> list[Vote]:
-    """Those that say something, strongest first, equal ones by name."""
+    """Return the votes other than 0, strongest first, equally strong ones by name."""
     return sorted(filter(itemgetter(0), votes), key=lambda vote: (-abs(vote[0]), vote[1]))

@@ -1,13 +1,14 @@
 """Class counts in memory: how often each token was learned in each class, with exact integer algebra.
 
-Rules: counts are fixed-point integers (``WEIGHT_ONE`` is one full-weight occurrence). Subtracting undoes adding
-exactly, whatever was done in between, so nothing is ever clamped here: a count may be negative for a while when
-changes arrive out of order. A token all of whose counts are zero is forgotten.
+Rules: counts are fixed-point integers (``WEIGHT_ONE`` is one occurrence at full weight). Subtracting undoes adding
+exactly, whatever was done in between. Therefore nothing is ever clamped here: a count may be negative for a while,
+when changes arrive out of order. A token is forgotten when all of its counts are zero.
 
-Beside the tokens stand sums: what the event models and the calibration count that is no token, each under a name
-that begins with ``SUM_PREFIX``. They are added and subtracted like tokens, by amounts of their own, and belong
-neither to the totals nor to the vocabulary. No token is taken for one: a sum's name has no colon, and a token
-that begins with the mark does (it is made from a header field whose name begins so).
+Beside the tokens there are sums: counters of the event models and of the calibration for what is no token. The
+name of a sum begins with ``SUM_PREFIX``. Sums are added and subtracted like tokens, but each by its own amount,
+and they belong neither to the totals nor to the vocabulary. No token can be mistaken for a sum: the name of a sum
+has no colon, and a token that begins with the prefix has one (it was made from a header field whose name begins
+like that).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Sums: TypeAlias = "Sequence[tuple[bytes, int]]"
-"""Distinct names of sums and what a message adds to each."""
+"""Distinct names of sums, each with the amount that a message adds to it."""
 
 CLASSES = ("ham", "spam")
 """The classes, in the order of the columns of every array of counts."""
@@ -33,38 +34,43 @@ WEIGHT_ONE = 1000
 """The fixed-point count of one occurrence at full weight."""
 
 SUM_PREFIX = b"="
-"""The beginning of the name of a sum."""
+"""The first byte of the name of every sum."""
 
-_ZERO_ROW = 0  # this row stays zero: what an unknown token is looked up as
+_ZERO_ROW = 0  # this row stays zero: it holds the counts of every unknown token
 _INITIAL_CAPACITY = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What normalises the counts.
+    """The totals of a model, which normalise its counts.
 
-    Per class the number of learned messages and the sum of the weights of all their tokens (fixed point); over
-    all classes the number of distinct tokens with a count above zero.
+    ``messages`` is the number of learned messages per class, and ``tokens`` the sum of the weights of all their
+    tokens (fixed point). ``vocabulary_size`` is the number of distinct tokens with a count above zero in any
+    class.
     """
 
     messages: tuple[int, ...] = (0,) * len(CLASSES)
     tokens: tuple[int, ...] = (0,) * len(CLASSES)
     vocabulary_size: int = 0
 
-    def with_lesson(self, column: int, weight: int, grown: int, messages: int = 1) -> Totals:
-        """These once ``messages`` more of that summed ``weight`` are learned, and ``grown`` more tokens known."""
+    def with_lesson(self, column: int, weight: int, new_tokens: int, messages: int = 1) -> Totals:
+        """Return the totals after a lesson in the class of ``column``.
+
+        The lesson adds ``messages`` messages, tokens of this summed ``weight``, and ``new_tokens`` to the
+        vocabulary. Each of the three is negative when a lesson is taken back.
+        """
         return Totals(
             _increased(self.messages, column, messages),
             _increased(self.tokens, column, weight),
-            self.vocabulary_size + grown,
+            self.vocabulary_size + new_tokens,
         )
 
 
 class ClassCounts:
-    """Token → one integer per class. About 150 bytes a token, its bytes included.
+    """The counts of all tokens and sums: one integer per class. A token takes about 150 bytes, its name included.
 
-    ``put`` sets counts and leaves ``totals`` to the caller, who sets them as a whole; ``add`` and ``subtract``
-    keep them in step.
+    ``set_counts`` and ``set_column`` do not change ``totals``: the caller sets them as a whole. ``add`` and
+    ``subtract`` update them.
     """
 
     def __init__(self, classes: int = len(CLASSES)) -> None:
@@ -77,23 +83,26 @@ class ClassCounts:
         self.totals = Totals((0,) * classes, (0,) * classes)
 
     def __len__(self) -> int:
-        """The number of tokens and sums that have a count other than zero."""
+        """Return the number of tokens and sums that have a count other than zero."""
         return len(self._rows)
 
     def look_up(self, tokens: Sequence[bytes]) -> NDArray[np.int64]:
-        """The counts of ``tokens``, shape (tokens, classes); zeros for an unknown token."""
+        """Return the counts of ``tokens``, shape (tokens, classes); an unknown token has zeros."""
         return self._counts[self._row_numbers(tokens)]
 
     def set_counts(self, tokens: Sequence[bytes], rows: NDArray[np.int64]) -> None:
-        """Set the counts of distinct ``tokens`` to ``rows``; a row of zeros forgets its token."""
+        """Set the counts of distinct ``tokens`` to ``rows``, shape (tokens, classes).
+
+        A token whose row is all zeros is forgotten.
+        """
         self._write_rows(tokens, self._row_numbers(tokens), rows)
 
     def set_column(self, tokens: Sequence[bytes], column: int, values: NDArray[np.int64]) -> None:
-        """Set the counts of distinct ``tokens`` in one class, and leave those in the others."""
-        places = self._row_numbers(tokens)
-        rows = self._counts[places]
+        """Set the counts of distinct ``tokens`` in one class, and leave those in the other classes as they are."""
+        row_numbers = self._row_numbers(tokens)
+        rows = self._counts[row_numbers]
         rows[:, column] = values
-        self._write_rows(tokens, places, rows)
+        self._write_rows(tokens, row_numbers, rows)
 
     def add(self, tokens: Sequence[bytes], column: int, weight: int, sums: Sums = ()) -> None:
         """Learn a message in the class of ``column``: distinct ``tokens``, each with ``weight``, and ``sums``."""
@@ -101,14 +110,14 @@ class ClassCounts:
         self._change_sums(sums, column, 1)
 
     def subtract(self, tokens: Sequence[bytes], column: int, weight: int, sums: Sums = ()) -> None:
-        """Take back what ``add`` with the same arguments did."""
+        """Take back exactly what ``add`` with the same arguments added."""
         self._change_tokens(tokens, column, -weight, messages=-1)
         self._change_sums(sums, column, -1)
 
     def vocabulary_counts(self) -> NDArray[np.int64]:
-        """The counts of all tokens, without the sums, shape (tokens, classes), in the order of ``tokens``.
+        """Return the counts of all tokens, without the sums, shape (tokens, classes), in the order of ``tokens``.
 
-        The very same array until a count changes.
+        Each call returns the same array object until a count changes, so that callers can cache by its identity.
         """
         if self._vocabulary_counts is None:
             self._vocabulary_counts = self._counts[[row for name, row in self._rows.items() if not is_sum(name)]]
@@ -116,7 +125,7 @@ class ClassCounts:
 
     @property
     def largest_count(self) -> int:
-        """The largest of all totals, counts and sums: 2 ms for a million tokens."""
+        """The largest of all totals, counts and sums; this reads all of them (2 ms for a million tokens)."""
         return max(*self.totals.tokens, int(self._counts.max()))
 
     @property
@@ -125,11 +134,11 @@ class ClassCounts:
         return len(self._rows) - self._sum_count
 
     def snapshot(self) -> tuple[list[bytes], NDArray[np.int64]]:
-        """All tokens and sums, and a copy of their counts, shape (names, classes)."""
+        """Return the names of all tokens and sums, and a copy of their counts, shape (names, classes)."""
         return list(self._rows), self._counts[np.fromiter(self._rows.values(), np.intp, len(self._rows))]
 
     def tokens(self) -> list[bytes]:
-        """All tokens, without the sums."""
+        """Return the names of all tokens, without the sums."""
         return [name for name in self._rows if not is_sum(name)]
 
     def _change_sums(self, sums: Sums, column: int, sign: int) -> None:
@@ -144,21 +153,21 @@ class ClassCounts:
         after = before.copy()
         after[:, column] += weight
         self.set_counts(tokens, after)
-        grown = int((after > 0).any(axis=1).sum()) - int((before > 0).any(axis=1).sum())
-        self.totals = self.totals.with_lesson(column, weight * len(tokens), grown, messages)
+        new_tokens = int((after > 0).any(axis=1).sum()) - int((before > 0).any(axis=1).sum())
+        self.totals = self.totals.with_lesson(column, weight * len(tokens), new_tokens, messages)
 
     def _row_numbers(self, tokens: Sequence[bytes]) -> NDArray[np.intp]:
         return np.fromiter(map(self._rows.get, tokens, repeat(_ZERO_ROW)), dtype=np.intp, count=len(tokens))
 
-    def _write_rows(self, tokens: Sequence[bytes], places: NDArray[np.intp], rows: NDArray[np.int64]) -> None:
-        known, kept = places != _ZERO_ROW, np.any(rows != 0, axis=1)
-        going, coming = np.flatnonzero(known & ~kept), np.flatnonzero(~known & kept)
-        if len(going):
-            self._release_rows([tokens[i] for i in going.tolist()])
-            places[going] = _ZERO_ROW
-        if len(coming):
-            places[coming] = self._assign_rows([tokens[i] for i in coming.tolist()])
-        self._counts[places] = rows
+    def _write_rows(self, tokens: Sequence[bytes], row_numbers: NDArray[np.intp], rows: NDArray[np.int64]) -> None:
+        has_row, needs_row = row_numbers != _ZERO_ROW, np.any(rows != 0, axis=1)
+        released, added = np.flatnonzero(has_row & ~needs_row), np.flatnonzero(~has_row & needs_row)
+        if len(released):
+            self._release_rows([tokens[i] for i in released.tolist()])
+            row_numbers[released] = _ZERO_ROW
+        if len(added):
+            row_numbers[added] = self._assign_rows([tokens[i] for i in added.tolist()])
+        self._counts[row_numbers] = rows
         self._vocabulary_counts = None
 
     def _release_rows(self, names: list[bytes]) -> None:
@@ -168,11 +177,11 @@ class ClassCounts:
         self._sum_count -= sum(map(is_sum, names))
 
     def _assign_rows(self, names: list[bytes]) -> list[int]:
-        """A row for each of names that are not known: those that became free, then fresh ones."""
+        """Give each of these new names a row, and return the row numbers: free rows first, then new ones."""
         reused = min(len(names), len(self._free))
-        fresh = range(self._used, self._used + len(names) - reused)
-        rows = [*(self._free.pop() for _ in range(reused)), *fresh]
-        self._used = fresh.stop
+        new_rows = range(self._used, self._used + len(names) - reused)
+        rows = [*(self._free.pop() for _ in range(reused)), *new_rows]
+        self._used = new_rows.stop
         while self._used > len(self._counts):
             self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
         self._rows.update(zip(names, rows, strict=True))
@@ -181,7 +190,7 @@ class ClassCounts:
 
 
 def is_sum(name: bytes) -> bool:
-    """Whether a sum is counted under ``name``, not a token."""
+    """Return whether ``name`` is the name of a sum and not a token."""
     return name.startswith(SUM_PREFIX) and b":" not in name
 
 

@@ -1,8 +1,8 @@
-"""The event models side by side: what each reads and learns of a message, and how it votes.
+"""The event models side by side: what each one reads and learns of a message, and how it votes.
 
-Rules: pure; every model is a log-ratio of its own over additive integer counts, and the models' ratios add up,
-as if their features were independent of each other given the class. A model that is not chosen costs nothing.
-What a model counts beside the tokens are sums, learned with the weight of the message.
+Rules: pure; every model is a log-ratio of its own over additive integer counts. The log-ratios of all models are
+added, as if their features were independent of each other given the class. A model that is not configured costs
+nothing. What a model counts beside the tokens are sums, which are learned with the weight of the message.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FeatureCounts:
-    """What is known of a message's features.
+    """The counts of a message's features, as a model's mirror has them now.
 
-    ``tokens`` are the counts of its tokens, shape (tokens, classes), in the order of ``Tokens.all``; ``sums``
-    those of the names that the model asked for; ``vocabulary`` those of all tokens there are, where a model
-    needs them; ``unit`` is the count of one occurrence at full weight that would be learned now.
+    ``tokens`` are the counts of its tokens, shape (tokens, classes), in the order of ``Tokens.all``. ``sums`` are
+    the sums that the models read, shape (sums, classes), in the order of ``sum_names``. ``vocabulary_counts`` are
+    the counts of all tokens of the model, where an event model needs them. ``unit`` is what one occurrence at full
+    weight adds to a count if it is learned now.
     """
 
     tokens: NDArray[np.int64]
@@ -46,22 +47,22 @@ class FeatureCounts:
 
 
 class EventModel(Protocol):
-    """One of the models."""
+    """One of the event models."""
 
     @property
     def sum_names(self) -> tuple[bytes, ...]:
-        """The sums that it reads."""
+        """The names of the sums that the model reads."""
 
     def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
-        """The sums that it adds for a message of this weight."""
+        """Return the sums that a message of this weight (fixed point) adds."""
 
-    def votes(self, tokens: Tokens, counted: FeatureCounts) -> Sequence[Vote]:
-        """Its log-ratios for a message, which add up."""
+    def votes(self, tokens: Tokens, counts: FeatureCounts) -> Sequence[Vote]:
+        """Return the log-ratios of a message; they are added."""
 
 
 @dataclass(frozen=True, slots=True)
 class MultinomialModel:
-    """The strongest clues of two groups, each way for itself, by their share of all tokens of each class."""
+    """The multinomial model: the strongest clues of header and body vote, for each class separately."""
 
     options: multinomial.MultinomialOptions
     head_clues: int
@@ -69,115 +70,119 @@ class MultinomialModel:
     sum_names: tuple[bytes, ...] = ()
 
     def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
-        """Nothing: the tokens themselves are learned anyway."""
+        """Return nothing: the tokens themselves are learned anyway."""
         return ()
 
-    def votes(self, tokens: Tokens, counted: FeatureCounts) -> Sequence[Vote]:
-        """The votes of the clues."""
-        return [(ratio, name) for name, ratio in self.clues(tokens, counted)]
+    def votes(self, tokens: Tokens, counts: FeatureCounts) -> Sequence[Vote]:
+        """Return the votes of the strongest clues."""
+        return [(ratio, name) for name, ratio in self.clues(tokens, counts)]
 
-    def clues(self, tokens: Tokens, counted: FeatureCounts) -> TokenClues:
-        """The same votes, not yet named."""
-        ratios = self._ratios(counted)
+    def clues(self, tokens: Tokens, counts: FeatureCounts) -> TokenClues:
+        """Return the same votes as a lazy sequence of clues."""
+        ratios = self._ratios(counts)
         heads = len(tokens.head)
         head = strongest_indices(tokens.head, ratios[:heads], self.head_clues)
         body = strongest_indices(tokens.body, ratios[heads:], self.body_clues)
-        places = np.concatenate((head, body + heads))
-        return TokenClues(tokens, places, ratios[places])
+        indices = np.concatenate((head, body + heads))
+        return TokenClues(tokens, indices, ratios[indices])
 
-    def _ratios(self, counted: FeatureCounts) -> NDArray[np.float64]:
+    def _ratios(self, counts: FeatureCounts) -> NDArray[np.float64]:
         smoothing = self.options.smoothing
-        if isinstance(smoothing, multinomial.Lidstone):  # the complement of one of two classes is the other
-            return multinomial.token_log_ratios(counted.tokens, counted.totals, smoothing.alpha, counted.unit)
-        rows = multinomial.token_log_probabilities(counted.tokens, counted.totals, self.options, counted.unit)
+        if isinstance(smoothing, multinomial.Lidstone):  # of two classes, the complement of one is the other
+            return multinomial.token_log_ratios(counts.tokens, counts.totals, smoothing.alpha, counts.unit)
+        rows = multinomial.token_log_probabilities(counts.tokens, counts.totals, self.options, counts.unit)
         return _spam_ham_difference(rows)
 
 
 class BernoulliModel:
-    """Every token of the vocabulary votes, also by its absence."""
+    """The Bernoulli model: every token of the vocabulary votes, by its presence or by its absence."""
 
     sum_names = (SUM_PREFIX + b"messages",)
 
-    def __init__(self, params: bernoulli.BernoulliOptions) -> None:
-        self._options = params
+    def __init__(self, options: bernoulli.BernoulliOptions) -> None:
+        self._options = options
         self._cached_empty_message: tuple[NDArray[np.int64], tuple[int, ...], float, float] | None = None
 
     def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
-        """One message of this weight."""
+        """Return the weight of the message, which is added to the sum of the weights of all messages."""
         return [(self.sum_names[0], weight)]
 
-    def votes(self, tokens: Tokens, counted: FeatureCounts) -> Sequence[Vote]:
-        """One vote for what is there and one for what is not."""
-        assert counted.vocabulary_counts is not None
-        weights = tuple(counted.sums[0].tolist())
+    def votes(self, tokens: Tokens, counts: FeatureCounts) -> Sequence[Vote]:
+        """Return one vote of all present tokens and one of all absent tokens."""
+        assert counts.vocabulary_counts is not None
+        weights = tuple(counts.sums[0].tolist())
         present = _spam_ham_difference(
-            bernoulli.presence_log_odds(counted.tokens, weights, self._options, counted.unit)
+            bernoulli.presence_log_odds(counts.tokens, weights, self._options, counts.unit)
         )
-        absent = self._empty_message(counted.vocabulary_counts, weights, quantize_unit(counted.unit))
+        absent = self._empty_message(counts.vocabulary_counts, weights, quantize_unit(counts.unit))
         return [(math.fsum(present.tolist()), b"bernoulli:present"), (absent, b"bernoulli:absent")]
 
     def _empty_message(self, vocabulary: NDArray[np.int64], weights: tuple[int, ...], unit: float) -> float:
-        """The log-ratio of a message without tokens: a pass over all there are, kept while they stay the same."""
-        known = self._cached_empty_message
-        if known is None or known[0] is not vocabulary or known[1:3] != (weights, unit):
+        """Return the log-ratio of a message without tokens.
+
+        This reads the whole vocabulary, so the result is cached until one of the arguments changes.
+        """
+        cached = self._cached_empty_message
+        if cached is None or cached[0] is not vocabulary or cached[1:3] != (weights, unit):
             ham, spam = bernoulli.absence_log_probabilities(vocabulary, weights, self._options, unit).tolist()
-            known = self._cached_empty_message = vocabulary, weights, unit, spam - ham
-        return known[3]
+            cached = self._cached_empty_message = vocabulary, weights, unit, spam - ham
+        return cached[3]
 
 
 class CategoricalModel:
-    """Every attribute that the message has votes by its value."""
+    """The categorical model: every attribute that the message has votes by its value."""
 
-    def __init__(self, params: categorical.CategoricalOptions) -> None:
-        self._options = params
+    def __init__(self, options: categorical.CategoricalOptions) -> None:
+        self._options = options
         self._values = [(name, value) for name, values in ATTRIBUTE_VALUES.items() for value in values]
         self._sizes = [len(values) for values in ATTRIBUTE_VALUES.values()]
-        self._rows = {each: row for row, each in enumerate(self._values)}
-        self.sum_names = tuple(self._sum_name(*each) for each in self._values)
+        self._rows = {attribute: row for row, attribute in enumerate(self._values)}
+        self.sum_names = tuple(self._sum_name(name, value) for name, value in self._values)
 
     @staticmethod
     def _sum_name(name: str, value: str) -> bytes:
         return SUM_PREFIX + f"{name}={value.replace(' ', '-')}".encode()
 
     def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
-        """The values that the message's attributes take."""
-        return [(self._sum_name(*each), weight) for each in tokens.attributes]
+        """Return one sum for the value of each attribute of the message."""
+        return [(self._sum_name(name, value), weight) for name, value in tokens.attributes]
 
-    def votes(self, tokens: Tokens, counted: FeatureCounts) -> Sequence[Vote]:
-        """One vote for each attribute."""
-        rows = categorical.value_log_probabilities(counted.sums, self._sizes, self._options, counted.unit)
+    def votes(self, tokens: Tokens, counts: FeatureCounts) -> Sequence[Vote]:
+        """Return one vote for each attribute of the message."""
+        rows = categorical.value_log_probabilities(counts.sums, self._sizes, self._options, counts.unit)
         ratios = _spam_ham_difference(rows).tolist()
         return [
-            (ratios[self._rows[each]], f"attribute:{each[0]}={each[1]}".encode()) for each in tokens.attributes
+            (ratios[self._rows[name, value]], f"attribute:{name}={value}".encode())
+            for name, value in tokens.attributes
         ]
 
 
 class GaussianModel:
-    """Every number that the message has votes by its density."""
+    """The Gaussian model: every number that the message has votes by its density."""
 
     sum_names = tuple(
         SUM_PREFIX + f"{name}.{moment}".encode() for name in NUMBER_NAMES for moment in ("n", "x", "xx")
     )
 
-    def __init__(self, params: gaussian.GaussianOptions) -> None:
-        self._options = params
+    def __init__(self, options: gaussian.GaussianOptions) -> None:
+        self._options = options
 
     def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
-        """The moments of the message's numbers."""
+        """Return the three moments of each number of the message."""
         return [
             (SUM_PREFIX + f"{name}.{moment}".encode(), amount)
             for name, number in tokens.numbers
             for moment, amount in zip(("n", "x", "xx"), gaussian.moments(number, weight), strict=True)
         ]
 
-    def votes(self, tokens: Tokens, counted: FeatureCounts) -> Sequence[Vote]:
-        """One vote for each number."""
-        sums = counted.sums.reshape(len(NUMBER_NAMES), 3, -1)[
+    def votes(self, tokens: Tokens, counts: FeatureCounts) -> Sequence[Vote]:
+        """Return one vote for each number of the message."""
+        sums = counts.sums.reshape(len(NUMBER_NAMES), 3, -1)[
             [NUMBER_NAMES.index(name) for name, _ in tokens.numbers]
         ]
         numbers = [number for _, number in tokens.numbers]
         ratios = _spam_ham_difference(
-            gaussian.number_log_densities(numbers, sums, self._options, counted.unit)
+            gaussian.number_log_densities(numbers, sums, self._options, counts.unit)
         ).tolist()
         return [
             (ratio, b"number:" + name.encode()) for ratio, (name, _) in zip(ratios, tokens.numbers, strict=True)
@@ -185,7 +190,7 @@ class GaussianModel:
 
 
 def clue_count_name(clue: bytes) -> bytes:
-    """Under which name the messages are counted that a clue speaks of; a token is counted under its own."""
+    """Return the name under which the messages that have a clue are counted; a token has its own name."""
     kind, colon, rest = clue.partition(b":")
     if colon and kind == b"attribute":
         return SUM_PREFIX + rest.replace(b" ", b"-")

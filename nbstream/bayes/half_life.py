@@ -1,11 +1,11 @@
-"""The half-life: what was learned long ago counts less, by growing weights instead of shrinking counts.
+"""The half-life: an old lesson counts less, because newer lessons are added with larger weights.
 
-Rules: pure; a time is handed in, in seconds since the epoch. What is learned at time t is multiplied by
-2^((t - t0) / h) before it is added, and whoever reads counts at time t divides by the same: forward decay
-(Cormode et al., "Forward decay: a practical time decay model for streaming systems", 2009, 3). So a stored count
-is never multiplied, and what was added is taken back exactly. Numbers grow without end that way, and integers are
-exact up to 2^53 only: beyond ``MAX_GROWTH_HALF_LIVES`` or ``MAX_COUNT`` nothing more is learned until t0 has been
-moved.
+Rules: pure; the caller passes the time, in seconds since the epoch. What is learned at time t is multiplied by
+2^((t - t0) / h) before it is added, and whoever reads counts at time t divides them by the same factor. This is
+forward decay (Cormode et al., "Forward decay: a practical time decay model for streaming systems", 2009, section
+3). So no stored count is ever multiplied, and what was added can be subtracted exactly. The counts grow without
+end this way, but integers are exact only up to 2^53: beyond ``MAX_GROWTH_HALF_LIVES`` or ``MAX_COUNT`` nothing
+more is learned until t0 has been moved.
 """
 
 from __future__ import annotations
@@ -16,44 +16,45 @@ from dataclasses import dataclass
 from nbstream.bayes.counts import WEIGHT_ONE
 
 MAX_COUNT = 2**52
-"""The largest total and sum that learning may come to: half of what doubles, and Lua's numbers, hold exactly."""
+"""The largest total or sum that learning may reach: half of what doubles, and so Lua's numbers, store exactly."""
 
 MAX_GROWTH_HALF_LIVES = 26.0
-"""So many half-lives after t0 nothing more is learned: a lesson of 2,000 tokens adds 2^47 to a total then."""
+"""How many half-lives after t0 learning stops: a lesson of 2,000 tokens then adds 2^47 to a total."""
 
 _SECONDS_PER_DAY = 86_400.0
-_STEPS_PER_HALF_LIFE = 1024  # in a half-life: with 40 days about one in an hour
-_MAX_HALF_LIVES = 256.0  # half-lives: a clock that is wrong by centuries overflows nothing
+_STEPS_PER_HALF_LIFE = 1024  # with a half-life of 40 days about one step an hour
+_MAX_HALF_LIVES = 256.0  # a clock that is wrong by centuries must not overflow a float
 
 
 @dataclass(frozen=True, slots=True)
 class HalfLife:
-    """The time base of a model: what was learned ``days`` ago counts half; None is a model that forgets nothing.
+    """The time base of a model: what was learned ``days`` ago counts half.
 
-    ``since`` is t0, in seconds since the epoch, where growth is 1.
+    Where ``days`` is None, the model forgets nothing. ``since`` is t0, in seconds since the epoch: the moment at
+    which growth is 1.
     """
 
     days: float | None = None
     since: float = 0.0
 
     def growth(self, now: float) -> float:
-        """By what a weight is multiplied that is learned now, and counts are divided that are read now.
+        """Return the factor by which a weight learned now is multiplied and counts read now are divided.
 
-        Never below 1: a clock that is behind t0 is taken for t0.
+        It is never below 1: a clock that is behind t0 is read as t0.
         """
         if self.days is None:
             return 1.0
         return float(2.0 ** min(max(self._half_lives_passed(now), 0.0), _MAX_HALF_LIVES))
 
     def unit(self, now: float) -> float:
-        """The count of one occurrence at full weight that is learned now."""
+        """Return what one occurrence at full weight adds to a count if it is learned now."""
         return WEIGHT_ONE * self.growth(now)
 
     def half_lives_left(self, now: float, largest: int) -> float | None:
-        """In about how many half-lives nothing more can be learned, 0 if now; None is never.
+        """Return in about how many half-lives learning stops; 0 if it has stopped, None if it never stops.
 
-        ``largest`` is the largest of all totals, counts and sums: where people teach as much as before, it doubles
-        with each half-life.
+        ``largest`` is the largest of all totals, counts and sums. It doubles with each half-life where people
+        teach as much as before.
         """
         if self.days is None:
             return None
@@ -61,14 +62,15 @@ class HalfLife:
         return max(0.0, min(MAX_GROWTH_HALF_LIVES - self._half_lives_passed(now), room))
 
     def conversion_factor(self, former: HalfLife, at: float) -> float:
-        """By what counts of the time base ``former`` are multiplied, to say in this one the same at that time.
+        """Return the factor that converts counts of the time base ``former`` to this time base.
 
-        0 where no number is so small; raises ``OverflowError`` where none is so large.
+        The converted counts say the same at time ``at`` as before. The factor is 0 where it is too small for a
+        float; ``OverflowError`` is raised where it is too large for one.
         """
         return float(2.0 ** (self._half_lives_passed(at) - former._half_lives_passed(at)))
 
     def _half_lives_passed(self, now: float) -> float:
-        """Half-lives since t0; 0 without a half-life."""
+        """Return the half-lives that have passed since t0; 0 without a half-life."""
         return 0.0 if self.days is None else (now - self.since) / (self.days * _SECONDS_PER_DAY)
 
 
@@ -77,12 +79,15 @@ NO_HALF_LIFE = HalfLife()
 
 
 def grow_weight(weight: int, growth: float) -> int:
-    """A weight as it is added under this growth, to the nearest whole number."""
+    """Return the weight that is added under this growth, rounded to a whole number."""
     return round(weight * growth)
 
 
 def quantize_unit(unit: float) -> float:
-    """The unit to a part in 1,500, for what is kept until it changes; exactly itself without a half-life."""
+    """Return the unit, exact to a part in 1,500, so that what is cached for it stays valid for a while.
+
+    Without a half-life the unit is returned as it is.
+    """
     return WEIGHT_ONE * float(
         2.0 ** (round(_STEPS_PER_HALF_LIFE * math.log2(unit / WEIGHT_ONE)) / _STEPS_PER_HALF_LIFE)
     )

@@ -1,4 +1,4 @@
-"""The prior: what is known of a message's class before it is looked at."""
+"""The prior: how probable each class of a message is before any of its features is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PriorOptions:
-    """``alpha``: the messages that each class is given on top of those it has; 0 is maximum likelihood."""
+    """The smoothing: ``alpha`` messages are added to each class; 0 gives the estimate of maximum likelihood."""
 
     alpha: float = 1.0
 
@@ -25,15 +25,16 @@ class PriorOptions:
             raise ValueError(f"alpha must be a number from 0 on: {self.alpha}")
 
 
-def log_priors(messages: Sequence[int], params: PriorOptions = PriorOptions()) -> NDArray[np.float64]:
-    """Per class ln P(class), from the number of ``messages`` learned in each; shape (classes,).
+def log_priors(messages: Sequence[int], options: PriorOptions = PriorOptions()) -> NDArray[np.float64]:
+    """Return ln P(class) in nats, shape (classes,), from the number of ``messages`` learned in each class.
 
-    P(class) = (n_c + alpha) / (n + alpha C), with n_c the class's messages, n those of all classes and C the
-    number of classes: the mode of the posterior under a symmetric Dirichlet prior of parameter alpha + 1
-    (Murphy, "Machine Learning: A Probabilistic Perspective", 2012, 3.4). With alpha 0, the share of the messages,
-    -inf for a class that has none. All classes are equal where there is nothing to go by.
+    P(class) = (n_c + alpha) / (n + alpha C), where n_c is the number of messages of the class, n that of all
+    classes and C the number of classes. This is the mode of the posterior under a symmetric Dirichlet prior with
+    the parameter alpha + 1 (Murphy, "Machine Learning: A Probabilistic Perspective", 2012, 3.4). With alpha 0 it
+    is the share of the messages, and -inf for a class that has none. All classes are equal where neither messages
+    nor alpha are above 0.
     """
-    shares = [max(n, 0) + params.alpha for n in messages]
+    shares = [max(n, 0) + options.alpha for n in messages]
     total = sum(shares)
     if not total:
         return np.full(len(shares), -math.log(len(shares)))

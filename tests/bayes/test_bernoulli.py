@@ -121,7 +121,7 @@ def test_the_order_of_tokens_makes_no_difference_to_the_last_bit(
 def test_the_order_of_learning_makes_no_difference(messages: Learned, chance: random.Random) -> None:
     present, absent = scores(messages)
     chance.shuffle(messages)
-    assert [each.tolist() for each in scores(messages)] == [present.tolist(), absent.tolist()]
+    assert [rows.tolist() for rows in scores(messages)] == [present.tolist(), absent.tolist()]
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])

@@ -14,7 +14,7 @@ Labels = NDArray[np.int64]
 
 NOTHING: Labels = np.zeros((len(SCORE_BINS), 2), dtype=np.int64)
 MIDDLE = len(SCORE_BINS) // 2
-OLD = Totals(messages=(10**9, 10**9))  # of so many messages, youth costs nothing
+OLD = Totals(messages=(10**9, 10**9))  # with so many messages a score is not reduced
 SCORES = st.floats(-1e6, 1e6)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 MESSAGES = st.tuples(st.integers(-5, 10**6), st.integers(-5, 10**6))
@@ -26,15 +26,17 @@ COUNTS = st.lists(
 def labels_of(*cells: tuple[int, int, int]) -> Labels:
     """Counts of first scores, from bin, class and number of messages."""
     counts = NOTHING.copy()
-    for place, column, messages in cells:
-        counts[place, column] += messages * WEIGHT_ONE
+    for bin_number, column, messages in cells:
+        counts[bin_number, column] += messages * WEIGHT_ONE
     return counts
 
 
 def labels(ham: dict[int, int], spam: dict[int, int]) -> Labels:
-    """The same, per class from bin (0 is the middle one) to number of messages."""
+    """The same counts, given per class as {bin: number of messages}, where bin 0 is the middle one."""
     sides = ((HAM, ham), (SPAM, spam))
-    return labels_of(*((MIDDLE + place, column, n) for column, side in sides for place, n in side.items()))
+    return labels_of(
+        *((MIDDLE + bin_number, column, n) for column, side in sides for bin_number, n in side.items())
+    )
 
 
 def p(log_odds: float, counts: Labels = NOTHING, totals: Totals = OLD) -> float:
@@ -42,7 +44,7 @@ def p(log_odds: float, counts: Labels = NOTHING, totals: Totals = OLD) -> float:
 
 
 def bin_of(log_odds: float, totals: Totals = OLD) -> int:
-    """The place of the bin that a message with this score adds to."""
+    """The number of the bin to which a message with this score adds."""
     ((name, amount),) = Calibration().lesson_sums(log_odds, totals)
     assert amount == WEIGHT_ONE
     return SCORE_BINS.index(name) - MIDDLE
@@ -106,25 +108,25 @@ def test_the_unlearned_map_is_the_average_over_what_it_is_unsure_of(log_odds: fl
 
 
 def test_it_learns_that_scores_are_too_low() -> None:
-    seen = labels(ham={-15: 5000}, spam={10: 4500, -2: 500})
-    assert p(0.0, seen) > 0.75
-    assert p(-3.0, seen) > 0.4 > p(-3.0)
+    labelled = labels(ham={-15: 5000}, spam={10: 4500, -2: 500})
+    assert p(0.0, labelled) > 0.75
+    assert p(-3.0, labelled) > 0.4 > p(-3.0)
 
 
 def test_it_learns_that_scores_are_too_high() -> None:
-    seen = labels(ham={-10: 4500, 2: 500}, spam={15: 5000})
-    assert p(0.0, seen) < 0.25
-    assert p(3.0, seen) < 0.6 < p(3.0)
+    labelled = labels(ham={-10: 4500, 2: 500}, spam={15: 5000})
+    assert p(0.0, labelled) < 0.25
+    assert p(3.0, labelled) < 0.6 < p(3.0)
 
 
 def test_it_learns_that_scores_say_less_than_they_seem_to() -> None:
-    seen = labels(ham={-10: 90_000, 10: 9000}, spam={10: 90_000, -10: 9000})
-    assert 0.5 < p(12.0, seen) < p(12.0) - 0.05
+    labelled = labels(ham={-10: 90_000, 10: 9000}, spam={10: 90_000, -10: 9000})
+    assert 0.5 < p(12.0, labelled) < p(12.0) - 0.05
 
 
 def test_it_learns_that_scores_say_as_much_as_they_seem_to() -> None:
-    seen = labels(ham={-4: 90_000, -3: 9000}, spam={4: 90_000, 3: 9000})
-    assert p(6.0, seen) > p(6.0) + 0.02
+    labelled = labels(ham={-4: 90_000, -3: 9000}, spam={4: 90_000, 3: 9000})
+    assert p(6.0, labelled) > p(6.0) + 0.02
 
 
 def test_a_few_slips_of_the_hand_do_not_flatten_the_map() -> None:
@@ -144,8 +146,8 @@ def test_a_campaign_of_fifty_counts_like_one_message() -> None:
 
 
 def test_a_few_labels_hardly_change_the_map() -> None:
-    for seen in (labels(ham={-20: 20}, spam={2: 20}), labels(ham={-2: 20}, spam={2: 20})):
-        assert 0 < abs(p(5.0, seen) - p(5.0)) < 0.04
+    for labelled in (labels(ham={-20: 20}, spam={2: 20}), labels(ham={-2: 20}, spam={2: 20})):
+        assert 0 < abs(p(5.0, labelled) - p(5.0)) < 0.04
 
 
 @given(st.integers(0, 4000), st.integers(0, 1000), st.integers(0, 5000), SCORES)
@@ -154,14 +156,17 @@ def test_labels_that_look_like_corrections_alone_change_nothing(
 ) -> None:
     wrong = max(0, right - 4 * neither + 3) // 4  # with those of score 0 a fifth of the class, or more
     ham = {-5: right, 0: neither, 7: wrong}
-    for seen in (labels(ham, {5: other}), labels({-5: other}, {-place: n for place, n in ham.items()})):
-        assert p(log_odds, seen) == p(log_odds)
+    for labelled in (
+        labels(ham, {5: other}),
+        labels({-5: other}, {-bin_number: n for bin_number, n in ham.items()}),
+    ):
+        assert p(log_odds, labelled) == p(log_odds)
 
 
 @given(st.integers(1, len(SCORE_BINS) - 1), st.integers(0, 10**6), SCORES)
-def test_labels_of_one_class_alone_change_nothing(place: int, messages: int, log_odds: float) -> None:
-    assert p(log_odds, labels_of((place, SPAM, messages))) == p(log_odds)
-    assert p(log_odds, labels_of((place, HAM, messages))) == p(log_odds)
+def test_labels_of_one_class_alone_change_nothing(bin_number: int, messages: int, log_odds: float) -> None:
+    assert p(log_odds, labels_of((bin_number, SPAM, messages))) == p(log_odds)
+    assert p(log_odds, labels_of((bin_number, HAM, messages))) == p(log_odds)
 
 
 def test_the_more_a_class_is_on_the_right_side_the_more_its_labels_change() -> None:
@@ -185,7 +190,7 @@ def test_a_probability_is_that_of_the_labels_given_whatever_came_before(
         assert calibration.probability(log_odds, last, OLD) == p(log_odds, last)
 
 
-# Youth
+# Young models
 
 
 @given(SCORES, st.integers(-3, 1000))
@@ -194,7 +199,7 @@ def test_a_young_model_is_less_sure(log_odds: float, messages: int) -> None:
     assert abs(p(log_odds, totals=young) - 0.5) <= abs(p(log_odds, totals=older) - 0.5) + 1e-15
 
 
-def test_at_the_age_of_youth_a_score_is_worth_half() -> None:
+def test_a_score_is_halved_at_the_configured_number_of_messages() -> None:
     calibration = Calibration(CalibrationOptions(young_model_messages=80.0))
     half = calibration.probability(5.0, NOTHING, Totals(messages=(10**12, 10**12)))
     assert calibration.probability(10.0, NOTHING, Totals(messages=(80, 80))) == pytest.approx(half)
@@ -213,7 +218,7 @@ def test_the_bins_are_distinct_sums_with_one_in_the_middle() -> None:
     assert len(set(SCORE_BINS)) == len(SCORE_BINS)
     assert len(SCORE_BINS) % 2 == 1
     assert all(map(is_sum, SCORE_BINS))
-    assert [SCORE_BINS[place] for place in (0, MIDDLE - 1, MIDDLE, -1)] == [
+    assert [SCORE_BINS[bin_number] for bin_number in (0, MIDDLE - 1, MIDDLE, -1)] == [
         *(b"=score-24", b"=score-1"),
         b"=score+0",
         b"=score+24",
@@ -221,17 +226,18 @@ def test_the_bins_are_distinct_sums_with_one_in_the_middle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log_odds", "place"), [(0.0, 0), (0.49, 0), (0.51, 1), (-0.51, -1), (1.4, 1), (-2.0, -2)]
+    ("log_odds", "bin_number"), [(0.0, 0), (0.49, 0), (0.51, 1), (-0.51, -1), (1.4, 1), (-2.0, -2)]
 )
-def test_around_0_the_bins_are_one_nat_wide(log_odds: float, place: int) -> None:
-    assert bin_of(log_odds) == place
+def test_around_0_the_bins_are_one_nat_wide(log_odds: float, bin_number: int) -> None:
+    assert bin_of(log_odds) == bin_number
 
 
 @pytest.mark.parametrize(
-    ("log_odds", "place"), [(140.0, 23), (164.0, 24), (1e300, 24), (-140.0, -23), (-164.0, -24), (-1e300, -24)]
+    ("log_odds", "bin_number"),
+    [(140.0, 23), (164.0, 24), (1e300, 24), (-140.0, -23), (-164.0, -24), (-1e300, -24)],
 )
-def test_the_outermost_bins_take_all_that_is_beyond(log_odds: float, place: int) -> None:
-    assert bin_of(log_odds) == place
+def test_the_outermost_bins_take_all_that_is_beyond(log_odds: float, bin_number: int) -> None:
+    assert bin_of(log_odds) == bin_number
 
 
 @given(SCORES, SCORES)

@@ -13,17 +13,19 @@ from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts
 
 SIZES = (2, 1, 3)
 VALUES = [(attribute, value) for attribute, size in enumerate(SIZES) for value in range(size)]
-TOKENS = [b"%d=%d" % each for each in VALUES]
+TOKENS = [b"%d=%d" % attribute_value for attribute_value in VALUES]
 COUNTS = st.lists(
     st.lists(st.integers(-5000, 100_000), min_size=3, max_size=3), min_size=len(VALUES), max_size=len(VALUES)
 )
 
 
-def counts_of(chosen: NDArray[np.int64], labels: NDArray[np.int64], sizes: tuple[int, ...]) -> NDArray[np.int64]:
+def counts_of(
+    message_values_taken: NDArray[np.int64], labels: NDArray[np.int64], sizes: tuple[int, ...]
+) -> NDArray[np.int64]:
     """The counts of all values after learning messages, each a row of one value for each attribute."""
     counts = ClassCounts(classes=int(labels.max()) + 1)
-    for values, label in zip(chosen.tolist(), labels.tolist(), strict=True):
-        counts.add([b"%d=%d" % each for each in enumerate(values)], label, WEIGHT_ONE)
+    for values, label in zip(message_values_taken.tolist(), labels.tolist(), strict=True):
+        counts.add([b"%d=%d" % attribute_value for attribute_value in enumerate(values)], label, WEIGHT_ONE)
     return counts.look_up([b"%d=%d" % (i, value) for i, size in enumerate(sizes) for value in range(size)])
 
 
@@ -32,15 +34,17 @@ def counts_of(chosen: NDArray[np.int64], labels: NDArray[np.int64], sizes: tuple
 def test_scores_are_those_of_scikit_learns_categorical_model(classes: int, alpha: float) -> None:
     chance, sizes = np.random.default_rng(classes), (2, 5, 9, 1)
     labels = chance.integers(0, classes, 150)
-    chosen = (chance.random((150, len(sizes))) ** (labels[:, np.newaxis] + 1) * sizes).astype(int)
-    theirs = CategoricalNB(alpha=alpha, min_categories=sizes).fit(chosen, labels)
+    message_values_taken = (chance.random((150, len(sizes))) ** (labels[:, np.newaxis] + 1) * sizes).astype(int)
+    theirs = CategoricalNB(alpha=alpha, min_categories=sizes).fit(message_values_taken, labels)
 
-    rows = value_log_probabilities(counts_of(chosen, labels, sizes), sizes, CategoricalOptions(alpha))
+    rows = value_log_probabilities(
+        counts_of(message_values_taken, labels, sizes), sizes, CategoricalOptions(alpha)
+    )
     prior = priors.log_priors(np.bincount(labels).tolist(), priors.PriorOptions(alpha=0.0))
-    places = np.cumsum((0, *sizes[:-1])) + chosen
+    row_numbers = np.cumsum((0, *sizes[:-1])) + message_values_taken
 
-    expected = theirs.predict_joint_log_proba(chosen)
-    np.testing.assert_allclose(prior + rows[places].sum(axis=1), expected, rtol=0, atol=1e-9)
+    expected = theirs.predict_joint_log_proba(message_values_taken)
+    np.testing.assert_allclose(prior + rows[row_numbers].sum(axis=1), expected, rtol=0, atol=1e-9)
 
 
 def test_the_probability_follows_the_formula() -> None:
@@ -52,9 +56,9 @@ def test_the_probability_follows_the_formula() -> None:
 
 @given(COUNTS, st.floats(0.001, 100.0))
 def test_the_probabilities_of_an_attributes_values_sum_to_one(rows: list[list[int]], alpha: float) -> None:
-    found = np.exp(value_log_probabilities(np.array(rows), SIZES, CategoricalOptions(alpha)))
-    for of_attribute in np.split(found, np.cumsum(SIZES)[:-1]):
-        assert of_attribute.sum(axis=0).tolist() == pytest.approx([1.0] * 3)
+    probabilities = np.exp(value_log_probabilities(np.array(rows), SIZES, CategoricalOptions(alpha)))
+    for attribute_rows in np.split(probabilities, np.cumsum(SIZES)[:-1]):
+        assert attribute_rows.sum(axis=0).tolist() == pytest.approx([1.0] * 3)
 
 
 @given(COUNTS)
@@ -68,12 +72,12 @@ def test_a_negative_count_reads_as_none(rows: list[list[int]]) -> None:
     COUNTS, st.tuples(*(st.integers(0, size - 1) for size in SIZES)), st.integers(0, 2), st.integers(0, WEIGHT_ONE)
 )
 def test_what_is_learned_and_taken_back_leaves_no_trace(
-    rows: list[list[int]], chosen: tuple[int, ...], label: int, weight: int
+    rows: list[list[int]], values_taken: tuple[int, ...], label: int, weight: int
 ) -> None:
     counts = ClassCounts(classes=3)
     counts.set_counts(TOKENS, np.array(rows))
     expected = value_log_probabilities(counts.look_up(TOKENS), SIZES)
-    values = [b"%d=%d" % each for each in enumerate(chosen)]
+    values = [b"%d=%d" % attribute_value for attribute_value in enumerate(values_taken)]
     counts.add(values, label, weight)
     counts.subtract(values, label, weight)
     assert value_log_probabilities(counts.look_up(TOKENS), SIZES).tolist() == expected.tolist()

@@ -12,7 +12,15 @@ from nbstream.bayes.classifier import Classifier, ClassifierOptions, EventModelO
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Totals, is_sum
 from nbstream.bayes.event_models import FeatureCounts
 from nbstream.tokens.tokenizer import Tokens
-from tests.bayes.taught import CHOICES, classifier_of, counted, letter, score_of, taught, teach
+from tests.bayes.sample_models import (
+    CHOICES,
+    classifier_of,
+    feature_counts,
+    sample_message,
+    score_of,
+    teach,
+    trained_counts,
+)
 
 EMPTY = Tokens((), ())
 ALONE = ("multinomial", "bernoulli", "categorical", "gaussian")
@@ -24,26 +32,26 @@ every_choice = pytest.mark.parametrize("choice", CHOICES)
 
 
 @every_choice
-def test_an_untaught_model_has_no_opinion(choice: str) -> None:
-    assert score_of(ClassCounts(), classifier_of(choice), letter("spam", 1)) == Score(0.0, (), 0.0)
+def test_an_untaught_model_scores_every_message_0(choice: str) -> None:
+    assert score_of(ClassCounts(), classifier_of(choice), sample_message("spam", 1)) == Score(0.0, (), 0.0)
     assert score_of(ClassCounts(), classifier_of(choice), EMPTY) == Score(0.0, (), 0.0)
 
 
 @every_choice
 def test_the_sign_of_the_score_is_that_of_the_evidence(choice: str) -> None:
     classifier = classifier_of(choice)
-    counts = taught(classifier)
-    assert score_of(counts, classifier, letter("spam", 5)).log_odds > 0
-    assert score_of(counts, classifier, letter("ham", 5)).log_odds < 0
+    counts = trained_counts(classifier)
+    assert score_of(counts, classifier, sample_message("spam", 5)).log_odds > 0
+    assert score_of(counts, classifier, sample_message("ham", 5)).log_odds < 0
 
 
 @every_choice
 def test_the_score_is_the_sum_of_the_prior_and_the_clues_rounded_once(choice: str) -> None:
     classifier = classifier_of(choice)
-    counts = taught(classifier)
-    teach(counts, classifier, letter("spam", 77), "spam")
+    counts = trained_counts(classifier)
+    teach(counts, classifier, sample_message("spam", 77), "spam")
     for n in range(20):
-        result = score_of(counts, classifier, letter(CLASSES[n % 2], n))
+        result = score_of(counts, classifier, sample_message(CLASSES[n % 2], n))
         assert result.prior > 0
         assert len(result.clues) > 1
         assert result.log_odds == math.fsum([result.prior, *(clue.log_ratio for clue in result.clues)])
@@ -52,12 +60,12 @@ def test_the_score_is_the_sum_of_the_prior_and_the_clues_rounded_once(choice: st
 @every_choice
 def test_the_clues_come_strongest_first_and_each_says_something(choice: str) -> None:
     classifier = classifier_of(choice)
-    counts = taught(classifier)
-    strengths = [abs(clue.log_ratio) for clue in score_of(counts, classifier, letter("spam", 5)).clues]
+    counts = trained_counts(classifier)
+    strengths = [abs(clue.log_ratio) for clue in score_of(counts, classifier, sample_message("spam", 5)).clues]
     assert strengths == sorted(strengths, reverse=True)
     assert all(strengths)
     # A number of hops that is as frequent in both classes is no clue.
-    names = {clue.token for clue in score_of(counts, classifier, letter("spam", 5)).clues}
+    names = {clue.token for clue in score_of(counts, classifier, sample_message("spam", 5)).clues}
     assert b"attribute:hops=3" not in names
 
 
@@ -65,35 +73,35 @@ def test_the_clues_come_strongest_first_and_each_says_something(choice: str) -> 
 @given(chance=st.randoms(use_true_random=False))
 def test_the_order_of_looking_up_makes_no_difference_to_the_last_bit(choice: str, chance: random.Random) -> None:
     classifier = classifier_of(choice)
-    counts = taught(classifier, 12)
+    counts = trained_counts(classifier, 12)
     head = [b"h:%s%d" % (kind, n) for kind in (b"ham", b"spam") for n in range(9)]
     body = [b"b:%s%d" % (kind, n) for kind in (b"ham", b"spam") for n in range(12)] + [b"b:ham", b"b:spam"]
-    tokens = replace(letter("spam", 3), head=tuple(head), body=tuple(body))
+    tokens = replace(sample_message("spam", 3), head=tuple(head), body=tuple(body))
     expected = score_of(counts, classifier, tokens)
 
     chance.shuffle(head)
     chance.shuffle(body)
     shuffled = replace(tokens, head=tuple(head), body=tuple(body))
-    seen = counted(counts, classifier, shuffled)
-    if seen.vocabulary_counts is not None:
-        order = list(range(len(seen.vocabulary_counts)))
+    shown_counts = feature_counts(counts, classifier, shuffled)
+    if shown_counts.vocabulary_counts is not None:
+        order = list(range(len(shown_counts.vocabulary_counts)))
         chance.shuffle(order)
-        seen = replace(seen, vocabulary_counts=seen.vocabulary_counts[order])
+        shown_counts = replace(shown_counts, vocabulary_counts=shown_counts.vocabulary_counts[order])
 
-    assert classifier.score(shuffled, seen) == expected
+    assert classifier.score(shuffled, shown_counts) == expected
 
 
 @every_choice
 def test_tokens_never_seen_do_not_vote(choice: str) -> None:
     classifier = classifier_of(choice)
-    counts, tokens = taught(classifier), letter("spam", 3)
+    counts, tokens = trained_counts(classifier), sample_message("spam", 3)
     more = replace(tokens, head=(b"h:unseen", *tokens.head), body=(*tokens.body, b"b:unseen"))
     assert score_of(counts, classifier, more) == score_of(counts, classifier, tokens)
 
 
 def test_only_the_strongest_of_each_group_vote() -> None:
     classifier = Classifier(ClassifierOptions(head_clues=7, body_clues=9))
-    counts = taught(classifier)
+    counts = trained_counts(classifier)
     head, body = tuple(b"h:spam%d" % n for n in range(9)), tuple(b"b:ham%d" % n for n in range(30))
     result = score_of(counts, classifier, Tokens(head, body))
     assert len([clue for clue in result.clues if clue.token.startswith(b"h:")]) == 7
@@ -103,7 +111,7 @@ def test_only_the_strongest_of_each_group_vote() -> None:
 def test_each_class_has_its_own_clues_however_strong_the_other() -> None:
     classifier = Classifier(ClassifierOptions(body_clues=5))
     body = (b"b:ham1", *(b"b:spam%d" % n for n in range(30)), b"b:spam")
-    clues = score_of(taught(classifier), classifier, Tokens((), body)).clues
+    clues = score_of(trained_counts(classifier), classifier, Tokens((), body)).clues
     assert len(clues) == 6
     assert b"b:ham1" in {clue.token for clue in clues}
 
@@ -113,7 +121,7 @@ def test_each_class_has_its_own_clues_however_strong_the_other() -> None:
 
 def test_an_empty_message_scores_the_prior() -> None:
     classifier = Classifier()
-    counts = taught(classifier)
+    counts = trained_counts(classifier)
     counts.totals = replace(counts.totals, messages=(9, 99))
     result = score_of(counts, classifier, EMPTY)
     assert result.log_odds == result.prior == pytest.approx(math.log(100 / 10))
@@ -129,7 +137,7 @@ def test_the_prior_is_the_ratio_of_the_messages_and_those_that_each_class_is_giv
 
 
 @pytest.mark.parametrize("messages", [(0, 0), (0, 7), (7, 0), (-2, 7)])
-def test_a_prior_that_knows_no_message_of_a_class_says_nothing(messages: tuple[int, int]) -> None:
+def test_the_prior_is_0_where_a_class_has_no_messages(messages: tuple[int, int]) -> None:
     assert prior_log_odds(Totals(messages=messages), priors.PriorOptions(alpha=0.0)) == 0.0
 
 
@@ -137,11 +145,11 @@ def test_a_prior_that_knows_no_message_of_a_class_says_nothing(messages: tuple[i
 
 
 def test_the_votes_of_all_models_add_up() -> None:
-    everyone = classifier_of("all together")
-    counts, tokens = taught(everyone), letter("ham", 4)
+    all_models = classifier_of("all together")
+    counts, tokens = trained_counts(all_models), sample_message("ham", 4)
     alone = {choice: score_of(counts, classifier_of(choice), tokens) for choice in ALONE}
 
-    together = score_of(counts, everyone, tokens)
+    together = score_of(counts, all_models, tokens)
 
     clues = [clue for score in alone.values() for clue in score.clues]
     assert sorted(clue.token for clue in together.clues) == sorted(clue.token for clue in clues)
@@ -160,7 +168,7 @@ def test_the_sums_of_all_models_and_of_the_calibration_have_names_of_their_own()
 @every_choice
 def test_a_lesson_adds_to_the_sums_that_a_score_reads_each_once(choice: str) -> None:
     classifier = classifier_of(choice)
-    _, sums = classifier.weigh_lesson(letter("spam", 3), 0.0, "spam", Totals())
+    _, sums = classifier.weigh_lesson(sample_message("spam", 3), 0.0, "spam", Totals())
     names = [name for name, _ in sums]
     assert len(set(names)) == len(names)
     assert set(names) <= set(classifier.sum_names)
@@ -172,9 +180,9 @@ def test_only_the_bernoulli_model_needs_the_whole_vocabulary() -> None:
 
 
 @every_choice
-def test_a_model_that_is_not_chosen_costs_no_sums(choice: str) -> None:
+def test_a_model_that_is_not_configured_adds_no_sums(choice: str) -> None:
     classifier = classifier_of(choice)
-    _, sums = classifier.weigh_lesson(letter("spam", 3), 0.0, "spam", Totals())
+    _, sums = classifier.weigh_lesson(sample_message("spam", 3), 0.0, "spam", Totals())
     assert (not sums) == (not classifier.sum_names) == choice.startswith("multinomial")
 
 
@@ -191,16 +199,16 @@ def test_without_any_model_a_score_is_the_prior() -> None:
 @pytest.mark.parametrize(("label", "sign"), [("spam", 1), ("ham", -1)])
 def test_a_correction_moves_the_score_towards_its_label(choice: str, label: str, sign: int) -> None:
     classifier = classifier_of(choice)
-    counts, tokens = taught(classifier), letter("ham" if label == "spam" else "spam", 3)
+    counts, tokens = trained_counts(classifier), sample_message("ham" if label == "spam" else "spam", 3)
     before = score_of(counts, classifier, tokens)
     teach(counts, classifier, tokens, label)
     assert sign * score_of(counts, classifier, tokens).log_odds > sign * before.log_odds
 
 
 @every_choice
-def test_what_is_learned_and_taken_back_gives_back_the_score_to_the_last_bit(choice: str) -> None:
+def test_learning_and_unlearning_restores_the_score_to_the_last_bit(choice: str) -> None:
     classifier = Classifier(ClassifierOptions(CHOICES[choice]))
-    counts, tokens = taught(classifier), letter("spam", 3)
+    counts, tokens = trained_counts(classifier), sample_message("spam", 3)
     before = score_of(counts, classifier, tokens)
     weight, sums = classifier.weigh_lesson(tokens, before.log_odds, "ham", counts.totals)
 
@@ -216,11 +224,15 @@ def test_what_is_learned_and_taken_back_gives_back_the_score_to_the_last_bit(cho
 def test_tokens_and_sums_are_learned_with_the_weight_of_the_message(choice: str, certain: bool) -> None:
     classifier = Classifier(ClassifierOptions(CHOICES[choice]))
     totals, score = Totals(messages=(900, 900)), Score(-40.0)
-    weight, sums = classifier.weigh_lesson(letter("spam", 3), score.log_odds, "spam", totals, certain=certain)
+    weight, sums = classifier.weigh_lesson(
+        sample_message("spam", 3), score.log_odds, "spam", totals, certain=certain
+    )
     assert weight == lesson_weight.lesson_weight(
         -40.0, "spam", totals, lesson_weight.LessonWeightOptions(), certain=certain
     )
-    full, sums_in_full = classifier_of(choice).weigh_lesson(letter("spam", 3), score.log_odds, "spam", totals)
+    full, sums_in_full = classifier_of(choice).weigh_lesson(
+        sample_message("spam", 3), score.log_odds, "spam", totals
+    )
     assert full == WEIGHT_ONE
     assert [(name, amount * WEIGHT_ONE) for name, amount in sums] == [
         (name, amount * weight) for name, amount in sums_in_full

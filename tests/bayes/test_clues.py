@@ -17,8 +17,8 @@ VOTES = st.lists(
 
 def strongest_of(votes: list[Vote], limit: int) -> list[Vote]:
     """From ham to spam."""
-    places = strongest_indices([name for _, name in votes], np.array([ratio for ratio, _ in votes]), limit)
-    return sorted(votes[place] for place in places)
+    indices = strongest_indices([name for _, name in votes], np.array([ratio for ratio, _ in votes]), limit)
+    return sorted(votes[index] for index in indices)
 
 
 def test_the_strongest_speak_each_way_for_itself() -> None:
@@ -74,11 +74,11 @@ def test_some_of_the_clues_are_those_of_all_of_them(votes: list[Vote], first: in
 
     everything = tuple(clues())
 
-    assert everything == tuple(Clue(name, ratio) for ratio, name in by_strength_of(votes))
+    assert everything == tuple(Clue(name, ratio) for ratio, name in sorted_by_strength(votes))
     assert clues()[first:end] == everything[first:end]
     assert clues()[:first] == everything[:first]
 
 
-def by_strength_of(votes: list[Vote]) -> list[Vote]:
+def sorted_by_strength(votes: list[Vote]) -> list[Vote]:
     """All, those that say nothing too."""
     return sorted(votes, key=lambda vote: (-abs(vote[0]), vote[1]))

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Sums, Totals, is_sum
 
-# A token that begins like a sum is one: it is made from a header field of that name.
+# The last one begins like a sum and is a token: it is made from a header field whose name begins so.
 NAMES = [b"a", b"b", b"c", b"d", b"=d:e"]
 SUM_NAMES = [b"=x", b"=y", b"=z"]
 TOKENS = st.lists(st.sampled_from(NAMES), unique=True, max_size=5)
 SUMS = st.lists(
-    st.tuples(st.sampled_from(SUM_NAMES), st.integers(-5, 10**9)), unique_by=lambda each: each[0], max_size=3
+    st.tuples(st.sampled_from(SUM_NAMES), st.integers(-5, 10**9)),
+    unique_by=lambda named_amount: named_amount[0],
+    max_size=3,
 )
 LEARNED = st.tuples(TOKENS, st.integers(0, len(CLASSES) - 1), st.integers(0, WEIGHT_ONE), SUMS)
 Learned = tuple[list[bytes], int, int, Sums]
@@ -59,18 +61,18 @@ def test_subtracting_undoes_adding_exactly(before: list[Learned], one: Learned) 
 def test_order_makes_no_difference_even_through_negative_counts(
     learned: list[Learned], chance: random.Random
 ) -> None:
-    changes = [(ClassCounts.add, each) for each in learned] + [
-        (ClassCounts.subtract, each) for each in learned[1:]
+    changes = [(ClassCounts.add, lesson) for lesson in learned] + [
+        (ClassCounts.subtract, lesson) for lesson in learned[1:]
     ]
     chance.shuffle(changes)
     counts, expected = ClassCounts(), ClassCounts()
-    for change, each in changes:
-        change(counts, *each)
+    for change, lesson in changes:
+        change(counts, *lesson)
     expected.add(*learned[0])
     assert state(counts) == state(expected)
 
 
-def test_put_column_sets_one_class_and_leaves_the_others() -> None:
+def test_set_column_sets_one_class_and_leaves_the_others() -> None:
     counts = ClassCounts()
     counts.set_counts([b"a", b"b"], np.array([[1, 2], [0, 4]]))
 
@@ -80,7 +82,7 @@ def test_put_column_sets_one_class_and_leaves_the_others() -> None:
     assert len(counts) == 2
 
 
-def test_put_sets_counts_forgets_rows_of_zeros_and_leaves_totals() -> None:
+def test_set_counts_sets_counts_forgets_rows_of_zeros_and_leaves_totals() -> None:
     counts = ClassCounts()
     counts.set_counts([b"a", b"b"], np.array([[1, 2], [3, -4]]))
     counts.set_counts([b"a", b"c"], np.array([[0, 0], [5, 0]]))
@@ -93,7 +95,7 @@ PUT = st.dictionaries(st.sampled_from([*NAMES, *SUM_NAMES]), st.tuples(st.intege
 
 
 @given(st.lists(PUT, max_size=8))
-def test_names_come_and_go_by_the_same_put_as_in_a_dictionary(puts: list[dict[bytes, tuple[int, int]]]) -> None:
+def test_names_are_added_and_removed_as_in_a_dictionary(puts: list[dict[bytes, tuple[int, int]]]) -> None:
     counts, expected = ClassCounts(), dict[bytes, tuple[int, int]]()
     for put in puts:
         counts.set_counts(list(put), np.array(list(put.values()), np.int64).reshape(-1, 2))
@@ -104,7 +106,7 @@ def test_names_come_and_go_by_the_same_put_as_in_a_dictionary(puts: list[dict[by
         assert counts.distinct_tokens == sum(not is_sum(name) for name in expected)
 
 
-def test_freed_places_and_a_larger_table_are_filled_by_one_put() -> None:
+def test_one_call_fills_freed_rows_and_enlarges_the_table() -> None:
     counts = ClassCounts()
     tokens = [b"token:%d" % n for n in range(5000)]
     counts.set_counts(tokens[:900], np.ones((900, 2), np.int64))
@@ -115,7 +117,7 @@ def test_freed_places_and_a_larger_table_are_filled_by_one_put() -> None:
     assert not counts.look_up(tokens[:500]).any()
 
 
-def test_a_forgotten_tokens_place_is_used_again_and_clean() -> None:
+def test_the_row_of_a_forgotten_token_is_used_again_and_clean() -> None:
     counts = ClassCounts()
     for n in range(5000):
         counts.set_counts([b"%d" % n], np.array([[1, 1]]))
@@ -158,8 +160,8 @@ def test_a_token_takes_at_most_two_hundred_bytes() -> None:
     tokens = [b"from:%d.mail.example" % i for i in range(n)]
     counts.set_counts(tokens, np.ones((n, 2), dtype=np.int64))
     index = counts._rows
-    held = sys.getsizeof(index) + sum(map(sys.getsizeof, index)) + sum(map(sys.getsizeof, index.values()))
-    assert (held + counts._counts.nbytes) / n <= 200
+    index_bytes = sys.getsizeof(index) + sum(map(sys.getsizeof, index)) + sum(map(sys.getsizeof, index.values()))
+    assert (index_bytes + counts._counts.nbytes) / n <= 200
 
 
 # Sums
@@ -213,10 +215,10 @@ def test_a_sum_begins_with_the_mark_and_has_no_colon(name: bytes, expected: bool
 @given(st.lists(LEARNED, max_size=8))
 def test_the_vocabulary_is_the_counts_of_all_tokens_in_their_order(learned: list[Learned]) -> None:
     counts = ClassCounts()
-    for each in learned:
-        counts.add(*each)
-    for each in learned[1::2]:
-        counts.subtract(*each)
+    for lesson in learned:
+        counts.add(*lesson)
+    for lesson in learned[1::2]:
+        counts.subtract(*lesson)
     present = [name for name in NAMES if counts.look_up([name]).any()]
     assert sorted(counts.tokens()) == sorted(present)
     assert counts.vocabulary_counts().tolist() == counts.look_up(counts.tokens()).tolist()
@@ -230,9 +232,9 @@ def test_an_empty_vocabulary_has_columns() -> None:
 def test_the_vocabulary_is_the_very_same_array_until_a_count_changes() -> None:
     counts = ClassCounts()
     counts.add([b"a"], 0, 5, [(b"=x", 5)])
-    kept = counts.vocabulary_counts()
+    vocabulary = counts.vocabulary_counts()
     counts.look_up([b"a", b"z"])
-    assert counts.vocabulary_counts() is kept
+    assert counts.vocabulary_counts() is vocabulary
 
     changes: list[Callable[[], None]] = [
         lambda: counts.add([b"a"], 1, 7),
@@ -245,7 +247,7 @@ def test_the_vocabulary_is_the_very_same_array_until_a_count_changes() -> None:
         change()
         assert counts.vocabulary_counts() is not before
         assert counts.vocabulary_counts().tolist() == counts.look_up(counts.tokens()).tolist()
-    assert kept.tolist() == [[5, 0]]
+    assert vocabulary.tolist() == [[5, 0]]
 
 
 def test_the_largest_is_that_of_totals_counts_and_sums() -> None:

@@ -18,7 +18,7 @@ from nbstream.bayes.multinomial import HAM, SPAM, Lidstone, MEstimate
 from nbstream.tokens.attributes import ATTRIBUTE_VALUES
 from nbstream.tokens.numbers import NUMBER_NAMES
 from nbstream.tokens.tokenizer import Tokens
-from tests.bayes.taught import letter
+from tests.bayes.sample_models import sample_message
 
 MODELS: list[Callable[[], EventModel]] = [
     lambda: MultinomialModel(multinomial.MultinomialOptions(), 12, 24),
@@ -32,28 +32,28 @@ EMPTY = Tokens((), ())
 every_model = pytest.mark.parametrize("make", MODELS, ids=NAMES)
 
 
-def taught(model: EventModel, messages: int = 30) -> ClassCounts:
+def trained_counts(model: EventModel, messages: int = 30) -> ClassCounts:
     counts = ClassCounts()
     for n in range(messages):
         for column, label in enumerate(CLASSES):
-            tokens = letter(label, n)
+            tokens = sample_message(label, n)
             counts.add(tokens.all, column, WEIGHT_ONE, model.lesson_sums(tokens, WEIGHT_ONE))
     return counts
 
 
 def votes(model: EventModel, counts: ClassCounts, tokens: Tokens) -> dict[bytes, float]:
-    """What the model says of a message, by name."""
-    found = model.votes(
+    """The votes of the model on a message: name to log-ratio."""
+    named_votes_by_name = model.votes(
         tokens,
         FeatureCounts(
             counts.look_up(tokens.all), counts.look_up(model.sum_names), counts.totals, counts.vocabulary_counts()
         ),
     )
-    assert len({name for _, name in found}) == len(found)
-    return {name: ratio for ratio, name in found}
+    assert len({name for _, name in named_votes_by_name}) == len(named_votes_by_name)
+    return {name: ratio for ratio, name in named_votes_by_name}
 
 
-# What all of them promise
+# What holds for all of them
 
 
 @every_model
@@ -61,40 +61,40 @@ def test_the_names_of_its_sums_are_distinct_and_none_could_be_a_token(make: Call
     names = make().sum_names
     assert len(set(names)) == len(names)
     assert all(map(is_sum, names))
-    assert [name for name in names if name.split() != [name]] == []  # stored apart by white space
+    assert [name for name in names if name.split() != [name]] == []  # they are stored separated by white space
 
 
 @every_model
 def test_a_lesson_adds_to_what_is_read_and_to_each_sum_once(make: Callable[[], EventModel]) -> None:
     model = make()
-    learned = [name for name, _ in model.lesson_sums(letter("spam", 3), 700)]
+    learned = [name for name, _ in model.lesson_sums(sample_message("spam", 3), 700)]
     assert len(set(learned)) == len(learned)
     assert set(learned) <= set(model.sum_names)
 
 
 @every_model
 def test_a_lesson_without_weight_adds_nothing(make: Callable[[], EventModel]) -> None:
-    assert {amount for _, amount in make().lesson_sums(letter("spam", 3), 0)} <= {0}
+    assert {amount for _, amount in make().lesson_sums(sample_message("spam", 3), 0)} <= {0}
 
 
 @every_model
 def test_untaught_it_says_nothing(make: Callable[[], EventModel]) -> None:
-    assert not any(votes(make(), ClassCounts(), letter("spam", 3)).values())
+    assert not any(votes(make(), ClassCounts(), sample_message("spam", 3)).values())
     assert not any(votes(make(), ClassCounts(), EMPTY).values())
 
 
 @every_model
 def test_taught_it_speaks_for_the_class_that_a_message_is_like(make: Callable[[], EventModel]) -> None:
     model = make()
-    counts = taught(model)
-    assert math.fsum(votes(model, counts, letter("spam", 5)).values()) > 0
-    assert math.fsum(votes(model, counts, letter("ham", 5)).values()) < 0
+    counts = trained_counts(model)
+    assert math.fsum(votes(model, counts, sample_message("spam", 5)).values()) > 0
+    assert math.fsum(votes(model, counts, sample_message("ham", 5)).values()) < 0
 
 
 @every_model
-def test_what_is_taken_back_leaves_no_trace(make: Callable[[], EventModel]) -> None:
+def test_unlearning_leaves_no_trace(make: Callable[[], EventModel]) -> None:
     model = make()
-    counts, tokens = taught(model), letter("spam", 99)
+    counts, tokens = trained_counts(model), sample_message("spam", 99)
     before = votes(model, counts, tokens)
     counts.add(tokens.all, SPAM, 333, model.lesson_sums(tokens, 333))
     during = votes(model, counts, tokens)
@@ -112,13 +112,13 @@ def test_no_two_models_count_under_the_same_name() -> None:
 
 def test_the_strongest_tokens_of_each_group_vote_each_way_for_itself() -> None:
     model = MultinomialModel(multinomial.MultinomialOptions(), head_clues=1, body_clues=2)
-    counts = taught(model)
+    counts = trained_counts(model)
     tokens = Tokens(
         (b"h:spam1", b"h:ham1", b"h:spam2"), (b"b:spam", b"b:ham", b"b:spam1", b"b:spam2", b"b:shared")
     )
-    found = votes(model, counts, tokens)
+    votes_by_name = votes(model, counts, tokens)
     # Equal ones by name: the later one for spam.
-    assert set(found) == {b"h:spam2", b"h:ham1", b"b:spam", b"b:spam2", b"b:ham"}
+    assert set(votes_by_name) == {b"h:spam2", b"h:ham1", b"b:spam", b"b:spam2", b"b:ham"}
 
 
 @pytest.mark.parametrize("smoothing", [Lidstone(0.12), Lidstone(3.0), MEstimate(1.0)])
@@ -128,7 +128,7 @@ def test_a_vote_is_the_difference_of_the_log_probabilities(
 ) -> None:
     params = multinomial.MultinomialOptions(smoothing, complement)
     model = MultinomialModel(params, 9, 9)
-    counts, tokens = taught(model), letter("spam", 4)
+    counts, tokens = trained_counts(model), sample_message("spam", 4)
     rows = multinomial.token_log_probabilities(counts.look_up(tokens.all), counts.totals, params)
     expected = {
         name: row[SPAM] - row[HAM]
@@ -143,7 +143,7 @@ def test_a_vote_is_the_difference_of_the_log_probabilities(
 @pytest.mark.parametrize("smoothing", [Lidstone(0.12), MEstimate(1.0)])
 def test_a_token_never_seen_does_not_vote(smoothing: multinomial.Smoothing) -> None:
     model = MultinomialModel(multinomial.MultinomialOptions(smoothing), 9, 9)
-    assert votes(model, taught(model), Tokens((b"h:new",), (b"b:new",))) == {}
+    assert votes(model, trained_counts(model), Tokens((b"h:new",), (b"b:new",))) == {}
 
 
 # The Bernoulli model
@@ -151,27 +151,27 @@ def test_a_token_never_seen_does_not_vote(smoothing: multinomial.Smoothing) -> N
 
 def test_every_token_of_the_vocabulary_votes_present_or_absent() -> None:
     model = BernoulliModel(bernoulli.BernoulliOptions(alpha=1.0, min_messages=5.0))
-    counts, tokens = taught(model), letter("spam", 1)
+    counts, tokens = trained_counts(model), sample_message("spam", 1)
 
     expected = 0.0
     for name, (ham, spam) in zip(counts.tokens(), counts.vocabulary_counts().tolist(), strict=True):
         if ham + spam >= 5 * WEIGHT_ONE:
-            present = [(held / WEIGHT_ONE + 1) / (30 + 2) for held in (ham, spam)]
+            present = [(weight / WEIGHT_ONE + 1) / (30 + 2) for weight in (ham, spam)]
             chances = present if name in tokens.all else [1 - chance for chance in present]
             expected += math.log(chances[SPAM] / chances[HAM])
 
     assert math.fsum(votes(model, counts, tokens).values()) == pytest.approx(expected)
 
 
-def test_a_message_without_tokens_is_told_by_their_absence() -> None:
+def test_a_message_without_tokens_is_classified_by_their_absence() -> None:
     model = BernoulliModel(bernoulli.BernoulliOptions())
-    counts = taught(model)
+    counts = trained_counts(model)
     for _ in range(30):
         counts.add([b"h:signature"], HAM, WEIGHT_ONE, model.lesson_sums(EMPTY, WEIGHT_ONE))
         counts.add([], SPAM, WEIGHT_ONE, model.lesson_sums(EMPTY, WEIGHT_ONE))
-    found = votes(model, counts, EMPTY)
-    assert found[b"bernoulli:present"] == 0
-    assert found[b"bernoulli:absent"] > 0
+    votes_by_name = votes(model, counts, EMPTY)
+    assert votes_by_name[b"bernoulli:present"] == 0
+    assert votes_by_name[b"bernoulli:absent"] > 0
 
 
 def test_each_answer_is_that_of_the_counts_as_they_are_now() -> None:
@@ -179,7 +179,7 @@ def test_each_answer_is_that_of_the_counts_as_they_are_now() -> None:
     counts = ClassCounts()
     for n in range(40):
         label = CLASSES[n % 3 % 2]
-        tokens = letter(label, n)
+        tokens = sample_message(label, n)
         counts.add(tokens.all, CLASSES.index(label), WEIGHT_ONE, model.lesson_sums(tokens, WEIGHT_ONE))
         for _ in range(2):
             fresh = votes(BernoulliModel(bernoulli.BernoulliOptions()), counts, tokens)
@@ -188,7 +188,7 @@ def test_each_answer_is_that_of_the_counts_as_they_are_now() -> None:
 
 def test_weights_that_changed_alone_are_seen() -> None:
     model = BernoulliModel(bernoulli.BernoulliOptions())
-    counts = taught(model)
+    counts = trained_counts(model)
     vocabulary, none = counts.vocabulary_counts(), counts.look_up([])
     few, many = np.array([[30_000, 30_000]]), np.array([[90_000, 30_000]])
     assert model.votes(EMPTY, FeatureCounts(none, few, Totals(), vocabulary)) != model.votes(
@@ -198,7 +198,7 @@ def test_weights_that_changed_alone_are_seen() -> None:
 
 def test_a_vocabulary_that_changed_alone_is_seen() -> None:
     model = BernoulliModel(bernoulli.BernoulliOptions())
-    counts = taught(model)
+    counts = trained_counts(model)
     before = votes(model, counts, EMPTY)
     for _ in range(20):  # other tokens of as many messages
         counts.subtract([b"b:spam"], SPAM, WEIGHT_ONE)
@@ -213,17 +213,17 @@ def test_a_vocabulary_that_changed_alone_is_seen() -> None:
 
 def test_each_attribute_votes_by_its_value() -> None:
     model = CategoricalModel(categorical.CategoricalOptions(alpha=1.0))
-    counts = taught(model, 12)
-    found = votes(model, counts, letter("spam", 1))
+    counts = trained_counts(model, 12)
+    votes_by_name = votes(model, counts, sample_message("spam", 1))
     # Of 12 ham 3 are HTML, of 12 spam all; the number of hops is the same in both.
     values = len(ATTRIBUTE_VALUES["type"])
     expected = math.log((12 + 1) / (12 + values)) - math.log((3 + 1) / (12 + values))
-    assert found == pytest.approx({b"attribute:type=text/html": expected, b"attribute:hops=2": 0.0})
+    assert votes_by_name == pytest.approx({b"attribute:type=text/html": expected, b"attribute:hops=2": 0.0})
 
 
 def test_a_message_without_an_attribute_does_not_vote_by_it() -> None:
     model = CategoricalModel(categorical.CategoricalOptions())
-    counts = taught(model)
+    counts = trained_counts(model)
     only = Tokens((), (), (("hops", "2"),))
     assert list(votes(model, counts, only)) == [b"attribute:hops=2"]
     assert votes(model, counts, EMPTY) == {}
@@ -254,32 +254,34 @@ def test_each_number_votes_by_its_density() -> None:
             [], column, WEIGHT_ONE, model.lesson_sums(Tokens((), (), (), (("hour.x", number),)), WEIGHT_ONE)
         )
 
-    found = votes(model, counts, Tokens((), (), (), (("hour.x", 200),)))
+    votes_by_name = votes(model, counts, Tokens((), (), (), (("hour.x", 200),)))
 
     ham = -((200 - 110) ** 2) / (2 * (100 + 4)) - math.log(100 + 4) / 2
     spam = -((200 - 300) ** 2) / (2 * 4) - math.log(4) / 2
-    assert found == pytest.approx({b"number:hour.x": spam - ham})
+    assert votes_by_name == pytest.approx({b"number:hour.x": spam - ham})
 
 
 def test_a_number_that_a_message_does_not_have_does_not_vote() -> None:
     model = GaussianModel(gaussian.GaussianOptions())
-    counts = taught(model)
+    counts = trained_counts(model)
     assert list(votes(model, counts, Tokens((), (), (), (("words", 300),)))) == [b"number:words"]
     assert votes(model, counts, EMPTY) == {}
 
 
 def test_a_number_that_one_class_hardly_had_says_nothing() -> None:
     model = GaussianModel(gaussian.GaussianOptions(min_messages=31.0))
-    assert not any(votes(model, taught(model, 30), letter("spam", 1)).values())
+    assert not any(votes(model, trained_counts(model, 30), sample_message("spam", 1)).values())
 
 
 def test_every_number_is_learned_and_read_for_itself() -> None:
     model = GaussianModel(gaussian.GaussianOptions(min_messages=1.0))
-    for place, name in enumerate(NUMBER_NAMES):
+    for position, name in enumerate(NUMBER_NAMES):
         counts = ClassCounts()
         for column, number in ((HAM, 100), (SPAM, 900)):
-            numbers = tuple((each, number if each == name else 500) for each in NUMBER_NAMES)
+            numbers = tuple((number_name, number if number_name == name else 500) for number_name in NUMBER_NAMES)
             counts.add([], column, WEIGHT_ONE, model.lesson_sums(Tokens((), (), (), numbers), WEIGHT_ONE))
-        found = votes(model, counts, Tokens((), (), (), tuple((each, 880) for each in NUMBER_NAMES)))
-        assert found[b"number:" + name.encode()] > 0
-        assert [ratio for ratio in found.values() if ratio] == [list(found.values())[place]]
+        votes_by_name = votes(
+            model, counts, Tokens((), (), (), tuple((number_name, 880) for number_name in NUMBER_NAMES))
+        )
+        assert votes_by_name[b"number:" + name.encode()] > 0
+        assert [ratio for ratio in votes_by_name.values() if ratio] == [list(votes_by_name.values())[position]]

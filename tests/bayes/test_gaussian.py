@@ -65,7 +65,7 @@ def test_the_density_follows_the_formula() -> None:
 @given(NUMBERS, st.integers(-1000, 1000), st.integers(-(10**6), 10**6))
 def test_numbers_far_from_zero_lose_nothing(learned: list[tuple[int, int, int]], number: int, offset: int) -> None:
     learned = [*learned, (3, 0, WEIGHT_ONE), (3, 1, WEIGHT_ONE)]
-    far = [(each + offset, label, weight) for each, label, weight in learned]
+    far = [(number + offset, label, weight) for number, label, weight in learned]
     expected = number_log_densities([number], sums_of(learned, 2), EAGER)
     assert number_log_densities([number + offset], sums_of(far, 2), EAGER).tolist() == expected.tolist()
 

@@ -22,7 +22,7 @@ from nbstream.bayes.half_life import (
     grow_weight,
     quantize_unit,
 )
-from tests.bayes.taught import CHOICES, classifier_of, counted, letter, taught
+from tests.bayes.sample_models import CHOICES, classifier_of, feature_counts, sample_message, trained_counts
 
 DAY = 86_400.0
 BASE = HalfLife(10.0, 1000.0)
@@ -55,10 +55,10 @@ def test_a_clock_that_is_centuries_ahead_overflows_nothing() -> None:
 
 @given(st.integers(0, WEIGHT_ONE), st.floats(1, 2**26))
 def test_a_weight_grows_to_the_nearest_whole_number_and_never_to_0(weight: int, growth: float) -> None:
-    found = grow_weight(weight, growth)
+    grown = grow_weight(weight, growth)
 
-    assert abs(found - weight * growth) <= 0.5
-    assert (found == 0) == (weight == 0)
+    assert abs(grown - weight * growth) <= 0.5
+    assert (grown == 0) == (weight == 0)
 
 
 @given(near_bases, near_bases, near_bases, st.floats(0, 1e7))
@@ -98,22 +98,25 @@ def test_a_large_count_leaves_less() -> None:
 @pytest.mark.parametrize("times", [4, 1024])
 def test_grown_counts_in_a_grown_unit_score_as_those_that_did_not_grow(choice: str, times: int) -> None:
     classifier = classifier_of(choice)
-    known = counted(taught(classifier), classifier, letter("spam", 3))
-    totals = known.totals
+    small = feature_counts(trained_counts(classifier), classifier, sample_message("spam", 3))
+    totals = small.totals
     large = replace(
-        known,
-        tokens=known.tokens * times,
-        sums=known.sums * times,
-        totals=replace(totals, tokens=tuple(each * times for each in totals.tokens)),
-        vocabulary_counts=None if known.vocabulary_counts is None else known.vocabulary_counts * times,
-        unit=known.unit * times,
+        small,
+        tokens=small.tokens * times,
+        sums=small.sums * times,
+        totals=replace(totals, tokens=tuple(total * times for total in totals.tokens)),
+        vocabulary_counts=None if small.vocabulary_counts is None else small.vocabulary_counts * times,
+        unit=small.unit * times,
     )
 
-    score, other = (classifier.score(letter("spam", 3), each) for each in (known, large))
+    score, other = (classifier.score(sample_message("spam", 3), counts) for counts in (small, large))
 
     assert abs(score.log_odds) > 0.5
     assert other.log_odds == pytest.approx(score.log_odds, abs=1e-9)
-    assert classifier.score(letter("spam", 3), replace(known, unit=known.unit * times)).log_odds != score.log_odds
+    assert (
+        classifier.score(sample_message("spam", 3), replace(small, unit=small.unit * times)).log_odds
+        != score.log_odds
+    )
 
 
 @pytest.mark.parametrize("times", [4, 1024])
@@ -124,18 +127,18 @@ def test_grown_first_scores_in_a_grown_unit_give_the_same_probability(times: int
     calibration = Calibration()
     totals = Totals((500, 500))
 
-    known = calibration.probability(3.0, labels, totals)
+    probability = calibration.probability(3.0, labels, totals)
 
     assert calibration.probability(3.0, labels * times, totals, WEIGHT_ONE * times) == pytest.approx(
-        known, abs=1e-12
+        probability, abs=1e-12
     )
-    assert calibration.probability(3.0, labels, totals, WEIGHT_ONE * times) != known
+    assert calibration.probability(3.0, labels, totals, WEIGHT_ONE * times) != probability
 
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_a_lesson_is_multiplied_by_growth_in_all_that_it_adds(choice: str) -> None:
     classifier = Classifier(ClassifierOptions(CHOICES[choice], lesson_weight=lesson_weight.LessonWeightOptions()))
-    message, totals = letter("ham", 5), Totals((9, 9))
+    message, totals = sample_message("ham", 5), Totals((9, 9))
 
     weight, sums = classifier.weigh_lesson(message, 12.0, "ham", totals)
     more, larger = classifier.weigh_lesson(message, 12.0, "ham", totals, growth=8.0)

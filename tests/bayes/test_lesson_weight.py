@@ -15,14 +15,14 @@ LABELS = st.sampled_from(CLASSES)
 MESSAGES = st.integers(-3, 100_000)
 
 
-def known(ham: int, spam: int) -> Totals:
+def totals_of(ham: int, spam: int) -> Totals:
     return Totals(messages=(ham, spam))
 
 
 def contradicting(
     divisors: float, totals: Totals, params: LessonWeightOptions = PARAMS, *, certain: bool = False
 ) -> int:
-    """The weight of a spam that the model is so many divisors sure is ham."""
+    """The weight of a spam of which the model was sure, by so many divisors, that it is ham."""
     return lesson_weight(-divisors * params.divisor, "spam", totals, params, certain=certain)
 
 
@@ -30,14 +30,14 @@ def contradicting(
 def test_without_params_every_label_has_full_weight(
     log_odds: float, label: str, ham: int, spam: int, certain: bool
 ) -> None:
-    assert lesson_weight(log_odds, label, known(ham, spam), None, certain=certain) == WEIGHT_ONE
+    assert lesson_weight(log_odds, label, totals_of(ham, spam), None, certain=certain) == WEIGHT_ONE
 
 
 @given(SCORES, MESSAGES, MESSAGES)
 def test_a_certain_label_weighs_one_minus_its_probability(log_odds: float, ham: int, spam: int) -> None:
     probability = 1 / (1 + math.exp(-log_odds / PARAMS.divisor))
     spam_weight, ham_weight = (
-        lesson_weight(log_odds, label, known(ham, spam), PARAMS, certain=True) for label in ("spam", "ham")
+        lesson_weight(log_odds, label, totals_of(ham, spam), PARAMS, certain=True) for label in ("spam", "ham")
     )
     assert spam_weight == pytest.approx(WEIGHT_ONE * (1 - probability), abs=1)
     assert ham_weight == pytest.approx(WEIGHT_ONE * probability, abs=1)
@@ -54,26 +54,28 @@ def test_an_open_question_is_learned_at_half_weight(label: str, totals: Totals) 
 def test_a_weight_is_an_integer_from_nothing_to_full(
     log_odds: float, label: str, ham: int, spam: int, certain: bool
 ) -> None:
-    found = lesson_weight(log_odds, label, known(ham, spam), PARAMS, certain=certain)
-    assert isinstance(found, int)
-    assert 0 <= found <= WEIGHT_ONE
+    weight = lesson_weight(log_odds, label, totals_of(ham, spam), PARAMS, certain=certain)
+    assert isinstance(weight, int)
+    assert 0 <= weight <= WEIGHT_ONE
 
 
 @given(SCORES, MESSAGES, MESSAGES, st.booleans())
 def test_the_classes_are_treated_alike(log_odds: float, ham: int, spam: int, certain: bool) -> None:
-    mirrored = lesson_weight(-log_odds, "ham", known(spam, ham), PARAMS, certain=certain)
-    assert lesson_weight(log_odds, "spam", known(ham, spam), PARAMS, certain=certain) == mirrored
+    mirrored = lesson_weight(-log_odds, "ham", totals_of(spam, ham), PARAMS, certain=certain)
+    assert lesson_weight(log_odds, "spam", totals_of(ham, spam), PARAMS, certain=certain) == mirrored
 
 
 @given(st.floats(0, 500), st.floats(0, 500), MESSAGES)
 def test_the_surer_the_model_was_the_less_a_label_that_agrees_teaches(one: float, other: float, n: int) -> None:
     less, more = sorted((one, other))
-    assert lesson_weight(more, "spam", known(n, n), PARAMS) <= lesson_weight(less, "spam", known(n, n), PARAMS)
+    assert lesson_weight(more, "spam", totals_of(n, n), PARAMS) <= lesson_weight(
+        less, "spam", totals_of(n, n), PARAMS
+    )
 
 
 @given(st.floats(0, 500), MESSAGES)
 def test_a_label_that_agrees_is_not_doubted(log_odds: float, n: int) -> None:
-    assert lesson_weight(log_odds, "spam", known(n, n), PARAMS) == lesson_weight(
+    assert lesson_weight(log_odds, "spam", totals_of(n, n), PARAMS) == lesson_weight(
         log_odds, "spam", UNTAUGHT, PARAMS
     )
 
@@ -94,24 +96,24 @@ def test_what_contradicts_an_untaught_model_is_news(divisors: float) -> None:
 @given(st.floats(0, 20), MESSAGES, MESSAGES)
 def test_the_doubt_grows_with_what_the_model_knows(divisors: float, one: int, other: int) -> None:
     fewer, more = sorted((one, other))
-    assert contradicting(divisors, known(more, more)) <= contradicting(divisors, known(fewer, fewer))
+    assert contradicting(divisors, totals_of(more, more)) <= contradicting(divisors, totals_of(fewer, fewer))
 
 
 @given(st.floats(0, 20), MESSAGES, MESSAGES)
-def test_a_model_knows_as_much_as_it_does_of_the_smaller_class(divisors: float, ham: int, spam: int) -> None:
+def test_the_doubt_depends_on_the_messages_of_the_smaller_class(divisors: float, ham: int, spam: int) -> None:
     smaller = min(ham, spam)
-    assert contradicting(divisors, known(ham, spam)) == contradicting(divisors, known(smaller, smaller))
+    assert contradicting(divisors, totals_of(ham, spam)) == contradicting(divisors, totals_of(smaller, smaller))
 
 
 def test_the_doubt_is_half_as_strong_at_its_number_of_messages() -> None:
     params = LessonWeightOptions(doubt_strength=8.0, doubt_messages=70, min_doubt_factor=0.0)
     expected = WEIGHT_ONE * sigmoid(0.5) / (1 + 8.0 / 2 * 0.5**2)
-    assert contradicting(0.5, known(70, 10**6), params) == round(expected)
+    assert contradicting(0.5, totals_of(70, 10**6), params) == round(expected)
 
 
 @given(st.floats(0, 20), MESSAGES, st.floats(0, 1))
-def test_the_doubt_leaves_at_least_its_least_share(divisors: float, n: int, least: float) -> None:
+def test_the_doubt_leaves_at_least_the_minimum_factor(divisors: float, n: int, least: float) -> None:
     params = LessonWeightOptions(min_doubt_factor=least)
-    undoubted = contradicting(divisors, known(n, n), params, certain=True)
-    assert contradicting(divisors, known(n, n), params) >= round(least * undoubted) - 1
+    undoubted = contradicting(divisors, totals_of(n, n), params, certain=True)
+    assert contradicting(divisors, totals_of(n, n), params) >= round(least * undoubted) - 1
     assert contradicting(1000.0, WELL_TAUGHT, params) == pytest.approx(least * WEIGHT_ONE, abs=1)

@@ -39,7 +39,7 @@ def totals_of(counts: NDArray[np.int64], messages: tuple[int, ...] | None = None
     return Totals(messages or (1,) * len(sums), sums, int(counts.any(axis=1).sum()))
 
 
-def learned(messages: list[tuple[list[bytes], int, int]]) -> ClassCounts:
+def trained_counts(messages: list[tuple[list[bytes], int, int]]) -> ClassCounts:
     counts = ClassCounts(classes=3)
     for message in messages:
         counts.add(*message)
@@ -107,7 +107,7 @@ def test_the_complement_of_a_class_is_all_the_others() -> None:
 def test_the_probabilities_of_the_vocabulary_sum_to_one(
     messages: list[tuple[list[bytes], int, int]], smoothing: Smoothing
 ) -> None:
-    counts = learned(messages)
+    counts = trained_counts(messages)
     vocabulary = sorted({token for tokens, _, _ in messages for token in tokens})
     rows = token_log_probabilities(counts.look_up(vocabulary), counts.totals, MultinomialOptions(smoothing))
     assert np.exp(rows).sum(axis=0).tolist() == pytest.approx([1.0] * 3)
@@ -117,19 +117,19 @@ def test_the_probabilities_of_the_vocabulary_sum_to_one(
 def test_the_order_of_learning_makes_no_difference(
     messages: list[tuple[list[bytes], int, int]], smoothing: Smoothing, complement: bool, chance: random.Random
 ) -> None:
-    one = learned(messages)
+    first = trained_counts(messages)
     chance.shuffle(messages)
-    other = learned(messages)
+    second = trained_counts(messages)
     params = MultinomialOptions(smoothing, complement)
-    expected = token_log_probabilities(one.look_up(TOKENS), one.totals, params)
-    assert token_log_probabilities(other.look_up(TOKENS), other.totals, params).tolist() == expected.tolist()
+    expected = token_log_probabilities(first.look_up(TOKENS), first.totals, params)
+    assert token_log_probabilities(second.look_up(TOKENS), second.totals, params).tolist() == expected.tolist()
 
 
 @given(MESSAGES, SMOOTHINGS, st.booleans())
 def test_what_is_learned_and_taken_back_leaves_no_trace(
     messages: list[tuple[list[bytes], int, int]], smoothing: Smoothing, complement: bool
 ) -> None:
-    counts, params = learned(messages[1:]), MultinomialOptions(smoothing, complement)
+    counts, params = trained_counts(messages[1:]), MultinomialOptions(smoothing, complement)
     expected = token_log_probabilities(counts.look_up(TOKENS), counts.totals, params)
     counts.add(*messages[0])
     counts.subtract(*messages[0])

@@ -34,7 +34,7 @@ from nbstream.store.model.history import LessonNote
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
-from tests.bayes.taught import CHOICES
+from tests.bayes.sample_models import CHOICES
 from tests.conftest import RedisServer
 from tests.filter.replaced_parts import with_parts
 from tests.letters import letters

@@ -20,7 +20,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.learn_script import LessonCommit
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
-from tests.bayes.taught import CHOICES
+from tests.bayes.sample_models import CHOICES
 from tests.conftest import RedisServer
 from tests.filter.replaced_parts import with_parts
 from tests.filter.test_autolearner import EMPTY, Site, only

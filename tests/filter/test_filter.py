@@ -45,7 +45,7 @@ from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages, RecentMessagesOptions
 from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
-from tests.bayes.taught import CHOICES
+from tests.bayes.sample_models import CHOICES
 from tests.conftest import RedisServer
 from tests.letters import letters
 from tests.store.proxy import Fate, LosesOneReply, Proxy

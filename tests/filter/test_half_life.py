@@ -29,7 +29,7 @@ from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from nbstream.store.undo.restoration import apply_restoration, prepare_restoration, selected_changes
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
-from tests.bayes.taught import CHOICES
+from tests.bayes.sample_models import CHOICES
 from tests.letters import letters
 from tests.store.algebra import live_entries, stored, summed
 from tests.store.model.test_exact import NOTHING

@@ -23,7 +23,7 @@ from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
-from tests.bayes.taught import CHOICES
+from tests.bayes.sample_models import CHOICES
 from tests.filter.test_filter import make_filter
 from tests.letters import letters
 from tests.store.notes import NOTE

@@ -14,7 +14,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.event_models import clue_count_name
 from nbstream.policy.explanation import CountedClue, Explanation, ScoreCounts
 from nbstream.policy.verdict import ModelState, Thresholds
-from tests.bayes.taught import CHOICES, classifier_of, letter, score_of, taught
+from tests.bayes.sample_models import CHOICES, classifier_of, sample_message, score_of, trained_counts
 
 
 def explanation(prior: float, *ratios: float) -> Explanation:
@@ -26,7 +26,7 @@ def explanation(prior: float, *ratios: float) -> Explanation:
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_clue_has_the_counts_that_its_ratio_was_made_of(choice: str) -> None:
     classifier = classifier_of(choice)
-    counts, tokens = taught(classifier), letter("spam", 5)
+    counts, tokens = trained_counts(classifier), sample_message("spam", 5)
     clues = score_of(counts, classifier, tokens).clues
     names = (*tokens.all, *classifier.sum_names)
 
@@ -43,7 +43,7 @@ def test_every_clue_has_the_counts_that_its_ratio_was_made_of(choice: str) -> No
 
 def test_a_clue_says_which_way_its_counts_point() -> None:
     classifier = classifier_of("multinomial")
-    counts, tokens = taught(classifier), letter("spam", 5)
+    counts, tokens = trained_counts(classifier), sample_message("spam", 5)
 
     found = ScoreCounts(tokens.all, counts.look_up(tokens.all)).count_clues(
         score_of(counts, classifier, tokens).clues
@@ -54,7 +54,7 @@ def test_a_clue_says_which_way_its_counts_point() -> None:
 
 def test_counts_are_those_of_the_moment_of_the_check() -> None:
     classifier = classifier_of("multinomial")
-    counts, tokens = taught(classifier), letter("spam", 5)
+    counts, tokens = trained_counts(classifier), sample_message("spam", 5)
     clues = score_of(counts, classifier, tokens).clues
     evidence = ScoreCounts(tokens.all, counts.look_up(tokens.all))
     before = evidence.count_clues(clues)

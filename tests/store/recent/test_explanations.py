@@ -17,7 +17,7 @@ from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanat
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.recent.explanations import pack_explanation, unpack_explanation
 from nbstream.tokens.tokenizer import Tokens
-from tests.bayes.taught import CHOICES, classifier_of, letter, score_of, taught
+from tests.bayes.sample_models import CHOICES, classifier_of, sample_message, score_of, trained_counts
 
 TOKENS = (b"subject:x", b"from:\xc3\xa9", b"body:1")
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -74,8 +74,8 @@ def test_the_least_and_the_largest_ratios_come_back() -> None:
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("growth", [1.0, 1.7])
 def test_the_clues_of_a_check_come_back_as_they_were_told(choice: str, growth: float) -> None:
-    classifier, tokens = classifier_of(choice), letter("spam", 5)
-    counts, names = taught(classifier), (*tokens.all, *classifier.sum_names)
+    classifier, tokens = classifier_of(choice), sample_message("spam", 5)
+    counts, names = trained_counts(classifier), (*tokens.all, *classifier.sum_names)
     score = score_of(counts, classifier, tokens)
     counted = ScoreCounts(names, counts.look_up(names), growth).count_clues(score.clues)
     told = replace(ONE, clues=counted)

@@ -1,4 +1,4 @@
-"""Messages made of tokens, attributes and numbers, and class counts that have learned some."""
+"""Sample messages made of tokens, attributes and numbers, and class counts that have learned some of them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CHOICES: dict[str, EventModelOptions] = {
         gaussian=gaussian.GaussianOptions(),
     ),
 }
-"""Event models that may be chosen, by name: each alone, and all together."""
+"""Choices of event models by name: each model alone, and all of them together."""
 
 
-def letter(label: str, n: int) -> Tokens:
-    """The ``n``-th message of a class: some of its tokens are the class's, one its own, the others anyone's."""
+def sample_message(label: str, n: int) -> Tokens:
+    """The ``n``-th message of a class: some tokens are those of the class, one its own, the rest of both."""
     name = label.encode()
     spam = label == "spam"
     return Tokens(
@@ -38,28 +38,28 @@ def letter(label: str, n: int) -> Tokens:
 
 
 def classifier_of(choice: str) -> Classifier:
-    """A classifier with these of ``CHOICES``, which learns every message at full weight."""
+    """A classifier with this one of ``CHOICES``, which learns every message at full weight."""
     return Classifier(ClassifierOptions(CHOICES[choice], lesson_weight=None))
 
 
 def teach(counts: ClassCounts, classifier: Classifier, tokens: Tokens, label: str) -> None:
-    """Learn one message as the classifier says, scored first."""
+    """Score one message, then learn it with the weight that the classifier gives it."""
     score = score_of(counts, classifier, tokens)
     weight, sums = classifier.weigh_lesson(tokens, score.log_odds, label, counts.totals)
     counts.add(tokens.all, CLASSES.index(label), weight, sums)
 
 
-def taught(classifier: Classifier, messages: int = 30) -> ClassCounts:
+def trained_counts(classifier: Classifier, messages: int = 30) -> ClassCounts:
     """The counts after ``messages`` of each class."""
     counts = ClassCounts()
     for n in range(messages):
         for label in CLASSES:
-            teach(counts, classifier, letter(label, n), label)
+            teach(counts, classifier, sample_message(label, n), label)
     return counts
 
 
-def counted(counts: ClassCounts, classifier: Classifier, tokens: Tokens) -> FeatureCounts:
-    """What the counts say of a message."""
+def feature_counts(counts: ClassCounts, classifier: Classifier, tokens: Tokens) -> FeatureCounts:
+    """The counts of the features of a message."""
     return FeatureCounts(
         counts.look_up(tokens.all),
         counts.look_up(classifier.sum_names),
@@ -70,4 +70,4 @@ def counted(counts: ClassCounts, classifier: Classifier, tokens: Tokens) -> Feat
 
 def score_of(counts: ClassCounts, classifier: Classifier, tokens: Tokens) -> Score:
     """The score of a message."""
-    return classifier.score(tokens, counted(counts, classifier, tokens))
+    return classifier.score(tokens, feature_counts(counts, classifier, tokens))
