@@ -71,7 +71,6 @@ WORLD = {
 
 # Modules that import each other, imports for type checking included: none is to be added.
 KNOWN_CIRCLES = {
-    frozenset({"nbstream.config.inheritance", "nbstream.config.settings"}),
     frozenset({"nbstream.listeners.smtp.listener", "nbstream.listeners.smtp.session"}),
 }
 

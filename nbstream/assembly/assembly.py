@@ -26,7 +26,7 @@ from nbstream.filter.scorer import Scorer
 from nbstream.mail import mime
 from nbstream.policy import autolearn
 from nbstream.policy.actions import VerdictActions
-from nbstream.policy.policy import Budget, Threshold, ThresholdPolicy, threshold_of_cost_ratio
+from nbstream.policy.policy import FalsePositiveBudget, Threshold, ThresholdPolicy, threshold_of_cost_ratio
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.relay.maildir_next_hop import MaildirNextHop
 from nbstream.relay.quarantine import Quarantine
@@ -73,7 +73,7 @@ def _make_policy(verdict: VerdictSettings) -> ThresholdPolicy:
     until_promised = None if verdict.until_promised == "unsure" else float(verdict.until_promised)
     spam: Threshold
     if verdict.max_false_positive_rate is not None:
-        spam = Budget(verdict.max_false_positive_rate, until_promised)
+        spam = FalsePositiveBudget(verdict.max_false_positive_rate, until_promised)
     elif verdict.false_positive_cost is not None:
         spam = threshold_of_cost_ratio(verdict.false_positive_cost)
     else:
@@ -87,7 +87,7 @@ def _reject_threshold(threshold: float | FalsePositiveCost | FalsePositiveRate |
         case FalsePositiveCost(ratio):
             return threshold_of_cost_ratio(ratio)
         case FalsePositiveRate(rate):
-            return Budget(rate)  # nothing is refused on a promise that is not kept yet
+            return FalsePositiveBudget(rate)  # nothing is refused on a promise that is not kept yet
     return threshold
 
 

@@ -15,6 +15,7 @@ from nbstream.config.event_models import (
     GaussianSettings,
     MultinomialSettings,
 )
+from nbstream.config.feedback import FeedbackSettings
 from nbstream.config.listeners import (
     HttpListenerSettings,
     ListenersSettings,
@@ -31,14 +32,13 @@ from nbstream.config.live_settings import (
     policy_hash,
 )
 from nbstream.config.loading import find_config_file, load_settings
+from nbstream.config.recipients import RecipientRuleSettings
 from nbstream.config.settings import (
     AutolearnSettings,
-    FeedbackSettings,
     LimitsSettings,
     LogSettings,
     MinLearnedSettings,
     ModelSettings,
-    RecipientRuleSettings,
     RedisSettings,
     RelaySettings,
     Settings,

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from nbstream.config.actions import ActionsSettings
+    from nbstream.config.feedback import FeedbackSettings
+    from nbstream.config.memory import MemorySettings
     from nbstream.config.problems import KeyPath
-    from nbstream.config.settings import FeedbackSettings, MemorySettings, RecipientRuleSettings
+    from nbstream.config.recipients import RecipientRuleSettings
     from nbstream.config.verdict import VerdictSettings
 
 _ALTERNATIVE_KEYS = ({"spam", "false_positive_cost", "max_false_positive_rate"},)

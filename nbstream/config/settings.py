@@ -24,18 +24,18 @@ from pydantic import (
 from nbstream.config import inheritance
 from nbstream.config.actions import ActionsSettings, QuarantineSettings
 from nbstream.config.event_models import EventModelsSettings
+from nbstream.config.feedback import FeedbackSettings
 from nbstream.config.inheritance import located_error
-from nbstream.config.listeners import ListenersSettings, Networks
+from nbstream.config.listeners import ListenersSettings
+from nbstream.config.memory import MemorySettings
+from nbstream.config.recipients import RecipientRuleSettings
 from nbstream.config.section import ByteCount, Count, FilePath, PasswordFile, Probability, Seconds, Section
 from nbstream.config.values import (
     EMBEDDED,
     MaildirNextHopSetting,
     SecretFile,
     SmtpNextHopSetting,
-    read_address_pattern,
-    read_mail_address,
     read_model_name,
-    read_network,
     read_next_hop,
     read_redis_url,
     read_workers,
@@ -43,9 +43,7 @@ from nbstream.config.values import (
     url_has_password,
 )
 from nbstream.config.verdict import VerdictSettings
-from nbstream.policy.address_patterns import AddressPattern
 
-MailAddress = Annotated[str, BeforeValidator(read_mail_address)]
 _ANY_HOST = {"0.0.0.0", "::"}  # noqa: S104 - recognised here, not listened on
 
 
@@ -166,32 +164,6 @@ class ModelSettings(Section):
     """
 
 
-class MemorySettings(Section):
-    """The checked messages that are remembered, so that feedback needs no more than an id; 0 messages: none.
-
-    ``explanations``: and why each was called what it was called.
-    """
-
-    hours: Annotated[int, Field(ge=1, le=8760)] = 72
-    """How long a checked message is remembered."""
-
-    messages: Annotated[int, Field(ge=0, le=10_000_000)] = 20_000
-    """How many checked messages are remembered; the oldest are dropped first. 0 remembers none. Each takes about 2
-    kB of Redis.
-    """
-
-    first_scores: Annotated[int, Field(ge=1000, le=10_000_000)] = 50_000
-    """How many labelled messages of each class are kept with the P(spam) that they had before their label. A
-    budget is promised by these. ``memory.hours`` does not limit them. Each takes about 150 bytes of Redis and 600
-    bytes of each worker.
-    """
-
-    explanations: bool = True
-    """Remember also why each checked message got its verdict, for ``nbstream explain ID``. Each explanation takes
-    about 1 kB of Redis.
-    """
-
-
 class LimitsSettings(Section):
     """How much work one message may cause."""
 
@@ -228,48 +200,6 @@ class HeadersSettings(Section):
     """Write ``X-Nbstream-Clues``: the eight strongest clues with their weights, in at most 500 bytes. Set it to
     ``false`` where marked mail goes on to strangers (mailing lists, forwarding, bounces by the next hop), because
     they would learn which words pass here. ``nbstream explain ID`` shows all clues in any case.
-    """
-
-
-class FeedbackSettings(Section):
-    """The two addresses that take corrections by mail, and the networks they are taken from."""
-
-    spam_address: MailAddress = "spam@nbstream.invalid"
-    """Mail to this address is learned as spam and never delivered."""
-
-    ham_address: MailAddress = "ham@nbstream.invalid"
-    """Mail to this address is learned as ham and never delivered. It must differ from ``spam_address``."""
-
-    allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
-    """The networks whose peers may teach and see the verdict in the answer; all other peers are refused (550).
-    Behind a mail server every client is that server, and the mail server must then see to it that only your own
-    users write to these addresses.
-    """
-
-    @field_validator("ham_address")
-    @classmethod
-    def _two_addresses(cls, value: str, info: ValidationInfo) -> str:
-        if value.lower() == info.data.get("spam_address", "").lower():
-            raise ValueError("must differ from feedback.spam_address (upper and lower case are the same)")
-        return value
-
-
-class RecipientRuleSettings(Section):
-    """What holds for the recipients that a pattern matches; what is not given is inherited from the top."""
-
-    match: Annotated[AddressPattern, BeforeValidator(read_address_pattern)]
-    """The pattern of the addresses for which the rule holds. ``*`` is any characters, ``?`` is one character,
-    every other character is itself, and upper and lower case are the same.
-    """
-
-    verdict: VerdictSettings = VerdictSettings()
-    """The thresholds for these recipients, with the keys of the section ``verdict``. A key that is not given is
-    inherited from there.
-    """
-
-    actions: ActionsSettings = ActionsSettings()
-    """The actions for these recipients, with the keys of the section ``actions``. A key that is not given is
-    inherited from there.
     """
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.evaluation.tuning import LabelledSample, compare_verdicts, count_errors_at, count_unsure
 from nbstream.policy.budget import is_biased_sample
-from nbstream.policy.policy import Budget, ThresholdPolicy
+from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,19 +90,22 @@ def compare_thresholds(
         cost_ratio(present),
         choice("present", present),
         choice(*other) if other else None,
-        [choice(f"budget {rate:g}", ThresholdPolicy(present.unsure, Budget(rate))) for rate in BUDGET_RATES],
+        [
+            choice(f"budget {rate:g}", ThresholdPolicy(present.unsure, FalsePositiveBudget(rate)))
+            for rate in BUDGET_RATES
+        ],
         [choice(f"fixed {p:g}", ThresholdPolicy(min(present.unsure, p), p)) for p in FIXED_THRESHOLDS],
     )
 
 
 def cost_ratio(policy: ThresholdPolicy) -> float:
     """How many spam passed a lost ham costs, if a fixed threshold was chosen for that: P / (1 - P); else 19."""
-    if isinstance(policy.spam, Budget) or policy.spam >= 1:
+    if isinstance(policy.spam, FalsePositiveBudget) or policy.spam >= 1:
         return _DEFAULT_COST_RATIO
     return round(policy.spam / (1 - policy.spam), 6)
 
 
 def _setting(policy: ThresholdPolicy) -> str:
-    if isinstance(policy.spam, Budget):
+    if isinstance(policy.spam, FalsePositiveBudget):
         return f"max_false_positive_rate: {policy.spam.rate:g}"
     return f"spam: {policy.spam:g}"

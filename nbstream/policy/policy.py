@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class FalsePositiveBudget:
     """The lowest threshold that keeps the share of ham above it within ``rate``, above 0 and at most 1/2.
 
     Until that can be promised ``until_promised`` is the threshold; None is none.
@@ -32,7 +32,7 @@ class Budget:
     until_promised: float | None = None
 
 
-Threshold: TypeAlias = float | Budget
+Threshold: TypeAlias = float | FalsePositiveBudget
 """P(spam), or what finds it."""
 
 
@@ -52,7 +52,7 @@ class ThresholdPolicy:
     @property
     def budget_rates(self) -> tuple[float, ...]:
         """The rates that are to be kept."""
-        return tuple(each.rate for each in (self.spam, self.reject) if isinstance(each, Budget))
+        return tuple(each.rate for each in (self.spam, self.reject) if isinstance(each, FalsePositiveBudget))
 
     def budget_promises(self, first_scores: FirstScores) -> dict[float, BudgetPromise]:
         """What can be promised of each budget, by its rate."""
@@ -69,7 +69,7 @@ class ThresholdPolicy:
         """
         spam = _resolve_threshold(self.spam, promised)
         reject = None if self.reject is None else max(spam, _resolve_threshold(self.reject, promised))
-        stands = isinstance(self.spam, Budget) and promised[self.spam.rate].is_promised
+        stands = isinstance(self.spam, FalsePositiveBudget) and promised[self.spam.rate].is_promised
         told = "; ".join(str(each) for each in promised.values())
         return Thresholds(min(self.unsure, spam), spam, reject, told, stands)
 
@@ -80,13 +80,13 @@ def spam_by_budget(
     """Whether each of the policy's budgets, by its rate, calls a message of this P(spam) spam."""
     found: dict[float, bool] = {}
     for each in (policy.spam, policy.reject):
-        if isinstance(each, Budget):
+        if isinstance(each, FalsePositiveBudget):
             found[each.rate] = found.get(each.rate, False) or probability >= _resolve_threshold(each, promised)
     return found
 
 
 def _resolve_threshold(threshold: Threshold, promised: Mapping[float, BudgetPromise]) -> float:
-    if not isinstance(threshold, Budget):
+    if not isinstance(threshold, FalsePositiveBudget):
         return threshold
     found = promised[threshold.rate].threshold
     if found is not None:

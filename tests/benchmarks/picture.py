@@ -16,7 +16,7 @@ from pathlib import Path
 from nbstream.cli.main import main as nbstream
 from nbstream.evaluation import threshold_choices, threshold_report
 from nbstream.evaluation.tuning_plot import write_tuning_plot
-from nbstream.policy.policy import Budget, ThresholdPolicy
+from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from tests.corpora import unpack
 from tests.evaluation.scored import first_scores
 
@@ -24,7 +24,7 @@ PICTURE = Path(__file__).parents[2] / "docs" / "tune.svg"
 
 ARCHIVE, INDEX = "spamassassin.tar.xz", Path("spamassassin", "index_2002h2.tsv")
 PRESENT = ThresholdPolicy(0.5, 0.95)
-STRICT = ThresholdPolicy(0.5, Budget(0.005))
+STRICT = ThresholdPolicy(0.5, FalsePositiveBudget(0.005))
 
 
 def main() -> None:

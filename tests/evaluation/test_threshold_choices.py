@@ -23,11 +23,11 @@ from nbstream.evaluation.threshold_report import (
     render_json,
     render_text,
 )
-from nbstream.policy.policy import Budget, ThresholdPolicy
+from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from tests.evaluation.scored import drawn, first_scores
 
 PRESENT = ThresholdPolicy(0.5, 0.95)
-STRICT = ThresholdPolicy(0.5, Budget(0.001))
+STRICT = ThresholdPolicy(0.5, FalsePositiveBudget(0.001))
 
 
 def lines(found: TuningResult, width: int | None = None, *, bold: bool = False) -> list[str]:

@@ -11,13 +11,13 @@ import pytest
 
 from nbstream.evaluation.threshold_choices import TuningResult, compare_thresholds
 from nbstream.evaluation.tuning_plot import tuning_figure, write_tuning_plot
-from nbstream.policy.policy import Budget, ThresholdPolicy
+from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from tests.evaluation.scored import drawn, first_scores
 from tests.evaluation.test_threshold_choices import FEW
 
 
 def found(spam: float = 0.95) -> TuningResult:
-    strict = "with strict.yaml", ThresholdPolicy(0.5, Budget(0.001))
+    strict = "with strict.yaml", ThresholdPolicy(0.5, FalsePositiveBudget(0.001))
     return compare_thresholds(drawn(6000, 4000), ThresholdPolicy(0.5, spam), strict)
 
 
@@ -81,9 +81,9 @@ def test_the_format_is_that_of_the_name(tmp_path: Path, name: str, head: bytes) 
 
 
 @pytest.mark.parametrize("mail", FEW, ids=["none", "ham", "spam", "both", "sure", "all wrong", "errors"])
-@pytest.mark.parametrize("spam", [Budget(0.001), 1 - 1e-15], ids=["budget", "high"])
+@pytest.mark.parametrize("spam", [FalsePositiveBudget(0.001), 1 - 1e-15], ids=["budget", "high"])
 def test_whatever_there_is_can_be_drawn_without_a_warning(
-    tmp_path: Path, mail: Sequence[tuple[str, float]], spam: float | Budget
+    tmp_path: Path, mail: Sequence[tuple[str, float]], spam: float | FalsePositiveBudget
 ) -> None:
     other = "with $^$.yaml", ThresholdPolicy(0.5, math.nextafter(1, 0))
     write_tuning_plot(

@@ -37,7 +37,7 @@ from nbstream.mail.message import Message
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.first_scores import FirstScore
 from nbstream.policy.lesson_source import LessonSource
-from nbstream.policy.policy import Budget, ThresholdPolicy
+from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientTreatment
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -534,7 +534,7 @@ def budgeted(client: Redis, rate: float) -> Filter:
         model=model,
         counts=model,
     )
-    return Filter(parts, FilterPolicy(ThresholdPolicy(spam=Budget(rate)), {"spam": 1, "ham": 1}))
+    return Filter(parts, FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(rate)), {"spam": 1, "ham": 1}))
 
 
 async def test_a_budget_is_promised_once_enough_ham_was_learned_and_not_after_it_was_taken_back(

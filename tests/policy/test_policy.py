@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.policy.first_scores import FirstScore, FirstScores
-from nbstream.policy.policy import Budget, Threshold, ThresholdPolicy, spam_by_budget, threshold_of_cost_ratio
+from nbstream.policy.policy import (
+    FalsePositiveBudget,
+    Threshold,
+    ThresholdPolicy,
+    spam_by_budget,
+    threshold_of_cost_ratio,
+)
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide_verdict
 
 READY = ModelState({"ham": 10, "spam": 10}, {"ham": 10, "spam": 10})
@@ -33,7 +39,7 @@ def test_a_cost_is_the_probability_at_which_both_errors_cost_the_same(ratio: flo
 
 
 def test_until_a_budget_is_promised_nothing_is_called_spam() -> None:
-    thresholds = ThresholdPolicy(spam=Budget(0.01)).thresholds(seen(0.1, 0.2))
+    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01)).thresholds(seen(0.1, 0.2))
 
     assert math.isinf(thresholds.spam)
     assert not thresholds.promised
@@ -44,14 +50,14 @@ def test_until_a_budget_is_promised_nothing_is_called_spam() -> None:
 
 
 def test_until_a_budget_is_promised_a_fixed_threshold_may_hold() -> None:
-    thresholds = ThresholdPolicy(spam=Budget(0.01, until_promised=0.97)).thresholds(seen())
+    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01, until_promised=0.97)).thresholds(seen())
 
     assert decide_verdict(0.98, thresholds, READY)[0] is Verdict.SPAM
     assert decide_verdict(0.96, thresholds, READY)[0] is Verdict.UNSURE
 
 
 def test_a_budget_that_is_promised_decides_and_says_so() -> None:
-    thresholds = ThresholdPolicy(spam=Budget(0.01)).thresholds(seen(*[0.2] * 298, 0.75))
+    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01)).thresholds(seen(*[0.2] * 298, 0.75))
 
     assert thresholds.promised
     assert decide_verdict(0.75, thresholds, READY)[0] is Verdict.UNSURE
@@ -62,14 +68,14 @@ def test_a_budget_that_is_promised_decides_and_says_so() -> None:
 
 
 def test_a_budget_below_unsure_leaves_nothing_unsure() -> None:
-    thresholds = ThresholdPolicy(spam=Budget(0.01)).thresholds(seen(*[0.2] * 299))
+    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01)).thresholds(seen(*[0.2] * 299))
 
     assert decide_verdict(0.21, thresholds, READY)[0] is Verdict.SPAM
     assert decide_verdict(0.2, thresholds, READY)[0] is Verdict.HAM
 
 
 def test_nothing_is_refused_on_a_budget_that_is_not_promised_yet() -> None:
-    policy = ThresholdPolicy(spam=Budget(0.01), reject=Budget(0.001))
+    policy = ThresholdPolicy(spam=FalsePositiveBudget(0.01), reject=FalsePositiveBudget(0.001))
     thresholds = policy.thresholds(seen(*[0.2] * 299))
 
     assert policy.budget_rates == (0.01, 0.001)
@@ -78,7 +84,7 @@ def test_nothing_is_refused_on_a_budget_that_is_not_promised_yet() -> None:
 
 
 FORMS: st.SearchStrategy[Threshold] = st.floats(0.5, 1) | st.builds(
-    Budget, st.floats(0.01, 0.5), st.none() | st.floats(0.5, 1)
+    FalsePositiveBudget, st.floats(0.01, 0.5), st.none() | st.floats(0.5, 1)
 )
 
 
@@ -91,8 +97,8 @@ def test_whatever_was_seen_the_thresholds_are_in_order(
 
 def test_ham_that_comes_before_the_promise_spends_what_is_called_spam_until_then() -> None:
     unsure, fixed = (
-        ThresholdPolicy(spam=Budget(0.01)),
-        ThresholdPolicy(spam=Budget(0.01, until_promised=0.9), reject=Budget(0.001)),
+        ThresholdPolicy(spam=FalsePositiveBudget(0.01)),
+        ThresholdPolicy(spam=FalsePositiveBudget(0.01, until_promised=0.9), reject=FalsePositiveBudget(0.001)),
     )
 
     assert spam_by_budget(unsure, unsure.budget_promises(seen(0.1)), 0.99) == {0.01: False}

@@ -18,7 +18,7 @@ from nbstream.filter import FilterPolicy
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.stream import StreamMetrics
 from nbstream.policy.first_scores import FirstScores
-from nbstream.policy.policy import Budget, ThresholdPolicy
+from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.replica.mirror import Mirror
 from tools.reference.markup import NOTICE, Undocumented, plain, table
 
@@ -49,7 +49,7 @@ def metrics() -> list[ExportedMetric]:
     """All metrics that a daemon can export, by name. Raises ``Undocumented``."""
     mirror, params = (
         cast("Mirror", _LoadedModel()),
-        FilterPolicy(ThresholdPolicy(spam=Budget(0.01)), dict.fromkeys(CLASSES, 50)),
+        FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.01)), dict.fromkeys(CLASSES, 50)),
     )
     collected = DaemonMetrics.create()
     StreamMetrics(collected.registry, collected.delivery)

@@ -21,7 +21,7 @@ from nbstream.mail.message import Message
 from nbstream.policy import verdict_fields
 from nbstream.policy.actions import Action, VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
-from nbstream.policy.policy import Budget, ThresholdPolicy
+from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRule
 from nbstream.relay import quarantine
 from nbstream.relay.quarantine import Quarantine, QuarantineNote
@@ -363,7 +363,7 @@ async def test_a_full_disk_under_the_quarantine_is_452_and_the_server_gets_nothi
 
 async def test_the_budget_of_a_rule_is_followed_and_told(client: Redis, tmp_path: pathlib.Path) -> None:
     budget = RecipientRule.at_position(
-        0, AddressPattern("*@b.example"), ThresholdPolicy(0.5, Budget(0.5)), VerdictActions()
+        0, AddressPattern("*@b.example"), ThresholdPolicy(0.5, FalsePositiveBudget(0.5)), VerdictActions()
     )
     async with taught(client, tmp_path, rules=[budget]) as door:
         assert (await door.send(SPAMMY, "b@b.example")).startswith("250")

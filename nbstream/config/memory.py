@@ -1,0 +1,35 @@
+"""The settings of what is remembered of messages."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from nbstream.config.section import Section
+
+
+class MemorySettings(Section):
+    """The checked messages that are remembered, so that feedback needs no more than an id; 0 messages: none.
+
+    ``explanations``: and why each was called what it was called.
+    """
+
+    hours: Annotated[int, Field(ge=1, le=8760)] = 72
+    """How long a checked message is remembered."""
+
+    messages: Annotated[int, Field(ge=0, le=10_000_000)] = 20_000
+    """How many checked messages are remembered; the oldest are dropped first. 0 remembers none. Each takes about 2
+    kB of Redis.
+    """
+
+    first_scores: Annotated[int, Field(ge=1000, le=10_000_000)] = 50_000
+    """How many labelled messages of each class are kept with the P(spam) that they had before their label. A
+    budget is promised by these. ``memory.hours`` does not limit them. Each takes about 150 bytes of Redis and 600
+    bytes of each worker.
+    """
+
+    explanations: bool = True
+    """Remember also why each checked message got its verdict, for ``nbstream explain ID``. Each explanation takes
+    about 1 kB of Redis.
+    """
