@@ -46,7 +46,7 @@ INNER_LAYERS = {
         {"http", "smtp", "spamd", "stream"},
     ],
     "cli": [
-        {"actor", "arguments", "interrupts", "output_files", "standard_streams"},
+        {"actor", "arguments", "exit_codes", "interrupts", "output_files", "standard_streams"},
         {"terminal"},
         {"clue_table", "message_files", "parser"},
         {"reader_process"},

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 
 from nbstream.cli import interrupts, standard_streams
 from nbstream.cli.commands import import_command
+from nbstream.cli.exit_codes import EX_INTERRUPTED, EX_SOFTWARE, exit_code
 from nbstream.cli.parser import build_parser
 from nbstream.cli.terminal import print_error
 from nbstream.errors import NbstreamError, OutputFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-EX_SOFTWARE = 70
-EX_INTERRUPTED = 130
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -38,10 +36,10 @@ def main(words: Sequence[str] | None = None) -> int:
     except OutputFailed as error:
         if not isinstance(error.__cause__, BrokenPipeError):  # the reader went away (head, less): as it likes
             print_error(error)
-        return error.exit_code
+        return exit_code(error)
     except NbstreamError as error:
         print_error(error)
-        return error.exit_code
+        return exit_code(error)
     except Exception:  # noqa: BLE001 - told whole, as Python would, but for the exit code: 1 is spam
         with suppress(OSError):
             traceback.print_exc()

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from nbstream.cli import message_files
+from nbstream.cli.exit_codes import EX_SOFTWARE
 from nbstream.errors import InputError, ReaderProcessFailed, ReaderProcessFault
 from nbstream.filter import TokenizedMessage
 from nbstream.policy.incoming_message import incoming_message
@@ -117,7 +118,7 @@ def _write_to_pipe(made: Iterator[MessageChunk], descriptor: int) -> NoReturn:
     except BrokenPipeError:
         pass  # nobody wants the rest
     except BaseException:  # noqa: BLE001 - whatever it is, what follows in the parent is not for this process
-        code = ReaderProcessFault.exit_code
+        code = EX_SOFTWARE
         traceback.print_exc()
     finally:
         os._exit(code)

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# The exit codes of a worker that cannot serve, which it also sends to its supervisor. They stay as they are: after
+# an upgrade the supervisor of the older release starts workers of this one, until it is restarted itself.
+FAILED_FOR_NOW = 75
+FAILED_FOR_GOOD = 78
+
 
 def start_message(
     settings: Settings, since: float, number: int, metrics: Path, inherited: Mapping[str, list[int]]
@@ -67,8 +72,9 @@ async def _serve_channel(end: socket.socket) -> int:
     try:
         await _run_server(channel, first)
     except NbstreamError as error:
-        channel.send_soon({"failed": str(error), "code": error.exit_code})
-        return error.exit_code
+        code = FAILED_FOR_NOW if error.temporary else FAILED_FOR_GOOD
+        channel.send_soon({"failed": str(error), "code": code})
+        return code
     finally:
         await channel.close()
     return 0

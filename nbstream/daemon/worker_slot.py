@@ -18,8 +18,8 @@ from nbstream.daemon import addresses
 from nbstream.daemon.backoff import Backoff
 from nbstream.daemon.channel import Channel, pack_settings
 from nbstream.daemon.tasks import cancel_and_wait
-from nbstream.daemon.worker import start_message
-from nbstream.errors import ConfigError, WorkerFailed
+from nbstream.daemon.worker import FAILED_FOR_GOOD, start_message
+from nbstream.errors import WorkerFailed, WorkerFailedForGood
 from nbstream.metrics import multiprocess
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class WorkerSlot:
             if self._stopping.is_set():
                 return
             if how and not self._context.any_was_ready():
-                raise WorkerFailed(f"no worker gets ready: the first to end {how}", WorkerFailed.exit_code)
+                raise WorkerFailed(f"no worker gets ready: the first to end {how}")
             seconds = backoff.seconds_after(loop.time() - begin)
             multiprocess.member_died(self._context.metrics_folder, str(self.number))
             fields = {"worker": self.number, "seconds": seconds}
@@ -174,8 +174,10 @@ class WorkerSlot:
         self._process = None
         if failed is None:
             return _describe_exit(code)
-        if failed["code"] == ConfigError.exit_code or not self._context.any_was_ready():
-            raise WorkerFailed(str(failed["failed"]), int(failed["code"]))
+        if failed["code"] == FAILED_FOR_GOOD:
+            raise WorkerFailedForGood(str(failed["failed"]))
+        if not self._context.any_was_ready():
+            raise WorkerFailed(str(failed["failed"]))
         return f"failed: {failed['failed']}"
 
     async def _watch_worker(self) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from nbstream.errors import FeedbackRefused
+from nbstream.errors import FeedbackRefused, FeedbackTooLarge
 from nbstream.mail import forwards
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
@@ -60,9 +60,7 @@ def parse_feedback_mail(
         raise FeedbackRefused("This mail is empty, there is nothing to learn from")
     carried = forwards.parse_forwarded_content(content, MAX_MESSAGES)
     if carried is None:
-        raise FeedbackRefused(
-            f"More than {MAX_MESSAGES} messages attached, please send fewer at a time", 552, "5.3.4"
-        )
+        raise FeedbackTooLarge(f"More than {MAX_MESSAGES} messages attached, please send fewer at a time")
     _require_matching_label(carried.feedback_type, label)
     written = forwards.is_addressed_to(content, addresses)
     if carried.messages and (carried.feedback_type is not None or written or not forwards.is_redirected(content)):

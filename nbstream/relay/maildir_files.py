@@ -19,13 +19,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from nbstream.errors import RelayUnavailable, Reply
+from nbstream.errors import RelayUnavailable
 from nbstream.mail.lines import split_at_line_ends
+from nbstream.wire.smtp_reply import SmtpReply
 
 FOLDERS = ("tmp", "new", "cur")
 
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
-_DISK_FULL_REPLY = Reply(452, "4.3.1 Insufficient system storage")
+_DISK_FULL_REPLY = SmtpReply(452, "4.3.1 Insufficient system storage")
 _delivery_numbers = itertools.count(1)  # per process, as Maildir asks
 
 
@@ -39,7 +40,7 @@ class MaildirDraft:
     content: bytes
 
 
-async def write_drafts(drafts: Sequence[MaildirDraft]) -> Reply | None:
+async def write_drafts(drafts: Sequence[MaildirDraft]) -> SmtpReply | None:
     """Write them all; 452 when a file system is full. Raises RelayUnavailable when it fails otherwise."""
     try:
         await asyncio.to_thread(_write_all, drafts)

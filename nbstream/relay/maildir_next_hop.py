@@ -11,14 +11,14 @@ import pathlib
 import re
 from collections.abc import Iterable
 
-from nbstream.errors import Reply
 from nbstream.relay import maildir_files
 from nbstream.relay.next_hop import SmtpPath
+from nbstream.wire.smtp_reply import SmtpReply
 
 # Without DSN: nobody behind a file sends the notifications that its parameters ask for.
 FEATURES = frozenset({"8BITMIME", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE", "SMTPUTF8"})
 
-DELIVERED_REPLY = Reply(250, "2.0.0 Delivered to the Maildir")
+DELIVERED_REPLY = SmtpReply(250, "2.0.0 Delivered to the Maildir")
 
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
 
@@ -61,12 +61,12 @@ class MaildirTransaction:
         self._sender = sender
         self._recipients: list[SmtpPath] = []
 
-    async def rcpt(self, recipient: SmtpPath) -> Reply:
+    async def rcpt(self, recipient: SmtpPath) -> SmtpReply:
         """Every recipient is accepted."""
         self._recipients.append(recipient)
-        return Reply(250, "2.1.5 Recipient ok")
+        return SmtpReply(250, "2.1.5 Recipient ok")
 
-    async def data(self, content: bytes) -> Reply:
+    async def data(self, content: bytes) -> SmtpReply:
         """Deliver; 452 when the file system is full, RelayUnavailable when it fails otherwise."""
         return (
             await maildir_files.write_drafts([self._hop.make_draft(self._sender, self._recipients, content)])

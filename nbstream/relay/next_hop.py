@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from nbstream.errors import Reply
+from nbstream.wire.smtp_reply import SmtpReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class Envelope:
 class Transaction(Protocol):
     """One message on its way, its MAIL accepted."""
 
-    async def rcpt(self, recipient: SmtpPath) -> Reply:
+    async def rcpt(self, recipient: SmtpPath) -> SmtpReply:
         """The hop's answer to one recipient, whatever it is; raises RelayUnavailable."""
 
-    async def data(self, content: bytes) -> Reply:
+    async def data(self, content: bytes) -> SmtpReply:
         """Hand over the message, and give the hop's final answer; raises RelayUnavailable.
 
         ``content`` has CRLF line ends only and is not dot-stuffed. 2xx: the hop has taken responsibility.

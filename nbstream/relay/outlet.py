@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nbstream.errors import RelayUnavailable, Reply
+from nbstream.errors import RelayUnavailable
 from nbstream.mail import header_fields
 from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.verdict_fields import RECIPIENT_FIELD
@@ -23,8 +23,9 @@ from nbstream.relay import maildir_files
 from nbstream.relay.maildir_next_hop import DELIVERED_REPLY, MaildirNextHop
 from nbstream.relay.next_hop import Envelope, NextHop, SmtpPath, Transaction
 from nbstream.relay.quarantine import Quarantine, QuarantineNote
+from nbstream.wire.smtp_reply import SmtpReply
 
-_QUARANTINED_REPLY = Reply(250, "2.0.0 Accepted")
+_QUARANTINED_REPLY = SmtpReply(250, "2.0.0 Accepted")
 _MAX_LINE_BYTES = 998  # RFC 5322 2.1.1
 
 
@@ -50,7 +51,7 @@ class Outlet:
         """Whether recipients of one message can be treated differently."""
         return isinstance(self._next_hop, MaildirNextHop)
 
-    async def send(self, raw: bytes, parts: Sequence[DeliveryPart], transaction: Transaction) -> Reply:
+    async def send(self, raw: bytes, parts: Sequence[DeliveryPart], transaction: Transaction) -> SmtpReply:
         """Hand over ``raw`` (CRLF line ends); each action is one that keeps it. Raises RelayUnavailable."""
         if isinstance(self._next_hop, MaildirNextHop):
             await transaction.abort()
@@ -66,7 +67,7 @@ class Outlet:
                 await transaction.abort()
                 return await self._redirect(raw, part)
 
-    async def _write_to_maildir(self, raw: bytes, parts: Sequence[DeliveryPart], hop: MaildirNextHop) -> Reply:
+    async def _write_to_maildir(self, raw: bytes, parts: Sequence[DeliveryPart], hop: MaildirNextHop) -> SmtpReply:
         drafts = []
         for part in parts:
             if part.action.kind is ActionKind.QUARANTINE:
@@ -85,7 +86,7 @@ class Outlet:
         assert part.note is not None
         return self._quarantine.make_draft(part.note, _render_fields(part.fields), raw)
 
-    async def _redirect(self, raw: bytes, part: DeliveryPart) -> Reply:
+    async def _redirect(self, raw: bytes, part: DeliveryPart) -> SmtpReply:
         transaction = await self._next_hop.begin(part.envelope.sender)
         try:
             reply = await transaction.rcpt(SmtpPath(part.action.address))

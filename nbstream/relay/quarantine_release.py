@@ -40,7 +40,7 @@ async def release_message(held: QuarantinedMessage, envelope: Envelope, content:
     if not reply.accepted:
         if not held.in_doubt:  # a refusal now does not say that it was not delivered before
             await asyncio.to_thread(_apply_transition, quarantine.mark_waiting, marked)
-        raise RelayRefused(reply)
+        raise RelayRefused(reply.code, reply.text)
     await asyncio.to_thread(_apply_transition, _remove_file, marked)
 
 
@@ -49,7 +49,7 @@ async def _send_recipients(transaction: Transaction, envelope: Envelope) -> None
     for recipient in envelope.recipients:
         reply = await transaction.rcpt(recipient)
         if not reply.accepted:
-            raise RelayRefused(reply)
+            raise RelayRefused(reply.code, reply.text)
 
 
 def _remove_file(held: QuarantinedMessage) -> QuarantinedMessage:

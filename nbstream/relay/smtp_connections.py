@@ -14,7 +14,8 @@ from typing import cast
 
 import aiosmtplib
 
-from nbstream.errors import RelayUnavailable, Reply
+from nbstream.errors import RelayUnavailable
+from nbstream.wire.smtp_reply import SmtpReply
 
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
 
@@ -140,7 +141,7 @@ class NextHopConnection:
         """False once the connection is known to be closed."""
         return self._client.is_connected
 
-    async def command(self, line: bytes, positive: int = 2) -> Reply:
+    async def command(self, line: bytes, positive: int = 2) -> SmtpReply:
         """Send one command; ``positive`` is the first digit of the reply that means yes."""
         if _CONTROL_CHARACTER.search(line):
             raise ValueError(f"a control character in {line!r}")
@@ -149,7 +150,7 @@ class NextHopConnection:
             raise ConnectionLost("the next hop closed a kept connection with a 421")
         return reply
 
-    async def send_content(self, stuffed: list[bytes]) -> Reply:
+    async def send_content(self, stuffed: list[bytes]) -> SmtpReply:
         """Send the message, final dot included, that a 354 has asked for; a hop may refuse it before the dot."""
         reply = self._to_reply(await self._exchange(stuffed), 2)
         if self._transport.get_write_buffer_size():
@@ -205,8 +206,8 @@ class NextHopConnection:
             self._timer.cancel()
         self._client.close()
 
-    def _to_reply(self, response: aiosmtplib.SMTPResponse, positive: int) -> Reply:
-        reply = Reply(response.code, response.message)
+    def _to_reply(self, response: aiosmtplib.SMTPResponse, positive: int) -> SmtpReply:
+        reply = SmtpReply(response.code, response.message)
         if reply.code // 100 not in (positive, 4, 5):
             raise RelayUnavailable(f"the next hop answered out of turn: {reply}")
         if reply.code == 421:  # the hop closes the connection after it, RFC 5321 3.8

@@ -15,17 +15,18 @@ from __future__ import annotations
 import asyncio
 import re
 
-from nbstream.errors import RelayRefused, RelayUnavailable, Reply
+from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.mail.lines import split_at_line_ends
 from nbstream.relay.next_hop import SmtpPath
 from nbstream.relay.smtp_connections import ConnectionLost, ConnectionPool, NextHopConnection, NextHopLimits
+from nbstream.wire.smtp_reply import SmtpReply
 
 # Offered for a hop that was never seen: its mail gets 451 anyway, while a server that misses SMTPUTF8 or 8BITMIME
 # would bounce what it cannot pass on.
 USUAL_FEATURES = frozenset({"8BITMIME", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE", "SMTPUTF8"})
 
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
-_CONTROL_REFUSED = Reply(501, "5.5.4 Control characters are not allowed in an address or a parameter")
+_CONTROL_REFUSED = SmtpReply(501, "5.5.4 Control characters are not allowed in an address or a parameter")
 
 
 class SmtpNextHop:
@@ -47,7 +48,7 @@ class SmtpNextHop:
         reply = await transaction.send_path(b"MAIL FROM:", sender)
         if not reply.accepted:
             transaction.end(keep=True)
-            raise RelayRefused(reply)
+            raise RelayRefused(reply.code, reply.text)
         return transaction
 
     async def reachable(self) -> bool:
@@ -76,11 +77,11 @@ class SmtpTransaction:
         self._connection: NextHopConnection | None = connection
         self._accepted_commands: list[bytes] = []
 
-    async def rcpt(self, recipient: SmtpPath) -> Reply:
+    async def rcpt(self, recipient: SmtpPath) -> SmtpReply:
         """The hop's answer to one recipient, whatever it is; raises RelayUnavailable."""
         return await self.send_path(b"RCPT TO:", recipient)
 
-    async def data(self, content: bytes) -> Reply:
+    async def data(self, content: bytes) -> SmtpReply:
         """The hop's final answer, to DATA or to the message; raises RelayUnavailable."""
         try:
             stuffed = await _dot_stuffed(content)
@@ -109,7 +110,7 @@ class SmtpTransaction:
         finally:
             self.end(keep=keep)
 
-    async def send_path(self, verb: bytes, path: SmtpPath) -> Reply:
+    async def send_path(self, verb: bytes, path: SmtpPath) -> SmtpReply:
         """The hop's answer to MAIL or RCPT; one that it accepts is part of the transaction."""
         line = verb + " ".join((f"<{path.address}>", *path.parameters)).encode("utf-8", "surrogateescape")
         if _CONTROL_CHARACTER.search(line):
@@ -119,7 +120,7 @@ class SmtpTransaction:
             self._accepted_commands.append(line)
         return reply
 
-    async def exchange(self, line: bytes, positive: int = 2) -> Reply:
+    async def exchange(self, line: bytes, positive: int = 2) -> SmtpReply:
         """One command and its reply; a kept connection found dead is replaced once, and told all again."""
         if self._connection is None:
             raise RelayUnavailable("the transaction has ended")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.main import EX_INTERRUPTED
+from nbstream.cli.exit_codes import EX_INTERRUPTED
 from tests.conftest import RedisServer
 from tests.waiting import DEADLINE_SECONDS
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.cli.exit_codes import EX_USAGE
 from nbstream.cli.main import main
-from nbstream.cli.parser import EX_USAGE, build_parser
+from nbstream.cli.parser import build_parser
 from nbstream.cli.parser.examples import EXAMPLES
 
 

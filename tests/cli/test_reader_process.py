@@ -16,7 +16,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.cli import reader_process
-from nbstream.cli.main import EX_INTERRUPTED, EX_SOFTWARE
+from nbstream.cli.exit_codes import EX_INTERRUPTED, EX_SOFTWARE
 from nbstream.errors import InputError
 from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.mail.message import Message
@@ -172,6 +172,7 @@ async def test_where_no_process_more_is_allowed_it_reads_itself(
 FAILING = """
 import asyncio
 from nbstream.cli import reader_process
+from nbstream.cli.exit_codes import exit_code
 from nbstream.errors import ReaderProcessFailed
 
 def failing():
@@ -185,7 +186,7 @@ with reader_process.in_own_process(failing()) as chunks:
     try:
         asyncio.run(read(chunks))
     except ReaderProcessFailed as error:
-        print(error.exit_code)
+        print(exit_code(error))
 """
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.main import EX_SOFTWARE, main
-from nbstream.errors import ConfigError, InputError, OutputFailed
+from nbstream.cli.exit_codes import EX_CONFIG, EX_IOERR, EX_NOINPUT, EX_SOFTWARE
+from nbstream.cli.main import main
 from tests.conftest import RedisServer
 from tests.waiting import DEADLINE_SECONDS
 
@@ -50,14 +50,14 @@ def test_what_cannot_be_printed_is_74(words: str, redirected: str, config: Path)
     code, said = run(words, config, redirected)
 
     why = "No space left on device" if "full" in redirected else "Bad file descriptor"
-    assert (code, said) == (OutputFailed.exit_code, f"nbstream: standard output: {why}\n")
+    assert (code, said) == (EX_IOERR, f"nbstream: standard output: {why}\n")
 
 
 @pytest.mark.parametrize("words", ["check CONFIG -", "learn CONFIG spam -", "import CONFIG -"])
 def test_an_input_that_is_closed_is_66(words: str, config: Path) -> None:
     code, said = run(words, config, "<&-")
 
-    assert code == InputError.exit_code
+    assert code == EX_NOINPUT
     assert said.startswith("nbstream: -: ")
     assert said.count("\n") == 1
 
@@ -66,8 +66,8 @@ def test_an_input_that_is_closed_is_66(words: str, config: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ("check CONFIG missing.eml", InputError.exit_code),
-        ("config check missing.yaml", ConfigError.exit_code),
+        ("check CONFIG missing.eml", EX_NOINPUT),
+        ("config check missing.yaml", EX_CONFIG),
         ("check CONFIG --nope", 64),
         ("learn CONFIG ham lunch.eml", 0),
     ],

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
+from nbstream.cli.exit_codes import exit_code
 from nbstream.config import (
     AutolearnSettings,
     BernoulliSettings,
@@ -492,7 +493,7 @@ def test_a_key_cannot_break_its_line(write: Write) -> None:
 def test_a_refusal_ends_a_command_with_ex_config(write: Write) -> None:
     with pytest.raises(ConfigError) as caught:
         load_settings(write("a: 1"))
-    assert caught.value.exit_code == 78
+    assert exit_code(caught.value) == 78
 
 
 def test_a_password_for_teaching_alone_is_refused(write: Write, password_file: Path) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from nbstream import config
-from nbstream.cli.parser import EX_USAGE
-from nbstream.errors import ConfigError
+from nbstream.cli.exit_codes import EX_CONFIG, EX_USAGE
 from nbstream.store.embedded import server
 from tests.deploy.postfix import DEPLOY
 
@@ -62,7 +61,7 @@ def test_sigterm_reaches_the_daemon_and_not_its_redis(service: configparser.Sect
 
 def test_what_trying_again_does_not_mend_is_not_tried_again(service: configparser.SectionProxy) -> None:
     assert service["Restart"] == "on-failure"
-    assert service["RestartPreventExitStatus"].split() == [str(EX_USAGE), str(ConfigError.exit_code)]
+    assert service["RestartPreventExitStatus"].split() == [str(EX_USAGE), str(EX_CONFIG)]
 
 
 def test_the_state_folder_is_the_one_in_the_settings(service: configparser.SectionProxy) -> None:

@@ -22,6 +22,7 @@ from nbstream.filter import Filter, FilterParts, FilterPolicy, LessonOutcome
 from nbstream.filter.preview import HypotheticalCounts
 from nbstream.filter.protocols import CountSource
 from nbstream.filter.scorer import Scorer
+from nbstream.listeners.smtp.error_replies import error_reply
 from nbstream.mail.message import Message
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.store.model.history import HistorySelection
@@ -237,9 +238,9 @@ async def test_too_many_half_lives_after_t0_nothing_is_learned_but_all_else_goes
                 continue
             with pytest.raises(CountsFull) as refused:
                 await house.learn(number, label)
-            assert refused.value.reply.code == 451
+            assert error_reply(refused.value).code == 451
             assert "model.name" in str(refused.value)
-            assert "model" not in refused.value.reply.text
+            assert "model" not in error_reply(refused.value).text
 
         assert (await stored(house.model), await live_entries(house.model)) == before
         await house.filter.check(LETTERS[25][1])

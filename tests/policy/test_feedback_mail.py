@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbstream.errors import FeedbackRefused
+from nbstream.listeners.smtp.error_replies import error_reply
 from nbstream.mail.mime import MessageLimits
 from nbstream.policy.feedback_mail import MAX_MESSAGES, FeedbackContent, parse_feedback_mail
 from tests.mutation import mutations
@@ -25,9 +26,9 @@ def read(raw: str | bytes, label: str = "spam") -> FeedbackContent:
 def refusal(raw: str | bytes, label: str = "spam") -> str:
     with pytest.raises(FeedbackRefused) as caught:
         read(raw, label)
-    assert str(caught.value.reply).startswith(("550 5.6.0 ", "552 5.3.4 "))
-    assert caught.value.reply.text.isascii()
-    assert len(str(caught.value.reply)) < 500  # of the 512 of RFC 5321 4.5.3.1.5
+    assert str(error_reply(caught.value)).startswith(("550 5.6.0 ", "552 5.3.4 "))
+    assert error_reply(caught.value).text.isascii()
+    assert len(str(error_reply(caught.value))) < 500  # of the 512 of RFC 5321 4.5.3.1.5
     return str(caught.value)
 
 

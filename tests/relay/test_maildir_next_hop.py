@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.errors import RelayUnavailable, Reply
+from nbstream.errors import RelayUnavailable
+from nbstream.listeners.smtp.error_replies import error_reply
 from nbstream.mail.lines import PIECE_BYTES
 from nbstream.relay.maildir_next_hop import MaildirNextHop, _envelope_fields
 from nbstream.relay.next_hop import SmtpPath
+from nbstream.wire.smtp_reply import SmtpReply
 
 ALICE, BOB, CAROL = SmtpPath("alice@a.test", ("SIZE=9",)), SmtpPath("bob@b.test"), SmtpPath("carol@c.test")
 CONTENT = b"Subject: x\r\n\r\nhello\r\n"
@@ -22,7 +24,7 @@ CONTENT = b"Subject: x\r\n\r\nhello\r\n"
 
 async def deliver(
     hop: MaildirNextHop, content: bytes = CONTENT, sender: SmtpPath = ALICE, *recipients: SmtpPath
-) -> Reply:
+) -> SmtpReply:
     transaction = await hop.begin(sender)
     for recipient in recipients or (BOB,):
         assert (await transaction.rcpt(recipient)).code == 250
@@ -37,7 +39,7 @@ async def test_a_transaction_is_one_file_with_its_envelope(tmp_path: pathlib.Pat
     reply = await deliver(MaildirNextHop(tmp_path / "m"), CONTENT, ALICE, BOB, CAROL)
 
     (file,) = files(tmp_path)
-    assert reply == Reply(250, "2.0.0 Delivered to the Maildir")
+    assert reply == SmtpReply(250, "2.0.0 Delivered to the Maildir")
     assert file.parent == tmp_path / "m" / "new"
     assert file.read_bytes() == (
         b"Return-Path: <alice@a.test>\n"
@@ -138,7 +140,7 @@ async def test_what_fails_leaves_no_file(
         with pytest.raises(RelayUnavailable):
             await deliver(hop)
     else:
-        assert await deliver(hop) == Reply(452, "4.3.1 Insufficient system storage")
+        assert await deliver(hop) == SmtpReply(452, "4.3.1 Insufficient system storage")
     assert files(tmp_path) == []
 
 
@@ -152,7 +154,7 @@ async def test_a_folder_that_cannot_be_written_is_temporary(in_place_of: str, tm
     with pytest.raises(RelayUnavailable) as unavailable:
         await deliver(hop)
 
-    assert str(tmp_path) not in str(unavailable.value.reply)
+    assert str(tmp_path) not in str(error_reply(unavailable.value))
     assert not await hop.reachable()
     assert [path.read_text() for path in files(tmp_path)] == ["in the way"]
 

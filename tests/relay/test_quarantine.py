@@ -14,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nbstream.errors import InputError, NotReleased, RelayUnavailable, Reply
+from nbstream.errors import InputError, NotReleased, RelayUnavailable
 from nbstream.relay import maildir_files, quarantine
 from nbstream.relay.next_hop import Envelope, SmtpPath
 from nbstream.relay.quarantine import Quarantine, QuarantinedMessage, QuarantineNote, RetentionResult
 from nbstream.relay.quarantine_retention import QuarantineRetention
+from nbstream.wire.smtp_reply import SmtpReply
 
 A, B = "a" * 24, "ab" + "c" * 22
 CONTENT = b"Subject: x\r\n\r\n.hello\r\n\r\n"
@@ -263,7 +264,7 @@ async def test_wherever_it_fails_no_file_is_left(
     monkeypatch.setattr(os, "fsync", fail)
 
     if code == errno.ENOSPC:
-        assert await maildir_files.write_drafts(made) == Reply(452, "4.3.1 Insufficient system storage")
+        assert await maildir_files.write_drafts(made) == SmtpReply(452, "4.3.1 Insufficient system storage")
     else:
         with pytest.raises(RelayUnavailable):
             await maildir_files.write_drafts(made)

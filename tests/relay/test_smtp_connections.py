@@ -9,17 +9,19 @@ import time
 
 import pytest
 
-from nbstream.errors import RelayRefused, RelayUnavailable, Reply
+from nbstream.errors import RelayRefused, RelayUnavailable
+from nbstream.listeners.smtp.error_replies import error_reply
 from nbstream.relay.next_hop import SmtpPath
 from nbstream.relay.smtp_connections import NextHopConnection, NextHopLimits
 from nbstream.relay.smtp_next_hop import USUAL_FEATURES, SmtpNextHop
+from nbstream.wire.smtp_reply import SmtpReply
 from tests.waiting import until
 
 from .conftest import Play, Relay
 from .scripted_hop import DEADLINE_SECONDS
 
 ALICE, BOB, CAROL = SmtpPath("alice@a.test"), SmtpPath("bob@b.test"), SmtpPath("carol@c.test")
-QUEUED = Reply(250, "2.0.0 Queued")
+QUEUED = SmtpReply(250, "2.0.0 Queued")
 
 ASK_MAIL = "C: MAIL FROM:<alice@a.test>\n"
 ASK_BOB = "C: RCPT TO:<bob@b.test>\n"
@@ -32,7 +34,7 @@ RSET = "C: RSET\n" + OK
 DROP, GONE, QUIT = "S: drop\n", "C: gone\n", "C: QUIT\n"
 
 
-async def send(relay: SmtpNextHop, *recipients: SmtpPath) -> Reply:
+async def send(relay: SmtpNextHop, *recipients: SmtpPath) -> SmtpReply:
     transaction = await relay.begin(ALICE)
     for recipient in recipients or (BOB,):
         await transaction.rcpt(recipient)
@@ -158,7 +160,7 @@ async def test_nothing_is_sent_again_once_the_message_was(death: str, play: Play
     with pytest.raises(RelayUnavailable) as unavailable:
         await send(relay)
 
-    assert unavailable.value.reply.code == 451
+    assert error_reply(unavailable.value).code == 451
     await hop.played()
 
 
@@ -166,7 +168,7 @@ async def test_a_final_421_is_the_hops_answer_and_the_end_of_the_connection(play
     hop = await play(MESSAGE.replace("250 2.0.0 Queued", "421 4.3.2 Shutting down") + GONE, MESSAGE)
     relay = relay_to(hop)
 
-    assert await send(relay) == Reply(421, "4.3.2 Shutting down")
+    assert await send(relay) == SmtpReply(421, "4.3.2 Shutting down")
     assert await send(relay) == QUEUED
     await hop.played()
 
@@ -181,7 +183,7 @@ async def test_a_421_of_a_fresh_connection_is_the_hops_answer(play: Play, relay_
         await relay.begin(ALICE)
     transaction = await relay.begin(ALICE)
 
-    assert refused.value.reply == await transaction.rcpt(BOB) == Reply(421, "4.7.0 Too many")
+    assert error_reply(refused.value) == await transaction.rcpt(BOB) == SmtpReply(421, "4.7.0 Too many")
     with pytest.raises(RelayUnavailable):
         await transaction.rcpt(CAROL)
     await hop.played()

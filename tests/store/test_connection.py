@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.errors import ConfigError, StoreForbids, StoreUnavailable
+from nbstream.cli.exit_codes import EX_CONFIG, exit_code
+from nbstream.errors import StoreForbids, StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, durability_warnings, open_client
 from nbstream.store.embedded.server_programs import find_servers
 from nbstream.store.model.ledger import LedgerEntry
@@ -96,4 +97,4 @@ async def test_a_refused_password_is_told_as_what_it_is(own_redis: RedisServer, 
             await Model(client, "test", 3600).open()
 
     assert isinstance(refused.value, StoreUnavailable)
-    assert refused.value.exit_code == ConfigError.exit_code
+    assert exit_code(refused.value) == EX_CONFIG

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.cli import interrupts, message_files
+from nbstream.cli.exit_codes import EX_SPAM, exit_code
 from nbstream.cli.terminal import print_error, printable
 from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.cancellation import stop_if_cancelled
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from nbstream.errors import InputError
     from nbstream.filter import Check
 
-EX_SPAM = 1
 _SHOWN_CLUES = 5
 
 
@@ -38,7 +38,7 @@ async def _run(options: argparse.Namespace) -> int:
             print(_render_json(source.name, check) if options.json else _render_text(source.name, check))
     for error in errors:
         print_error(error)
-    return errors[0].exit_code if errors else EX_SPAM if spam else 0
+    return exit_code(errors[0]) if errors else EX_SPAM if spam else 0
 
 
 def _render_json(name: str, check: Check) -> str:

@@ -21,6 +21,7 @@ from tqdm import tqdm
 from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.cli import interrupts, message_files, output_files
+from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.terminal import print_error, print_note
 from nbstream.config.values import EMBEDDED, read_redis_url, url_has_password
 from nbstream.errors import ConfigError, InputError
@@ -74,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
             draw(options.plot, columns, options.skip, result.thresholds)
     for error in errors:
         print_error(error)
-    return errors[0].exit_code if errors else 0
+    return exit_code(errors[0]) if errors else 0
 
 
 def _check_usage(options: argparse.Namespace) -> None:

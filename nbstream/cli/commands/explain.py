@@ -23,6 +23,7 @@ from nbstream.assembly import assembly
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.clue_table import TableStyle, render_summary, render_table
 from nbstream.cli.commands.history import local_time
+from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.terminal import print_error, printable
 from nbstream.errors import InputError
 from nbstream.filter.message_record import MessageRecord, find_message_record
@@ -65,7 +66,7 @@ async def _run(options: argparse.Namespace) -> int:
             told += 1
     for error in errors:
         print_error(error)
-    return errors[0].exit_code if errors else 0
+    return exit_code(errors[0]) if errors else 0
 
 
 async def _subjects(

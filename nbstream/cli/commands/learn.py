@@ -13,6 +13,7 @@ from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.cli import interrupts, message_files, reader_process
 from nbstream.cli.actor import current_user
+from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.terminal import print_error
 from nbstream.errors import NbstreamError, StoreIncompatible
 from nbstream.filter import describe_lesson, describe_outcomes
@@ -66,7 +67,7 @@ async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGen
             print_error(error)
         if errors and lessons.last:
             print_error(f"{len(errors)} could not be read, the rest was")
-    return errors[0].exit_code if errors else 0
+    return exit_code(errors[0]) if errors else 0
 
 
 async def _subjects(

@@ -16,6 +16,7 @@ from nbstream.assembly import assembly
 from nbstream.cli import interrupts
 from nbstream.cli.actor import current_user
 from nbstream.cli.commands.history import local_time
+from nbstream.cli.exit_codes import EX_NOINPUT, exit_code
 from nbstream.cli.terminal import print_error, printable
 from nbstream.errors import InputError, NbstreamError, NotReleased
 from nbstream.filter import describe_lesson
@@ -62,7 +63,7 @@ def _list_messages(waiting: Quarantine, *, as_json: bool) -> int:
             print_error(error)
             continue
         print(_render_json(each, note, subject) if as_json else _render_text(each, note, subject))
-    return InputError.exit_code if errors else 0
+    return EX_NOINPUT if errors else 0
 
 
 def _render_json(held: QuarantinedMessage, note: QuarantineNote, subject: str) -> str:
@@ -152,7 +153,7 @@ async def _release_messages(settings: Settings, waiting: Quarantine, options: ar
                         print(f"{held.id} released; {describe_lesson(lesson)}")
     finally:
         await next_hop.close()
-    return errors[0].exit_code if errors else 0
+    return exit_code(errors[0]) if errors else 0
 
 
 def _messages_to_release(

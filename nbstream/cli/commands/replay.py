@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from nbstream import config
 from nbstream.bayes.counts import CLASSES
-from nbstream.errors import ConfigError, InputError, RelayRefused, RelayUnavailable, Reply
+from nbstream.errors import ConfigError, InputError, RelayRefused, RelayUnavailable
 from nbstream.evaluation.streams import read_index
 from nbstream.mail import header_fields
 
@@ -108,7 +108,7 @@ class ReplayClient:
         ):  # a 451 tells one too: of mail that is still ours
             return reply
         if code >= 500:
-            raise RelayRefused(Reply(code, reply))
+            raise RelayRefused(code, reply)
         self.deferred += 1
         self._problem = reply
         return None

@@ -9,9 +9,9 @@ from __future__ import annotations
 from nbstream import __version__
 from nbstream.cli.parser import daemon, evaluation, messages, model
 from nbstream.cli.parser.command_parser import CONFIG_HELP, CONFIG_OPTION, CommandParser
-from nbstream.cli.parser.exit_codes import COMMAND_EXIT_CODES, EX_USAGE, EXIT_CODES
+from nbstream.cli.parser.exit_code_meanings import COMMAND_EXIT_CODES, EXIT_CODES
 
-__all__ = ["COMMAND_EXIT_CODES", "CONFIG_HELP", "EXIT_CODES", "EX_USAGE", "build_parser"]
+__all__ = ["COMMAND_EXIT_CODES", "CONFIG_HELP", "EXIT_CODES", "build_parser"]
 
 
 def build_parser() -> CommandParser:

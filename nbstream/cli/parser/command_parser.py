@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from nbstream.cli import arguments
+from nbstream.cli.exit_codes import EX_USAGE
 from nbstream.cli.parser.examples import EXAMPLES
-from nbstream.cli.parser.exit_codes import EX_USAGE
 from nbstream.cli.terminal import print_note, printable
 
 if TYPE_CHECKING:

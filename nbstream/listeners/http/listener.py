@@ -19,6 +19,7 @@ from nbstream.errors import NbstreamError
 from nbstream.listeners.http.access import HttpAccess, offers_secret
 from nbstream.listeners.http.bodies import HttpLimits
 from nbstream.listeners.http.connections import SERVER_NAME, HttpConnection, HttpConnections
+from nbstream.listeners.http.error_responses import error_problem
 from nbstream.listeners.http.responses import RequestRefused, json_response, refusal_response
 from nbstream.wire import api_v1
 from nbstream.wire.api_v1 import HttpProblem
@@ -184,7 +185,7 @@ class HttpListener:
                 request.path, HttpProblem(error.status, error.reason), allow=error.headers.get("Allow")
             )
         except NbstreamError as error:
-            return refusal_response(request.path, HttpProblem(503, _public_text(error)))
+            return refusal_response(request.path, error_problem(error))
         except ConnectionError:
             _log.debug("http: the client went away")
             return refusal_response(request.path, HttpProblem(400, "the body ended too early"), close=True)
@@ -198,11 +199,6 @@ class HttpListener:
 def _refuse_web_pages(request: web.Request) -> None:
     if "Origin" in request.headers:
         raise RequestRefused(403, "requests of web pages are not answered", close=True)
-
-
-def _public_text(error: NbstreamError) -> str:
-    """What a client may see of it, without the enhanced status code that mail servers want."""
-    return error.reply.text.partition(" ")[2]
 
 
 async def _set_server_field(_: web.Request, response: web.StreamResponse) -> None:

@@ -17,7 +17,7 @@ from aiosmtpd.smtp import SMTP
 from nbstream.listeners.smtp import replies
 
 if TYPE_CHECKING:
-    from nbstream.errors import Reply
+    from nbstream.wire.smtp_reply import SmtpReply
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class SmtpConnection(SMTP):
         """Drop the connection."""
         self._writer.transport.abort()
 
-    async def _send_reply(self, reply: Reply, *, grouped: bool = False) -> None:
+    async def _send_reply(self, reply: SmtpReply, *, grouped: bool = False) -> None:
         """Say it. One of a group goes with the reply to the next command where that is here (RFC 2920 3.2).
 
         Nothing is kept back once nothing was said for ``_TOGETHER_SECONDS``.

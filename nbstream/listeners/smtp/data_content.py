@@ -15,8 +15,8 @@ from nbstream.mail.header_fields import normalize_line_ends
 from nbstream.wire.smtp import remove_dot_stuffing
 
 if TYPE_CHECKING:
-    from nbstream.errors import Reply
     from nbstream.listeners.byte_budget import ByteBudget
+    from nbstream.wire.smtp_reply import SmtpReply
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class IncomingMessage:
     """One message that comes in, of at most ``limit`` bytes; ``problem`` is the reply once it is refused."""
 
     def __init__(self, limit: int, budget: ByteBudget) -> None:
-        self.problem: Reply | None = None
+        self.problem: SmtpReply | None = None
         self._limit = limit
         self._budget = budget
         self._size = self._reserved = 0
@@ -73,7 +73,7 @@ class IncomingMessage:
         self._budget.release(self._reserved)
         self._reserved = 0
 
-    def _refuse(self, problem: Reply) -> None:
+    def _refuse(self, problem: SmtpReply) -> None:
         _log.warning("smtp: a message was refused: %s", problem)
         self.problem = problem
         self.release()

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
-from nbstream.errors import CheckFailed, NbstreamError, RelayUnavailable, Reply
+from nbstream.errors import CheckFailed, NbstreamError, RelayUnavailable
 from nbstream.listeners.message_log import log_message
+from nbstream.listeners.smtp.error_replies import error_reply
 from nbstream.mail import header_fields
 from nbstream.mail.lines import split_at_line_ends
 from nbstream.mail.message import Message
@@ -27,6 +28,7 @@ from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, gr
 from nbstream.relay.next_hop import Envelope
 from nbstream.relay.outlet import DeliveryPart
 from nbstream.relay.quarantine import QuarantineNote
+from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,10 +46,10 @@ _MAX_RECEIVED = (
     50  # RFC 5321 6.3 asks for at least 100 hops; mail that loops through here twice a round stops sooner
 )
 _RECEIVED_FIELD = re.compile(rb"(?i)\nreceived[ \t]*:")  # by its line feed, a quarter of the time that "^" takes
-_LOOP_REPLY = Reply(554, "5.4.6 Too many hops: this message has more than 50 Received fields")
+_LOOP_REPLY = SmtpReply(554, "5.4.6 Too many hops: this message has more than 50 Received fields")
 _REFUSAL_REPLIES = {
-    ActionKind.REJECT: Reply(550, "5.7.1 Message refused as spam"),
-    ActionKind.DEFER: Reply(451, "4.7.1 Message deferred, please try again later"),
+    ActionKind.REJECT: SmtpReply(550, "5.7.1 Message refused as spam"),
+    ActionKind.DEFER: SmtpReply(451, "4.7.1 Message deferred, please try again later"),
 }
 
 
@@ -88,17 +90,17 @@ class DeliveryOptions:
 class DeliveryResult:
     """The answer to the client, and the check where there was one: decided by the mildest policy, if many."""
 
-    reply: Reply
+    reply: SmtpReply
     check: Check | None = None
 
     @property
-    def reply_with_verdict(self) -> Reply:
+    def reply_with_verdict(self) -> SmtpReply:
         """The answer with the verdict behind it: for peers whose feedback is believed."""
         check = self.check
         if check is None:
             return self.reply
         told = f" nbstream id={check.id} verdict={check.verdict} probability={check.probability:.6f}"
-        return Reply(self.reply.code, self.reply.text + told)
+        return SmtpReply(self.reply.code, self.reply.text + told)
 
 
 class Delivery:
@@ -139,10 +141,10 @@ class Delivery:
                 decided = [group.decision for group in found]
                 parts = [self._delivery_part(check, group, envelope.sender) for group in found]
             reply = await self._send_parts(raw, parts, transaction)
-        except NbstreamError as error:
+        except (NbstreamError, _MessageRefused) as error:
             await transaction.abort()
             _log.warning("message not passed on: %s", error)
-            reply = error.reply
+            reply = error.reply if isinstance(error, _MessageRefused) else error_reply(error)
         except BaseException:
             await transaction.abort()
             raise
@@ -204,7 +206,7 @@ class Delivery:
         note = QuarantineNote(own.id, str(own.verdict), own.probability, policy, envelope)
         return DeliveryPart(group.decision.action, tuple(fields), envelope, note)
 
-    async def _send_parts(self, raw: bytes, parts: Sequence[DeliveryPart], transaction: Transaction) -> Reply:
+    async def _send_parts(self, raw: bytes, parts: Sequence[DeliveryPart], transaction: Transaction) -> SmtpReply:
         kinds = [part.action.kind for part in parts]
         for kind in kinds:
             self._observer.action_taken(str(kind))
@@ -222,12 +224,12 @@ class Delivery:
         return reply
 
 
-class _MessageRefused(NbstreamError):
-    """The message itself is refused."""
+class _MessageRefused(Exception):
+    """The message itself is refused, with this reply."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: SmtpReply) -> None:
         super().__init__(str(reply))
-        self.reply = reply  # type: ignore[misc]  # each refusal has its own
+        self.reply = reply
 
 
 def _without_forged_fields(content: bytes) -> bytes:
@@ -253,7 +255,7 @@ def _check_with_decision(check: Check, decision: Decision) -> Check:
 
 
 def _log_delivery(
-    listener: str, check: Check | None, decided: Sequence[Decision], reply: Reply, seconds: float
+    listener: str, check: Check | None, decided: Sequence[Decision], reply: SmtpReply, seconds: float
 ) -> None:
     policies = list(dict.fromkeys(decision.treatment.name for decision in decided))
     log_message(

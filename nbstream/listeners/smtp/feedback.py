@@ -12,12 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from nbstream.errors import FeedbackRefused, NbstreamError, Reply, StoreRefuses
+from nbstream.errors import FeedbackRefused, NbstreamError, StoreRefuses
 from nbstream.filter import describe_lesson, describe_lessons
 from nbstream.listeners.lesson_log import log_lesson
 from nbstream.listeners.peers import Network, is_in_networks, is_on_this_machine
+from nbstream.listeners.smtp.error_replies import error_reply
 from nbstream.policy.feedback_mail import FeedbackContent, parse_feedback_mail
 from nbstream.policy.incoming_message import incoming_message
+from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     from nbstream.filter import Filter, LearnableMessage, Lesson
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _THREAD_BYTES = 256 * 1024
-_NOT_ALLOWED_REPLY = Reply(550, "5.7.1 Feedback is not accepted from here")
+_NOT_ALLOWED_REPLY = SmtpReply(550, "5.7.1 Feedback is not accepted from here")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class FeedbackMailbox:
         """True when this peer may also say for whom it teaches: it runs on this machine, as a mail server does."""
         return is_on_this_machine(host) and self.may_teach(host)
 
-    def refuse(self, label: str, source: str, peer: str) -> Reply:
+    def refuse(self, label: str, source: str, peer: str) -> SmtpReply:
         """The answer to feedback from a peer (an IP address) that is not allowed."""
         self._observer.feedback_refused(label, source)
         _log.warning(
@@ -78,7 +80,7 @@ class FeedbackMailbox:
         )
         return _NOT_ALLOWED_REPLY
 
-    async def learn(self, content: bytes, label: str, source: str, actor: str = "") -> Reply:
+    async def learn(self, content: bytes, label: str, source: str, actor: str = "") -> SmtpReply:
         """Learn what ``content`` (CRLF line ends) means as ``label``; the reply says what changed.
 
         ``source`` is the door, ``actor`` the address of whoever teaches.
@@ -93,17 +95,17 @@ class FeedbackMailbox:
         except FeedbackRefused as refusal:
             self._observer.feedback_refused(label, source)
             _log.warning("feedback refused: %s", refusal)
-            return refusal.reply
+            return error_reply(refusal)
         except NbstreamError as error:
             for _ in meant.messages[len(lessons) + 1 :]:
                 self._observer.feedback_failed(label, source)
             # The store itself says once that Redis refuses to write.
             level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
             _log.log(level, "feedback: %d of %d messages learned: %s", len(lessons), len(meant.messages), error)
-            return error.reply
+            return error_reply(error)
         if len(lessons) == 1:
-            return Reply(250, f"2.0.0 {describe_lesson(lessons[0])}; id={lessons[0].after.id}")
-        return Reply(250, f"2.0.0 {len(lessons)} messages as {label}: {describe_lessons(lessons)}")
+            return SmtpReply(250, f"2.0.0 {describe_lesson(lessons[0])}; id={lessons[0].after.id}")
+        return SmtpReply(250, f"2.0.0 {len(lessons)} messages as {label}: {describe_lessons(lessons)}")
 
     async def _parse_feedback(self, content: bytes, label: str) -> FeedbackContent:
         arguments = (content, label, self._labels.keys(), self._options.limits)

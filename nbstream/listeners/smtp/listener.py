@@ -7,11 +7,11 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from nbstream.errors import Reply
 from nbstream.listeners.byte_budget import ByteBudget
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.listeners.sockets import BACKLOG
+from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     import socket
@@ -104,7 +104,7 @@ class SmtpListener:
 class _RefusingProtocol(asyncio.Protocol):
     """Answers a connection with one reply and closes it."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: SmtpReply) -> None:
         self._reply = reply
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -16,12 +16,14 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable, Reply
+from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
+from nbstream.listeners.smtp.error_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
 from nbstream.relay.next_hop import Envelope, SmtpPath, Transaction
 from nbstream.wire import smtp as wire
+from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     from nbstream.listeners.smtp.listener import SmtpListener
@@ -83,9 +85,9 @@ class SmtpSession(SmtpConnection):
             return ""  # push finds the connection closed, and that ends the session
         if isinstance(error, NbstreamError):
             _log.warning("smtp: %s", error)
-            return str(error.reply)
+            return str(error_reply(error))
         _log.error("smtp: a command failed", exc_info=error)
-        return str(NbstreamError.reply)
+        return str(TEMPORARY_FAILURE)
 
     async def _reset(self) -> None:
         """Back to the state after EHLO."""
@@ -124,7 +126,7 @@ class SmtpSession(SmtpConnection):
             ["XFORWARD ADDR"] if self._listener.message_handlers.feedback.may_name_teacher(self._peer_host) else []
         )
         lines = [self.hostname, *own, *(size if each == "SIZE" else each for each in offered)]
-        await self._send_reply(Reply(250, "\n".join(lines)))
+        await self._send_reply(SmtpReply(250, "\n".join(lines)))
 
     async def smtp_RSET(self, arg: str) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """RSET: give up the transaction."""
@@ -158,7 +160,7 @@ class SmtpSession(SmtpConnection):
             return
         await self._send_reply(await self._mail(arg), grouped=True)
 
-    async def _mail(self, arg: str | None) -> Reply:
+    async def _mail(self, arg: str | None) -> SmtpReply:
         assert self.session is not None
         if not self.session.host_name:
             return replies.NO_HELO
@@ -174,7 +176,7 @@ class SmtpSession(SmtpConnection):
         try:
             self._transaction = await self._listener.next_hop.begin(sender)
         except RelayRefused as refusal:
-            return refusal.reply
+            return error_reply(refusal)
         except RelayUnavailable as error:
             _log.warning("smtp: %s", error)
         self._sender = sender
@@ -184,7 +186,7 @@ class SmtpSession(SmtpConnection):
         """RCPT: the next hop's own answer, or ours for a feedback address."""
         await self._send_reply(await self._rcpt(arg), grouped=True)
 
-    async def _rcpt(self, arg: str | None) -> Reply:
+    async def _rcpt(self, arg: str | None) -> SmtpReply:
         if self._sender is None:
             return replies.NO_MAIL
         parsed = wire.parse_path("TO", arg)
@@ -198,14 +200,14 @@ class SmtpSession(SmtpConnection):
         if self._feedback_label is not None:
             return replies.FEEDBACK_MIXED_WITH_MAIL
         if self._transaction is None:
-            return RelayUnavailable.reply
+            return RELAY_UNAVAILABLE
         recipient = SmtpPath(*parsed)
         reply = await self._transaction.rcpt(recipient)
         if reply.accepted:
             self._recipients.append(recipient)
         return reply
 
-    async def _feedback_rcpt(self, label: str, recipient: SmtpPath) -> Reply:
+    async def _feedback_rcpt(self, label: str, recipient: SmtpPath) -> SmtpReply:
         if not self._message_handlers.feedback.may_teach(self._peer_host):
             return self._message_handlers.feedback.refuse(label, self._listener.name, self._peer_host)
         if self._recipients and self._feedback_label != label:
@@ -215,7 +217,7 @@ class SmtpSession(SmtpConnection):
         transaction, self._transaction = self._transaction, None
         if transaction is not None:
             await transaction.abort()
-        return Reply(250, f"2.1.5 Ok, to be learned as {label}")
+        return SmtpReply(250, f"2.1.5 Ok, to be learned as {label}")
 
     async def smtp_DATA(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """DATA: read the message, then learn it or deliver it."""
@@ -227,7 +229,7 @@ class SmtpSession(SmtpConnection):
             return
         if self._transaction is None and self._feedback_label is None:
             await self._reset()
-            await self._send_reply(RelayUnavailable.reply)
+            await self._send_reply(RELAY_UNAVAILABLE)
             return
         # The CRLF that ended the command is part of a lone CRLF.CRLF (an empty message) and of a first dot.
         self._reader._buffer[:0] = b"\r\n"  # type: ignore[attr-defined]  # no public way to put back
@@ -240,9 +242,9 @@ class SmtpSession(SmtpConnection):
             await self._reset()
             self._close_if_draining()
 
-    async def _learn_or_deliver(self, arriving: IncomingMessage) -> Reply:
+    async def _learn_or_deliver(self, arriving: IncomingMessage) -> SmtpReply:
         content = await self._read_content(arriving)
-        if isinstance(content, Reply):
+        if isinstance(content, SmtpReply):
             return content
         self._idle_deadline = math.inf  # what follows has deadlines of its own; it is the client who waits now
         try:
@@ -260,7 +262,7 @@ class SmtpSession(SmtpConnection):
         finally:
             self._reset_timeout()
 
-    async def _read_content(self, arriving: IncomingMessage) -> bytes | Reply:
+    async def _read_content(self, arriving: IncomingMessage) -> bytes | SmtpReply:
         """The message with CRLF line ends, or the reply that refuses it; reads to its end. RFC 5321 4.1.1.4."""
         ended = False
         while not ended:

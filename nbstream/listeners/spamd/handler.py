@@ -16,6 +16,7 @@ from nbstream.errors import NbstreamError
 from nbstream.filter import LessonOutcome
 from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.peers import Network, is_in_networks, is_on_this_machine
+from nbstream.listeners.spamd.error_codes import error_code
 from nbstream.mail import marking
 from nbstream.mail.mime import MessageLimits
 from nbstream.policy import verdict_fields
@@ -24,7 +25,6 @@ from nbstream.policy.verdict import Verdict
 from nbstream.wire import spamd_replies as wire
 from nbstream.wire.spamd import (
     EX_DATAERR,
-    EX_TEMPFAIL,
     EX_UNAVAILABLE,
     SpamdCommand,
     SpamdRefusal,
@@ -40,8 +40,8 @@ _log = logging.getLogger(__name__)
 
 LISTENER_NAME = "spamd"
 
-_TEMPORARY_FAILURE = SpamdRefusal(EX_TEMPFAIL, "Temporary failure, please try again later")
-_LEARNING_FAILURE = SpamdRefusal(EX_TEMPFAIL, "Learning is not possible now, please try again later")
+_CHECK_FAILED_TEXT = "Temporary failure, please try again later"
+_LESSON_FAILED_TEXT = "Learning is not possible now, please try again later"
 _NOT_ALLOWED = SpamdRefusal(EX_UNAVAILABLE, "Service Unavailable: feedback is not accepted from here")
 _EMPTY_MESSAGE = SpamdRefusal(EX_DATAERR, "The message is empty, there is nothing to learn from")
 
@@ -105,7 +105,7 @@ class SpamdHandler:
             check, _ = await self._message_service.check(await self._message_service.parse_mail(body))
         except Exception as error:  # noqa: BLE001 - a fault in a check costs no mail, and no door
             _log_fault("check", error)
-            return _TEMPORARY_FAILURE.render()
+            return SpamdRefusal(error_code(error), _CHECK_FAILED_TEXT).render()
         score, required = verdict_fields.comparable_scores(check.verdict, check.probability, check.thresholds)
         judgement = wire.SpamdJudgement(check.verdict.is_spam, score, required)
         return wire.render_check(request, judgement, *self._content(request.command, check, body))
@@ -167,7 +167,7 @@ class SpamdHandler:
             lesson = await self._message_service.teach(message, label, peer.actor(request.user))
         except Exception as error:  # noqa: BLE001 - a fault in a lesson costs no door
             _log_fault("lesson", error)
-            return _LEARNING_FAILURE.render()
+            return SpamdRefusal(error_code(error), _LESSON_FAILED_TEXT).render()
         return wire.render_tell(
             did_set=lesson.outcome in {LessonOutcome.LEARNED, LessonOutcome.RELEARNED},
             did_remove=lesson.outcome is LessonOutcome.UNLEARNED,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.listeners.lesson_log import log_lesson
+from nbstream.listeners.stream.error_answers import error_text
 from nbstream.mail.message import Message
 from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.cancellation import stop_if_cancelled
@@ -231,7 +232,7 @@ class StreamListener:
             return wire.refusal_fields(str(error))
         except NbstreamError as error:
             _log.warning("an entry is refused: %s", error)
-            return wire.refusal_fields(error.reply.text.partition(" ")[2])
+            return wire.refusal_fields(error_text(error))
 
     async def _parse_message(self, request: wire.StreamRequest) -> Message:
         size = len(request.raw or request.text or "")

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.errors import Reply
 from nbstream.listeners.byte_budget import ByteBudget
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
 from nbstream.listeners.smtp.replies import MESSAGE_TOO_BIG, TOO_MANY_BYTES_IN_FLIGHT
 from nbstream.mail.header_fields import normalize_line_ends
+from nbstream.wire.smtp_reply import SmtpReply
 
 FRAGMENTS = st.lists(
     st.sampled_from([b"\r", b"\n", b".", b"a", b"\r\n", b"\r\n.", b"\r\n..", b"bcd"]), max_size=20
@@ -44,7 +44,7 @@ def test_an_empty_message_is_empty() -> None:
 
 
 @pytest.mark.parametrize(("length", "problem"), [(98, None), (99, MESSAGE_TOO_BIG)])
-def test_a_message_may_be_as_long_as_the_limit(length: int, problem: Reply | None) -> None:
+def test_a_message_may_be_as_long_as_the_limit(length: int, problem: SmtpReply | None) -> None:
     message = b"x" * (length - 2) + b"\r\n"
 
     assert arrive(b"\r\n" + message + b".\r\n", [40], limit=98).problem == problem

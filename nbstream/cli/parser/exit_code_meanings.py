@@ -1,8 +1,6 @@
-"""The exit codes of the commands and their meaning, for the reference and the manual page."""
+"""What the exit codes of the commands mean, for the reference and the manual page."""
 
 from __future__ import annotations
-
-EX_USAGE = 64
 
 EXIT_CODES = {
     0: "The command did what it was asked to do.",

@@ -1,0 +1,52 @@
+"""The exit codes of commands: those of sysexits.h, and one table from an error's class to its code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nbstream import errors
+from nbstream.errors import NbstreamError, table_row
+
+EX_SPAM = 1
+"""The command ``check`` has seen spam. No other command and no fault ends with 1."""
+
+EX_USAGE = 64
+EX_DATAERR = 65
+EX_NOINPUT = 66
+EX_UNAVAILABLE = 69
+EX_SOFTWARE = 70
+EX_IOERR = 74
+EX_TEMPFAIL = 75
+EX_CONFIG = 78
+
+EX_INTERRUPTED = 130
+"""The command was interrupted by Ctrl-C: 128 and the number of the signal, as shells have it."""
+
+ERROR_EXIT_CODES: Mapping[type[NbstreamError], int] = {
+    errors.CannotStart: EX_TEMPFAIL,
+    errors.CheckFailed: EX_TEMPFAIL,
+    errors.ConfigError: EX_CONFIG,
+    errors.CountsFull: EX_TEMPFAIL,
+    errors.DaemonRunning: EX_TEMPFAIL,
+    errors.FeedbackRefused: EX_DATAERR,
+    errors.InputError: EX_NOINPUT,
+    errors.NotReleased: EX_TEMPFAIL,
+    errors.NotRunning: EX_UNAVAILABLE,
+    errors.OutputFailed: EX_IOERR,
+    errors.ReaderProcessFailed: EX_TEMPFAIL,
+    errors.ReaderProcessFault: EX_SOFTWARE,
+    errors.RelayRefused: EX_UNAVAILABLE,
+    errors.RelayUnavailable: EX_TEMPFAIL,
+    errors.StoreForbids: EX_CONFIG,
+    errors.StoreIncompatible: EX_CONFIG,
+    errors.StoreUnavailable: EX_TEMPFAIL,
+    errors.WorkerFailed: EX_TEMPFAIL,
+    errors.WorkerFailedForGood: EX_CONFIG,
+    NbstreamError: EX_TEMPFAIL,
+}
+"""A class without a row has that of its parent."""
+
+
+def exit_code(error: NbstreamError) -> int:
+    """Return the exit code of a command that ends with ``error``."""
+    return table_row(ERROR_EXIT_CODES, type(error))
