@@ -1,1 +1,1 @@
-"""Programs of the development of nbstream; no part of the package."""
+"""Programs for the development of nbstream; they are not part of the package."""

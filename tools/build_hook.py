@@ -1,4 +1,4 @@
-"""The step of the build that writes the shell completions into the wheel."""
+"""The step of the build that adds the shell completions to the wheel."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CompletionHook(BuildHookInterface[Any]):
-    """Adds a completion script for each shell to the data that a wheel installs below the prefix."""
+    """Adds the completion script of each shell to the data that a wheel installs below its prefix."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the scripts into a folder that lasts until the wheel is whole."""
-        sys.path.insert(0, self.root)  # the build runs apart from the source
-        from tools.completion import INSTALLED, script  # noqa: PLC0415  # found only now
+        """Write the scripts into a folder that exists until the wheel is complete."""
+        sys.path.insert(0, self.root)  # the build does not run from the source folder
+        from tools.completion import INSTALLED, script  # noqa: PLC0415  # importable only after the line above
 
         self._folder = tempfile.TemporaryDirectory()
         for shell, target in INSTALLED.items():
@@ -25,5 +25,5 @@ class CompletionHook(BuildHookInterface[Any]):
             build_data["shared_data"][str(file)] = target
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove the folder."""
+        """Remove the folder of the scripts."""
         self._folder.cleanup()

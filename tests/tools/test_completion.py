@@ -36,37 +36,37 @@ LINES = pytest.mark.parametrize(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a file, and with the completion script of each shell below its name."""
+    """A folder with a file and the completion scripts, each named after its shell."""
     (tmp_path / "prize.eml").touch()
     for shell in INSTALLED:
         (tmp_path / shell).write_text(script(shell))
     return tmp_path
 
 
-def answer(words: list[str], folder: Path) -> list[str]:
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
+def output_lines(words: list[str], folder: Path) -> list[str]:
+    result = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout.splitlines()
 
 
 @LINES
 def test_bash_completes(line: str, offered: set[str], program: Callable[[str], str], folder: Path) -> None:
     words = [program("bash"), "--norc", "-c", BASH, "bash", "./bash", *line.split(" ")]
 
-    assert set(answer(words, folder)) == offered
+    assert set(output_lines(words, folder)) == offered
 
 
 @LINES
 def test_fish_completes(line: str, offered: set[str], program: Callable[[str], str], folder: Path) -> None:
     words = [program("fish"), "--no-config", "-c", 'source fish; complete --do-complete "$argv"', line]
 
-    assert {each.partition("\t")[0] for each in answer(words, folder)} == offered
+    assert {line.partition("\t")[0] for line in output_lines(words, folder)} == offered
 
 
-def test_zsh_takes_the_script(program: Callable[[str], str], folder: Path) -> None:
-    assert answer([program("zsh"), "-f", "-n", "zsh"], folder) == []
+def test_zsh_accepts_the_script(program: Callable[[str], str], folder: Path) -> None:
+    assert output_lines([program("zsh"), "-f", "-n", "zsh"], folder) == []
     assert (folder / "zsh").read_text().startswith("#compdef nbstream\n")
 
 
-def test_a_description_is_the_line_of_the_list_of_commands() -> None:
+def test_the_description_of_a_command_is_its_line_in_the_list() -> None:
     assert "'run the daemon'" in script("fish")

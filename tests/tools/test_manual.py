@@ -1,4 +1,4 @@
-"""The manual pages: complete, and roff that groff does not complain of."""
+"""The manual pages: they are complete, and groff has no warning about them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ FILES = (ROOT / "share/man/man1/nbstream.1", ROOT / "share/man/man5/nbstream.yam
 
 
 def rendered(program: Callable[[str], str], name: str) -> str:
-    """The page as a reader sees it, on very long lines."""
+    """Return the page as a reader sees it, with very long lines."""
     words = [program("groff"), "-ww", "-man", "-Tutf8", "-P-cbou", "-rLL=2000n", name]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return re.sub(" +", " ", done.stdout)
+    result = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    return re.sub(" +", " ", result.stdout)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.name))
@@ -36,7 +36,9 @@ def test_every_command_and_its_arguments_are_on_the_page(program: Callable[[str]
     for command in commands():
         assert f"\n nbstream {command.name}\n" in page
         assert f"\n {command.usage}\n" in page
-        assert [words for words in (each.words for each in command.arguments) if f"\n {words}" not in page] == []
+        assert [
+            words for words in (argument.words for argument in command.arguments) if f"\n {words}" not in page
+        ] == []
 
 
 def test_every_setting_is_on_the_page(program: Callable[[str], str]) -> None:
@@ -49,18 +51,18 @@ def test_every_setting_is_on_the_page(program: Callable[[str], str]) -> None:
 
 
 def test_man_finds_the_name_and_the_purpose(program: Callable[[str], str]) -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         [program("lexgrog"), *map(str, FILES)], capture_output=True, text=True, timeout=60, check=False
     )
 
-    assert done.returncode == 0
-    assert done.stdout.splitlines() == [
+    assert result.returncode == 0
+    assert result.stdout.splitlines() == [
         f'{FILES[0]}: "nbstream - a spam filter daemon with an online naive Bayes"',
         f'{FILES[1]}: "nbstream.yaml - the configuration of nbstream(1)"',
     ]
 
 
-def test_what_is_special_in_roff_is_escaped() -> None:
+def test_special_characters_of_roff_are_escaped() -> None:
     assert list(manual._lines(r"`.x` is ~ and \ and 'y'. A *b* of [c](d.md).")) == [
         r"\fB.x\fR is \(ti and \e and \(aqy\(aq.",
         r"A b of c.",

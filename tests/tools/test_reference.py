@@ -1,4 +1,4 @@
-"""What is made from the code is what is committed, and it is complete."""
+"""The committed reference is what the code makes, and it is complete."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_the_committed_files_are_what_the_code_makes() -> None:
 
 
 def test_no_other_file_lies_among_the_reference_pages() -> None:
-    there = {str(file.relative_to(ROOT)) for file in (ROOT / "docs/reference").iterdir()}
+    existing = {str(file.relative_to(ROOT)) for file in (ROOT / "docs/reference").iterdir()}
 
-    assert there == {name for name in PAGES if name.startswith("docs/reference/")}
+    assert existing == {name for name in PAGES if name.startswith("docs/reference/")}
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """The dotted path of every setting and section, found another way than the page finds them."""
+    """Yield the dotted path of every setting and section, by another way than the page goes."""
     for name, field in model.model_fields.items():
         sections = [
             kind
@@ -104,14 +104,14 @@ def test_every_command_is_on_its_page() -> None:
 
 def test_a_command_or_an_argument_without_help_is_named() -> None:
     parser = argparse.ArgumentParser(prog="nbstream")
-    below = parser.add_subparsers()
-    below.add_parser("one")
+    subparsers = parser.add_subparsers()
+    subparsers.add_parser("one")
 
     with pytest.raises(Undocumented, match=r"the command nbstream one has no help"):
         commands.commands(parser)
 
-    below.choices.clear()
-    two = below.add_parser("two", help="do one thing")
+    subparsers.choices.clear()
+    two = subparsers.add_parser("two", help="do one thing")
     two.add_argument("--bare")
     with pytest.raises(Undocumented, match=r"the argument --bare of nbstream two has no help"):
         commands.commands(parser)
@@ -163,9 +163,9 @@ def test_a_section_that_is_off_is_on_once_its_comment_marks_are_removed() -> Non
     lines = (ROOT / "config/nbstream.yaml").read_text().splitlines()
     used = "\n".join(match.expand(r"\1\2") if (match := key.fullmatch(line)) else line for line in lines)
 
-    found = yaml.safe_load(used.replace(": null\n", ":\n"))
+    example = yaml.safe_load(used.replace(": null\n", ":\n"))
 
-    assert SpamdListenerSettings.model_validate(found["listeners"]["spamd"]) == SpamdListenerSettings()
-    assert StreamListenerSettings.model_validate(found["listeners"]["stream"]) == StreamListenerSettings()
-    assert EventModelsSettings.model_validate(found["model"]["event_models"]).bernoulli == BernoulliSettings()
-    assert AutolearnSettings.model_validate(found["autolearn"]) == AutolearnSettings()
+    assert SpamdListenerSettings.model_validate(example["listeners"]["spamd"]) == SpamdListenerSettings()
+    assert StreamListenerSettings.model_validate(example["listeners"]["stream"]) == StreamListenerSettings()
+    assert EventModelsSettings.model_validate(example["model"]["event_models"]).bernoulli == BernoulliSettings()
+    assert AutolearnSettings.model_validate(example["autolearn"]) == AutolearnSettings()

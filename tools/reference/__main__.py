@@ -1,4 +1,4 @@
-"""``python -m tools.reference``: write the files that are made from the code, and name those that have changed."""
+"""``python -m tools.reference``: write the files that are made from the code, and print those that changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tools.reference.pages import ROOT, outdated
 
 
 def main() -> None:
-    """Write what is outdated."""
+    """Write each outdated file and print its path."""
     for file, text in outdated():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)

@@ -1,6 +1,6 @@
 """The reference of the commands: usage, purpose, arguments and exit codes, from the parser of the command line.
 
-argparse writes usage lines that differ from one version of Python to the next; here they are made anew.
+The usage lines of argparse differ from one version of Python to the next; this module makes its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Argument:
 class Command:
     """One command: its name without the program's, its usage line, purpose, details, arguments and exit codes.
 
-    ``closing`` is what its help ends with, such as examples; ``exit_codes`` are those that mean something special.
+    ``closing`` is the end of its help, such as examples; ``exit_codes`` are the codes that only this command has.
     """
 
     name: str
@@ -38,22 +38,22 @@ class Command:
 
 
 def commands(parser: argparse.ArgumentParser | None = None) -> list[Command]:
-    """All commands, by default of nbstream, in the order of the help. Raises ``Undocumented``."""
-    found = [_command(below, purpose) for below, purpose in _leaves(parser or build_parser())]
-    unknown = COMMAND_EXIT_CODES.keys() - {command.name for command in found}
+    """Return all commands, by default those of nbstream, in the order of the help. Raises ``Undocumented``."""
+    documented = [_command(leaf, purpose) for leaf, purpose in _leaves(parser or build_parser())]
+    unknown = COMMAND_EXIT_CODES.keys() - {command.name for command in documented}
     if unknown:
         raise Undocumented(f"there are exit codes for {', '.join(unknown)}, which is no command")
-    return found
+    return documented
 
 
 def _leaves(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str]]:
-    """The parsers of the commands that have no commands below them, each with its line in the list of all."""
+    """Yield the parsers of the commands without commands below them, each with its line in the list of all."""
     for action in parser._actions:  # argparse has no public way to walk a parser
         if isinstance(action, argparse._SubParsersAction):
             purposes = {choice.dest: choice.help or "" for choice in action._choices_actions}
-            for name, below in action.choices.items():
-                nested = list(_leaves(below))
-                yield from nested or [(below, purposes.get(name, ""))]
+            for name, child in action.choices.items():
+                nested = list(_leaves(child))
+                yield from nested or [(child, purposes.get(name, ""))]
 
 
 def _command(parser: argparse.ArgumentParser, purpose: str) -> Command:
@@ -73,24 +73,24 @@ def _command(parser: argparse.ArgumentParser, purpose: str) -> Command:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> Iterator[Argument]:
-    for action in _shown(parser):
+    for action in _documented_actions(parser):
         if action.dest == "config" and action.help == CONFIG_HELP:
             continue  # the same for every command: the page says it once
         names = ", ".join(action.option_strings)
         if not action.help:
-            raise Undocumented(f"the argument {names or _words(action)} of {parser.prog} has no help")
-        words = _words(action)
+            raise Undocumented(f"the argument {names or _value_words(action)} of {parser.prog} has no help")
+        words = _value_words(action)
         yield Argument(f"{names} {words}".strip() if action.nargs != 0 else names, action.help)
 
 
-def _shown(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """All arguments but ``--help``, which every command has; positional arguments first."""
+def _documented_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Return all arguments but ``--help``, which every command has; positional arguments first."""
     actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
     return sorted(actions, key=lambda action: bool(action.option_strings))
 
 
 def usage(parser: argparse.ArgumentParser) -> str:
-    """The usage on one line, without ``--help``."""
+    """Return the usage on one line, without ``--help``."""
     if parser.usage:
         return (parser.usage % {"prog": parser.prog}).replace("[-h] ", "")
     groups = {
@@ -99,25 +99,25 @@ def usage(parser: argparse.ArgumentParser) -> str:
         for action in group._group_actions
     }
     pieces = [parser.prog]
-    for action in sorted(_shown(parser), key=lambda action: not action.option_strings):
-        together = groups.get(action, [action])
-        if action is together[0]:
-            pieces.append(" | ".join(map(_piece, together)) if len(together) == 1 else _either(together))
+    for action in sorted(_documented_actions(parser), key=lambda action: not action.option_strings):
+        group = groups.get(action, [action])
+        if action is group[0]:
+            pieces.append(_piece(action) if len(group) == 1 else _exclusive_pieces(group))
     return " ".join(pieces)
 
 
-def _either(actions: list[argparse.Action]) -> str:
+def _exclusive_pieces(actions: list[argparse.Action]) -> str:
     return "[" + " | ".join(_piece(action).strip("[]") for action in actions) + "]"
 
 
 def _piece(action: argparse.Action) -> str:
     name = action.option_strings[0] if action.option_strings else ""
-    piece = f"{name} {_words(action)}".strip() if action.nargs != 0 else name
+    piece = f"{name} {_value_words(action)}".strip() if action.nargs != 0 else name
     return piece if action.required and not name else f"[{piece}]"
 
 
-def _words(action: argparse.Action) -> str:
-    """The value of an argument as usage and tables show it."""
+def _value_words(action: argparse.Action) -> str:
+    """Return the value of an argument as usage lines and tables show it."""
     if action.nargs == 0:
         return ", ".join(action.option_strings)
     if action.metavar is None and action.choices is not None:
@@ -128,7 +128,7 @@ def _words(action: argparse.Action) -> str:
 
 
 def page() -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     return NOTICE + _INTRODUCTION + WORDS + _exit_codes() + "".join(map(_section, commands()))
 
 
@@ -169,7 +169,7 @@ def _section(command: Command) -> str:
         text += "\n" + table(("argument", "meaning"), rows)
     if command.exit_codes:
         text += "\n" + table(
-            ("exit code", "meaning"), [(str(code), why) for code, why in command.exit_codes.items()]
+            ("exit code", "meaning"), [(str(code), meaning) for code, meaning in command.exit_codes.items()]
         )
     if command.closing:
         text += f"\n```text\n{command.closing}\n```\n"
@@ -177,5 +177,5 @@ def _section(command: Command) -> str:
 
 
 def sentence(text: str) -> str:
-    """A help text, which begins in lower case and has no full stop, as a sentence."""
+    """Return a help text, which begins in lower case and has no full stop, as a sentence."""
     return f"{text[0].upper()}{text[1:].rstrip('.')}."

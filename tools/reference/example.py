@@ -13,7 +13,7 @@ _RULE = '- {match: "*@sales.example", verdict: {spam: 0.99}, actions: {spam: qua
 
 
 def text() -> str:
-    """The file as YAML."""
+    """Return the file as YAML."""
     top, *sections = settings.sections()
     head = [*_comment("nbstream: every setting at its default. Made by `make reference` from the code."), "#"]
     for paragraph in settings.DESCRIPTION.strip().split("\n\n"):
@@ -23,20 +23,20 @@ def text() -> str:
 
 
 def _body(section: SettingsSection, sections: list[SettingsSection]) -> Iterator[str]:
-    """The keys of a section, those that are sections themselves last."""
+    """Yield the lines of a section's keys; those that are sections themselves come last."""
     for setting in section.settings:
-        yield from _above(section)
+        yield from _separator(section)
         yield from _comment(f"{settings.meaning_with_note(setting)} Values: {setting.values}.")
         yield f"{_name(setting.key)}: {_default(setting)}"
-    for below in sections:
-        if below.key.rpartition(".")[0] == section.key:
-            yield from _above(section)
-            yield from _comment(" ".join((below.meaning, *settings.notes(below))))
-            yield from _mapping(below, sections)
+    for child in sections:
+        if child.key.rpartition(".")[0] == section.key:
+            yield from _separator(section)
+            yield from _comment(" ".join((child.meaning, *settings.notes(child))))
+            yield from _mapping(child, sections)
 
 
-def _above(section: SettingsSection) -> tuple[str, ...]:
-    """An empty line between the keys at the top of the file, none between those of a section."""
+def _separator(section: SettingsSection) -> tuple[str, ...]:
+    """Return an empty line between the keys at the top of the file, none between those of a section."""
     return () if section.key else ("",)
 
 
@@ -62,15 +62,15 @@ def _name(key: str) -> str:
 
 def _default(setting: Setting) -> str:
     if not setting.default.startswith("`"):
-        return "..."  # it has none
+        return "..."  # it has no default
     return setting.default.split("`")[1]
 
 
 def _comment(markdown: str) -> Iterator[str]:
-    """A paragraph of Markdown as comment lines, without its marks."""
+    """Yield a paragraph of Markdown as comment lines, without its markup."""
     plain = " ".join(markdown.split()).replace("`", "")
-    for words in ("Applied by a reload.", "applied by a reload"):
-        plain = plain.replace(f"*{words}*", words)
+    for note in ("Applied by a reload.", "applied by a reload"):
+        plain = plain.replace(f"*{note}*", note)
     yield from textwrap.wrap(
         plain, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False, break_long_words=False
     )

@@ -11,20 +11,20 @@ JsonObject = dict[str, Any]
 
 
 def page() -> str:
-    """The page as Markdown. Raises ``Undocumented``."""
+    """Return the page as Markdown. Raises ``Undocumented``."""
     return text_of(openapi.document(""))
 
 
 def text_of(document: JsonObject) -> str:
-    """The page of this document. Raises ``Undocumented``."""
+    """Return the page of this OpenAPI document. Raises ``Undocumented``."""
     paths = [
         _operation(path, method, operation)
         for path, operations in document["paths"].items()
         for method, operation in operations.items()
     ]
     schemas = [_schema(name, schema) for name, schema in document["components"]["schemas"].items()]
-    about = f"\n{document['info']['description']}\n"
-    return NOTICE + _INTRODUCTION + about + _ACCESS + "".join(paths) + "\n## Schemas\n" + "".join(schemas)
+    description = f"\n{document['info']['description']}\n"
+    return NOTICE + _INTRODUCTION + description + _ACCESS + "".join(paths) + "\n## Schemas\n" + "".join(schemas)
 
 
 _INTRODUCTION = """
@@ -35,9 +35,10 @@ document. Errors are `application/problem+json` (RFC 9457), with the members of 
 in an answer is finite.
 """
 
-_ACCESS = """ A password is sent as `Authorization: Bearer PASSWORD` or as `Password: PASSWORD`. Who needs one is
-set by [`listeners.http`](settings.md#listenershttp), and who may teach by [`feedback`](settings.md#feedback). A
-request that a web page makes (it has the field `Origin`) is refused.
+_ACCESS = """
+A password is sent as `Authorization: Bearer PASSWORD` or as `Password: PASSWORD`. Who needs one is set by
+[`listeners.http`](settings.md#listenershttp), and who may teach by [`feedback`](settings.md#feedback). A request
+that a web page makes (it has the field `Origin`) is refused.
 """
 
 

@@ -1,7 +1,7 @@
 """The manual pages nbstream(1) and nbstream.yaml(5), in roff, from the same sources as the pages of the handbook.
 
-A page is a list of lines of the man macros (man(7)). Text comes as Markdown of the few forms that the references
-use: code, emphasis, links and paragraphs.
+A page is a list of lines with the man macros (man(7)). The source texts are Markdown with the few forms that the
+reference pages use: code, emphasis, links and paragraphs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EMPHASIS = re.compile(r"(?<![\w*])\*([^*\s][^*]*)\*(?![\w*])")
 
 
 def nbstream_1() -> str:
-    """The page of the program and its commands."""
+    """Return the page of the program and its commands."""
     return _page(
         [
             _title("NBSTREAM", 1, "User Commands"),
@@ -40,7 +40,7 @@ def nbstream_1() -> str:
 
 
 def nbstream_yaml_5() -> str:
-    """The page of the configuration file."""
+    """Return the page of the configuration file."""
     return _page(
         [
             _title("NBSTREAM.YAML", 5, "File Formats"),
@@ -52,9 +52,10 @@ def nbstream_yaml_5() -> str:
     )
 
 
-_DESCRIPTION = """ nbstream stands between a mail server and its mailboxes, scores each message with an online
-naive Bayes, and writes the verdict into the header of the message. `nbstream serve` is the daemon; the other
-commands teach it, ask it and look after its model.
+_DESCRIPTION = """
+nbstream stands between a mail server and its mailboxes, scores each message with an online naive Bayes, and
+writes the verdict into the header of the message. `nbstream serve` is the daemon; the other commands teach it,
+ask it and look after its model.
 """
 
 _HELP = (".TP", r"\fB\-h\fR, \fB\-\-help\fR", "Print the help of the command.")
@@ -81,7 +82,9 @@ _FILES = {
 
 def _page(lines: Iterable[str]) -> str:
     text = "\n".join((_NOTICE, *lines)) + "\n"
-    return text.replace("\n.SH NAME\n", "\n.nh\n.ad l\n.SH NAME\n")  # names of files and settings stay whole
+    return text.replace(
+        "\n.SH NAME\n", "\n.nh\n.ad l\n.SH NAME\n"
+    )  # no hyphens are added to names of files and settings
 
 
 def _title(name: str, section: int, manual: str) -> str:
@@ -130,7 +133,7 @@ def _codes(meanings: dict[int, str]) -> Iterator[str]:
 
 
 def _item(tag: str, text: str) -> Iterator[str]:
-    """A paragraph with a tag; the text is Markdown, the tag is not."""
+    """Yield a paragraph with a tag; the text is Markdown, the tag is not."""
     yield ".TP"
     yield _bold(tag)
     yield from _lines(text)
@@ -143,7 +146,7 @@ def _paragraphs(markdown: str) -> Iterator[str]:
 
 
 def _lines(markdown: str) -> Iterator[str]:
-    """A paragraph, a sentence on each line, as man(7) asks for."""
+    """Yield the lines of a paragraph, one for each sentence, as man(7) recommends."""
     text = " ".join(markdown.split())
     for line in re.split(r"(?<=[.:]) (?=[A-Z`])", text):
         yield _inline(line)
@@ -151,9 +154,9 @@ def _lines(markdown: str) -> Iterator[str]:
 
 def _inline(markdown: str) -> str:
     text = _EMPHASIS.sub(r"\1", _LINK.sub(r"\1", markdown))
-    pieces = _CODE.split(text)  # every second one is code
-    made = "".join(_bold(piece) if place % 2 else _escaped(piece) for place, piece in enumerate(pieces))
-    return rf"\&{made}" if made.startswith((".", "'")) else made
+    pieces = _CODE.split(text)  # every second piece is code
+    roff = "".join(_bold(piece) if index % 2 else _escaped(piece) for index, piece in enumerate(pieces))
+    return rf"\&{roff}" if roff.startswith((".", "'")) else roff
 
 
 def _bold(text: str) -> str:
@@ -161,6 +164,9 @@ def _bold(text: str) -> str:
 
 
 def _escaped(text: str, *, code: bool = False) -> str:
-    """Text with what is special in roff escaped; in code a hyphen is a minus sign, so that it can be copied."""
+    """Return the text with roff's special characters escaped.
+
+    In code a hyphen becomes a minus sign: readers copy code.
+    """
     text = text.replace("\\", r"\e").replace("~", r"\(ti").replace("^", r"\(ha").replace("'", r"\(aq")
     return text.replace("-", r"\-") if code else text

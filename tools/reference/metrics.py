@@ -1,6 +1,6 @@
 """The reference of the metrics: name, type, labels and meaning of each, from the collectors of a daemon.
 
-The gauges of the model are made at each scrape: here a model stands in that has everything that can be exported.
+The gauges of the model are made at each scrape. This module reads them from a substitute that has every value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ExportedMetric:
 
 @dataclass(frozen=True, slots=True)
 class _LoadedModel:
-    """What the gauges read of a mirror once counts are loaded."""
+    """The attributes of a mirror that the gauges read once the counts are loaded."""
 
     totals: Totals = field(default_factory=Totals)
     half_life: HalfLife = field(default_factory=lambda: HalfLife(days=180.0))
@@ -46,25 +46,22 @@ class _LoadedModel:
 
 
 def metrics() -> list[ExportedMetric]:
-    """All metrics that a daemon can export, by name. Raises ``Undocumented``."""
-    mirror, params = (
-        cast("Mirror", _LoadedModel()),
-        FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.01)), dict.fromkeys(CLASSES, 50)),
-    )
-    collected = DaemonMetrics.create()
-    StreamMetrics(collected.registry, collected.delivery)
-    collected.watch_model(mirror, lambda: params)
-    collected.watch_autolearned(mirror)
-    collected.process.set_policy("")
-    return sorted(exported((collected.registry.counts, collected.registry.state)), key=lambda metric: metric.name)
+    """Return all metrics that a daemon can export, sorted by name. Raises ``Undocumented``."""
+    mirror = cast("Mirror", _LoadedModel())
+    policy = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.01)), dict.fromkeys(CLASSES, 50))
+    daemon = DaemonMetrics.create()
+    StreamMetrics(daemon.registry, daemon.delivery)
+    daemon.watch_model(mirror, lambda: policy)
+    daemon.watch_autolearned(mirror)
+    daemon.process.set_policy("")
+    return sorted(exported((daemon.registry.counts, daemon.registry.state)), key=lambda metric: metric.name)
 
 
 def exported(registries: Iterable[CollectorRegistry]) -> Iterator[ExportedMetric]:
-    """The metrics of these registries. Raises ``Undocumented``."""
+    """Yield the metrics of these registries. Raises ``Undocumented``."""
     for registry in registries:
-        for (
-            collector
-        ) in registry._collector_to_names:  # the library tells the labels of a series only once there is one
+        # The library has no public list of collectors, and a family has no label names before its first series.
+        for collector in registry._collector_to_names:
             for family in collector.collect():
                 labelled: Any = collector if isinstance(collector, MetricWrapperBase) else family
                 name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -74,7 +71,7 @@ def exported(registries: Iterable[CollectorRegistry]) -> Iterator[ExportedMetric
 
 
 def page() -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     rows = [
         (
             f"`{metric.name}`",
@@ -96,8 +93,9 @@ _INTRODUCTION = """
 `NAME_created`; with several workers it does not.
 """
 
-_CLOSING = """ With several [workers](settings.md#top-of-the-file) the counters and histograms are the sums of all
-workers, those that have died included; they begin anew with each start of the daemon. The gauges of the model are
-as one worker sees them. `nbstream_mirror_lag_seconds` and `nbstream_redis_up` are those of the worst worker at the
+_CLOSING = """
+With several [workers](settings.md#top-of-the-file) the counters and histograms are the sums of all workers, those
+that have died included; they begin anew with each start of the daemon. The gauges of the model are as one worker
+sees them. `nbstream_mirror_lag_seconds` and `nbstream_redis_up` are those of the worst worker at the
 metrics listener, and at the HTTP listener those of the worker that answers.
 """

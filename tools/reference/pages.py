@@ -1,4 +1,4 @@
-"""All files that are made from the code, by their path in the repository."""
+"""All files that are made from the code, by their paths in the repository."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tools.reference import commands, example, http_api, manual, metrics, schema
 
 ROOT = Path(__file__).parents[2]
 
-# The page of the HTTP API reads the schemas, so they stand before it.
+# The page of the HTTP API reads the schemas: they have to be written before it.
 PAGES: Mapping[str, Callable[[], str]] = {
     "nbstream/listeners/http/schemas.json": schemas.text,
     "docs/reference/settings.md": settings.page,
@@ -24,7 +24,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 
 def outdated() -> Iterator[tuple[Path, str]]:
-    """The files that are not what the code would have them be, with the text that each should have, one by one."""
+    """Yield each file that differs from what the code makes, with the text that it should have."""
     for name, make in PAGES.items():
         file, text = ROOT / name, make()
         if not file.exists() or file.read_text() != text:

@@ -15,22 +15,22 @@ _Answer: TypeAlias = answers.Check | answers.Known | answers.Lesson | answers.Mo
 
 
 class _AnswerSchemas(GenerateJsonSchema):
-    """As pydantic makes them, but without titles, and with no other members than those that are named."""
+    """Pydantic's schemas without titles; an object has no other members than those that are named."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """A title would repeat the name of the member."""
+        """Return False: a title would repeat the name of the member."""
         return False
 
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
-        """An object with all its members and no others."""
-        made = super().typed_dict_schema(schema)
-        made.pop("title", None)
-        return {**made, "additionalProperties": False}
+        """Return the schema of an object with all its members and no others."""
+        object_schema = super().typed_dict_schema(schema)
+        object_schema.pop("title", None)
+        return {**object_schema, "additionalProperties": False}
 
 
 def text() -> str:
-    """The schemas as JSON, by their names."""
-    made = TypeAdapter[Any](_Answer).json_schema(
+    """Return the schemas as JSON, by their names."""
+    document = TypeAdapter[Any](_Answer).json_schema(
         ref_template="#/components/schemas/{model}", schema_generator=_AnswerSchemas
     )
-    return json.dumps(made["$defs"], indent=1) + "\n"
+    return json.dumps(document["$defs"], indent=1) + "\n"

@@ -1,8 +1,8 @@
 """The reference of the settings: every key with its values, default and meaning, from ``nbstream.config``.
 
-The meaning of a key is the string below its field. Pydantic could read those strings itself
-(``use_attribute_docstrings``), but only while it makes the classes, by parsing their source at the start of every
-command. What a key may be is the first sentence of the function that reads it, else it follows from its type.
+The meaning of a key is the string below its field. Pydantic could read these strings itself
+(``use_attribute_docstrings``), but only while it creates the classes: it would parse their source at the start of
+every command. The values of a key are the first sentence of the function that reads it, or follow from its type.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NUMBERS = {int: "a whole number", float: "a number"}
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One key: its dotted path, what it may be, its default as YAML writes it, and its meaning as Markdown."""
+    """One key: its dotted path, its possible values, its default as YAML, and its meaning as Markdown."""
 
     key: str
     values: str
@@ -41,7 +41,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class SettingsSection:
-    """One mapping of the file; ``optional`` may be null and ``off`` is null by default. The top has no key."""
+    """One mapping of the file, which may be null if ``optional``, and is null by default if ``off``.
+
+    The top of the file has no key.
+    """
 
     key: str
     meaning: str
@@ -52,12 +55,12 @@ class SettingsSection:
 
     @property
     def live(self) -> bool:
-        """Whether a reload applies it; at the top that differs from key to key."""
+        """Whether a reload applies the section; at the top that differs from key to key."""
         return self.key.partition(".")[0].removesuffix("[]") in LIVE_SECTIONS
 
 
 def sections(model: type[BaseModel] = Settings) -> list[SettingsSection]:
-    """All mappings of the file in their order, the top first. Raises ``Undocumented``."""
+    """Return all mappings of the file in their order, the top first. Raises ``Undocumented``."""
     return list(_sections(model, "", "The keys at the top of the file."))
 
 
@@ -72,16 +75,16 @@ def _sections(
 ) -> Iterator[SettingsSection]:
     prefix = f"{key}." if key else ""
     settings: list[Setting] = []
-    below: list[SettingsSection] = []
+    nested_sections: list[SettingsSection] = []
     for name, hint in get_type_hints(model, include_extras=True).items():
         if name not in model.model_fields:
             continue
         field, path = model.model_fields[name], prefix + name
         inner, listed = _model_in(hint)
-        if inner is None or key == "recipients[]":  # whose sections are those of the top
+        if inner is None or key == "recipients[]":  # its sections are the same as those of the top
             settings.append(Setting(path, *_values_and_default(path, hint, field), _meaning(model, name, path)))
             continue
-        below.extend(
+        nested_sections.extend(
             _sections(
                 inner,
                 f"{path}[]" if listed else path,
@@ -92,11 +95,11 @@ def _sections(
             )
         )
     yield SettingsSection(key, meaning, tuple(settings), optional, off, repeated)
-    yield from below
+    yield from nested_sections
 
 
 def _model_in(hint: Any) -> tuple[type[BaseModel] | None, bool]:
-    """The section that a field holds, and whether it holds a list of them."""
+    """Return the section that a field has as its value, and whether the value is a list of such sections."""
     if get_origin(hint) is Annotated:
         return _model_in(get_args(hint)[0])
     if get_origin(hint) is tuple:
@@ -119,14 +122,13 @@ def _meaning(model: type[BaseModel], name: str, key: str) -> str:
 
 @cache
 def _texts(owner: type) -> dict[str, str]:
-    """The string below each field of a class, as Markdown."""
+    """Return the string below each field of a class, as Markdown."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     assert isinstance(body, ast.ClassDef)
     texts = {}
-    for field, below in zip(body.body, body.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
-            text = ast.literal_eval(below.value)
-            texts[field.target.id] = paragraph(text)
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+            texts[field.target.id] = paragraph(ast.literal_eval(text.value))
     return texts
 
 
@@ -142,7 +144,7 @@ def _values_and_default(key: str, hint: Any, field: FieldInfo) -> tuple[str, str
 
 
 def _yaml(hint: Any, value: Any) -> str:
-    """A default as the file would have it."""
+    """Return a default as it is written in the file."""
     if read_socket_mode in [item.func for item in get_args(hint) if isinstance(item, BeforeValidator)]:
         return f'"{value:04o}"'
     if isinstance(value, MaildirNextHopSetting):
@@ -157,17 +159,17 @@ def _yaml(hint: Any, value: Any) -> str:
 
 
 def _values(hint: Any, limits: tuple[Any, ...] = ()) -> str:
-    """What a key may be, in words."""
+    """Return the possible values of a key, in words."""
     if get_origin(hint) is Annotated:
         inner, *metadata = get_args(hint)
         for item in metadata:
             if isinstance(item, BeforeValidator):
                 text = first_sentence(item.func.__doc__ or "")
                 return text[0].lower() + text[1:]
-        found = [
+        inner_limits = [
             limit for item in metadata for limit in (item.metadata if isinstance(item, FieldInfo) else [item])
         ]
-        return _values(inner, (*limits, *found))
+        return _values(inner, (*limits, *inner_limits))
     if _is_union(hint):
         kinds = sorted(get_args(hint), key=lambda kind: kind is not NoneType)
         return " or ".join(_values(kind) for kind in kinds)
@@ -189,7 +191,9 @@ def _plain(kind: Any, limits: tuple[Any, ...]) -> str:
 
 
 def _bounds(limits: tuple[Any, ...]) -> str:
-    match tuple(limit for limit in limits if isinstance(limit, _BOUNDS)):  # whether infinite or not goes unsaid
+    match tuple(
+        limit for limit in limits if isinstance(limit, _BOUNDS)
+    ):  # that a number is finite is not mentioned
         case (Ge(ge=least), Le(le=most)) | (MinLen(min_length=least), MaxLen(max_length=most)):
             return f"from {_number(least)} to {_number(most)}"
         case (Gt(gt=least), Le(le=most)):
@@ -204,7 +208,7 @@ def _number(value: Any) -> str:
 
 
 def page() -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     return f"{NOTICE}\n# Settings\n{DESCRIPTION}{_EXAMPLE}" + "".join(map(_section_text, sections()))
 
 
@@ -212,8 +216,9 @@ _EXAMPLE = """
 The file `config/nbstream.yaml` of the source has every key at its default, to copy from.
 """
 
-DESCRIPTION = """ The configuration is one YAML file. Every key may be left out, and every default is safe; a key
-that nbstream does not know stops the start. Without `-c FILE` the first of `./nbstream.yaml`,
+DESCRIPTION = """
+The configuration is one YAML file. Every key may be left out, and every default is safe; a key that nbstream does
+not know stops the start. Without `-c FILE` the first of `./nbstream.yaml`,
 `~/.config/nbstream/nbstream.yaml` (the folder is `$XDG_CONFIG_HOME` where that is set) and
 `/etc/nbstream/nbstream.yaml` is read; without any of them the defaults hold. A relative path counts from the
 folder in which the command was started, and `~` is the home folder.
@@ -226,7 +231,10 @@ effect with `nbstream reload` or SIGHUP; all else takes effect at the next start
 def _section_text(section: SettingsSection) -> str:
     title = f"`{section.key}`" if section.key else "Top of the file"
     remarks = notes(section)
-    rows = [(f"`{each.key}`", each.values, each.default, meaning_with_note(each)) for each in section.settings]
+    rows = [
+        (f"`{setting.key}`", setting.values, setting.default, meaning_with_note(setting))
+        for setting in section.settings
+    ]
     text = f"\n## {title}\n\n{section.meaning}\n"
     if remarks:
         text += f"\n{' '.join(remarks)}\n"
@@ -234,12 +242,14 @@ def _section_text(section: SettingsSection) -> str:
 
 
 def notes(section: SettingsSection) -> list[str]:
-    """What is said of a section beside its meaning, as Markdown sentences."""
+    """Return what the reference says of a section besides its meaning, as Markdown sentences."""
     remarks = []
     if section.repeated:
         remarks.append("The list is empty by default.")
     elif section.off:
-        required = [each.key.rpartition(".")[2] for each in section.settings if each.default == "must be given"]
+        required = [
+            setting.key.rpartition(".")[2] for setting in section.settings if setting.default == "must be given"
+        ]
         name = section.key.rpartition(".")[2]
         example = ", ".join(f"{key}: ..." for key in required)
         remarks.append(f"Off by default (`null`); `{name}: {{{example}}}` turns it on.")
@@ -251,5 +261,5 @@ def notes(section: SettingsSection) -> list[str]:
 
 
 def meaning_with_note(setting: Setting) -> str:
-    """The meaning of a key, and whether a reload applies it where that differs from key to key."""
+    """Return the meaning of a key, with a note that a reload applies it where that differs from key to key."""
     return f"{setting.meaning} *Applied by a reload.*" if setting.key in LIVE_SECTIONS else setting.meaning

@@ -12,7 +12,7 @@ _KEYS = ModelKeys("MODEL")
 
 
 def page() -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     keys = [(f"`{getattr(_KEYS, name)}`", _meaning(name)) for name in ("incoming", "outgoing", "dead_letters")]
     return (
         f"{NOTICE}{_INTRODUCTION}\n{table(('key', 'meaning'), keys)}"
@@ -41,6 +41,7 @@ An entry has either `raw` or `text`. An entry with any other field than these is
 misspelt `label` would go unnoticed.
 """
 
-_ANSWER = """ Each entry is tried at least once and answered exactly once, in the same atomic step that removes it
-from its stream. Answers do not keep the order of the entries.
+_ANSWER = """
+Each entry is tried at least once and answered exactly once, in the same atomic step that removes it from its
+stream. Answers do not keep the order of the entries.
 """
