@@ -1,8 +1,8 @@
 """Structured logs: one line per event, text on a terminal and JSON otherwise.
 
-Rules: whatever comes from outside is escaped, so that no message, reply or address can forge a line or move a
-terminal's cursor. ``extra={"fields": {...}}`` gives an event its fields. An event with the field ``peer`` tells of
-somebody who was refused: of these there are only so many a minute.
+Rules: text from outside is escaped, because no message, reply or address may forge a line or move a terminal's
+cursor. ``extra=event_fields(name=value, ...)`` gives an event its fields. An event with the field ``peer`` reports
+that a client was refused: the number of such lines in a minute is limited.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from functools import partial
 from typing import Any
 
 _QUOTED_CHARACTERS = frozenset(' ="\\')
-_LINES_PER_PEER = 10  # a minute of one peer: fail2ban, as it comes, acts on the fifth within ten minutes
-_LINES_OF_ALL_PEERS = 200  # and of all, which may be many
+_LINES_PER_PEER = 10  # in a minute: fail2ban, with its default settings, acts on the fifth within ten minutes
+_LINES_OF_ALL_PEERS = 200  # in a minute
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, event, then the event's fields."""
+    """Formats a record as one JSON object on a line: time, level, event, then the event's fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of one record."""
+        """Return the line of one record."""
         entry: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -38,10 +38,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, event and ``name=value`` fields."""
+    """Formats a record as time, level, event and ``name=value`` fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of one record; an exception follows on lines of its own."""
+        """Return the line of one record; an exception follows on lines of its own."""
         time = datetime.fromtimestamp(record.created).astimezone().strftime("%Y-%m-%d %H:%M:%S")
         fields = "".join(
             f" {name}={_format_value(value)}" for name, value in getattr(record, "fields", {}).items()
@@ -58,16 +58,16 @@ def _format_value(value: Any) -> str:
 
 
 def _escape(text: str) -> str:
-    """``text`` with everything that is not printable written as an escape."""
+    """Return ``text`` with each character that is not printable written as an escape."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class PeerRateLimitFilter:
-    """Bounds the lines that tell of a ``peer``: whoever is refused again and again must not fill the disk.
+    """Limits the lines that have a ``peer``: a client that is refused again and again must not fill the disk.
 
-    The next line that is let through says how many were ``left_out`` before it.
+    The next line that passes says in ``left_out`` how many lines were left out before it.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class PeerRateLimitFilter:
         self._suppressed = 0
 
     def __call__(self, record: logging.LogRecord) -> bool:
-        """Whether this line is written; a filter of a handler."""
+        """Return whether this line is written, as a filter of a logging handler."""
         fields = getattr(record, "fields", {})
         if "peer" not in fields:
             return True
@@ -98,10 +98,15 @@ def _add_fields(fields: Mapping[str, object], record: logging.LogRecord) -> bool
     return True
 
 
-def set_up_logging(style: str, level: str, fields: Mapping[str, object] | None = None) -> None:
-    """Send all logs to standard error; ``style`` is text, json, or auto (text on a terminal).
+def event_fields(**fields: object) -> dict[str, Mapping[str, object]]:
+    """Return the ``extra`` of a logging call that gives an event these fields."""
+    return {"fields": fields}
 
-    Every line has ``fields`` before those of its event.
+
+def set_up_logging(style: str, level: str, fields: Mapping[str, object] | None = None) -> None:
+    """Send all logs to standard error; ``style`` is text, json, or auto (text on a terminal, else json).
+
+    Every line has these ``fields`` before the fields of its event.
     """
     text = style == "text" or (style == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
@@ -110,10 +115,11 @@ def set_up_logging(style: str, level: str, fields: Mapping[str, object] | None =
     if fields:
         handler.addFilter(partial(_add_fields, fields))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # What no line shows need not be found out for each: a third of a line's time.
+    # No line shows the thread, the process or the caller: then logging need not look them up for each line.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    logging._srcfile = None  # type: ignore[assignment,unused-ignore]  # its own way to say: nor who called
+    logging._srcfile = None  # type: ignore[assignment,unused-ignore]  # logging's own switch for the caller
     logging.logAsyncioTasks = False  # type: ignore[attr-defined,unused-ignore]  # Python 3.12
-    for chatty in ("aiohttp.access", "asyncio"):  # a line for each request
-        logging.getLogger(chatty).setLevel(logging.WARNING)
-    logging.getLogger("mail.log").setLevel(logging.ERROR)  # a warning for each unknown command of any port scan
+    for name in ("aiohttp.access", "asyncio"):  # they log a line for each request
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # It warns of each unknown command, and a port scan sends many.
+    logging.getLogger("mail.log").setLevel(logging.ERROR)

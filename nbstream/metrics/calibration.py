@@ -1,4 +1,4 @@
-"""Gauges of what labels said of P(spam): its calibration, and what budgets lost. Names are a contract."""
+"""Gauges that compare P(spam) with labels: calibration, and what budgets lost. Names are a contract."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _BIN_EDGES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99, 
 
 
 class FirstScoreCollector(Collector):
-    """Gauges of the first scores that are kept, the same in every process; nothing before they are known.
+    """Gauges of the stored first scores, the same in every process; none before the mirror has loaded them.
 
-    A bin is named by its ends, ``0.9-0.95`` is 0.9 <= P(spam) < 0.95; the last one holds 1 too. In a calibrated
-    model as many messages of a bin are spam as its probabilities add up to. Two milliseconds for 100,000 of them.
+    A bin is named after its ends: ``0.9-0.95`` is 0.9 <= P(spam) < 0.95, and the last bin includes 1. In a
+    calibrated model the number of spam messages in a bin is the sum of the probabilities of its messages.
     """
 
-    def __init__(self, mirror: Mirror, params: Callable[[], FilterPolicy]) -> None:
+    def __init__(self, mirror: Mirror, policy: Callable[[], FilterPolicy]) -> None:
         self._mirror = mirror
-        self._filter_policy = params
+        self._filter_policy = policy
 
     def collect(self) -> Iterator[Metric]:
-        """The gauges as they are now."""
+        """Yield the gauges as they are now."""
         if self._mirror.totals is not None:
             yield from calibration_metrics(self._mirror.loaded_first_scores)
             yield from budget_metrics(self._mirror.loaded_first_scores, self._filter_policy().budget_rates)
 
 
 def calibration_metrics(first_scores: FirstScores) -> Iterator[Metric]:
-    """How many of each label had a P(spam) in each bin, and how many of the bin were to be spam."""
+    """Yield how many messages of each label are in each bin, and how many messages of each bin should be spam."""
     messages = GaugeMetricFamily(
         "nbstream_calibration_messages",
         "Labelled messages, by class and by the P(spam) that they had before; bin 0.9-0.95 is 0.9 <= P < 0.95.",
@@ -57,15 +57,15 @@ def calibration_metrics(first_scores: FirstScores) -> Iterator[Metric]:
         for label in CLASSES:
             ascending = first_scores[label].ascending_probabilities
             end = len(ascending) if high == _BIN_EDGES[-1] else bisect_left(ascending, high)
-            held = ascending[bisect_left(ascending, low) : end]
-            messages.add_metric([label, name], len(held))
-            total += sum(held)
+            in_bin = ascending[bisect_left(ascending, low) : end]
+            messages.add_metric([label, name], len(in_bin))
+            total += sum(in_bin)
         expected.add_metric([name], total)
     yield from (messages, expected)
 
 
 def budget_metrics(first_scores: FirstScores, rates: Iterable[float]) -> Iterator[Metric]:
-    """What each rate has allowed so far, and what was really called spam by it."""
+    """Yield how many ham messages each rate has allowed to be called spam so far, and how many were."""
     allowed = GaugeMetricFamily(
         "nbstream_budget_ham_allowed",
         "Ham messages that the budget of this rate allowed to be called spam, of those labelled since it is in "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter
 
+from nbstream.logs import event_fields
 from nbstream.policy.bursts import WINDOW_SECONDS, BurstDetector, BurstKind
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.verdict import Verdict
@@ -71,9 +72,11 @@ class FeedbackMetrics:
         )
         for kind in begun:
             self._bursts.labels(str(kind)).inc()
-            fields = {"kind": str(kind), "source": source, "actor": actor, "label": label}
-            minutes = round(WINDOW_SECONDS / 60)
-            _log.warning("feedback burst: look at nbstream history --since %dm", minutes, extra={"fields": fields})
+            _log.warning(
+                "feedback burst: look at nbstream history --since %dm",
+                round(WINDOW_SECONDS / 60),
+                extra=event_fields(kind=str(kind), source=source, actor=actor, label=label),
+            )
 
 
 def _disagrees(verdict: Verdict, label: str) -> bool:

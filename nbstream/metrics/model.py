@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 class ModelCollector(Collector):
     """Gauges of the model, the mirror and the thresholds."""
 
-    def __init__(self, mirror: Mirror, params: Callable[[], FilterPolicy]) -> None:
+    def __init__(self, mirror: Mirror, policy: Callable[[], FilterPolicy]) -> None:
         self._mirror = mirror
-        self._filter_policy = params
+        self._filter_policy = policy
 
     def collect(self) -> Iterator[Metric]:
-        """The gauges as they are now."""
+        """Yield the gauges as they are now."""
         yield from self._model_metrics()
         yield GaugeMetricFamily(
             "nbstream_mirror_lag_seconds",
@@ -40,17 +40,21 @@ class ModelCollector(Collector):
         yield from self._policy_metrics()
 
     def _policy_metrics(self) -> Iterator[Metric]:
-        params, first_scores = self._filter_policy(), self._mirror.loaded_first_scores
-        found = params.default_policy.thresholds(first_scores)
-        thresholds = GaugeMetricFamily(
+        policy, first_scores = self._filter_policy(), self._mirror.loaded_first_scores
+        thresholds = policy.default_policy.thresholds(first_scores)
+        gauge = GaugeMetricFamily(
             "nbstream_threshold",
             "P(spam) from which a verdict holds, by the name of the threshold: unsure, spam, reject; infinite for "
             "never.",
             labels=["name"],
         )
-        for name, value in (("unsure", found.unsure), ("spam", found.spam), ("reject", found.reject)):
+        for name, value in (
+            ("unsure", thresholds.unsure),
+            ("spam", thresholds.spam),
+            ("reject", thresholds.reject),
+        ):
             if value is not None:
-                thresholds.add_metric([name], value)
+                gauge.add_metric([name], value)
         promised = GaugeMetricFamily(
             "nbstream_budget_promised",
             "1 while the budget of this false-positive rate is promised.",
@@ -61,14 +65,14 @@ class ModelCollector(Collector):
             "Ham messages still to be labelled before the budget of this false-positive rate can be promised.",
             labels=["rate"],
         )
-        for rate in sorted(params.budget_rates):
-            now = budget_promise(first_scores["ham"], rate)
-            promised.add_metric([str(rate)], float(now.is_promised))
-            needed.add_metric([str(rate)], now.ham_missing)
-        yield from (thresholds, promised, needed)
+        for rate in sorted(policy.budget_rates):
+            promise = budget_promise(first_scores["ham"], rate)
+            promised.add_metric([str(rate)], float(promise.is_promised))
+            needed.add_metric([str(rate)], promise.ham_missing)
+        yield from (gauge, promised, needed)
 
     def _model_metrics(self) -> Iterator[Metric]:
-        """What is learned and what is needed; nothing is said of what is learned before it is known."""
+        """Yield what is needed and, once the counts are loaded, what is learned."""
         messages = GaugeMetricFamily(
             "nbstream_model_messages", "Messages learned and not taken back, by class.", labels=["class"]
         )
@@ -86,27 +90,27 @@ class ModelCollector(Collector):
         if totals is not None:
             tokens.add_metric([], totals.vocabulary_size)
         yield from (messages, tokens, needed)
-        left = (
+        half_lives_left = (
             None
             if totals is None
             else self._mirror.half_life.half_lives_left(time.time(), self._mirror.largest_count)
         )
-        if left is not None:
+        if half_lives_left is not None:
             yield GaugeMetricFamily(
                 "nbstream_model_half_lives_left",
                 "Half-lives until nothing more can be learned. Only with model.half_life_days.",
-                value=left,
+                value=half_lives_left,
             )
 
 
 class AutolearnCollector(Collector):
-    """Gauges of what was learned without people; nothing before it is known."""
+    """Gauges of what was learned without people; without values before the mirror has loaded it."""
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
 
     def collect(self) -> Iterator[Metric]:
-        """The gauges as they are now."""
+        """Yield the gauges as they are now."""
         totals = self._mirror.totals
         messages = GaugeMetricFamily(
             "nbstream_autolearn_messages",

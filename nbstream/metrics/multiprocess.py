@@ -1,8 +1,8 @@
-"""Metrics of several processes: counted together, in files that each maps into its memory, and the state of all.
+"""Metrics of several processes, which count together in files that each process maps into its memory.
 
-Rules: every process has files of its own, named after its place among the workers and not after its process id. So
-one that takes the place of a dead one goes on counting where that one was, however it died; there are never more
-files than places, and what was counted is always the sum of all. The folder holds nothing that a restart needs.
+Rules: every process has files of its own, named after its worker slot and not after its process id. A worker that
+replaces a dead one continues its counts, however that one died; there are never more files than slots, and the sum
+over all files is always what was counted. The folder contains nothing that a restart needs.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ SUPERVISOR = "parent"
 
 _WORST_VALUE = {"nbstream_mirror_lag_seconds": max, "nbstream_redis_up": min}
 _FILE_KINDS = ("counter", "histogram", "gauge_mostrecent", "gauge_livemostrecent", "gauge_livemax")
-_FILE_BYTES = 1 << 18  # several times what all series take: a file that has to grow could meet a full disk
+_FILE_BYTES = 1 << 18  # several times what all series take: a file that has to grow may find the disk full
 
 
 def prepare_folder(folder: Path, members: Iterable[str]) -> None:
-    """Make the folder ready for these members: nothing is counted yet. Raises OSError."""
+    """Make the folder ready for these members, with all counts at 0. Raises OSError."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    for old in folder.glob("*.db"):
-        old.unlink()
+    for file in folder.glob("*.db"):
+        file.unlink()
     for member in members:
         create_member_files(folder, member)
 
 
 def create_member_files(folder: Path, member: str) -> None:
-    """Make the member's files where they are missing, with all their blocks. Raises OSError.
+    """Make the member's files where they are missing, and allocate all their blocks. Raises OSError.
 
-    A process that writes to a block of a mapped file for which the disk has no room is killed by SIGBUS (mmap(2)).
+    SIGBUS kills a process that writes to a mapped file's block for which the disk has no room (mmap(2)).
     """
     for kind in _FILE_KINDS:
         descriptor = os.open(folder / f"{kind}_{member}.db", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -48,28 +48,28 @@ def create_member_files(folder: Path, member: str) -> None:
 
 
 def join_folder(folder: Path, member: str) -> None:
-    """Have all that this process counts from now on be counted in the folder, as this member.
+    """Make this process count in the folder from now on, as this member.
 
-    prometheus_client knows this for a process as a whole only, and not for one registry.
+    prometheus_client has this setting for a whole process only, not for one registry.
     """
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     values.ValueClass = values.MultiProcessValue(lambda: member)  # type: ignore[no-untyped-call]
 
 
 def member_died(folder: Path, member: str) -> None:
-    """The member died: what it counted stays, what it measured of itself goes."""
-    with suppress(OSError):  # a figure too many is no reason to end
+    """Remove what a dead member measured of itself; what it counted stays."""
+    with suppress(OSError):  # a gauge too many is no reason to end the daemon
         for file in folder.glob(f"gauge_live*_{member}.db"):
             file.unlink()
 
 
 def merge_states(states: Sequence[str]) -> str:
-    """The state as the first tells it, in Prometheus's text format, with the worst lag and Redis of all."""
+    """Return the first of these states, in Prometheus's text format, with the worst lag and Redis state of all."""
     if not states:
         return ""
-    found = states[0]
+    merged = states[0]
     for name, worst in _WORST_VALUE.items():
         line = re.compile(rf"^{name} (.+)$", re.MULTILINE)
         values = [value for state in states for value in line.findall(state)]
-        found = line.sub(f"{name} {worst(values, key=float, default='')}", found)
-    return found
+        merged = line.sub(f"{name} {worst(values, key=float, default='')}", merged)
+    return merged

@@ -1,4 +1,4 @@
-"""The metrics of the stream door, exported only where it is open. Names are a contract."""
+"""Metrics of the stream listener, exported only where it is configured. Names are a contract."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OUTCOMES = ("answered", "refused", "repeated", "claimed", "dead", "lost")
 
 
 class StreamMetrics:
-    """The door's observer: its own counts, beside what all doors count in ``delivery``."""
+    """Counts for the stream listener (``StreamObserver``); what all listeners have is counted in ``delivery``."""
 
     def __init__(self, registry: MetricsRegistry, delivery: DeliveryMetrics) -> None:
         self._delivery = delivery
@@ -37,24 +37,24 @@ class StreamMetrics:
             "nbstream_stream_pending",
             "Entries that a worker was given and that have no answer yet. Only with listeners.stream.",
             registry=registry.counts,
-            multiprocess_mode="livemostrecent",  # each process looks at the same stream
+            multiprocess_mode="livemostrecent",  # each process measures the same stream
         )
         for outcome in _OUTCOMES:
             self._entries.labels(outcome)
 
     def delivered(self, listener: str, verdict: str) -> None:
-        """One entry was answered."""
+        """Count one entry that was answered."""
         self._delivery.delivered(listener, verdict)
 
     def filter_failed(self, reason: str) -> None:
-        """One try ended by a fault."""
+        """Count one try that ended with a fault."""
         self._delivery.filter_failed(reason)
 
     def entry_finished(self, outcome: str) -> None:
-        """That became of one entry."""
+        """Count what became of one entry."""
         self._entries.labels(outcome).inc()
 
-    def backlog_measured(self, standing: QueueBacklog) -> None:
-        """So much is waiting."""
-        self._lag.set(standing.lag)
-        self._pending.set(standing.pending)
+    def backlog_measured(self, backlog: QueueBacklog) -> None:
+        """Note how many entries are waiting."""
+        self._lag.set(backlog.lag)
+        self._pending.set(backlog.pending)

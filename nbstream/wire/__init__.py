@@ -1,1 +1,1 @@
-"""Wire formats without I/O: bytes in, frozen events out."""
+"""The formats of the protocols, without I/O: bytes or fields in, frozen values out, and the reverse."""

@@ -1,8 +1,9 @@
 """The shapes of the JSON answers of our own API and of ``nbstream explain --json``, member by member.
 
-They are types alone, which no program imports while it runs: a type checker holds the functions that make answers
-to them, and `make reference` makes of them the schemas of the OpenAPI document (``listeners/http/schemas.json``).
-What JSON Schema knows of a member beyond its type is a ``Keywords`` beside the type; its description is Markdown.
+They are only types, and no program imports them while it runs: a type checker compares them with the functions
+that make the answers, and `make reference` makes the schemas of the OpenAPI document from them
+(``listeners/http/schemas.json``). A ``Keywords`` beside the type of a member has what JSON Schema can say beyond
+the type; its description is Markdown.
 """
 
 from __future__ import annotations

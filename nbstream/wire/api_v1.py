@@ -1,7 +1,7 @@
-"""Our own API over HTTP, version 1: what is read of requests, and the bodies of answers.
+"""nbstream's own API over HTTP, version 1: what is read from requests, and the bodies of answers.
 
-Rules: pure; an answer holds neither an exception nor a path nor an address of this house, and every number in it
-is finite, so that it is JSON everywhere. ``wire.answers`` has the shapes.
+Rules: pure. An answer contains no exception, no path and no address of this machine, and every number in it is
+finite, because JSON has no infinity. ``wire.answers`` has the shapes of the answers.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _MESSAGE_ID = re.compile(r"[a-z2-7]{24}")
 
 @dataclass(frozen=True, slots=True)
 class HttpProblem:
-    """Why a request is not answered, in words that a client may see (RFC 9457)."""
+    """Why a request is refused, in words that a client may see (RFC 9457)."""
 
     status: int
     detail: str
 
     def body(self) -> answers.Problem:
-        """The members of the problem; its type is that of its status."""
+        """Return the members of the problem; its type is that of its status."""
         title = HTTPStatus(self.status).phrase
         return {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
-    """What is told of the model; ``lag_seconds`` are those since the counts were last known to equal Redis."""
+    """The state of the model; ``lag_seconds`` is the time since the counts were last known to equal Redis."""
 
     name: str
     state: ModelState
@@ -54,57 +54,57 @@ class ModelStatus:
 
 
 def is_message_id(text: str) -> bool:
-    """Whether it may be the id of a message."""
+    """Return whether this text has the form of a message id."""
     return _MESSAGE_ID.fullmatch(text) is not None
 
 
-def check_to_json(found: Check, model: str) -> answers.Check:
-    """The answer to a check by the model of that name; ``score`` is in nats, before calibration."""
+def check_to_json(check: Check, model: str) -> answers.Check:
+    """Return the answer to a check by the model of this name; ``score`` is in nats, before calibration."""
     return {
-        "id": found.id,
-        "verdict": str(found.verdict),
-        "probability": found.probability,
-        "score": found.score,
-        "reason": found.reason,
+        "id": check.id,
+        "verdict": str(check.verdict),
+        "probability": check.probability,
+        "score": check.score,
+        "reason": check.reason,
         "model": model,
-        "learned": explanation_json.learned(found.state),
-        "needed": dict(found.state.needed),
-        "thresholds": explanation_json.thresholds_to_json(found.thresholds),
-        "clues": explanation_json.clues_to_json(found.clues),
+        "learned": explanation_json.learned_counts(check.state),
+        "needed": dict(check.state.needed),
+        "thresholds": explanation_json.thresholds_to_json(check.thresholds),
+        "clues": explanation_json.clues_to_json(check.clues),
     }
 
 
-def lesson_to_json(taught: Lesson) -> answers.Lesson:
-    """The answer to feedback: what it did, and what is thought of the message before and after."""
+def lesson_to_json(lesson: Lesson) -> answers.Lesson:
+    """Return the answer to feedback: what it did, and the verdict on the message before and after."""
     return {
-        "id": taught.after.id,
-        "outcome": str(taught.outcome),
-        "label": taught.label,
-        "before": _assessment_to_json(taught.before),
-        "after": _assessment_to_json(taught.after),
-        "learned": explanation_json.learned(taught.after.state),
-        "needed": dict(taught.after.state.needed),
-        "told": describe_lesson(taught),
+        "id": lesson.after.id,
+        "outcome": str(lesson.outcome),
+        "label": lesson.label,
+        "before": _assessment_to_json(lesson.before),
+        "after": _assessment_to_json(lesson.after),
+        "learned": explanation_json.learned_counts(lesson.after.state),
+        "needed": dict(lesson.after.state.needed),
+        "told": describe_lesson(lesson),
     }
 
 
-def model_to_json(facts: ModelStatus) -> answers.Model:
-    """The state of the model."""
+def model_to_json(status: ModelStatus) -> answers.Model:
+    """Return the answer that describes the state of the model."""
     return {
-        "name": facts.name,
-        "state": str(facts.state),
-        "learned": explanation_json.learned(facts.state),
-        "needed": dict(facts.state.needed),
-        "tokens": facts.tokens,
-        "thresholds": explanation_json.thresholds_to_json(facts.thresholds),
-        "lag_seconds": facts.lag_seconds,
+        "name": status.name,
+        "state": str(status.state),
+        "learned": explanation_json.learned_counts(status.state),
+        "needed": dict(status.state.needed),
+        "tokens": status.tokens,
+        "thresholds": explanation_json.thresholds_to_json(status.thresholds),
+        "lag_seconds": status.lag_seconds,
     }
 
 
 def health_to_json(*, ready: bool, degraded: Mapping[str, str]) -> dict[str, Any]:
-    """Whether mail can be scored and relayed, and what is degraded."""
+    """Return the answer about health: whether mail can be scored and relayed, and what is degraded."""
     return {"ready": ready, "degraded": dict(degraded)}
 
 
-def _assessment_to_json(found: Check) -> answers.Opinion:
-    return {"verdict": str(found.verdict), "probability": found.probability}
+def _assessment_to_json(check: Check) -> answers.Opinion:
+    return {"verdict": str(check.verdict), "probability": check.probability}

@@ -1,4 +1,4 @@
-"""What is told of messages as JSON: the same on the command line and over HTTP."""
+"""Explanations, clues and thresholds as JSON: the same on the command line and over HTTP."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 
 def iso_time(seconds: float) -> str:
-    """A moment with its offset, to the millisecond."""
+    """Return a Unix time as ISO 8601 in local time, with its offset from UTC, to the millisecond."""
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
 
 
-def explanation_to_json(told: Explanation) -> answers.Explanation:
-    """All there is to say, with all clues; counts are in messages, by their weight."""
+def explanation_to_json(explanation: Explanation) -> answers.Explanation:
+    """Return the whole explanation with all its clues; the counts are numbers of messages, by their weight."""
     return {
-        "time": iso_time(told.at),
-        "verdict": told.verdict,
-        "reason": told.reason,
-        "probability": told.probability,
-        "score": told.score,
-        "prior": told.prior,
-        "thresholds": thresholds_to_json(told.thresholds),
-        "learned": learned(told.state),
-        "needed": dict(told.state.needed),
+        "time": iso_time(explanation.at),
+        "verdict": explanation.verdict,
+        "reason": explanation.reason,
+        "probability": explanation.probability,
+        "score": explanation.score,
+        "prior": explanation.prior,
+        "thresholds": thresholds_to_json(explanation.thresholds),
+        "learned": learned_counts(explanation.state),
+        "needed": dict(explanation.state.needed),
         "clues": [
             {
                 "token": clue.token.decode(),
@@ -43,16 +43,16 @@ def explanation_to_json(told: Explanation) -> answers.Explanation:
                 "ham": _weight_in_messages(clue.ham),
                 "spam": _weight_in_messages(clue.spam),
                 "log_ratio": clue.log_ratio,
-                "sum": sum_,
+                "sum": running_score,
             }
-            for clue, sum_ in zip(told.clues, told.running_scores(), strict=True)
+            for clue, running_score in zip(explanation.clues, explanation.running_scores(), strict=True)
         ],
     }
 
 
-def message_record_to_json(found: MessageRecord) -> answers.Known:
-    """A message that is known by its id: as it was checked, as it was learned, what was thought and is thought."""
-    remembered, entry = found.checked, found.entry
+def message_record_to_json(record: MessageRecord) -> answers.Known:
+    """Return what is known of a message by its id: its last check, its label, and why then and why now."""
+    remembered, entry = record.checked, record.entry
     last_check: answers.Remembered | None = None
     if remembered:
         last_check = {
@@ -69,22 +69,22 @@ def message_record_to_json(found: MessageRecord) -> answers.Known:
             "actor": entry.actor,
         }
     return {
-        "id": found.id,
+        "id": record.id,
         "remembered": last_check,
         "learned": learned_as,
-        "then": explanation_to_json(found.explanation_at_check) if found.explanation_at_check else None,
-        "now": explanation_to_json(found.explanation_now),
+        "then": explanation_to_json(record.explanation_at_check) if record.explanation_at_check else None,
+        "now": explanation_to_json(record.explanation_now),
     }
 
 
-def thresholds_to_json(found: Thresholds) -> answers.Thresholds:
-    """The thresholds; null for one that is never reached."""
+def thresholds_to_json(thresholds: Thresholds) -> answers.Thresholds:
+    """Return the thresholds; a threshold that is never reached is null."""
     return {
-        "unsure": found.unsure,
-        "spam": _reachable(found.spam),
-        "reject": _reachable(found.reject),
-        "promise": found.promise,
-        "promised": found.promised,
+        "unsure": thresholds.unsure,
+        "spam": _reachable(thresholds.spam),
+        "reject": _reachable(thresholds.reject),
+        "promise": thresholds.promise,
+        "promised": thresholds.promised,
     }
 
 
@@ -92,15 +92,15 @@ def _reachable(threshold: float | None) -> float | None:
     return None if threshold == math.inf else threshold
 
 
-def learned(state: ModelState) -> answers.Counts:
-    """The messages learned of each class."""
+def learned_counts(state: ModelState) -> answers.Counts:
+    """Return how many messages of each class are learned."""
     return {"ham": state.learned["ham"], "spam": state.learned["spam"]}
 
 
-def clues_to_json(found: Sequence[Clue]) -> list[answers.Clue]:
-    """Clues, the strongest first, with where they come from."""
-    told = ((clue.token.decode("utf-8", "replace"), clue.log_ratio) for clue in found)
-    return [{"token": token, "from": token_origin(token), "log_ratio": log_ratio} for token, log_ratio in told]
+def clues_to_json(clues: Sequence[Clue]) -> list[answers.Clue]:
+    """Return the clues in their order, the strongest first, each with the part of the message it comes from."""
+    ratios = ((clue.token.decode("utf-8", "replace"), clue.log_ratio) for clue in clues)
+    return [{"token": token, "from": token_origin(token), "log_ratio": log_ratio} for token, log_ratio in ratios]
 
 
 def _weight_in_messages(count: int | None) -> float | None:

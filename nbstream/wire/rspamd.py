@@ -1,8 +1,9 @@
 """rspamd's HTTP protocol as its clients speak it: what they send, and the bodies that they read.
 
-Rules: pure; scores are ln(P / (1 - P)), so a threshold and a score can be compared; each message has one symbol
-that names its verdict. Read in rspamc 3.4: a body is never empty, since that is an error for it, and a lesson that
-changed nothing is 208 with an ``error``.
+Rules: pure. Scores are ln(P / (1 - P)), in nats, and a threshold is given as such a score, which makes the two
+comparable. Each message has one symbol, which names its verdict. Two rules come from the source of rspamc 3.4: a
+body is never empty, because rspamc takes that for an error, and a lesson that changed nothing is answered with
+status 208 and an ``error``.
 """
 
 from __future__ import annotations
@@ -47,75 +48,80 @@ ALREADY_LEARNED = 208
 
 
 def action_of_verdict(verdict: Verdict) -> str:
-    """What a client is asked to do."""
+    """Return the action that a client is asked to take for this verdict."""
     return _ACTIONS[verdict]
 
 
 def message_id_field(message: Message) -> str:
-    """The message's Message-ID without angle brackets; ``undef`` where there is none, as rspamd says."""
-    found = message.first_field("message-id")
-    return (found.text.strip().strip("<>") if found else "") or "undef"
+    """Return the message's Message-ID without angle brackets, or ``undef`` where it has none, as rspamd does."""
+    field = message.first_field("message-id")
+    return (field.text.strip().strip("<>") if field else "") or "undef"
 
 
-def check_to_json(found: Check, message_id: str, seconds: float, model: str) -> dict[str, Any]:
-    """The answer to ``/checkv2``; ``message_id`` is the message's own, ``seconds`` what the check took."""
-    score = verdict_fields.clamped_log_odds(found.probability)
-    name, description = _SYMBOLS[found.verdict]
+def check_to_json(check: Check, message_id: str, seconds: float, model: str) -> dict[str, Any]:
+    """Return the answer to ``/checkv2``.
+
+    ``message_id`` is the Message-ID of the message, ``seconds`` the time that the check took, ``model`` a name.
+    """
+    score = verdict_fields.clamped_log_odds(check.probability)
+    name, description = _SYMBOLS[check.verdict]
     symbol = {
         "name": name,
         "score": score,
         "metric_score": score,
         "description": description,
-        "options": [f"probability={found.probability:.6f}", found.reason, f"id={found.id}"],
+        "options": [f"probability={check.probability:.6f}", check.reason, f"id={check.id}"],
     }
     return {
         "is_skipped": False,
         "score": score,
-        "required_score": verdict_fields.clamped_log_odds(found.thresholds.spam),
-        "action": action_of_verdict(found.verdict),
-        "thresholds": thresholds_to_json(found.thresholds),
+        "required_score": verdict_fields.clamped_log_odds(check.thresholds.spam),
+        "action": action_of_verdict(check.verdict),
+        "thresholds": thresholds_to_json(check.thresholds),
         "symbols": {name: symbol},
         "messages": {},
         "message-id": message_id,
         "time_real": seconds,
         "milter": {
             "remove_headers": dict.fromkeys(verdict_fields.VERDICT_FIELDS, 0),
-            "add_headers": _verdict_fields(found, model),
+            "add_headers": _verdict_fields(check, model),
         },
     }
 
 
-def _verdict_fields(found: Check, model: str) -> dict[str, Any]:
-    """The verdict's header fields, each on one line: not every client folds them again."""
+def _verdict_fields(check: Check, model: str) -> dict[str, Any]:
+    """Return the verdict's header fields, each unfolded to one line, because not every client folds them again."""
     rendered = verdict_fields.render_verdict_fields(
-        found.id, found.verdict, found.probability, found.reason, model=model, thresholds=found.thresholds
+        check.id, check.verdict, check.probability, check.reason, model=model, thresholds=check.thresholds
     )
     return {name: {"value": value.replace("\r\n\t", " "), "order": 0} for name, value in rendered}
 
 
-def thresholds_to_json(found: Thresholds) -> dict[str, float]:
-    """The scores from which actions are asked for, the highest first."""
-    told = {} if found.reject is None else {REJECT: verdict_fields.clamped_log_odds(found.reject)}
-    return {**told, ADD_HEADER: verdict_fields.clamped_log_odds(found.spam)}
+def thresholds_to_json(thresholds: Thresholds) -> dict[str, float]:
+    """Return the scores from which a client is asked for an action, by action, the highest first."""
+    scores = {} if thresholds.reject is None else {REJECT: verdict_fields.clamped_log_odds(thresholds.reject)}
+    return {**scores, ADD_HEADER: verdict_fields.clamped_log_odds(thresholds.spam)}
 
 
 def lesson_response(lesson: Lesson) -> tuple[int, dict[str, Any]]:
-    """The status and the body of the answer to feedback."""
+    """Return the HTTP status and the body of the answer to feedback."""
     if lesson.outcome == "already":
         error = f"<{lesson.after.id}> has been already learned as {lesson.label}, ignore it"
         return ALREADY_LEARNED, {"error": error}
     return 200, {"success": True}
 
 
-def status_to_json(facts: ModelStatus, version: str, uptime: float, verdicts: Mapping[str, int]) -> dict[str, Any]:
-    """The answer to ``/stat``; ``verdicts`` are the messages checked since the start, by verdict, of all doors."""
+def status_to_json(
+    status: ModelStatus, version: str, uptime: float, verdicts: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return the answer to ``/stat``; ``verdicts`` counts the checks of all listeners since the start."""
     actions = dict.fromkeys((REJECT, "soft reject", "rewrite subject", ADD_HEADER, "greylist", NO_ACTION), 0)
     for verdict in Verdict:
         actions[action_of_verdict(verdict)] += verdicts.get(str(verdict), 0)
-    learned = facts.state.learned
+    learned = status.state.learned
     return {
         "version": version,
-        "config_id": facts.name,
+        "config_id": status.name,
         "uptime": int(uptime),
         "read_only": False,
         "scanned": sum(actions.values()),
@@ -125,20 +131,20 @@ def status_to_json(facts: ModelStatus, version: str, uptime: float, verdicts: Ma
         "ham_count": actions[NO_ACTION],
         "connections": 0,
         "control_connections": 0,
-        "statfiles": [_statfile_to_json(label, learned.get(label, 0), facts) for label in CLASSES],
+        "statfiles": [_statfile_to_json(label, learned.get(label, 0), status) for label in CLASSES],
         "total_learns": sum(learned.values()),
         "fuzzy_hashes": {},
     }
 
 
-def _statfile_to_json(label: str, count: int, facts: ModelStatus) -> dict[str, Any]:
+def _statfile_to_json(label: str, count: int, status: ModelStatus) -> dict[str, Any]:
     symbol = {"ham": "BAYES_HAM", "spam": "BAYES_SPAM"}[label]  # clients look for these names
     return {
         "symbol": symbol,
         "type": "redis",
         "revision": count,
-        "used": facts.tokens,
-        "total": facts.tokens,
+        "used": status.tokens,
+        "total": status.tokens,
         "size": 0,
         "languages": 0,
         "users": 1,
@@ -146,14 +152,14 @@ def _statfile_to_json(label: str, count: int, facts: ModelStatus) -> dict[str, A
 
 
 def history_to_json(recent: Sequence[CheckedMessage], thresholds: Thresholds) -> dict[str, Any]:
-    """The answer to ``/history``: the messages that were checked last and are remembered, the newest first."""
+    """Return the answer to ``/history``: the last checked messages that are remembered, the newest first."""
     rows = []
-    for each in recent:
-        score, verdict = verdict_fields.clamped_log_odds(each.probability), Verdict(each.verdict)
+    for message in recent:
+        score, verdict = verdict_fields.clamped_log_odds(message.probability), Verdict(message.verdict)
         symbol = _SYMBOLS[verdict][0]
         rows.append(
             {
-                "id": each.key,
+                "id": message.key,
                 "score": score,
                 "required_score": verdict_fields.clamped_log_odds(thresholds.spam),
                 "action": action_of_verdict(verdict),
@@ -164,14 +170,21 @@ def history_to_json(recent: Sequence[CheckedMessage], thresholds: Thresholds) ->
 
 
 def symbols_to_json() -> list[dict[str, Any]]:
-    """The answer to ``/symbols``."""
+    """Return the answer to ``/symbols``: the symbols that a message can have, with their descriptions."""
     rules = [
-        {"symbol": name, "weight": 0.0, "description": told, "frequency": 0, "frequency_stddev": 0, "time": 0}
-        for name, told in dict.fromkeys(_SYMBOLS.values())
+        {
+            "symbol": name,
+            "weight": 0.0,
+            "description": description,
+            "frequency": 0,
+            "frequency_stddev": 0,
+            "time": 0,
+        }
+        for name, description in dict.fromkeys(_SYMBOLS.values())
     ]
     return [{"group": "nbstream", "rules": rules}]
 
 
 def error_to_json(detail: str) -> dict[str, Any]:
-    """The body of a refusal."""
+    """Return the body of a refusal."""
     return {"error": detail}

@@ -1,7 +1,7 @@
 """SMTP without I/O: the arguments of MAIL, RCPT and XFORWARD, and the content of DATA.
 
-Rules: parameters keep their case and their bytes (ENVID and ORCPT need it), and unknown ones are the next
-hop's to refuse. An address is taken as it is: this is a relay, the next hop knows which addresses exist.
+Rules: parameters keep their case and their bytes, because ENVID and ORCPT need both. Unknown parameters pass: the
+next hop may refuse them. An address passes unchanged: this is a relay, and the next hop knows the addresses.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from ipaddress import ip_address
 
-# <...>, where a quoted local part may hold ">" and spaces (RFC 5321 4.1.2); old clients leave the brackets out.
+# <...>, where a quoted local part may contain ">" and spaces (RFC 5321 4.1.2); old clients omit the brackets.
 _PATH = re.compile(r"""\s*(?:<((?:"(?:[^"\\]|\\.)*"|[^">])*)>|([^\s<>]+))(?:\s+(\S.*))?\s*\Z""", re.DOTALL)
 _PARAMETER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*(?:=[^\s=\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*)?")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
@@ -17,7 +17,7 @@ _UNKNOWN_ADDRESSES = frozenset({"[UNAVAILABLE]", "[TEMPUNAVAIL]"})
 
 
 def parse_path(keyword: str, argument: str | None) -> tuple[str, tuple[str, ...]] | None:
-    """The address and parameters in ``FROM:<a@b> SIZE=1`` (keyword ``FROM``); None for bad syntax.
+    """Return the address and the parameters in ``FROM:<a@b> SIZE=1`` (keyword ``FROM``), or None for bad syntax.
 
     The null sender ``<>`` is the empty string. A source route (``<@a,@b:c@d>``, RFC 5321 C) loses its route.
     """
@@ -30,34 +30,37 @@ def parse_path(keyword: str, argument: str | None) -> tuple[str, tuple[str, ...]
     if address.startswith("@") and ":" in address:
         address = address.partition(":")[2]
     parameters = tuple((match[3] or "").split())
-    if _CONTROL_CHARACTER.search(address) or not all(_PARAMETER.fullmatch(each) for each in parameters):
+    if _CONTROL_CHARACTER.search(address) or not all(map(_PARAMETER.fullmatch, parameters)):
         return None
     return address, parameters
 
 
 def declared_size(parameters: tuple[str, ...]) -> int | None:
-    """The value of ``SIZE=`` (RFC 1870) among the parameters of MAIL, if it is there and a number."""
-    for each in parameters:
-        name, _, value = each.partition("=")
+    """Return the value of ``SIZE=`` (RFC 1870) among the parameters of MAIL, or None where there is no number."""
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
         if name.upper() == "SIZE" and value.isdecimal() and len(value) <= 20:
             return int(value)
     return None
 
 
 def forwarded_address(argument: str | None) -> str | None:
-    """The client's address in Postfix's ``XFORWARD ADDR=...``; empty where it knows none, None for bad syntax."""
+    """Return the client's address in Postfix's ``XFORWARD ADDR=...``.
+
+    It is empty where Postfix does not know the address, and None for bad syntax.
+    """
     name, _, value = (argument or "").strip().partition("=")
     if name.upper() != "ADDR":
         return None
     if value.upper() in _UNKNOWN_ADDRESSES:
         return ""
     try:
-        found = ip_address(value[len("IPV6:") :] if value.upper().startswith("IPV6:") else value)
+        address = ip_address(value[len("IPV6:") :] if value.upper().startswith("IPV6:") else value)
     except ValueError:
         return None
-    return None if getattr(found, "scope_id", None) else str(found)
+    return None if getattr(address, "scope_id", None) else str(address)
 
 
 def remove_dot_stuffing(data: bytes) -> bytes:
-    """``data`` without the dot that each of its lines may begin with, but for its very first (RFC 5321 4.5.2)."""
+    """Return ``data`` with the leading dot removed from each line but the first one (RFC 5321 4.5.2)."""
     return data.replace(b"\r\n.", b"\r\n")

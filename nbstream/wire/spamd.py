@@ -1,9 +1,9 @@
-"""The spamd protocol without I/O: what a client sends becomes a request, or why it is refused.
+"""The spamd protocol without I/O: the bytes that a client sends become a request, or a refusal with its reason.
 
-Rules: one request a connection, as SpamAssassin's server has it. The message ends where ``Content-length`` says
-or, without that, where the client ends; a length that is wrong is refused, for half a message must never be
-learned, nor given back as a whole one. However the bytes are cut, the events are the same. Lines, header fields
-and messages are bounded, unpacked ones too. No reply repeats anything that a client sent.
+Rules: a connection has one request, as in SpamAssassin's server. The message ends where ``Content-length`` says
+or, without that field, where the client closes its side. A wrong length is refused: half a message must never be
+learned, nor be returned as a whole one. The events do not depend on how the bytes are cut into pieces. Lines,
+header fields and messages are bounded, decompressed messages too. No reply repeats anything that a client sent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_USER_LENGTH = 100
 
 
 class SpamdCommand(StrEnum):
-    """What a client can ask for."""
+    """The commands of a client."""
 
     CHECK = "CHECK"
     SYMBOLS = "SYMBOLS"
@@ -46,20 +46,20 @@ _COMMANDS_WITHOUT_MESSAGE = {SpamdCommand.PING, SpamdCommand.SKIP}
 
 
 class TellRequest(StrEnum):
-    """What TELL asks for."""
+    """What a TELL asks for: to learn a label, to forget the message, or nothing that nbstream does."""
 
     SPAM = "spam"
     HAM = "ham"
     FORGET = "forget"
     NOTHING = "nothing"
-    """Only what is not ours to do: to report to others."""
+    """Only a report to others, which nbstream does not do."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpamdRequest:
-    """A complete request; ``minor`` is the 5 of version 1.5, ``user`` printable ASCII or empty.
+    """A complete request; ``minor`` is the 5 of version 1.5, ``user`` is printable ASCII or empty.
 
-    Where ``packed``, ``body`` is for ``decompress``. ``tell`` is NOTHING for all other commands.
+    Where ``compressed`` is set, ``decompress`` reads ``body``. ``tell`` is NOTHING for all commands but TELL.
     """
 
     command: SpamdCommand
@@ -78,10 +78,10 @@ class SpamdRefusal:
     text: str
 
     def render(self) -> bytes:
-        """The whole answer.
+        """Return the whole answer, which is one line.
 
-        One line and no more: behind an empty header spamc 4.0.1 takes TELL for done, whatever the code says, and
-        an empty message for the one that it gave to PROCESS.
+        It has no empty header: after one, spamc 4.0.1 takes a TELL for done, whatever the code says, and takes an
+        empty message as the answer to PROCESS.
         """
         return f"SPAMD/1.0 {self.code} {self.text}\r\n".encode("ascii")
 
@@ -90,7 +90,7 @@ SpamdEvent: TypeAlias = SpamdRequest | SpamdRefusal
 
 
 class _RefusedError(ValueError):
-    """A request is refused."""
+    """The request is refused; ``refusal`` is the event."""
 
     def __init__(self, text: str, code: int = EX_PROTOCOL) -> None:
         super().__init__(text)
@@ -100,8 +100,8 @@ class _RefusedError(ValueError):
 class SpamdParser:
     """Takes the bytes of one connection.
 
-    At most two events come out: a request, and a refusal instead of it, or behind it where bytes follow the end of
-    its message. After a refusal everything is passed over.
+    It returns at most two events: a request or a refusal, or a request and then a refusal, where bytes follow the
+    end of its message. After a refusal all bytes are discarded.
     """
 
     def __init__(self, max_message: int) -> None:
@@ -112,16 +112,16 @@ class SpamdParser:
 
     @property
     def done(self) -> bool:
-        """Whether all that may still come is passed over."""
+        """Whether all further bytes are discarded."""
         return self._discarding
 
     def discard_rest(self) -> None:
-        """Pass over all that may still come, and keep nothing of what came."""
+        """Discard all further bytes, and free those that were received."""
         self._discarding = True
         self._buffer.clear()
 
     def feed(self, data: bytes) -> list[SpamdEvent]:
-        """What came, and the events that it completes."""
+        """Take received bytes, and return the events that they complete."""
         if self._discarding or not data:
             return []
         self._buffer += data
@@ -131,7 +131,7 @@ class SpamdParser:
             return [self._finish(refused.refusal)]
 
     def end(self) -> list[SpamdEvent]:
-        """The client has closed its side: the events that this completes."""
+        """Return the events that are complete once the client has closed its side."""
         if self._discarding or self._request_complete:
             return []
         head = self._head
@@ -144,7 +144,7 @@ class SpamdParser:
     def _advance(self) -> Iterator[SpamdEvent]:
         head = self._head
         while head is None or not head.complete:
-            line = self._line()
+            line = self._next_line()
             if line is None:
                 return
             if head is None:
@@ -160,14 +160,16 @@ class SpamdParser:
             if head.length is None or len(self._buffer) < head.length:
                 return
             self._request_complete = True
-            body = bytes(memoryview(self._buffer)[: head.length])  # one copy: of 20 MB it takes 13 ms
+            body = bytes(
+                memoryview(self._buffer)[: head.length]
+            )  # a slice of the bytearray would be a second copy
             del self._buffer[: head.length]
             yield head.request(body)
         if self._buffer:
             yield self._finish(SpamdRefusal(EX_PROTOCOL, "Content-length mismatch: the message is longer"))
 
-    def _line(self) -> bytes | None:
-        """The next line without its end, CRLF or LF; None where it is not there yet."""
+    def _next_line(self) -> bytes | None:
+        """Return the next line without its end (CRLF or LF), or None while it is incomplete."""
         end = self._buffer.find(b"\n", 0, MAX_LINE_BYTES)
         if end < 0:
             if len(self._buffer) >= MAX_LINE_BYTES:
@@ -177,13 +179,13 @@ class SpamdParser:
         del self._buffer[: end + 1]
         return line
 
-    def _finish(self, last: SpamdEvent) -> SpamdEvent:
+    def _finish(self, event: SpamdEvent) -> SpamdEvent:
         self.discard_rest()
-        return last
+        return event
 
 
 class _RequestHead:
-    """The request line and the header fields, as they come in."""
+    """The request line and the header fields, collected line by line."""
 
     def __init__(self, command: SpamdCommand, minor: int) -> None:
         self.command = command
@@ -196,26 +198,26 @@ class _RequestHead:
 
     @classmethod
     def from_request_line(cls, line: bytes) -> _RequestHead:
-        """By the request line."""
-        found = _REQUEST_LINE.fullmatch(line)
-        if found is None or found[1].decode("ascii") not in set(SpamdCommand):
+        """Begin with the request line."""
+        match = _REQUEST_LINE.fullmatch(line)
+        if match is None or match[1].decode("ascii") not in set(SpamdCommand):
             raise _RefusedError("Bad header line: (no such request)")
-        return cls(SpamdCommand(found[1].decode("ascii")), int(found[2]))
+        return cls(SpamdCommand(match[1].decode("ascii")), int(match[2]))
 
     def add(self, line: bytes) -> None:
-        """The next line of the header; an empty one completes it."""
+        """Add the next line of the header; an empty line completes it."""
         if not line:
             self._complete()
             return
         self._lines += 1
         if self._lines > MAX_FIELDS:
             raise _RefusedError("Bad header line: (too many)")
-        name, colon, value = line.partition(b":")
+        name, colon, raw_value = line.partition(b":")
         if not colon:
             raise _RefusedError("Bad header line: (header not in 'Name: value' format)")
-        # Clients write them in one case only, and so do we; a client that does not is understood all the same.
-        key, text = name.strip().lower().decode("latin-1"), value.strip()
-        if self._fields.setdefault(key, text) != text:
+        # Clients write each name in one case only, and the replies do too; any other case is accepted as well.
+        key, value = name.strip().lower().decode("latin-1"), raw_value.strip()
+        if self._fields.setdefault(key, value) != value:
             raise _RefusedError("Bad header line: (contradicts one above)")
 
     def _complete(self) -> None:
@@ -224,11 +226,11 @@ class _RequestHead:
             if not _NUMBER.fullmatch(length):
                 raise _RefusedError("Bad header line: (Content-length contains non-numeric bytes)")
             self.length = int(length)
-        packing = self._fields.get("compress")
-        if packing is not None and packing.lower() != b"zlib":
+        compression = self._fields.get("compress")
+        if compression is not None and compression.lower() != b"zlib":
             raise _RefusedError("Bad header line: (only zlib is known)")
-        # Where a client died halfway its connection ends too: such a message could be packed wrong, or be learned.
-        if length is None and (packing is not None or self.command is SpamdCommand.TELL):
+        # The connection of a client that dies halfway ends, too: half a message must not be learned or unpacked.
+        if length is None and (compression is not None or self.command is SpamdCommand.TELL):
             raise _RefusedError("Bad header line: (Content-length is missing)")
         self._tell = self._tell_request()
         self.complete = True
@@ -236,40 +238,41 @@ class _RequestHead:
     def _tell_request(self) -> TellRequest:
         if self.command is not SpamdCommand.TELL:
             return TellRequest.NOTHING
-        set_, remove = (_tell_targets(self._fields.get(name, b"")) for name in ("set", "remove"))
-        if "local" in set_:
+        set_targets, remove_targets = (_tell_targets(self._fields.get(name, b"")) for name in ("set", "remove"))
+        if "local" in set_targets:
             label = self._fields.get("message-class", b"").lower()
-            if label not in {b"spam", b"ham"} or "local" in remove:
+            if label not in {b"spam", b"ham"} or "local" in remove_targets:
                 raise _RefusedError(
                     "Bad header line: (Set: local needs one Message-class, spam or ham, and no Remove)"
                 )
             return TellRequest(label.decode("ascii"))
-        if "local" in remove:
+        if "local" in remove_targets:
             return TellRequest.FORGET
-        if not set_ and not remove:
+        if not set_targets and not remove_targets:
             raise _RefusedError("Bad header line: (TELL needs Set or Remove)")
         return TellRequest.NOTHING
 
     def request(self, body: bytes) -> SpamdRequest:
-        """The whole request."""
+        """Return the complete request with this body."""
         user = _UNPRINTABLE.sub("?", self._fields.get("user", b"").decode("utf-8", "replace"))[:_MAX_USER_LENGTH]
         return SpamdRequest(self.command, self.minor, body, user, "compress" in self._fields, self._tell)
 
 
 def _tell_targets(value: bytes) -> set[str]:
-    return {each.strip().lower() for each in value.decode("latin-1").split(",")} - {""}
+    return {target.strip().lower() for target in value.decode("latin-1").split(",")} - {""}
 
 
 def decompress(body: bytes, max_message: int) -> Iterator[bytes | SpamdRefusal]:
-    """A packed message in pieces of at most 256 KiB, some of them empty, of at most ``max_message`` bytes in all.
+    """Yield a compressed message in pieces of at most 256 KiB, some of them empty.
 
-    A refusal is the last one. No piece is made before it is asked for, and each of at most 64 KiB of ``body``: to
-    unpack to nothing takes time too.
+    Together they have at most ``max_message`` bytes. A refusal is the last item. Each piece is made when the
+    caller asks for it, from at most 64 KiB of ``body``: input that decompresses to nothing takes time too.
     """
     stream = zlib.decompressobj()
-    size, rest, slices = 0, b"", (body[at : at + _INPUT_BYTES] for at in range(0, len(body), _INPUT_BYTES))
+    size, rest = 0, b""
+    slices = (body[start : start + _INPUT_BYTES] for start in range(0, len(body), _INPUT_BYTES))
     while not stream.eof:
-        given = rest = rest or next(slices, b"")
+        chunk = rest = rest or next(slices, b"")
         try:
             piece = stream.decompress(rest, _OUTPUT_BYTES)
         except zlib.error:
@@ -280,7 +283,7 @@ def decompress(body: bytes, max_message: int) -> Iterator[bytes | SpamdRefusal]:
         if size > max_message:
             yield SpamdRefusal(EX_DATAERR, "Message too large")
             return
-        if not piece and not given:
+        if not piece and not chunk:
             yield SpamdRefusal(EX_PROTOCOL, "Compressed message is cut off")
             return
         yield piece

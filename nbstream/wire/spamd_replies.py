@@ -1,7 +1,7 @@
-"""The answers of the spamd protocol, each by what the client's version reads.
+"""The answers of the spamd protocol, in the form that the client's version reads.
 
-Rules: the names of header fields are written as clients compare them; the length of what follows is exact, since
-clients count.
+Rules: the names of header fields have the case that clients compare with; the length of the content is exact,
+because clients count its bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PONG_REPLY = b"SPAMD/1.5 0 PONG\r\n"
 
 @dataclass(frozen=True, slots=True)
 class SpamdJudgement:
-    """What a message is called: a score against the one from which it is spam, in any one unit."""
+    """The verdict on a message: its score, and the score from which a message is spam, in the same unit."""
 
     spam: bool
     score: float
@@ -23,16 +23,17 @@ class SpamdJudgement:
 
 
 def render_check(request: SpamdRequest, judgement: SpamdJudgement, *content: bytes) -> bytes:
-    """The answer to each command that judges, by what the client's version reads.
+    """Return the answer to a command that checks a message, in the form that the client's version reads.
 
-    ``content`` is what was asked for, in pieces: a report, symbols, a message, a header block; of CHECK none.
+    ``content`` is what the command asks for, in pieces: a report, symbols, a message or a header block; CHECK has
+    none.
     """
     spam = f"Spam: {judgement.spam} ; {judgement.score:.1f} / {judgement.required:.1f}\r\n"
     length = f"Content-length: {sum(map(len, content))}\r\n"
-    whole = request.command in {SpamdCommand.PROCESS, SpamdCommand.HEADERS}
+    returns_message = request.command in {SpamdCommand.PROCESS, SpamdCommand.HEADERS}
     if request.minor >= 3:
         head = spam if request.command is SpamdCommand.CHECK else length + spam
-    elif whole:
+    elif returns_message:
         head = length if request.minor == 2 else ""
     else:
         head = spam
@@ -41,6 +42,6 @@ def render_check(request: SpamdRequest, judgement: SpamdJudgement, *content: byt
 
 
 def render_tell(*, did_set: bool = False, did_remove: bool = False) -> bytes:
-    """The answer to TELL: what was changed, if anything was."""
-    did = ("DidSet: local\r\n" if did_set else "") + ("DidRemove: local\r\n" if did_remove else "")
-    return f"SPAMD/1.1 0 EX_OK\r\n{did}Content-length: 0\r\n\r\n".encode("ascii")
+    """Return the answer to TELL: what was changed, if anything was."""
+    changes = ("DidSet: local\r\n" if did_set else "") + ("DidRemove: local\r\n" if did_remove else "")
+    return f"SPAMD/1.1 0 EX_OK\r\n{changes}Content-length: 0\r\n\r\n".encode("ascii")

@@ -1,8 +1,8 @@
-"""The stream door without I/O: what an entry asks for, and what is answered. Fields in, fields out.
+"""The entries of the stream listener without I/O: what an entry asks for, and the answer. Fields in, fields out.
 
-Rules: an entry has ``raw`` (a message with its header) or ``text`` (a text that is none), and may have ``id``,
-``label``, ``from`` and ``to``. One that has anything else is refused: a misspelt ``label`` would never be missed.
-No outside bytes enter an answer but those of ``id``.
+Rules: an entry has ``raw`` (a message with its header) or ``text`` (a text that is no mail), and may have ``id``,
+``label``, ``from`` and ``to``. An entry with any other field is refused: nobody would notice a misspelt ``label``.
+An answer contains no bytes from outside but those of ``id``.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ _REQUEST_FIELDS = frozenset(name.encode() for name in ENTRY_FIELDS)
 
 
 class UnreadableEntry(ValueError):
-    """An entry that asks for nothing that can be done; the text says why and goes to whoever added it."""
+    """An entry that cannot be understood; its text says why, and is sent to the program that added the entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """What is to be checked, or learned as ``label``.
+    """A message or text to check, or to learn as ``label``.
 
-    ``raw`` is a message as it came, ``text`` a text that is none; one of the two is None. ``sender`` says who
-    asks, ``recipient`` whose rules decide; both are empty where nothing is said.
+    ``raw`` is a message as it came, ``text`` is a text that is no mail; one of the two is None. ``sender`` is who
+    added the entry, ``recipient`` the address whose rules decide; each is empty where the entry does not say it.
     """
 
     raw: bytes | None
@@ -69,7 +69,7 @@ class StreamRequest:
 
 
 def read_entry(fields: Mapping[bytes, bytes], max_bytes: int) -> StreamRequest:
-    """What an entry asks for; ``max_bytes`` is how large its message may be. Raises ``UnreadableEntry``."""
+    """Return what an entry asks for; its message has at most ``max_bytes``. Raises ``UnreadableEntry``."""
     if not fields.keys() <= _REQUEST_FIELDS:
         raise UnreadableEntry(f"an entry has no other fields than {', '.join(ENTRY_FIELDS)}")
     raw, text = fields.get(b"raw"), fields.get(b"text")
@@ -99,23 +99,23 @@ def _read_address(fields: Mapping[bytes, bytes], name: str) -> str:
 
 
 def verdict_fields(check: Check, outcome: LessonOutcome | None = None) -> dict[str, str | bytes]:
-    """The answer to what could be done; ``outcome`` says what became of its label."""
-    told: dict[str, str | bytes] = {
+    """Return the answer to an entry that was checked or learned; ``outcome`` is what its label did."""
+    answer: dict[str, str | bytes] = {
         "verdict": str(check.verdict),
         "probability": f"{check.probability:.6f}",
         "reason": check.reason,
         "key": check.id,
     }
-    return {**told, "outcome": str(outcome)} if outcome else told
+    return {**answer, "outcome": str(outcome)} if outcome else answer
 
 
-def refusal_fields(why: str) -> dict[str, str | bytes]:
-    """The answer to what could not be done."""
-    return {"error": why}
+def refusal_fields(reason: str) -> dict[str, str | bytes]:
+    """Return the answer to an entry that is refused."""
+    return {"error": reason}
 
 
 def with_entry_ids(
-    answer: Mapping[str, str | bytes], place: bytes, fields: Mapping[bytes, bytes]
+    answer: Mapping[str, str | bytes], stream_id: bytes, fields: Mapping[bytes, bytes]
 ) -> dict[str, str | bytes]:
-    """An answer with what it belongs to: the entry's stream id, and its own id where it has one."""
-    return {"entry": place, "id": (fields.get(b"id") or place)[:MAX_ID_BYTES], **answer}
+    """Return the answer with both ids of its entry: the stream id, and its own ``id`` where it has one."""
+    return {"entry": stream_id, "id": (fields.get(b"id") or stream_id)[:MAX_ID_BYTES], **answer}

@@ -1,8 +1,8 @@
-"""A coverage-guided fuzzer of the spamd codec, with atheris, which is to be installed for it.
+"""A coverage-guided fuzzer of the spamd codec, with atheris, which has to be installed for it.
 
-    python -m tests.fuzz.spamd -max_total_time=300 FOLDER     (FOLDER keeps what it found to be new)
+    python -m tests.fuzz.spamd -max_total_time=300 FOLDER     (the fuzzer adds each new input to FOLDER)
 
-What it finds becomes a test. The seeds are run by ``make test``.
+Each fault that it finds becomes a test. The seeds are run by ``make test``.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ SEEDS = (
 
 
 def check(data: bytes) -> None:
-    """Whatever a client sends, however it is cut, keeps the promises of the codec and of marking."""
-    # Imported here: atheris instruments what is imported after it.
+    """Check that the codec and marking keep their rules for any bytes, however they are cut into pieces."""
+    # Imported here because atheris instruments only what is imported after it.
     from nbstream.mail import header_fields, marking  # noqa: PLC0415
     from nbstream.wire.spamd import SpamdParser, SpamdRefusal, SpamdRequest, decompress  # noqa: PLC0415
     from nbstream.wire.spamd_replies import SpamdJudgement, render_check  # noqa: PLC0415
 
     step = 1 + (data[-1] if data else 0) % 7
     cut, whole = SpamdParser(LIMIT), SpamdParser(LIMIT)
-    found = whole.feed(data) + whole.end()
-    pieces = [data[place : place + step] for place in range(0, len(data), step)]
-    assert [event for piece in pieces for event in cut.feed(piece)] + cut.end() == found
-    assert [type(event) for event in found] in ([SpamdRequest], [SpamdRefusal], [SpamdRequest, SpamdRefusal])
-    for event in found:
+    events = whole.feed(data) + whole.end()
+    pieces = [data[start : start + step] for start in range(0, len(data), step)]
+    assert [event for piece in pieces for event in cut.feed(piece)] + cut.end() == events
+    assert [type(event) for event in events] in ([SpamdRequest], [SpamdRefusal], [SpamdRequest, SpamdRefusal])
+    for event in events:
         if isinstance(event, SpamdRefusal):
             assert event.render().decode("ascii").strip().isprintable()
             continue
@@ -62,7 +62,7 @@ def check(data: bytes) -> None:
 
 
 def main() -> None:
-    """Fuzz, as the arguments of libFuzzer say."""
+    """Run the fuzzer with the arguments of libFuzzer."""
     import atheris  # noqa: PLC0415 - no part of the tests' environment
 
     with atheris.instrument_imports(include=["nbstream"]):

@@ -1,8 +1,8 @@
-"""A coverage-guided fuzzer of the stream door's entries, with atheris, which is to be installed for it.
+"""A coverage-guided fuzzer of the stream listener's entries, with atheris, which has to be installed for it.
 
-    python -m tests.fuzz.stream -max_total_time=300 FOLDER     (FOLDER is given the seeds, and keeps what is new)
+    python -m tests.fuzz.stream -max_total_time=300 FOLDER     (each new input is added to FOLDER, after the seeds)
 
-What it finds becomes a test. The seeds are run by ``make test``.
+Each fault that it finds becomes a test. The seeds are run by ``make test``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ SEEDS = (
 
 
 def check(data: bytes) -> None:
-    """Whatever fields an entry has, it is refused with a reason, or is a message that can be taken apart."""
-    # Imported here: atheris instruments what is imported after it.
+    """Check that an entry with any fields is refused with a reason, or becomes a message that can be tokenized."""
+    # Imported here because atheris instruments only what is imported after it.
     from nbstream.mail.message import Message  # noqa: PLC0415
     from nbstream.mail.mime import MessageLimits  # noqa: PLC0415
     from nbstream.policy.incoming_message import incoming_message  # noqa: PLC0415
@@ -63,7 +63,7 @@ def _bytes(value: str | bytes) -> bytes:
 
 
 def main() -> None:
-    """Fuzz, as the arguments of libFuzzer say."""
+    """Run the fuzzer with the arguments of libFuzzer."""
     import atheris  # noqa: PLC0415 - no part of the tests' environment
 
     with atheris.instrument_imports(include=["nbstream"]):

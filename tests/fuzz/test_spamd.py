@@ -1,4 +1,4 @@
-"""What the fuzzer of the spamd codec starts from, and mutations of it."""
+"""The seeds of the fuzzer of the spamd codec, and mutations of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fuzzer of the stream door starts from, and mutations of it."""
+"""The seeds of the fuzzer of the stream entries, and mutations of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What labels said of P(spam), as Prometheus gets it."""
+"""The gauges that compare P(spam) with labels."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from nbstream.policy.first_scores import FirstScore, FirstScores
 
 def labelled(ham: Iterable[float] = (), spam: Iterable[float] = ()) -> FirstScores:
     """First scores with these P(spam)."""
-    found = FirstScores()
+    first_scores = FirstScores()
     for label, probabilities in (("ham", ham), ("spam", spam)):
-        for place, probability in enumerate(probabilities):
-            found[label].add(FirstScore(place, f"{label}{place}", probability).pack())
-    return found
+        for number, probability in enumerate(probabilities):
+            first_scores[label].add(FirstScore(number, f"{label}{number}", probability).pack())
+    return first_scores
 
 
 def values(families: Iterable[Metric], name: str, *labels: str) -> dict[tuple[str, ...], float]:
@@ -40,7 +40,7 @@ def test_each_labelled_message_is_in_the_bin_of_its_probability() -> None:
     assert len(messages) == 2 * 13
 
 
-def test_so_many_of_a_bin_were_to_be_spam_as_their_probabilities_add_up_to() -> None:
+def test_the_expected_spam_of_a_bin_is_the_sum_of_its_probabilities() -> None:
     families = calibration_metrics(labelled(ham=[0.96], spam=[0.95, 0.97, 0.2]))
 
     expected = values(families, "nbstream_calibration_expected_spam", "bin")
@@ -50,10 +50,10 @@ def test_so_many_of_a_bin_were_to_be_spam_as_their_probabilities_add_up_to() -> 
     assert sum(expected.values()) == pytest.approx(0.96 + 0.95 + 0.97 + 0.2)
 
 
-def test_a_budget_tells_what_it_allowed_and_what_it_lost() -> None:
+def test_a_budget_exports_what_it_allowed_and_what_it_lost() -> None:
     first_scores = labelled(ham=[0.1] * 50)  # before there was a budget
-    for place in range(100):
-        first_scores["ham"].add(FirstScore(1000 + place, "later", 0.9, ((0.1, place == 7),)).pack())
+    for number in range(100):
+        first_scores["ham"].add(FirstScore(1000 + number, "later", 0.9, ((0.1, number == 7),)).pack())
 
     families = list(budget_metrics(first_scores, {0.1, 0.01}))
 

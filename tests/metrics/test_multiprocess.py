@@ -30,10 +30,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    found = tmp_path / "state [1]" / "metrics"  # a name that would be a pattern, too
-    found.parent.mkdir()
-    multiprocess.prepare_folder(found, ["1", "2"])
-    return found
+    shared = tmp_path / "state [1]" / "metrics"  # a name that would be a pattern, too
+    shared.parent.mkdir()
+    multiprocess.prepare_folder(shared, ["1", "2"])
+    return shared
 
 
 def count(folder: Path, member: str, quarantined: int = 0) -> None:
@@ -46,21 +46,21 @@ def lines(folder: Path) -> list[str]:
     return DaemonMetrics.create(folder).registry.counts_text().decode().splitlines()
 
 
-def test_sums_are_of_all_and_who_takes_a_place_goes_on_counting(folder: Path) -> None:
+def test_sums_include_all_and_a_replacement_continues_the_counts(folder: Path) -> None:
     for member in ("1", "2", "1"):
         count(folder, member)
         multiprocess.member_died(folder, member)
         multiprocess.create_member_files(folder, member)
 
-    found = lines(folder)
+    text = lines(folder)
 
-    assert 'nbstream_messages_total{listener="smtp",verdict="spam"} 9.0' in found
-    assert 'nbstream_relay_seconds_bucket{le="0.5"} 3.0' in found
-    assert "nbstream_relay_seconds_count 3.0" in found
+    assert 'nbstream_messages_total{listener="smtp",verdict="spam"} 9.0' in text
+    assert 'nbstream_relay_seconds_bucket{le="0.5"} 3.0' in text
+    assert "nbstream_relay_seconds_count 3.0" in text
     assert DaemonMetrics.create(folder).delivery.verdicts() == {"spam": 9}
 
 
-def test_a_state_goes_with_its_process_and_a_finding_stays(folder: Path) -> None:
+def test_a_live_gauge_ends_with_its_process_and_a_shared_one_stays(folder: Path) -> None:
     count(folder, "1", quarantined=7)
     assert any(line.startswith("nbstream_build_info{") for line in lines(folder))
 
@@ -70,11 +70,11 @@ def test_a_state_goes_with_its_process_and_a_finding_stays(folder: Path) -> None
     assert "nbstream_quarantine_messages 7.0" in lines(folder)
 
 
-def test_the_names_of_what_was_never_counted_are_there(folder: Path) -> None:
+def test_a_metric_that_was_never_counted_is_exported_by_name(folder: Path) -> None:
     assert "# TYPE nbstream_feedback_total counter" in lines(folder)
 
 
-def test_a_new_start_counts_from_nothing_and_forgets_places_that_are_no_more(folder: Path) -> None:
+def test_a_new_start_counts_from_0_and_removes_the_files_of_former_slots(folder: Path) -> None:
     count(folder, "2")
 
     multiprocess.prepare_folder(folder, ["1"])
@@ -92,16 +92,16 @@ def test_the_files_have_all_their_blocks(folder: Path) -> None:
 
 
 def state(lag: float, up: float, tokens: int) -> str:
-    """What a worker tells of its state, in part."""
+    """A part of the text that a worker sends of its state."""
     return (
         "# HELP nbstream_mirror_lag_seconds Seconds.\n# TYPE nbstream_mirror_lag_seconds gauge\n"
         f"nbstream_mirror_lag_seconds {lag}\nnbstream_redis_up {up}\nnbstream_model_tokens {tokens}\n"
     )
 
 
-def test_the_state_of_all_is_that_of_the_worst() -> None:
-    found = multiprocess.merge_states([state(2.0, 1.0, 7), state(31.5, 0.0, 5), state(0.0, 1.0, 6)])
+def test_the_merged_state_has_the_worst_lag_and_redis_state() -> None:
+    merged = multiprocess.merge_states([state(2.0, 1.0, 7), state(31.5, 0.0, 5), state(0.0, 1.0, 6)])
 
-    assert found == state(31.5, 0.0, 7)
+    assert merged == state(31.5, 0.0, 7)
     assert multiprocess.merge_states([state(0.5, 1.0, 7)]) == state(0.5, 1.0, 7)
     assert multiprocess.merge_states([]) == ""

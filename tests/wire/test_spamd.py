@@ -27,8 +27,8 @@ MESSAGE = b"Subject: x\r\n\r\ntext\r\n"
 
 def events(pieces: Iterable[bytes], *, end: bool = True, limit: int = LIMIT) -> list[SpamdEvent]:
     parser = SpamdParser(limit)
-    found = [event for piece in pieces for event in parser.feed(piece)]
-    return found + (parser.end() if end else [])
+    complete = [event for piece in pieces for event in parser.feed(piece)]
+    return complete + (parser.end() if end else [])
 
 
 def request(*fields: str, command: str = "CHECK", version: str = "1.5", message: bytes = MESSAGE) -> bytes:
@@ -40,13 +40,13 @@ def request(*fields: str, command: str = "CHECK", version: str = "1.5", message:
 
 
 def refusal(data: bytes, *, limit: int = LIMIT) -> SpamdRefusal:
-    [found] = events([data], limit=limit)
-    assert isinstance(found, SpamdRefusal)
-    return found
+    [event] = events([data], limit=limit)
+    assert isinstance(event, SpamdRefusal)
+    return event
 
 
-def only(found: Sequence[SpamdEvent]) -> SpamdRequest:
-    [event] = found
+def only(parsed: Sequence[SpamdEvent]) -> SpamdRequest:
+    [event] = parsed
     assert isinstance(event, SpamdRequest)
     return event
 
@@ -73,7 +73,7 @@ def test_without_a_length_the_message_ends_where_the_client_does() -> None:
 
 @pytest.mark.parametrize("command", ["PING", "SKIP"])
 @pytest.mark.parametrize("rest", [b"", b"\r\n", b"User: x\r\n\r\n", b"PING SPAMC/1.5\r\n", b"\0" * 2000])
-def test_what_needs_no_message_is_complete_with_its_line(command: str, rest: bytes) -> None:
+def test_a_command_without_a_message_is_complete_with_its_line(command: str, rest: bytes) -> None:
     data = f"{command} SPAMC/1.2\r\n".encode()
 
     assert only(events([data + rest], end=False)) == SpamdRequest(SpamdCommand(command), 2)
@@ -149,7 +149,7 @@ SAMPLES = [
 
 @pytest.mark.parametrize("data", SAMPLES, ids=range(len(SAMPLES)))
 def test_one_byte_at_a_time_says_the_same(data: bytes) -> None:
-    assert events([data[place : place + 1] for place in range(len(data))]) == events([data])
+    assert events([bytes([byte]) for byte in data]) == events([data])
 
 
 @given(st.data())
@@ -171,20 +171,20 @@ _LINES = st.sampled_from(
 def test_the_events_are_a_request_a_refusal_or_both(lines: list[str], step: int) -> None:
     raw = "".join(f"{line}\r\n" for line in lines).encode()
 
-    found = events([raw[place : place + step] for place in range(0, len(raw), step)])
+    parsed = events([raw[start : start + step] for start in range(0, len(raw), step)])
 
-    assert [type(event) for event in found] in ([SpamdRequest], [SpamdRefusal], [SpamdRequest, SpamdRefusal])
-    assert found == events([raw])
+    assert [type(event) for event in parsed] in ([SpamdRequest], [SpamdRefusal], [SpamdRequest, SpamdRefusal])
+    assert parsed == events([raw])
 
 
 @pytest.mark.parametrize("data", SAMPLES, ids=range(len(SAMPLES)))
-def test_a_client_that_goes_away_at_any_byte_has_asked_for_nothing_else(data: bytes) -> None:
+def test_a_client_that_disconnects_at_any_byte_requests_nothing_else(data: bytes) -> None:
     whole = [event for event in events([data]) if isinstance(event, SpamdRequest)]
 
     for length in range(len(data)):
-        asked = [event for event in events([data[:length]]) if isinstance(event, SpamdRequest)]
+        requests = [event for event in events([data[:length]]) if isinstance(event, SpamdRequest)]
         if b"ontent-length" in data:
-            assert asked in ([], whole)
+            assert requests in ([], whole)
 
 
 # What is refused
@@ -196,9 +196,9 @@ def test_a_client_that_goes_away_at_any_byte_has_asked_for_nothing_else(data: by
      "GET / HTTP/1.1", "CHECK SPAMC/1.5 x", " CHECK SPAMC/1.5", "PING SPAMC/\xb9.5"],
 )  # fmt: skip
 def test_a_line_that_is_no_request_is_refused_at_once(line: str) -> None:
-    [found] = events([f"{line}\r\n".encode()], end=False)
+    [event] = events([f"{line}\r\n".encode()], end=False)
 
-    assert found == SpamdRefusal(76, "Bad header line: (no such request)")
+    assert event == SpamdRefusal(76, "Bad header line: (no such request)")
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_header_that_is_wrong_is_refused(fields: tuple[str, ...], why: str | N
     assert last == SpamdRefusal(76, why or "Content-length mismatch: the message is longer")
 
 
-def test_so_many_fields_are_not_too_many() -> None:
+def test_the_largest_number_of_fields_is_accepted() -> None:
     assert only(events([request(*["X: x"] * (MAX_FIELDS - 1))]))
 
 
@@ -239,7 +239,7 @@ def test_a_tell_that_means_nothing_is_refused(fields: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "start", [b"TELL SPAMC/1.5\r\nRemove: local\r\n", b"CHECK SPAMC/1.5\r\nCompress: zlib\r\n"]
 )
-def test_what_must_not_be_cut_off_unseen_needs_a_length(start: bytes) -> None:
+def test_a_tell_and_a_compressed_message_need_a_length(start: bytes) -> None:
     assert refusal(start + b"\r\n" + MESSAGE).text == "Bad header line: (Content-length is missing)"
 
 
@@ -248,9 +248,9 @@ def test_a_header_without_an_end_is_refused() -> None:
 
 
 def test_a_large_message_is_refused_before_it_comes() -> None:
-    [found] = events([request(f"Content-length: {LIMIT + 1}", message=b"")], end=False)
+    [event] = events([request(f"Content-length: {LIMIT + 1}", message=b"")], end=False)
 
-    assert found == SpamdRefusal(65, "Message too large")
+    assert event == SpamdRefusal(65, "Message too large")
     assert only(events([request(message=b"m" * LIMIT)])).body == b"m" * LIMIT
 
 
@@ -262,10 +262,10 @@ def test_a_refusal_repeats_nothing_that_was_sent() -> None:
                 assert event.render().decode("ascii").strip().isprintable()
 
 
-# Packed messages
+# Compressed messages
 
 
-def unpacked(body: bytes, limit: int) -> tuple[bytes, SpamdRefusal | None]:
+def decompressed(body: bytes, limit: int) -> tuple[bytes, SpamdRefusal | None]:
     pieces = list(decompress(body, limit))
     last = pieces.pop() if pieces and isinstance(pieces[-1], SpamdRefusal) else None
     assert not isinstance(last, bytes)
@@ -273,54 +273,54 @@ def unpacked(body: bytes, limit: int) -> tuple[bytes, SpamdRefusal | None]:
 
 
 @given(st.binary(max_size=2000), st.integers(0, 9))
-def test_what_was_packed_is_unpacked(message: bytes, level: int) -> None:
-    assert unpacked(zlib.compress(message, level), len(message)) == (message, None)
+def test_a_compressed_message_is_decompressed(message: bytes, level: int) -> None:
+    assert decompressed(zlib.compress(message, level), len(message)) == (message, None)
 
 
-def test_a_large_one_comes_in_pieces() -> None:
+def test_a_large_message_is_decompressed_in_pieces() -> None:
     pieces = list(decompress(zlib.compress(b"m" * (1 << 20)), 1 << 20))
 
     assert [len(piece) for piece in pieces if isinstance(piece, bytes)] == [256 << 10] * 4
 
 
-def test_others_run_while_much_is_unpacked_to_nothing() -> None:
+def test_input_that_decompresses_to_nothing_comes_in_pieces() -> None:
     blocks = b"\0\0\0\xff\xff" * 200_000  # each of them empty (RFC 1951 3.2.4)
     body = b"\x78\x01" + blocks + b"\1\0\0\xff\xff" + zlib.adler32(b"").to_bytes(4, "big")
 
     assert len(list(decompress(body, 100))) >= 10
-    assert unpacked(body, 100) == (b"", None)
+    assert decompressed(body, 100) == (b"", None)
 
 
-def test_a_bomb_is_unpacked_no_further_than_the_limit() -> None:
+def test_a_bomb_is_decompressed_no_further_than_the_limit() -> None:
     pieces = decompress(zlib.compress(b"\0" * (100 << 20), 9), 1 << 20)
 
-    found = list(pieces)
-    assert found[-1] == SpamdRefusal(65, "Message too large")
-    assert len(found) == 5
+    decoded = list(pieces)
+    assert decoded[-1] == SpamdRefusal(65, "Message too large")
+    assert len(decoded) == 5
 
 
 def test_one_byte_more_than_the_limit_is_too_much() -> None:
-    assert unpacked(zlib.compress(b"m" * 101), 100)[1] == SpamdRefusal(65, "Message too large")
+    assert decompressed(zlib.compress(b"m" * 101), 100)[1] == SpamdRefusal(65, "Message too large")
 
 
 @pytest.mark.parametrize("length", range(len(zlib.compress(MESSAGE))))
-def test_what_is_cut_off_is_refused(length: int) -> None:
-    found = unpacked(zlib.compress(MESSAGE)[:length], LIMIT)[1]
+def test_a_truncated_message_is_refused(length: int) -> None:
+    refused = decompressed(zlib.compress(MESSAGE)[:length], LIMIT)[1]
 
-    assert found is not None
-    assert found.code == 76
+    assert refused is not None
+    assert refused.code == 76
 
 
 @pytest.mark.parametrize("body", [MESSAGE, zlib.compress(MESSAGE) + b"x", b"\x1f\x8b\x08"])
-def test_what_is_packed_wrong_is_refused(body: bytes) -> None:
-    found = unpacked(body, LIMIT)[1]
+def test_a_message_compressed_wrong_is_refused(body: bytes) -> None:
+    refused = decompressed(body, LIMIT)[1]
 
-    assert found is not None
-    assert found.code == 76
+    assert refused is not None
+    assert refused.code == 76
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_unpacked_or_refused(body: bytes) -> None:
-    content, _ = unpacked(body, LIMIT)
+def test_any_bytes_are_decompressed_or_refused(body: bytes) -> None:
+    content, _ = decompressed(body, LIMIT)
 
     assert len(content) <= LIMIT

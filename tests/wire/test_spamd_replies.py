@@ -19,7 +19,7 @@ def answer(command: str, version: int, content: str = "") -> str:
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_from_version_1_3_on_length_and_verdict_are_told(version: int) -> None:
+def test_from_version_1_3_on_the_answer_has_length_and_verdict(version: int) -> None:
     for command in ("REPORT", "REPORT_IFSPAM", "SYMBOLS", "PROCESS", "HEADERS"):
         assert answer(command, version, "text\n") == f"{OK}Content-length: 5\r\n{SPAM}\r\ntext\n"
     assert answer("REPORT_IFSPAM", version) == f"{OK}Content-length: 0\r\n{SPAM}\r\n"
@@ -27,7 +27,7 @@ def test_from_version_1_3_on_length_and_verdict_are_told(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_before_that_a_verdict_or_a_message(version: int) -> None:
+def test_before_version_1_3_the_answer_has_a_verdict_or_a_message(version: int) -> None:
     for command in ("REPORT", "REPORT_IFSPAM", "CHECK"):
         assert answer(command, version, "text\n") == f"{OK}{SPAM}\r\ntext\n"
     assert answer("SYMBOLS", version, "NBSTREAM_SPAM") == f"{OK}{SPAM}\r\nNBSTREAM_SPAM\r\n"
@@ -35,13 +35,13 @@ def test_before_that_a_verdict_or_a_message(version: int) -> None:
     assert answer("PROCESS", version, "text\n") == f"{OK}{length}\r\ntext\n"
 
 
-def test_the_other_verdict() -> None:
+def test_the_answer_about_ham() -> None:
     ham = render_check(SpamdRequest(SpamdCommand.CHECK, 5), SpamdJudgement(spam=False, score=-2.0, required=2.94))
 
     assert ham.decode() == f"{OK}Spam: False ; -2.0 / 2.9\r\n\r\n"
 
 
-def test_what_was_changed_is_told() -> None:
+def test_the_answer_to_tell_says_what_was_changed() -> None:
     end = "Content-length: 0\r\n\r\n"
     assert render_tell().decode() == OK + end
     assert render_tell(did_set=True).decode() == f"{OK}DidSet: local\r\n{end}"

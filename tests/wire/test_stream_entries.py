@@ -1,4 +1,4 @@
-"""Entries of the stream door: what is read, what is refused and how that is told."""
+"""Entries of the stream listener: what is read, what is refused, and the answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = st.sampled_from([b"raw", b"text", b"id", b"label", b"from", b"to"]) | st
 VALUES = st.sampled_from([b"spam", b"ham", b""]) | st.binary(max_size=40)
 
 
-def test_a_text_and_a_message_are_told_apart() -> None:
+def test_a_text_and_a_message_are_distinguished() -> None:
     assert read_entry({b"text": "Süß \U0001f36c".encode()}, 100) == StreamRequest(None, "Süß \U0001f36c")
     assert read_entry({b"raw": b"Subject: \xff\r\n\r\n"}, 100) == StreamRequest(b"Subject: \xff\r\n\r\n", None)
 
@@ -34,7 +34,7 @@ def test_all_fields_are_read() -> None:
     assert read_entry(fields, 100) == StreamRequest(None, "x", "spam", "shop", "ann@example.org")
 
 
-def test_a_text_in_no_known_charset_is_read_all_the_same() -> None:
+def test_a_text_that_is_no_utf8_is_read_with_replacements() -> None:
     assert read_entry({b"text": b"caf\xe9"}, 100).text == "caf�"
 
 
@@ -51,7 +51,7 @@ def test_a_text_in_no_known_charset_is_read_all_the_same() -> None:
         ({b"text": b"x", b"to": b"x" * 1001}, "to is longer than 1000 bytes"),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_a_reason(fields: dict[bytes, bytes], why: str) -> None:
+def test_an_entry_that_is_wrong_is_refused_with_a_reason(fields: dict[bytes, bytes], why: str) -> None:
     with pytest.raises(UnreadableEntry) as caught:
         read_entry(fields, 100)
 
@@ -74,15 +74,15 @@ def test_any_fields_are_a_request_or_refused_in_plain_words(fields: dict[bytes, 
 
 @given(st.binary(max_size=2 * MAX_ID_BYTES))
 def test_an_answer_names_its_entry_by_both_ids(own: bytes) -> None:
-    told = with_entry_ids(refusal_fields("why"), b"1-0", {b"id": own})
+    answer = with_entry_ids(refusal_fields("why"), b"1-0", {b"id": own})
 
-    assert told == {"entry": b"1-0", "id": own[:MAX_ID_BYTES] or b"1-0", "error": "why"}
+    assert answer == {"entry": b"1-0", "id": own[:MAX_ID_BYTES] or b"1-0", "error": "why"}
 
 
 def test_every_field_of_an_answer_is_described() -> None:
     state = ModelState({"ham": 1, "spam": 1})
     check = Check("key", Verdict.SPAM, 0.97, 3.5, "", state, (), Thresholds())
 
-    made = with_entry_ids({**verdict_fields(check, LessonOutcome.LEARNED), **refusal_fields("why")}, b"1-0", {})
+    answer = with_entry_ids({**verdict_fields(check, LessonOutcome.LEARNED), **refusal_fields("why")}, b"1-0", {})
 
-    assert made.keys() == ANSWER_FIELDS.keys()
+    assert answer.keys() == ANSWER_FIELDS.keys()
