@@ -11,6 +11,7 @@ from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
 from nbstream.daemon.reloader import Reloader
 from nbstream.daemon.server import Server
+from nbstream.logs import event_fields
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.embedded.locks import lock_daemon
 
@@ -84,5 +85,5 @@ def log_ready(addresses: BoundAddresses, *, loaded: bool) -> None:
     _log.log(
         logging.INFO if loaded else logging.WARNING,
         "ready" if loaded else "listening, but not ready: no counts are loaded",
-        extra={"fields": addresses.as_text()},
+        extra=event_fields(**addresses.as_text()),
     )

@@ -17,6 +17,7 @@ from typing import Protocol
 from nbstream import config
 from nbstream.config import Settings
 from nbstream.errors import ConfigError
+from nbstream.logs import event_fields
 
 _log = logging.getLogger(__name__)
 
@@ -113,8 +114,9 @@ class Reloader:
     def _apply_result(self, found: Settings, changed: tuple[str, ...], waiting: tuple[str, ...]) -> ReloadResult:
         self._observer.reloaded(applied=True)
         done = ReloadResult(self.file, config.policy_hash(self.settings), (), changed, waiting)
-        fields = {"file": done.file, "policy": done.policy, "changed": ", ".join(changed) or None}
-        _log.info("reloaded", extra={"fields": fields})
+        _log.info(
+            "reloaded", extra=event_fields(file=done.file, policy=done.policy, changed=", ".join(changed) or None)
+        )
         if waiting:
             _log.warning("changed in the file, but in force only after a restart: %s", ", ".join(waiting))
         return done

@@ -27,6 +27,7 @@ from nbstream.daemon.shared_sockets import SharedSockets
 from nbstream.daemon.tasks import cancel_and_wait
 from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot
 from nbstream.errors import ConfigError, StoreUnavailable
+from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.embedded.locks import lock_daemon, translate_os_errors
@@ -213,8 +214,12 @@ class Supervisor:
             post.stop()
         _, late = await asyncio.wait(tasks, timeout=self._settings.drain_seconds + _LATE_SECONDS)
         if late:
-            fields = {"workers": ", ".join(str(post.number) for post in self._slots if post.pid is not None)}
-            _log.error("draining took too long: workers are killed with what they have", extra={"fields": fields})
+            _log.error(
+                "draining took too long: workers are killed with what they have",
+                extra=event_fields(
+                    workers=", ".join(str(post.number) for post in self._slots if post.pid is not None)
+                ),
+            )
             for post in self._slots:
                 post.kill()
             await asyncio.wait(late, timeout=_LATE_SECONDS)

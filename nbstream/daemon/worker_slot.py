@@ -20,6 +20,7 @@ from nbstream.daemon.channel import Channel, pack_settings
 from nbstream.daemon.tasks import cancel_and_wait
 from nbstream.daemon.worker import FAILED_FOR_GOOD, start_message
 from nbstream.errors import WorkerFailed, WorkerFailedForGood
+from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
 
 if TYPE_CHECKING:
@@ -96,14 +97,12 @@ class WorkerSlot:
                 raise WorkerFailed(f"no worker gets ready: the first to end {how}")
             seconds = backoff.seconds_after(loop.time() - begin)
             multiprocess.member_died(self._context.metrics_folder, str(self.number))
-            fields = {"worker": self.number, "seconds": seconds}
+            fields = event_fields(worker=self.number, seconds=seconds)
             if how:
                 self._context.on_worker_death()
-                _log.error("worker %s; another one is started", how, extra={"fields": fields})
+                _log.error("worker %s; another one is started", how, extra=fields)
             else:
-                _log.info(
-                    "worker was told to end, and has drained; another one is started", extra={"fields": fields}
-                )
+                _log.info("worker was told to end, and has drained; another one is started", extra=fields)
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._stopping.wait()
@@ -187,9 +186,10 @@ class WorkerSlot:
             try:
                 await self.ask("answer", seconds=_SILENCE_SECONDS)
             except TimeoutError:
-                fields = {"worker": self.number, "pid": self.pid}
                 _log.error(
-                    "worker has not answered for %g s: it is killed", _SILENCE_SECONDS, extra={"fields": fields}
+                    "worker has not answered for %g s: it is killed",
+                    _SILENCE_SECONDS,
+                    extra=event_fields(worker=self.number, pid=self.pid),
                 )
                 self.kill()
                 return
@@ -221,7 +221,7 @@ class WorkerSlot:
                 self.loaded = bool(message["ready"])
                 self.is_serving = True
                 self.ready.set()
-                _log.info("worker ready", extra={"fields": {"worker": self.number, "pid": self.pid}})
+                _log.info("worker ready", extra=event_fields(worker=self.number, pid=self.pid))
             elif "failed" in message:
                 failed = message
             elif (answer := self._pending_answers.get(message.get("id", -1))) and not answer.done():

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nbstream.errors import InputError
+from nbstream.logs import event_fields
 
 if TYPE_CHECKING:
     from nbstream.relay.quarantine import Quarantine, RetentionResult
@@ -49,6 +50,8 @@ class QuarantineRetention:
         swept = await asyncio.to_thread(self._quarantine.remove_expired, self._days, _MESSAGES_PER_STEP)
         self._on_swept(swept.remaining, swept.removed)
         if swept.removed:
-            fields = {"removed": swept.removed, "held": swept.remaining, "days": self._days}
-            _log.info("quarantine: messages removed for their age", extra={"fields": fields})
+            _log.info(
+                "quarantine: messages removed for their age",
+                extra=event_fields(removed=swept.removed, held=swept.remaining, days=self._days),
+            )
         return swept

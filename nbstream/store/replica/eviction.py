@@ -36,6 +36,7 @@ import numpy as np
 
 from nbstream.bayes.counts import is_sum
 from nbstream.errors import NbstreamError
+from nbstream.logs import event_fields
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model import ledger
 
@@ -109,14 +110,16 @@ class Evictor:
             number = surplus + int(_SPARE_SHARE * self._limit)
             indices = await asyncio.to_thread(candidates.least_missed, number)
             evicted = await self._evict_tokens(candidates, indices, target_size)
-        fields = {
-            "evicted": evicted,
-            "below_zero": mended,
-            "live": int(candidates.live.sum()),
-            "vocabulary": self._mirror.vocabulary_size,
-            "seconds": round(time.monotonic() - started, 1),
-        }
-        _log.info("swept", extra={"fields": fields})
+        _log.info(
+            "swept",
+            extra=event_fields(
+                evicted=evicted,
+                below_zero=mended,
+                live=int(candidates.live.sum()),
+                vocabulary=self._mirror.vocabulary_size,
+                seconds=round(time.monotonic() - started, 1),
+            ),
+        )
         return evicted + mended
 
     async def _evict_tokens(
