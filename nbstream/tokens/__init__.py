@@ -1,1 +1,1 @@
-"""A message becomes tokens: what it says, where it links to, how it travelled and how it is built."""
+"""Turns a message into tokens: what it says, where it links to, how it travelled and how it is built."""

@@ -1,12 +1,12 @@
-"""The attributes of a message: what it is, out of closed lists of values, for the categorical event model.
+"""The attributes of a message, each with one value of a closed list, for the categorical event model.
 
-Rules: every attribute takes exactly one of its values, the last of which, "other", stands for all that is not
-listed; "none" says that what the attribute is about is missing. Never raises, whatever the bytes. Only header
-fields in ``_READ_FIELDS`` are looked at, none of which a filter or a mailbox writes; ``MAX_FIELDS`` fields,
-``MAX_PARTS`` parts and ``SAMPLE_BYTES`` of text are looked at, at most.
+Rules: every attribute takes exactly one of its values. The last value, "other", stands for everything that is not
+listed; "none" says that what the attribute describes is missing. Nothing here raises, whatever the bytes. Only the
+header fields in ``_READ_FIELDS`` are read; no filter and no mailbox writes any of them. At most ``MAX_FIELDS``
+fields, ``MAX_PARTS`` parts and ``SAMPLE_BYTES`` of text are read.
 
-The lists name what mail programs, charsets and scripts there are, not what some corpus holds: which value says
-what is for the counts to learn.
+The lists name the mail programs, charsets and scripts that exist, not those that occur in some corpus: what a
+value says about a class is learned by the counts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _READ_FIELDS = frozenset(
 
 
 def _family_by_name(families: Mapping[str, str]) -> dict[str, str]:
-    """Each of the names behind a family, which commas part, with that family."""
+    """Return {name: family} for the comma-separated names of each family."""
     return {name.strip(): family for family, names in families.items() for name in names.split(",")}
 
 
@@ -68,7 +68,7 @@ _CHARSETS = _family_by_name(
     }
 )
 
-# Pieces of names in User-Agent or X-Mailer; the first that occurs decides, so the narrower ones come first.
+# Parts of names in User-Agent or X-Mailer. The first one that occurs decides, so the narrower ones come first.
 _PROGRAMS = _family_by_name(
     {
         "outlook express": "outlook express, windows mail, live mail",
@@ -87,7 +87,7 @@ _PROGRAMS = _family_by_name(
     }
 )
 
-# File name endings and types; of several attachments the kind that comes first here is told.
+# File name endings and types. Of several attachments the kind that comes first here is the value.
 _ATTACHMENTS = _family_by_name(
     {
         "program": "exe, scr, com, pif, bat, cmd, msi, jar, js, jse, vbs, vbe, wsf, hta, lnk, ps1, cpl, reg, apk",
@@ -122,7 +122,7 @@ ATTRIBUTE_VALUES: Mapping[str, tuple[str, ...]] = {
     "priority": ("none", "high", "normal", "low", "other"),
     "to": ("none", "undisclosed", "one", "several", "other"),
 }
-"""The values of each attribute, "other" last."""
+"""The values of each attribute; the last one is "other"."""
 
 _ANSWER = re.compile(r"\s*(?:re|aw|sv|antw)(?:\[\d{1,3}\])?\s*:\s*", re.IGNORECASE)
 _FORWARD = re.compile(r"\s*(?:fwd?|wg|tr)\s*:\s*", re.IGNORECASE)
@@ -135,7 +135,7 @@ _PRIORITIES = {"1": "high", "2": "high", "3": "normal", "4": "low", "5": "low"}
 
 
 def extract_attributes(message: Message) -> tuple[tuple[str, str], ...]:
-    """Each attribute with its value, in the order of ``ATTRIBUTE_VALUES``; of a bare text those that it has."""
+    """Return (attribute, value) pairs in the order of ``ATTRIBUTE_VALUES``; a bare text has only a script."""
     if not message.is_mail:
         return (
             (
@@ -143,16 +143,16 @@ def extract_attributes(message: Message) -> tuple[tuple[str, str], ...]:
                 detect_script(decode_text(message.raw[: min(SAMPLE_BYTES, message.limits.look_bytes)], None)),
             ),
         )
-    looked_at = message.fields[:MAX_FIELDS]
+    fields = message.fields[:MAX_FIELDS]
     first = {
-        each.name: only_known(decode_encoded_words(each.value[:MAX_VALUE_BYTES]))
-        for each in reversed(looked_at)
-        if each.name in _READ_FIELDS
+        field.name: only_known(decode_encoded_words(field.value[:MAX_VALUE_BYTES]))
+        for field in reversed(fields)
+        if field.name in _READ_FIELDS
     }
     parts = message.parts[:MAX_PARTS]
     text = next((part for part in parts if _is_text(part) and part.payload), None)
     sample = decode_text(text.payload[:SAMPLE_BYTES], text.charset) if text else ""
-    found = {
+    attributes = {
         "type": parts[0].content_type if "content-type" in first else "none",
         "body": _body_form(parts, text, sample),
         "charset": _charset_family(text),
@@ -161,7 +161,7 @@ def extract_attributes(message: Message) -> tuple[tuple[str, str], ...]:
         "script": detect_script(sample),
         "zone": _time_zone(first.get("date")),
         "reply": _reply_kind(first),
-        "hops": str(sum(each.name == "received" for each in looked_at) or "none"),
+        "hops": str(sum(field.name == "received" for field in fields) or "none"),
         "list": _list_kind(first),
         "attachment": _attachment_kind(parts),
         "subject": _subject_case(first.get("subject", "")),
@@ -169,7 +169,8 @@ def extract_attributes(message: Message) -> tuple[tuple[str, str], ...]:
         "to": _recipients_kind(first.get("to")),
     }
     return tuple(
-        (name, found[name] if found[name] in values else "other") for name, values in ATTRIBUTE_VALUES.items()
+        (name, attributes[name] if attributes[name] in values else "other")
+        for name, values in ATTRIBUTE_VALUES.items()
     )
 
 
@@ -178,7 +179,7 @@ def _is_text(part: MimePart) -> bool:
 
 
 def _body_form(parts: tuple[MimePart, ...], text: MimePart | None, sample: str) -> str:
-    """As what the text is sent; "disguised" is HTML that is called plain."""
+    """Return the form in which the text is sent; "disguised" is HTML that is declared as plain text."""
     types = {part.content_type for part in parts if _is_text(part)}
     if {"text/plain", "text/html"} <= types:
         return "both"
@@ -199,29 +200,29 @@ def _program_family(name: str | None) -> str:
     if not name:
         return "none"
     lower = name[:100].lower()
-    return next((family for piece, family in _PROGRAMS.items() if piece in lower), "other")
+    return next((family for name_part, family in _PROGRAMS.items() if name_part in lower), "other")
 
 
 def _time_zone(date: str | None) -> str:
-    """Which side of Greenwich; "unknown" is -0000, which says nothing of where it was sent (RFC 5322 3.3)."""
+    """Return the side of Greenwich; "unknown" is -0000, which does not say where it was sent (RFC 5322 3.3)."""
     if not date:
         return "none"
-    found = _ZONE.search(date[:80])
-    if found is None:
+    zone = _ZONE.search(date[:80])
+    if zone is None:
         return "other"
-    sign, hours, minutes, name = found.groups()
+    sign, hours, minutes, name = zone.groups()
     if name:
         return _NAMED_ZONES.get(name.upper(), "other")
-    ahead = int(hours) * 60 + int(minutes)
-    if ahead > 14 * 60 or int(minutes) % 15 or int(minutes) >= 60:
+    offset_minutes = int(hours) * 60 + int(minutes)
+    if offset_minutes > 14 * 60 or int(minutes) % 15 or int(minutes) >= 60:
         return "other"  # there is no such zone
     if sign == "-":
-        return "west" if ahead else "unknown"
-    return "far east" if ahead > 4 * 60 else "east" if ahead else "zero"
+        return "west" if offset_minutes else "unknown"
+    return "far east" if offset_minutes > 4 * 60 else "east" if offset_minutes else "zero"
 
 
 def _reply_kind(first: Mapping[str, str]) -> str:
-    """Whether it says to be an answer, and answers something; "other" is a reference without "Re:"."""
+    """Return whether the message claims to be an answer and refers to another; "other" refers without "Re:"."""
     subject = first.get("subject", "")
     refers = "references" in first or "in-reply-to" in first
     if _FORWARD.match(subject):
@@ -242,13 +243,13 @@ def _list_kind(first: Mapping[str, str]) -> str:
 
 
 def _attachment_kind(parts: tuple[MimePart, ...]) -> str:
-    """The most telling kind among the parts that are no text, or are files."""
+    """Return the kind that comes first in ``_ATTACHMENTS``, of the parts that are no text or are files."""
     kinds = {_part_kind(part) for part in parts} - {""}
     return next((kind for kind in _ATTACHMENT_KINDS if kind in kinds), "other" if kinds else "none")
 
 
 def _part_kind(part: MimePart) -> str:
-    """What an attachment is, by its file name, else by its type; empty for text and for what holds parts."""
+    """Return what an attachment is, by its file name or else its type; empty for text and for containers."""
     extension = part.filename[-20:].rpartition(".")[2].strip().lower() if part.filename else ""
     main = part.content_type.partition("/")[0]
     for name in (extension, part.content_type, main):
@@ -258,7 +259,7 @@ def _part_kind(part: MimePart) -> str:
 
 
 def _subject_case(subject: str) -> str:
-    """How the subject's letters are written, without "Re:" and "Fwd:"."""
+    """Return the case of the letters of the subject, without "Re:" and "Fwd:"."""
     while mark := _ANSWER.match(subject) or _FORWARD.match(subject):
         subject = subject[mark.end() :]
     if not subject or subject.isspace():

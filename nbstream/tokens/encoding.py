@@ -1,4 +1,4 @@
-"""Tokens as bytes: UTF-8 without ASCII white space or control characters, at most ``MAX_TOKEN_BYTES`` bytes."""
+"""Encodes tokens as bytes: UTF-8 without ASCII white space or control characters, ``MAX_TOKEN_BYTES`` at most."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ if TYPE_CHECKING:
 
 MAX_TOKEN_BYTES = 64
 
-# White space and control characters become "_"; the line feed stays, since it separates tokens meanwhile.
+# White space and control characters become "_". The line feed stays, because it separates the joined tokens.
 _CLEANING_TABLE = bytes(c if (c > 32 and c != 127) or c == 10 else 95 for c in range(256))
 
 
 def encode_tokens(tokens: Sequence[str]) -> list[bytes]:
-    """``tokens`` as bytes, cleaned and cut; as many, in their order."""
+    """Return ``tokens`` as bytes, cleaned and cut: the same number, in the same order."""
     if not tokens:
         return []
-    found = "\n".join(tokens).encode("utf-8", "replace").translate(_CLEANING_TABLE).split(b"\n")
-    if len(found) != len(tokens):
+    encoded = "\n".join(tokens).encode("utf-8", "replace").translate(_CLEANING_TABLE).split(b"\n")
+    if len(encoded) != len(tokens):
         return encode_tokens([token.replace("\n", "_") for token in tokens])
-    if max(map(len, found)) > MAX_TOKEN_BYTES:
-        return [truncate_utf8(token) for token in found]
-    return found
+    if max(map(len, encoded)) > MAX_TOKEN_BYTES:
+        return [truncate_utf8(token) for token in encoded]
+    return encoded
 
 
-def truncate_utf8(text: bytes, longest: int = MAX_TOKEN_BYTES) -> bytes:
-    """``text`` up to the last whole character within ``longest`` bytes."""
-    return text if len(text) <= longest else text[:longest].decode("utf-8", "ignore").encode()
+def truncate_utf8(text: bytes, max_bytes: int = MAX_TOKEN_BYTES) -> bytes:
+    """Return ``text`` up to the last whole character within ``max_bytes`` bytes."""
+    return text if len(text) <= max_bytes else text[:max_bytes].decode("utf-8", "ignore").encode()

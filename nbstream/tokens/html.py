@@ -1,9 +1,9 @@
-"""HTML to the text a reader sees, by three passes that each read every character once.
+"""Turns HTML into the text that a reader sees, in three passes that each read every character once.
 
-Rules: a pattern here consumes what it has scanned, whatever follows, so no input costs more than its length.
-No tree is built: the HTML parsing algorithm is quadratic in the depth of the nesting, and a parser that
-follows it needed 325 s for 1.5 MB of ``<div>``. Text between inline tags is joined ("V<b></b>ia" is one word),
-text between other tags is kept apart.
+Rules: a pattern here consumes what it has scanned, whatever follows, so no input costs more than its length. No
+tree is built, because the HTML parsing algorithm is quadratic in the depth of the nesting: a parser that follows
+it needed 325 s for 1.5 MB of ``<div>``. Text on both sides of an inline tag is joined ("V<b></b>ia" is one word);
+text on both sides of another tag is separated.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import html
 import re
 
-# Case-sensitive on lower-cased text: that takes a third of the time of patterns that ignore case.
+# The text is in lower case: these patterns are faster than patterns that ignore case.
 _INVISIBLE = re.compile(
     r"<(?:!--.*?(?:-->|\Z)"
     r"|(?:script\b.*?(?:</script|\Z)|style\b.*?(?:</style|\Z)|title\b.*?(?:</title|\Z))[^>]*>?"
@@ -23,17 +23,17 @@ _HTML_START = re.compile(r"<(?:!doctype html|html|body|table)\b")
 
 
 def is_html(content_type: str, text: str) -> bool:
-    """Whether a text part, in lower case, is to be read as HTML: by its type, or because it opens as HTML."""
+    """Return whether a text part (lower case) is HTML: by its type, or because it begins like HTML."""
     return content_type == "text/html" or _HTML_START.match(text[:200].lstrip()) is not None
 
 
 def visible_text(source: str) -> str:
-    """The text of a lower-case HTML source without tags, comments, scripts and styles; entities resolved."""
+    """Return the text of an HTML source (lower case) without tags, comments, scripts and styles."""
     return resolve_character_references(_TAG.sub(" ", _INVISIBLE.sub("", source)))
 
 
 def resolve_character_references(text: str) -> str:
-    """``text`` with its character references resolved; left as it is where one cannot be."""
+    """Return ``text`` with its character references resolved, or ``text`` itself if one of them cannot be."""
     if "&" not in text:
         return text
     try:

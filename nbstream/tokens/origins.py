@@ -1,7 +1,7 @@
-"""Where a token came from, in words, by the prefix that it was made with.
+"""Where a token came from, in words, by the prefix of the token.
 
-Rules: pure, and never raises. Of a header field that has no words of its own here its name is told, as the token
-has it; whoever wrote the message may have chosen a name that others are told by.
+Rules: pure, and never raises. A header field that has no words of its own here is described by its name, as the
+token has it. Whoever wrote the message may have chosen a name that has words here for something else.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ORIGINS = {
     "attribute": "attribute",
     "number": "number",
 }
-"""What each prefix of a token that is no header field's name says of where the token came from."""
+"""The origin of a token, by each prefix that is not the name of a header field."""
 
 _ASPECT_TEXTS = {
     "name": "name",
@@ -57,7 +57,7 @@ _ASPECT_TEXTS = {
 
 
 def token_origin(token: str) -> str:
-    """Where ``token`` came from: ``text``, ``link: host``, ``Subject``, ``From: name``, ``X-Mailer`` ..."""
+    """Return where ``token`` came from: ``text``, ``link: host``, ``Subject``, ``From: name``, ``X-Mailer`` ..."""
     prefix = token.partition(":")[0]
     if prefix in ORIGINS:
         return ORIGINS[prefix]
@@ -70,5 +70,5 @@ def token_origin(token: str) -> str:
 
 
 def _field_title(field: str) -> str:
-    """A field's name as it is mostly written."""
+    """Return the name of a field in its usual spelling."""
     return "-".join(word.capitalize() for word in field.split("-"))

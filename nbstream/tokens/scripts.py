@@ -1,4 +1,4 @@
-"""The script a text is written in, by its letters beyond ASCII.
+"""The script in which a text is written, by its letters beyond ASCII.
 
 Rules: the text is read once; at most ``MAX_LETTERS`` letters are looked up.
 """
@@ -13,7 +13,7 @@ from nbstream.tokens.unicode import only_known
 
 MAX_LETTERS = 300
 
-# Where each script's letters begin; a row holds up to the next one.
+# The first character of each range and the script of its letters; a range ends where the next one begins.
 _SCRIPT_RANGES: tuple[tuple[int, str], ...] = (
     (0x80, "marked"), (0x250, "other"), (0x370, "greek"), (0x400, "cyrillic"), (0x530, "other"),
     (0x590, "hebrew"), (0x600, "arabic"), (0x780, "other"), (0x900, "indic"), (0xE00, "thai"), (0xF00, "other"),
@@ -33,14 +33,15 @@ SCRIPTS: tuple[str, ...] = (
     *(name for name in dict.fromkeys(name for _, name in _SCRIPT_RANGES) if name != "other"),
     *("none", "other"),
 )
-"""What ``detect_script`` returns."""
+"""The values that ``detect_script`` returns."""
 
 
 def detect_script(text: str) -> str:
-    """The script that most letters beyond ASCII are of; "latin" where those are under 1 in 200 characters.
+    """Return the script of most letters beyond ASCII.
 
-    "marked" is Latin with marks, "styled" are compatibility forms of Latin letters, and "garbled" is text with
-    more characters beyond ASCII than plain letters: another script, in bytes whose charset is not told.
+    It is "latin" where fewer than 1 in 200 characters are letters beyond ASCII. "marked" is Latin with marks,
+    "styled" are compatibility forms of Latin letters, and "garbled" is Latin text with more characters beyond
+    ASCII than plain letters: another script, in bytes whose charset is not declared.
     """
     encoded = text.encode("utf-8", "ignore")
     foreign = only_known(encoded.translate(None, _ASCII).decode("utf-8"))
@@ -50,6 +51,6 @@ def detect_script(text: str) -> str:
     if not scripts or scripts.total() * 200 < len(text):
         return "latin" if plain or scripts else "none"
     if scripts["kana"] * 10 >= scripts.total():
-        return "kana"  # Japanese; its Chinese characters may be more
+        return "kana"  # Japanese, even where most of its letters are Chinese characters
     most = scripts.most_common(1)[0][0]
     return "garbled" if most == "marked" and len(foreign) > plain else most

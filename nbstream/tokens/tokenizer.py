@@ -1,11 +1,10 @@
-"""Message to tokens, the one way in: collects what the modules beside it find, in a fixed order, and bounds it.
+"""Message to tokens: collects the tokens of the other modules of this package in a fixed order, within bounds.
 
-Rules: never raises, whatever the bytes; the same message gives the same tokens in the same order; a token is
-UTF-8 without ASCII white space or control characters, at most ``LONGEST`` bytes, with a prefix that says where it
-comes from.
+Rules: nothing here raises, whatever the bytes; the same message gives the same tokens in the same order. A token
+is UTF-8 without ASCII white space or control characters, at most ``MAX_TOKEN_BYTES`` bytes, and begins with a
+prefix that says where it comes from.
 
-Lost: the names of HTML elements (without them 0.109 instead of 0.121 % of 1-AUC on SpamAssassin 2002h2, and FN at
-0.1 % FP 14.6 instead of 20.0 %; the other corpora alike).
+For tokens that were tried and not kept see docs/experiments.md, "Tokens".
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
     from nbstream.mail.message import Message
 
 TOKENIZER_VERSION = 3
-"""Stored with a model; another version means other tokens, so counts learned with it say little."""
+"""Stored with a model: the counts of one version say little about the tokens of another version."""
 
 _BODY_PREFIXES = (b"body:", b"url:", b"url.")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerOptions:
-    """How much is made of a message: distinct tokens in all, and whether attributes and numbers are taken too."""
+    """At most ``max_tokens`` distinct tokens are made of a message; attributes and numbers are optional."""
 
     max_tokens: int = 2000
     attributes: bool = False
@@ -44,9 +43,10 @@ class TokenizerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The distinct tokens of a message, by the two groups in which clues are picked.
+    """The distinct tokens of a message, in the two groups from which clues are chosen.
 
-    Beside them its attributes and numbers, by name, where they were asked for.
+    ``head`` has the tokens of header and structure, ``body`` those of words and links. ``attributes`` and
+    ``numbers`` are (name, value) pairs, where the options of the tokenizer include them.
     """
 
     head: tuple[bytes, ...]
@@ -56,9 +56,10 @@ class Tokens:
 
     @classmethod
     def from_all(cls, tokens: Sequence[bytes]) -> Tokens:
-        """The groups again from ``all``, which holds neither attributes nor numbers.
+        """Return the two groups again from ``all``, without attributes and numbers.
 
-        A header field called URL gives tokens as links do, but what follows it of the head tells it from the body.
+        The body is the longest end of ``tokens`` with prefixes of the body. A header field called URL has tokens
+        with the prefix of links, but other tokens of the head follow them.
         """
         head = len(tokens)
         while head and tokens[head - 1].startswith(_BODY_PREFIXES):
@@ -67,21 +68,21 @@ class Tokens:
 
     @property
     def all(self) -> tuple[bytes, ...]:
-        """Head, then body."""
+        """All tokens: head, then body."""
         return self.head + self.body
 
 
 class Tokenizer:
-    """Makes tokens of messages."""
+    """Turns messages into tokens."""
 
-    def __init__(self, params: TokenizerOptions = TokenizerOptions()) -> None:
-        self._options = params
+    def __init__(self, options: TokenizerOptions = TokenizerOptions()) -> None:
+        self._options = options
 
     def tokenize(self, message: Message) -> Tokens:
-        """The tokens of ``message``: header fields and structure in ``head``, words and links in ``body``."""
+        """Return the tokens of ``message``, in ``head`` (header fields, structure) and ``body`` (words, links)."""
         limit = self._options.max_tokens
         head, body = _head_tokens(message), _body_tokens(message, limit)
-        # Neither crowds the other out: 34 long To fields would otherwise leave nothing of the body.
+        # Each group has half of the limit for itself: else 34 long To fields would leave nothing of the body.
         head = head[: max(limit - limit // 2, limit - len(body))]
         return Tokens(
             head,
@@ -91,18 +92,18 @@ class Tokenizer:
         )
 
 
-def _body_tokens(message: Message, most: int) -> tuple[bytes, ...]:
-    """The distinct tokens of words and links, in order: the first ``most``, perhaps more."""
+def _body_tokens(message: Message, limit: int) -> tuple[bytes, ...]:
+    """Return the distinct tokens of words and links, in order: the first ``limit`` of them, perhaps more."""
     tokens: list[bytes] = []
     texts = 0
     for content, content_type in _text_parts(message):
         text = content.lower()
-        seen = html.visible_text(text) if html.is_html(content_type, text) else text
-        tokens += [b"body:" + word for word in distinct_words_utf8(seen, most)]
+        visible = html.visible_text(text) if html.is_html(content_type, text) else text
+        tokens += [b"body:" + word for word in distinct_words_utf8(visible, limit)]
         if links := urls.find_links(text):
             tokens += dict.fromkeys(encode_tokens([token for link in links for token in urls.link_tokens(link)]))
         texts += 1
-    # Those of one text are distinct: each word is, and no link's token is one of a word.
+    # The tokens of one text are distinct: words and links are, and have different prefixes.
     return tuple(tokens if texts == 1 else dict.fromkeys(tokens))
 
 
@@ -115,7 +116,7 @@ def _head_tokens(message: Message) -> tuple[bytes, ...]:
 
 
 def _text_parts(message: Message) -> Iterator[tuple[str, str]]:
-    """The text and the type of each text part; of a bare text, all of it."""
+    """Yield the text and the type of each text part; of a bare text all of it."""
     if not message.is_mail:
         yield decode_text(message.raw[: message.limits.look_bytes], None), "text/plain"
         return

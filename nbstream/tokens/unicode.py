@@ -1,7 +1,7 @@
-"""The characters that tokens know: those of Unicode 14.0, whatever Unicode the interpreter knows.
+"""The characters that tokens are made of: those of Unicode 14.0, whatever version the interpreter knows.
 
-Rules: Python 3.11 knows Unicode 14.0, later versions know more, and a character that is assigned meanwhile may be
-a letter there and none here. Tokens have to be the same on every interpreter, so later characters are replaced by
+Rules: Python 3.11 knows Unicode 14.0 and later versions know more. A character that was assigned later may be a
+letter there and none here. Tokens have to be the same on every interpreter, so later characters are replaced by
 one that is no letter, digit or space in any version.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 REPLACEMENT = "\ufffd"
-"""What stands for a later character."""
+"""The character that replaces each later one."""
 
 # Assigned after Unicode 14.0, up to Unicode 18.0 (https://www.unicode.org/Public/18.0.0/ucd/DerivedAge.txt).
 _LATER_PLANE_0 = (
@@ -34,18 +34,19 @@ _LATER_BEYOND = (
 
 
 def _ranges(text: str) -> str:
-    """The inside of a regular expression's brackets for hexadecimal ranges."""
+    """Return the inside of the brackets of a regular expression for hexadecimal ranges."""
     return re.sub(r"[0-9A-F]+", lambda number: f"\\U{int(number[0], 16):08x}", text).replace(",", "")
 
 
-# The first finds what may be a later character. It looks at one range beyond the basic plane, and at a table
-# below; a hundred ranges would be compared with each character of Chinese text.
+# The first pattern finds what may be a later character. In the basic plane it looks the character up in a table,
+# and beyond it compares one range; the second pattern would compare each character of Chinese text with a hundred
+# ranges.
 _CANDIDATE = re.compile(rf"[{_ranges(_LATER_PLANE_0)}\U00010000-\U0010ffff]")
 _LATER = re.compile(rf"[{_ranges(_LATER_PLANE_0)}{_ranges(_LATER_BEYOND)}]")
 
 
 def only_known(text: str) -> str:
-    """``text`` with ``REPLACEMENT`` for each character that was assigned after Unicode 14.0."""
+    """Return ``text`` with ``REPLACEMENT`` for each character that was assigned after Unicode 14.0."""
     if text.isascii() or not _CANDIDATE.search(text):
         return text
     return _LATER.sub(REPLACEMENT, text)

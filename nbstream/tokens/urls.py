@@ -1,7 +1,7 @@
-"""Links to tokens: host, parent domains, pieces of the path, and what is odd about the rest.
+"""Turns links into tokens: host, parent domains, pieces of the path, and what is unusual in the rest.
 
-Rules: links are found by their literal beginning, so finding them reads the text once; at most ``MAX_LINKS`` links
-and ``MAX_LINK_CHARACTERS`` characters of each are looked at.
+Rules: links are searched by their literal beginning, so the search reads the text once. At most ``MAX_LINKS``
+links and ``MAX_LINK_CHARACTERS`` characters of each of them are read.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from nbstream.tokens.unicode import only_known
 MAX_LINKS = 100
 MAX_LINK_CHARACTERS = 300
 
-# Patterns that begin with a fixed text are searched for it, which is ten times as fast as any choice of texts.
+# Two patterns instead of one with a choice: a pattern with a literal beginning is searched much faster.
 _AFTER_SCHEME = re.compile(rf"://[^\s<>\"'\\]{{1,{MAX_LINK_CHARACTERS}}}")
 _WITHOUT_SCHEME = re.compile(rf"www\.[^\s<>\"'\\]{{1,{MAX_LINK_CHARACTERS}}}")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_PIECE = re.compile(r"[^\W_]+")
+_PATH_WORD = re.compile(r"[^\W_]+")
 _IP_ADDRESS = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[[0-9a-f:.]+\]|\d{8,10}|0x[0-9a-f]{2,8}")
 
 
 def find_links(source: str) -> list[str]:
-    """The distinct links in lower-case text or HTML source."""
+    """Return the distinct links in text or HTML source (lower case)."""
     if "&#" in source:
         source = resolve_character_references(source)
-    found: dict[str, None] = {}
+    links: dict[str, None] = {}
     for link in islice(_AFTER_SCHEME.finditer(source), MAX_LINKS):
         before = source[max(0, link.start() - 8) : link.start()]
-        found[before[len(before.rstrip(_LETTERS)) :] + link[0]] = None
+        links[before[len(before.rstrip(_LETTERS)) :] + link[0]] = None
     for link in islice(_WITHOUT_SCHEME.finditer(source), MAX_LINKS):
         if source[link.start() - 1 : link.start()] != "/":
-            found["http://" + link[0]] = None
-    return list(found)[:MAX_LINKS]
+            links["http://" + link[0]] = None
+    return list(links)[:MAX_LINKS]
 
 
 @lru_cache(maxsize=1024)
 def link_tokens(link: str) -> tuple[str, ...]:
-    """The tokens of one of ``find_links``.
+    """Return the tokens of one link that ``find_links`` returned.
 
-    Two in five links came before: those of lists, of campaigns, of schemas.
+    They are cached because two in five links were seen before: those of lists, of campaigns, of schemas.
     """
     scheme, _, rest = only_known(resolve_character_references(link)).partition("://")
     authority, _, path = rest.lstrip("/").partition("/")
@@ -51,7 +51,7 @@ def link_tokens(link: str) -> tuple[str, ...]:
     user, at, host = authority.rpartition("@")
     host, _, port = host.partition(":") if not host.startswith("[") else (host, "", "")
     tokens = [f"url:{name}" for name in parent_domains(host)]
-    tokens += [f"url.path:{piece}" for piece in _PIECE.findall(path[:100]) if len(piece) <= 20]
+    tokens += [f"url.path:{word}" for word in _PATH_WORD.findall(path[:100]) if len(word) <= 20]
     if scheme != "http":
         tokens.append(f"url.scheme:{scheme}")
     if at:
@@ -69,7 +69,7 @@ def link_tokens(link: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=2048)
 def parent_domains(host: str) -> tuple[str, ...]:
-    """``host`` and its parent domains of at least two labels, or the prefixes of an IPv4 address."""
+    """Return ``host`` and its parent domains of at least two labels, or the prefixes of an IPv4 address."""
     labels = host.strip(".")[:100].split(".")
     if len(labels) == 4 and all(label.isdigit() for label in labels):
         return tuple([".".join(labels[:length]) for length in (4, 3, 2)])

@@ -1,6 +1,6 @@
-"""Digests of what generated messages become: their tokens, attributes and numbers, and their key.
+"""Digests of the tokens, attributes, numbers and keys of generated messages.
 
-``python -m tests.tokens.digests`` writes the file anew; only a new ``TOKENIZER_VERSION`` may change a line.
+``python -m tests.tokens.digests`` writes the file again; only a new ``TOKENIZER_VERSION`` may change a line.
 """
 
 from __future__ import annotations

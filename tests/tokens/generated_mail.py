@@ -1,4 +1,4 @@
-"""Messages made for the digests: each kind of token, and each charset, with nothing drawn by chance."""
+"""Messages for the digests: they contain each kind of token and each charset, and nothing random."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCRIPTS = (
     "\U0001f6dc \u0cf3 \u0ece \U0001b132 \U0002ebf0 \U00010d50 \u31ef later than Unicode 14",
     "\U0001f600 \u2028 \u0085 \u00a0 spaces\u3000and\u2003marks \ufffd",
 )
-"""Texts in the scripts that tokens tell apart, with what folding changes."""
+"""Texts in each script that the tokenizer knows, with characters that folding changes."""
 
 HEADERS = (
     ("Return-Path", "<bounce+ann=x.example@lists.example.org>"),
@@ -141,38 +141,38 @@ def message(fields: object, body: str | bytes, content_type: str = "text/plain; 
 
 
 def charsets() -> list[str]:
-    """Every codec of Python's that a message may name, and some names that Python does not know."""
-    known = {name.replace("_", "-") for name in aliases.values()}
-    known -= {"mbcs", "oem"}  # Windows has these alone
-    return sorted(known | {"x-unknown", "gb2312", "ks_c_5601-1987", "windows-874", "unicode-1-1-utf-7", "x-sjis"})
+    """Every codec of Python that a message may name, and some names that Python does not know."""
+    codecs = {name.replace("_", "-") for name in aliases.values()}
+    codecs -= {"mbcs", "oem"}  # only Windows has these
+    return sorted(codecs | {"x-unknown", "gb2312", "ks_c_5601-1987", "windows-874", "unicode-1-1-utf-7", "x-sjis"})
 
 
 def in_charset(charset: str) -> bytes:
-    """A text in that charset where Python can write it, then every byte, alone and behind a lead byte."""
+    """A text in this charset where Python can encode it, then every byte, alone and after a lead byte."""
     content = b""
     for text in SCRIPTS:
         try:
             content += text.encode(charset.replace("-", "_"), "ignore") + b"\r\n"
         except (LookupError, UnicodeError, ValueError, TypeError, AssertionError):
             continue
-    every = bytes(byte for byte in range(256) if byte not in b"\r\n")
+    all_bytes = bytes(byte for byte in range(256) if byte not in b"\r\n")
     return (
         content
-        + every
+        + all_bytes
         + b"\r\n"
-        + b"".join(bytes([lead, byte, 32]) for lead in range(129, 255, 9) for byte in every)
+        + b"".join(bytes([lead, byte, 32]) for lead in range(129, 255, 9) for byte in all_bytes)
     )
 
 
 def transfer_encoded(content: bytes, encoding: str) -> bytes:
-    """The content in that transfer encoding; as it is in one that Python does not write."""
+    """The content in this transfer encoding; unchanged where Python cannot write the encoding."""
     if encoding == "base64":
         return base64.encodebytes(content)
     return quopri.encodestring(content) if encoding == "quoted-printable" else content
 
 
 def multipart(count: int) -> bytes:
-    """A message with so many parts, one of them after the other a text, HTML, an image and a program."""
+    """A message with ``count`` parts: in turn a text, HTML, an image and a program."""
     kinds = (
         "text/plain; charset=koi8-r",
         "text/html",
@@ -195,11 +195,11 @@ def nested(depth: int) -> bytes:
     """Multiparts within each other, and a text in the innermost."""
     body = b"Content-Type: text/plain\r\n\r\ninnermost\r\n"
     for level in range(depth):
-        mark = b"n%d" % level
+        boundary = b"n%d" % level
         body = b"Content-Type: multipart/mixed; boundary=%s\r\n\r\n--%s\r\n%s\r\n--%s--\r\n" % (
-            mark,
-            mark,
+            boundary,
+            boundary,
             body,
-            mark,
+            boundary,
         )
     return b"Subject: nested\r\n" + body

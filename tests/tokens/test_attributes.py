@@ -32,16 +32,16 @@ TVqQAAMA
 """
 
 
-def of(raw: bytes) -> dict[str, str]:
+def attributes_of(raw: bytes) -> dict[str, str]:
     return dict(extract_attributes(Message.parse(raw)))
 
 
-def of_fields(*lines: str, body: str = "text") -> dict[str, str]:
-    return of("\n".join(("From: a@x.example", *lines, "", body)).encode())
+def attributes_of_fields(*lines: str, body: str = "text") -> dict[str, str]:
+    return attributes_of("\n".join(("From: a@x.example", *lines, "", body)).encode())
 
 
-def of_part(*lines: str) -> dict[str, str]:
-    return of_fields(
+def attributes_of_part(*lines: str) -> dict[str, str]:
+    return attributes_of_fields(
         "Content-Type: multipart/mixed; boundary=b", body="\n".join(("--b", *lines, "", "x", "--b--"))
     )
 
@@ -73,8 +73,8 @@ def test_the_values_of_an_attribute_are_distinct_and_end_with_other() -> None:
 
 
 def test_what_is_missing_is_none() -> None:
-    found = of(b"From: a@x.example\n\n")
-    missing = {name for name, value in found.items() if value == "none"}
+    attributes = attributes_of(b"From: a@x.example\n\n")
+    missing = {name for name, value in attributes.items() if value == "none"}
     assert missing == set(ATTRIBUTE_VALUES) - {"body", "reply"}  # an empty body is plain text (RFC 2045 5.2)
 
 
@@ -93,16 +93,16 @@ def test_a_bare_text_has_a_script_alone() -> None:
     ],
 )
 def test_the_body_is_what_the_text_is_sent_as(lines: list[str], value: str) -> None:
-    assert of_part(*lines)["body"] == value
+    assert attributes_of_part(*lines)["body"] == value
 
 
-def test_html_that_is_called_plain_is_disguised() -> None:
-    assert of_fields("Content-Type: text/plain", body="<HTML><body>x")["body"] == "disguised"
+def test_html_that_is_declared_plain_is_disguised() -> None:
+    assert attributes_of_fields("Content-Type: text/plain", body="<HTML><body>x")["body"] == "disguised"
 
 
 def test_a_text_in_two_forms_is_both() -> None:
     body = "--b\nContent-Type: text/plain\n\nx\n--b\nContent-Type: text/html\n\nx\n--b--"
-    assert of_fields("Content-Type: multipart/alternative; boundary=b", body=body)["body"] == "both"
+    assert attributes_of_fields("Content-Type: multipart/alternative; boundary=b", body=body)["body"] == "both"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_text_in_two_forms_is_both() -> None:
     ],
 )  # fmt: skip  # a table
 def test_charsets_of_one_family_are_one_value(charset: str, family: str) -> None:
-    assert of_fields(f"Content-Type: text/plain; charset={charset}")["charset"] == family
+    assert attributes_of_fields(f"Content-Type: text/plain; charset={charset}")["charset"] == family
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,8 @@ def test_charsets_of_one_family_are_one_value(charset: str, family: str) -> None
         ("X-Mailer:", "none"),
     ],
 )
-def test_programs_are_told_by_family(line: str, family: str) -> None:
-    assert of_fields(line)["program"] == family
+def test_programs_are_grouped_by_family(line: str, family: str) -> None:
+    assert attributes_of_fields(line)["program"] == family
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_programs_are_told_by_family(line: str, family: str) -> None:
     ],
 )  # fmt: skip  # a table
 def test_the_zone_of_the_date_is_a_side_of_greenwich(zone: str, value: str) -> None:
-    assert of_fields(f"Date: Sun, 08 Apr 2007 21:00:48 {zone}")["zone"] == value
+    assert attributes_of_fields(f"Date: Sun, 08 Apr 2007 21:00:48 {zone}")["zone"] == value
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_the_zone_of_the_date_is_a_side_of_greenwich(zone: str, value: str) -> N
         (["Subject: hello", "References: <1@x>"], "other"),
     ],
 )
-def test_an_answer_without_reference_is_told_apart(lines: list[str], value: str) -> None:
-    assert of_fields(*lines)["reply"] == value
+def test_an_answer_without_reference_has_a_value_of_its_own(lines: list[str], value: str) -> None:
+    assert attributes_of_fields(*lines)["reply"] == value
 
 
 @pytest.mark.parametrize(("count", "value"), [(0, "none"), (1, "1"), (6, "6"), (7, "other"), (150, "other")])
-def test_hops_are_counted_up_to_six(count: int, value: str) -> None:
-    assert of_fields(*["Received: from a by b"] * count)["hops"] == value
+def test_received_fields_are_counted_up_to_six(count: int, value: str) -> None:
+    assert attributes_of_fields(*["Received: from a by b"] * count)["hops"] == value
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ def test_hops_are_counted_up_to_six(count: int, value: str) -> None:
         (["Precedence: first-class"], "other"),
     ],
 )
-def test_lists_newsletters_and_bulk_mail_are_told_apart(lines: list[str], value: str) -> None:
-    assert of_fields(*lines)["list"] == value
+def test_lists_newsletters_and_bulk_mail_have_different_values(lines: list[str], value: str) -> None:
+    assert attributes_of_fields(*lines)["list"] == value
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ def test_lists_newsletters_and_bulk_mail_are_told_apart(lines: list[str], value:
         (["Content-Type: text/plain"], "none"),
     ],
 )
-def test_attachments_are_told_by_name_else_by_type(lines: list[str], value: str) -> None:
-    assert of_part(*lines)["attachment"] == value
+def test_attachments_are_classified_by_name_else_by_type(lines: list[str], value: str) -> None:
+    assert attributes_of_part(*lines)["attachment"] == value
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,8 @@ def test_attachments_are_told_by_name_else_by_type(lines: list[str], value: str)
         ("12345", "other"), ("Re:", "none"), ("=?utf-8?b?w4RIUkU=?=", "capitals"),
     ],
 )  # fmt: skip  # a table
-def test_the_subject_is_told_by_its_case(subject: str, value: str) -> None:
-    assert of_fields(f"Subject: {subject}")["subject"] == value
+def test_the_subject_is_classified_by_its_case(subject: str, value: str) -> None:
+    assert attributes_of_fields(f"Subject: {subject}")["subject"] == value
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ def test_the_subject_is_told_by_its_case(subject: str, value: str) -> None:
         ("X-Priority: urgent", "other"),
     ],
 )
-def test_priorities_are_told(line: str, value: str) -> None:
-    assert of_fields(line)["priority"] == value
+def test_priorities_are_recognised(line: str, value: str) -> None:
+    assert attributes_of_fields(line)["priority"] == value
 
 
 @pytest.mark.parametrize(
@@ -225,8 +225,8 @@ def test_priorities_are_told(line: str, value: str) -> None:
         ("undisclosed-recipients:;", "undisclosed"), ("friends", "other"), ("", "none"),
     ],
 )  # fmt: skip  # a table
-def test_recipients_are_told(to: str, value: str) -> None:
-    assert of_fields(f"To: {to}")["to"] == value
+def test_recipients_are_counted(to: str, value: str) -> None:
+    assert attributes_of_fields(f"To: {to}")["to"] == value
 
 
 @pytest.mark.parametrize(
@@ -234,19 +234,19 @@ def test_recipients_are_told(to: str, value: str) -> None:
 )
 def test_what_a_filter_or_mailbox_wrote_changes_nothing(name: str) -> None:
     assert is_added_on_arrival(name.lower())
-    assert of(name.encode() + b": Yes, 1 high bulk Mutt re: +0300\n" + MAIL) == of(MAIL)
+    assert attributes_of(name.encode() + b": Yes, 1 high bulk Mutt re: +0300\n" + MAIL) == attributes_of(MAIL)
 
 
 def test_line_ends_make_no_difference() -> None:
-    assert of(MAIL) == of(MAIL.replace(b"\n", b"\r\n"))
+    assert attributes_of(MAIL) == attributes_of(MAIL.replace(b"\n", b"\r\n"))
 
 
 def assert_closed(raw: bytes) -> None:
     message = Message.parse(raw)
-    found = extract_attributes(message)
-    assert [name for name, _ in found] == (list(ATTRIBUTE_VALUES) if message.is_mail else ["script"])
-    assert all(value in ATTRIBUTE_VALUES[name] for name, value in found)
-    assert found == extract_attributes(Message.parse(raw))
+    attributes = extract_attributes(message)
+    assert [name for name, _ in attributes] == (list(ATTRIBUTE_VALUES) if message.is_mail else ["script"])
+    assert all(value in ATTRIBUTE_VALUES[name] for name, value in attributes)
+    assert attributes == extract_attributes(Message.parse(raw))
 
 
 @given(st.binary(max_size=400))

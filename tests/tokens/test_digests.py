@@ -1,4 +1,4 @@
-"""Tokens and keys are the same on every supported interpreter: the file was written by one of them."""
+"""Tokens and keys are the same on every supported interpreter: one of them wrote the file of digests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nbstream.tokens.unicode import REPLACEMENT, only_known
 from tests.tokens.digests import FILE, digests
 from tests.tokens.generated_mail import charsets, generated_mail
 
-# Of all characters that are left as they are, over what tokens ask of a character.
+# The digest of all properties that the tokenizer reads, over all characters that it does not replace.
 _PROPERTIES = "f42ab6ed620b7c88dddb6abd"
 
 
@@ -25,18 +25,18 @@ def test_tokens_and_keys_are_those_that_every_interpreter_makes() -> None:
 def test_the_generated_mail_has_every_kind_of_token() -> None:
     tokenizer = Tokenizer(TokenizerOptions(attributes=True, numbers=True))
     tokens = [tokenizer.tokenize(Message.parse(raw)) for _, raw in generated_mail()]
-    prefixes = {token.partition(b":")[0].decode() for each in tokens for token in each.all}
-    of_no_token = {"bernoulli", "attribute", "number"}  # what event models call their own clues
-    assert set(ORIGINS) - of_no_token <= prefixes
-    assert any(each.attributes for each in tokens)
-    assert any(each.numbers for each in tokens)
+    prefixes = {token.partition(b":")[0].decode() for message_tokens in tokens for token in message_tokens.all}
+    event_model_prefixes = {"bernoulli", "attribute", "number"}  # the prefixes of clues that are no tokens
+    assert set(ORIGINS) - event_model_prefixes <= prefixes
+    assert any(message_tokens.attributes for message_tokens in tokens)
+    assert any(message_tokens.numbers for message_tokens in tokens)
 
 
 def test_the_generated_mail_names_every_charset_of_the_interpreter() -> None:
     assert len(charsets()) > 90
 
 
-def test_every_character_that_is_left_means_the_same_on_every_interpreter() -> None:
+def test_every_character_that_is_not_replaced_has_the_same_properties_on_every_interpreter() -> None:
     word = re.compile(r"\w")
     digest = hashlib.blake2b(digest_size=12)
     for c in map(chr, range(sys.maxunicode + 1)):

@@ -7,7 +7,7 @@ def test_a_word_split_by_inline_tags_or_comments_is_one_word() -> None:
     assert visible_text("<b>v</b>ia<span></span>g<!-- x -->ra") == "viagra"
 
 
-def test_blocks_keep_words_apart() -> None:
+def test_blocks_separate_words() -> None:
     assert visible_text("<p>one</p><td>two<br>three").split() == ["one", "two", "three"]
 
 
@@ -26,11 +26,11 @@ def test_an_entity_too_large_to_read_is_left_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("source", ["<", "<!--", "<script", "<a href='x>y", "</", "<p", "&#;", "<title>"])
-def test_broken_markup_is_read_all_the_same(source: str) -> None:
+def test_broken_markup_is_read_as_well(source: str) -> None:
     assert isinstance(visible_text(source), str)
 
 
-def test_html_is_known_by_its_type_or_by_its_first_tag() -> None:
+def test_html_is_recognised_by_its_type_or_its_first_tag() -> None:
     assert is_html("text/html", "")
     assert is_html("text/plain", "\r\n <html><body>")
     assert not is_html("text/plain", "1 < 2")

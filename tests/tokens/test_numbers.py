@@ -30,29 +30,29 @@ Content-Transfer-Encoding: quoted-printable
 """
 
 
-def of(raw: bytes) -> dict[str, int]:
+def numbers_of(raw: bytes) -> dict[str, int]:
     return dict(extract_numbers(Message.parse(raw)))
 
 
-def of_text(text: str) -> dict[str, int]:
+def numbers_of_text(text: str) -> dict[str, int]:
     return dict(extract_numbers(Message.from_text(text)))
 
 
-def of_html(source: str) -> dict[str, int]:
-    return of(b"From: a@x.example\nContent-Type: text/html; charset=utf-8\n\n" + source.encode())
+def numbers_of_html(source: str) -> dict[str, int]:
+    return numbers_of(b"From: a@x.example\nContent-Type: text/html; charset=utf-8\n\n" + source.encode())
 
 
-def of_field(line: str) -> dict[str, int]:
-    return of(f"From: a@x.example\n{line}\n\ntext".encode())
+def numbers_of_field(line: str) -> dict[str, int]:
+    return numbers_of(f"From: a@x.example\n{line}\n\ntext".encode())
 
 
 def amount(n: int) -> object:
-    """What equals the amount n on its scale."""
+    """The amount n on its scale, within the error of the integer logarithm."""
     return pytest.approx(50 * math.log2(1 + n), abs=5)
 
 
 def share(part: int, whole: int) -> object:
-    """What equals this share on its scale."""
+    """This share on its scale, within the error of the integer logarithm."""
     return pytest.approx(100 * math.log2(1 + 1000 * part // whole), abs=10)
 
 
@@ -61,65 +61,66 @@ def test_a_whole_message_has_every_number_in_order() -> None:
 
 
 def test_sizes_and_counts_are_on_a_scale_of_doublings() -> None:
-    found = of(MAIL)
-    assert found["size"] == amount(39 + 59)  # bytes of the two texts
-    assert (found["parts"], found["links"], found["recipients"]) == (100, amount(2), 100)
-    assert found["subject.length"] == amount(len("Für Dich"))
-    assert [of_text("x" * (2**n - 1))["size"] for n in range(1, 21)] == list(range(50, 1001, 50))
+    numbers = numbers_of(MAIL)
+    assert numbers["size"] == amount(39 + 59)  # bytes of the two texts
+    assert (numbers["parts"], numbers["links"], numbers["recipients"]) == (100, amount(2), 100)
+    assert numbers["subject.length"] == amount(len("Für Dich"))
+    assert [numbers_of_text("x" * (2**n - 1))["size"] for n in range(1, 21)] == list(range(50, 1001, 50))
 
 
 def test_an_amount_never_falls_as_what_is_counted_grows() -> None:
-    sizes = [of_text("x" * n)["size"] for n in range(300)]
+    sizes = [numbers_of_text("x" * n)["size"] for n in range(300)]
     assert sizes == sorted(sizes)
     assert sizes[0] == 0
 
 
 def test_words_are_counted_and_measured() -> None:
-    found = of_text("One, two;three - Grüße")
-    assert found["words"] == amount(4)
-    assert found["word.length"] == 10 * (3 + 3 + 5 + 5) // 4
+    numbers = numbers_of_text("One, two;three - Grüße")
+    assert numbers["words"] == amount(4)
+    assert numbers["word.length"] == 10 * (3 + 3 + 5 + 5) // 4
 
 
 def test_shares_are_of_what_is_seen() -> None:
     text = "AB cd 12 ü!!"  # ten characters, four ASCII letters
-    found = of_text(text)
-    assert found["capitals"] == share(2, 4)
-    assert found["digits"] == share(2, 9)
-    assert found["exclamations"] == share(2, 9)
-    assert found["foreign"] == share(1, 9)
-    assert found["markup"] == 0
-    in_markup = of_html(f'<TABLE WIDTH="99"><style>P {{color: #123}} !</style><b>{text}</b>')
+    numbers = numbers_of_text(text)
+    assert numbers["capitals"] == share(2, 4)
+    assert numbers["digits"] == share(2, 9)
+    assert numbers["exclamations"] == share(2, 9)
+    assert numbers["foreign"] == share(1, 9)
+    assert numbers["markup"] == 0
+    in_markup = numbers_of_html(f'<TABLE WIDTH="99"><style>P {{color: #123}} !</style><b>{text}</b>')
     same = ("capitals", "digits", "exclamations", "foreign", "words", "word.length")
-    assert [in_markup[name] for name in same] == [found[name] for name in same]
+    assert [in_markup[name] for name in same] == [numbers[name] for name in same]
 
 
 def test_markup_is_tags_and_style_sheets() -> None:
-    assert of_html("<p>" + "x" * 94 + "<br")["markup"] == share(6, 100)
-    assert of_html("<STYLE>" + "x" * 85 + "</style>")["markup"] == share(100, 100)
-    assert of_html("1 < 2")["markup"] == 0
+    assert numbers_of_html("<p>" + "x" * 94 + "<br")["markup"] == share(6, 100)
+    assert numbers_of_html("<STYLE>" + "x" * 85 + "</style>")["markup"] == share(100, 100)
+    assert numbers_of_html("1 < 2")["markup"] == 0
 
 
 def test_characters_count_whatever_their_charset() -> None:
     text = "Привет всем!"
     head = b"From: a@x.example\nContent-Type: text/plain; charset="
     encoded = [
-        of(head + name.encode() + b"\n\n" + text.encode(name)) for name in ("koi8-r", "utf-8", "windows-1251")
+        numbers_of(head + name.encode() + b"\n\n" + text.encode(name))
+        for name in ("koi8-r", "utf-8", "windows-1251")
     ]
-    for found in encoded:
-        assert found["foreign"] == share(10, 11)
-        assert found["word.length"] == 50
-        assert "capitals" not in found
+    for numbers in encoded:
+        assert numbers["foreign"] == share(10, 11)
+        assert numbers["word.length"] == 50
+        assert "capitals" not in numbers
 
 
 def test_what_a_message_does_not_have_is_left_out() -> None:
-    found = of(b"From: a@x.example\n\n")
-    assert found == {"size": 0, "parts": 50, "links": 0, "words": 0, "recipients": 0}
+    numbers = numbers_of(b"From: a@x.example\n\n")
+    assert numbers == {"size": 0, "parts": 50, "links": 0, "words": 0, "recipients": 0}
 
 
 def test_a_bare_text_has_the_numbers_of_a_text() -> None:
-    found = of_text("Date: tonight at 10:00? www.x.example")
-    assert tuple(found) == NUMBER_NAMES[:1] + NUMBER_NAMES[2:10]
-    assert found["links"] == amount(1)
+    numbers = numbers_of_text("Date: tonight at 10:00? www.x.example")
+    assert tuple(numbers) == NUMBER_NAMES[:1] + NUMBER_NAMES[2:10]
+    assert numbers["links"] == amount(1)
 
 
 @pytest.mark.parametrize(
@@ -134,35 +135,40 @@ def test_a_bare_text_has_the_numbers_of_a_text() -> None:
     ],
 )
 def test_the_time_of_day_is_a_point_on_a_circle_in_the_senders_zone(time: str, point: tuple[int, int]) -> None:
-    found = of_field(f"Date: Sun, 1 Jan 2023 {time}")
-    assert (found["hour.x"], found["hour.y"]) == point
+    numbers = numbers_of_field(f"Date: Sun, 1 Jan 2023 {time}")
+    assert (numbers["hour.x"], numbers["hour.y"]) == point
 
 
 @pytest.mark.parametrize("date", ["yesterday", "Sun, 1 Jan 2023", "Sun, 1 Jan 2023 25:99:00", ""])
 def test_a_date_without_a_time_has_no_hour(date: str) -> None:
-    assert "hour.x" not in of_field(f"Date: {date}")
+    assert "hour.x" not in numbers_of_field(f"Date: {date}")
 
 
-def test_what_a_hop_adds_or_encodes_anew_changes_nothing() -> None:
+def test_what_a_server_adds_or_encodes_again_changes_nothing() -> None:
     hop = b"Received: from b.example by c.example; Mon, 2 Jan 2023 07:00:00 +0900\nX-Spam-Status: Yes, 99 !!!\n"
     encoded = MAIL.replace(b"charset=utf-8\n\nHello w\xc3\xb6", b"charset=utf-8\nContent-Transfer-Encoding: "
                            b"quoted-printable\n\nHello w=C3=B6", 1)  # fmt: skip  # one piece for another
     assert encoded != MAIL
-    assert of(MAIL) == of(hop + MAIL) == of(encoded) == of(MAIL.replace(b"\n", b"\r\n"))
+    assert (
+        numbers_of(MAIL)
+        == numbers_of(hop + MAIL)
+        == numbers_of(encoded)
+        == numbers_of(MAIL.replace(b"\n", b"\r\n"))
+    )
 
 
-def test_text_beyond_the_bound_is_not_looked_at() -> None:
+def test_text_beyond_the_limit_is_not_read() -> None:
     head = b"From: a@x.example\n\n" + b"word " * (MAX_TEXT_BYTES // 5 + 1)
-    assert of(head)["words"] == of(head + b"more " * 10_000)["words"]
-    assert of(head)["size"] < of(head + b"more " * 10_000)["size"]
+    assert numbers_of(head)["words"] == numbers_of(head + b"more " * 10_000)["words"]
+    assert numbers_of(head)["size"] < numbers_of(head + b"more " * 10_000)["size"]
 
 
 def assert_well_formed(raw: bytes) -> None:
-    found = extract_numbers(Message.parse(raw))
-    names = [name for name, _ in found]
+    numbers = extract_numbers(Message.parse(raw))
+    names = [name for name, _ in numbers]
     assert names == [name for name in NUMBER_NAMES if name in names]
-    assert all(type(value) is int and 0 <= value <= MAX_NUMBER for _, value in found)
-    assert found == extract_numbers(Message.parse(raw))
+    assert all(type(value) is int and 0 <= value <= MAX_NUMBER for _, value in numbers)
+    assert numbers == extract_numbers(Message.parse(raw))
 
 
 @given(st.binary(max_size=400))

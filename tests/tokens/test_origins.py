@@ -1,4 +1,4 @@
-"""Where a token came from."""
+"""The origin of a token in words."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Content-Disposition: attachment
 
 
 @pytest.mark.parametrize(
-    ("token", "told"),
+    ("token", "expected"),
     [
         ("body:prize", "text"),
         ("url:example.com", "link: host"),
@@ -61,8 +61,8 @@ Content-Disposition: attachment
         ("", ""),
     ],
 )
-def test_it_is_told_by_the_prefix(token: str, told: str) -> None:
-    assert token_origin(token) == told
+def test_the_origin_follows_from_the_prefix(token: str, expected: str) -> None:
+    assert token_origin(token) == expected
 
 
 def test_every_kind_of_token_of_a_letter_and_of_a_bare_text_has_words() -> None:
@@ -71,19 +71,19 @@ def test_every_kind_of_token_of_a_letter_and_of_a_bare_text_has_words() -> None:
         for message in (Message.parse(LETTER), Message.from_text("CALL 0900 now!"))
         for token in Tokenizer().tokenize(message).all
     ]
-    told = {token_origin(token) for token in tokens}
+    origins = {token_origin(token) for token in tokens}
 
-    assert {"text", "link: path", "link: port", "link: user", "part: file type", "part: content"} <= told
+    assert {"text", "link: path", "link: port", "link: user", "part: file type", "part: content"} <= origins
     assert {
         "Received: host or hops",
         "Message-ID: form or host",
         "To",
         "header: order of fields",
         "text: twenties",
-    } <= told
-    assert all(re.fullmatch(r"[A-Za-z][A-Za-z' :.-]*", each) for each in told)
+    } <= origins
+    assert all(re.fullmatch(r"[A-Za-z][A-Za-z' :.-]*", origin) for origin in origins)
 
 
 @given(st.text())
-def test_it_never_fails(token: str) -> None:
+def test_any_text_has_an_origin(token: str) -> None:
     assert isinstance(token_origin(token), str)

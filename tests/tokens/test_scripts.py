@@ -27,7 +27,7 @@ from nbstream.tokens.scripts import SCRIPTS, detect_script
         ("Բարեւ", "other"),
     ],
 )
-def test_the_script_is_told_by_the_letters_beyond_ascii(text: str, name: str) -> None:
+def test_the_script_is_that_of_the_letters_beyond_ascii(text: str, name: str) -> None:
     assert detect_script(text) == name
 
 

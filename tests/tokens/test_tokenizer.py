@@ -35,8 +35,8 @@ Content-Transfer-Encoding: quoted-printable
 """
 
 
-def tokenize(raw: bytes, params: TokenizerOptions | None = None) -> Tokens:
-    return Tokenizer(params or TokenizerOptions()).tokenize(Message.parse(raw))
+def tokenize(raw: bytes, options: TokenizerOptions | None = None) -> Tokens:
+    return Tokenizer(options or TokenizerOptions()).tokenize(Message.parse(raw))
 
 
 def assert_well_formed(tokens: Tokens, limit: int = 2000) -> None:
@@ -93,7 +93,7 @@ def test_tokens_are_bounded_and_come_in_order_of_appearance() -> None:
 
 def test_a_long_header_does_not_crowd_out_the_body() -> None:
     lists = (b", ".join(b"n%d@h%d.example" % (n, n) for n in range(k, k + 30)) for k in range(0, 2700, 30))
-    fields = b"".join(b"To: " + each + b"\n" for each in lists)
+    fields = b"".join(b"To: " + addresses + b"\n" for addresses in lists)
 
     tokens = tokenize(fields + b"Subject: x\n\n" + b" ".join(b"word%d" % n for n in range(1500)))
 
@@ -101,7 +101,7 @@ def test_a_long_header_does_not_crowd_out_the_body() -> None:
     assert len(tokens.body) >= 1000
 
 
-def test_what_one_group_does_not_need_the_other_gets() -> None:
+def test_one_group_gets_what_the_other_does_not_need() -> None:
     tokens = tokenize(b"Subject: x\n\n" + b" ".join(b"word%d" % n for n in range(5000)))
 
     assert len(tokens.all) == 2000
@@ -164,16 +164,16 @@ PATHOLOGICAL: dict[str, Callable[[int], bytes]] = {
 
 
 def calls(raw: bytes) -> int:
-    """How many Python and C functions one tokenizing calls."""
+    """The number of Python and C functions that are called to tokenize ``raw``."""
     message, tokenizer = Message.parse(raw), Tokenizer()
     assert message.parts
     count = 0
 
-    def note(_frame: FrameType, event: str, _argument: object) -> None:
+    def count_call(_frame: FrameType, event: str, _argument: object) -> None:
         nonlocal count
         count += event.endswith("call")
 
-    sys.setprofile(note)
+    sys.setprofile(count_call)
     try:
         tokenizer.tokenize(message)
     finally:

@@ -24,10 +24,10 @@ def test_prices_and_shouting_are_words() -> None:
 
 
 def test_a_long_word_is_summarised_and_its_short_pieces_kept() -> None:
-    found = distinct_words("x" * 100 + " " + "a" * 30 + "-offer")
-    assert all(len(word) <= MAX_WORD_CHARACTERS for word in found)
-    assert "offer" in found
-    assert len(found) == 3
+    words = distinct_words("x" * 100 + " " + "a" * 30 + "-offer")
+    assert all(len(word) <= MAX_WORD_CHARACTERS for word in words)
+    assert "offer" in words
+    assert len(words) == 3
 
 
 def test_scripts_without_spaces_give_pairs_of_characters() -> None:
@@ -35,7 +35,7 @@ def test_scripts_without_spaces_give_pairs_of_characters() -> None:
     assert distinct_words("票") == ["票"]
 
 
-def test_shape_tells_kinds_of_characters_and_not_the_characters() -> None:
+def test_a_shape_has_the_kinds_of_characters_and_not_the_characters() -> None:
     assert text_shape("000601c7$8A2f@Ab") == "9a9$9A9a@Aa"
 
 
@@ -78,10 +78,12 @@ def test_white_space_stops_every_rule_of_folding() -> None:
     "text", ["one two three two one four", "日本語 one two 発票優惠", "x" * 99 + " one two three"]
 )
 def test_the_first_words_are_the_first_of_all(text: str) -> None:
-    every = [word.encode() for word in distinct_words(text)]
-    assert [list(distinct_words_utf8(text, most)) for most in range(6)] == [every[:most] for most in range(6)]
+    all_words = [word.encode() for word in distinct_words(text)]
+    assert [list(distinct_words_utf8(text, limit)) for limit in range(6)] == [
+        all_words[:limit] for limit in range(6)
+    ]
 
 
-def test_no_word_is_cut_later() -> None:
-    """Two that differ beyond what a token holds are one word, so the words of a text make distinct tokens."""
+def test_words_are_cut_like_tokens() -> None:
+    """Two words that differ only beyond the length of a token are one, so distinct words make distinct tokens."""
     assert len(distinct_words_utf8("\U00010400" * 20 + "a " + "\U00010400" * 20 + "b")) == 1
