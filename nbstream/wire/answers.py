@@ -30,9 +30,9 @@ class Keywords:
 Count = Annotated[int, Keywords(minimum=0)]
 Probability = Annotated[float, Keywords("P(spam).", minimum=0, maximum=1)]
 MessageId = Annotated[str, Keywords("The id of the message.", pattern="^[a-z2-7]{24}$")]
-VerdictName = Annotated[str, Keywords("What the message is called.", enum=[str(verdict) for verdict in Verdict])]
+VerdictName = Annotated[str, Keywords("The verdict on the message.", enum=[str(verdict) for verdict in Verdict])]
 Label = Annotated[str, Keywords(enum=list(CLASSES))]
-Reason = Annotated[str, Keywords("Why the message is called that.")]
+Reason = Annotated[str, Keywords("Why the message has this verdict.")]
 Score = Annotated[float, Keywords("The log-odds of spam before calibration, in nats.")]
 LogRatio = Annotated[float, Keywords("The weight of the clue: above 0 it is evidence for spam, below 0 for ham.")]
 TokenText = Annotated[str, Keywords("The token.")]
@@ -40,7 +40,7 @@ Origin = Annotated[str, Keywords("Where in the message the token comes from.")]
 
 
 class Problem(TypedDict):
-    """Why a request has no other answer (RFC 9457)."""
+    """Why a request is refused (RFC 9457)."""
 
     type: Annotated[str, Keywords("`about:blank`: the type of the problem is that of its status.")]
     title: Annotated[str, Keywords("The name of the status.")]
@@ -54,12 +54,14 @@ class Thresholds(TypedDict):
     unsure: Annotated[float, Keywords("From here on a message is unsure.", minimum=0, maximum=1)]
     spam: Annotated[float | None, Keywords("From here on a message is spam.")]
     reject: Annotated[float | None, Keywords("From here on a message is refused.")]
-    promise: Annotated[str, Keywords("What is promised of a budget, or why nothing is; empty without a budget.")]
+    promise: Annotated[
+        str, Keywords("What the budget promises, or why it promises nothing yet; empty without a budget.")
+    ]
     promised: Annotated[bool, Keywords("Whether the threshold for spam keeps a budget.")]
 
 
 class Opinion(TypedDict):
-    """What a message is called at one moment."""
+    """The verdict on a message at one moment."""
 
     verdict: VerdictName
     probability: Probability
@@ -79,7 +81,7 @@ Clue = TypedDict("Clue", {"token": TokenText, "from": Origin, "log_ratio": LogRa
 Clue.__doc__ = "A token that voted."
 
 _CountedMessages = Annotated[
-    float | None, Keywords("Messages that held the token, by their weight; `null` where nothing is counted.")
+    float | None, Keywords("Messages with the token, by their weight; `null` where nothing is counted.")
 ]
 CountedClue = TypedDict(
     "CountedClue",
@@ -92,7 +94,7 @@ CountedClue = TypedDict(
         "sum": Annotated[float, Keywords("The prior and the weights of all clues up to this one.")],
     },
 )
-CountedClue.__doc__ = "A token that voted, with what it was counted from."
+CountedClue.__doc__ = "A token that voted, with the counts behind its weight."
 
 
 class Check(TypedDict):
@@ -116,22 +118,22 @@ class Lesson(TypedDict):
     id: MessageId
     outcome: Annotated[str, Keywords("What the feedback did.", enum=[str(outcome) for outcome in LessonOutcome])]
     label: Annotated[Label | None, Keywords("The label that was learned or taken back; `null` if there was none.")]
-    before: Annotated[Opinion, Keywords("What the message was called before.")]
-    after: Annotated[Opinion, Keywords("What the message is called now.")]
+    before: Annotated[Opinion, Keywords("The verdict before the feedback.")]
+    after: Annotated[Opinion, Keywords("The verdict after the feedback.")]
     learned: Learned
     needed: Needed
-    told: Annotated[str, Keywords("All of this in one line of words.")]
+    told: Annotated[str, Keywords("The whole answer as one line of text.")]
 
 
 class Explanation(TypedDict):
-    """Why a message is called what it is called, at one moment."""
+    """Why a message has its verdict, at one moment."""
 
     time: Annotated[str, Keywords("The moment, with its offset from UTC.", format="date-time")]
     verdict: VerdictName
     reason: Reason
     probability: Probability
     score: Score
-    prior: Annotated[float, Keywords("What the score begins with, by the messages learned, in nats.")]
+    prior: Annotated[float, Keywords("The score before any clue, from the numbers of learned messages, in nats.")]
     thresholds: Thresholds
     learned: Learned
     needed: Needed
