@@ -1,4 +1,4 @@
-"""Request bodies: read in pieces, bounded each and together, within a deadline."""
+"""Request bodies: they are read in pieces within a deadline, and are bounded one by one and together."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """Limits of the door; bytes in flight are counted over all connections.
+    """Limits of the HTTP listener; bytes in flight are counted over all connections.
 
-    ``request_timeout_seconds``: so long a request may take to arrive, once for its header and once for its body,
-    and so long a connection may be without one.
+    ``request_timeout_seconds`` limits three times: for the header of a request to arrive, for its body to arrive,
+    and for a connection to be without a request.
     """
 
     max_message_bytes: int = 50 << 20
@@ -34,7 +34,7 @@ class HttpLimits:
 
 
 class BodyReader:
-    """Reads the bodies of one door's requests."""
+    """Reads the bodies of all requests of a listener."""
 
     def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
@@ -42,14 +42,14 @@ class BodyReader:
 
     @asynccontextmanager
     async def read(self, request: web.Request) -> AsyncIterator[bytes]:
-        """The body; its bytes count as in flight until the end of the block. Raises ``RequestRefused``."""
+        """Read the body; its bytes count as in flight until the end of the block. Raises ``RequestRefused``."""
         _refuse_encoded(request)
         if (request.content_length or 0) > self._limits.max_message_bytes:
             raise self._too_large_error()
         pieces: list[bytes] = []
         try:
             try:
-                if request.content.is_eof():  # it is all here, as a small one is: a timeout takes 5 us
+                if request.content.is_eof():  # a small body has arrived with its header and needs no timeout
                     await self._read_pieces(request.content, pieces)
                 else:
                     async with asyncio.timeout(self._limits.request_timeout_seconds):
@@ -82,7 +82,7 @@ class BodyReader:
 
 
 def _refuse_encoded(request: web.Request) -> None:
-    """A compressed or encrypted body would be scored as what it looks like."""
+    """Refuse a compressed or encrypted body: its tokens would be those of the encoded bytes."""
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding != "identity" or any(name in request.headers for name in ENCODED_FIELDS):
         raise RequestRefused(415, "the body must be neither compressed nor encrypted", close=True)

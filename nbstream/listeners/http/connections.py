@@ -1,4 +1,4 @@
-"""Connections of the HTTP door: how many there are, how long each may be without a request, and how they end."""
+"""Connections of the HTTP listener: their number, their time without a request, and their end."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SERVER_NAME = "nbstream"
-"""What answers say of their server: no versions."""
+"""The value of the field Server in answers, which names no version."""
 
-_LINGER_SECONDS = 2.0  # what a refused client still sends is read for so long, so that it sees the answer
+_LINGER_SECONDS = 2.0  # a refused client may still send for this time: it reads the answer only afterwards
 _CLOSE_SECONDS = 1.0
 _TOO_MANY_RESPONSE = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 61\r\n"
@@ -32,7 +32,7 @@ _TOO_MANY_RESPONSE = (
 class ActiveRequests:
     """The connections whose request is being answered; ``idle`` is set while there is none.
 
-    ``draining``: each is closed after its answer.
+    While ``draining`` is set, each connection is closed after its answer.
     """
 
     def __init__(self) -> None:
@@ -45,63 +45,63 @@ class ActiveRequests:
         return connection in self._connections
 
     def add(self, connection: HttpConnection) -> None:
-        """Its request is being answered."""
+        """Note that a request of the connection is being answered."""
         self._connections.add(connection)
         self.idle.clear()
 
     def discard(self, connection: HttpConnection) -> None:
-        """It is not, or no more."""
+        """Note that no request of the connection is being answered, or no longer."""
         self._connections.discard(connection)
         if not self._connections:
             self.idle.set()
 
 
 class HttpConnection(web.RequestHandler):
-    """One connection. Without a request in time it is closed, whether it is silent or sends one byte a minute."""
+    """One connection, which is closed if no whole request header arrives in time, even if single bytes do."""
 
-    def __init__(self, server: web.Server, seconds: float, under_way: ActiveRequests) -> None:
+    def __init__(self, server: web.Server, seconds: float, active_requests: ActiveRequests) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
-            access_log=None,  # type: ignore[arg-type]  # aiohttp's own way to have none
+            access_log=None,  # type: ignore[arg-type]  # aiohttp's own way to turn it off
             keepalive_timeout=seconds,
             lingering_time=_LINGER_SECONDS,
             auto_decompress=False,
         )
         self._idle_seconds = seconds
-        self._active_requests = under_way
+        self._active_requests = active_requests
         self._deadline_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the first request."""
+        """Begin to wait for the first request."""
         super().connection_made(transport)
         self.request_ended()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The client is gone; a request under way goes on to its end."""
+        """Stop the timer; a request that is being answered continues to its end."""
         self._cancel_deadline()
         super().connection_lost(exc)
 
     def request_began(self) -> None:
-        """The header of a request is here: reading its body has a deadline of its own."""
+        """Note that the header of a request has arrived: the body has a deadline of its own."""
         self._active_requests.add(self)
         self._cancel_deadline()
 
     def request_ended(self) -> None:
-        """The answer is ready: in that time the client is to take it, and to send the next request."""
+        """Note that the answer is ready: the client has the idle time to read it and to send the next request."""
         self._active_requests.discard(self)
         if self._active_requests.draining:
-            self.close()  # not before: aiohttp would drop the rest of the body
+            self.close()  # not earlier: aiohttp would drop the rest of the body
         if self.transport is not None:
             self._cancel_deadline()
-            self._deadline_timer = asyncio.get_running_loop().call_later(self._idle_seconds, self._close_late)
+            self._deadline_timer = asyncio.get_running_loop().call_later(self._idle_seconds, self._abort_idle)
 
     def _cancel_deadline(self) -> None:
         if self._deadline_timer is not None:
             self._deadline_timer.cancel()
             self._deadline_timer = None
 
-    def _close_late(self) -> None:
+    def _abort_idle(self) -> None:
         _log.debug("http: no request came in time")
         if self.transport is not None:
             self.transport.abort()
@@ -113,7 +113,7 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to what is no HTTP: aiohttp's would say what it is, and write a traceback to the log."""
+        """Return the answer to bytes that are no HTTP; aiohttp's own names itself, and logs a traceback."""
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already")
         if status >= 500:
@@ -128,16 +128,16 @@ class HttpConnection(web.RequestHandler):
 class HttpConnections:
     """Serves an application on a listening socket, on a bounded number of connections.
 
-    ``connected`` is told of each client whether there was room for it.
+    ``on_connected`` is called for each client, with True where there was room for it.
     """
 
     def __init__(
-        self, application: web.Application, limit: int, seconds: float, connected: Callable[[bool], object]
+        self, application: web.Application, limit: int, seconds: float, on_connected: Callable[[bool], object]
     ) -> None:
         self._runner = web.AppRunner(application, handle_signals=False)
         self._limit = limit
         self._idle_seconds = seconds
-        self._on_connected = connected
+        self._on_connected = on_connected
         self._active_requests = ActiveRequests()
         self._server: asyncio.Server | None = None
 
@@ -153,9 +153,9 @@ class HttpConnections:
 
     def _accept(self) -> asyncio.BaseProtocol:
         server = self._runner.server
-        room = server is not None and len(server.connections) < self._limit
-        self._on_connected(room)
-        if server is None or not room:
+        has_room = server is not None and len(server.connections) < self._limit
+        self._on_connected(has_room)
+        if server is None or not has_room:
             return _RefusingProtocol()
         return HttpConnection(server, self._idle_seconds, self._active_requests)
 
@@ -165,15 +165,15 @@ class HttpConnections:
         return not self._active_requests.idle.is_set()
 
     async def drain(self, seconds: float) -> None:
-        """Stop accepting, let requests under way finish within ``seconds``, then close what is left."""
+        """Stop accepting, let active requests finish within ``seconds``, then close all connections."""
         if self._server is not None:
             self._server.close()
         server = self._runner.server
         if server is not None:
             self._active_requests.draining = True
-            for each in server.connections:
-                if each not in self._active_requests:
-                    each.force_close()
+            for connection in server.connections:
+                if connection not in self._active_requests:
+                    connection.force_close()
             try:
                 async with asyncio.timeout(seconds):
                     await self._active_requests.idle.wait()
@@ -187,7 +187,7 @@ class _RefusingProtocol(asyncio.Protocol):
     """Answers a connection with one refusal and closes it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say it and leave."""
-        stream = cast("asyncio.Transport", transport)  # uvloop's is none by its type
-        stream.write(_TOO_MANY_RESPONSE)
-        stream.close()
+        """Write the refusal and close."""
+        writable = cast("asyncio.Transport", transport)  # uvloop's transport is not one by its type
+        writable.write(_TOO_MANY_RESPONSE)
+        writable.close()

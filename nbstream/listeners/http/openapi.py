@@ -1,8 +1,8 @@
-"""The OpenAPI 3.1 document of our own API: its paths, and the schemas of ``wire.answers``.
+"""The OpenAPI 3.1 document of nbstream's own API: its paths, and the schemas of ``wire.answers``.
 
-The schemas are in ``schemas.json``, which `make reference` writes with pydantic from the types: to make them takes
-some 100 ms, which no start of a daemon should. Tests hold the running listener to the document, and generate their
-requests from it.
+The schemas are in ``schemas.json``, which `make reference` writes with pydantic from the types. They are not made
+at the start of a daemon, because that would delay it. Tests compare the running listener with the document, and
+generate requests from it.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ _PROBLEMS = {
     415: "The body is compressed or encrypted.",
     503: "Not now: Redis is away, or too much is under way. The same request may be made again.",
 }
-_OF_ALL = (401, 403, 503)
-_OF_BODIES = (400, 401, 403, 408, 413, 415, 503)
+_PROBLEMS_OF_ALL = (401, 403, 503)
+_PROBLEMS_WITH_BODY = (400, 401, 403, 408, 413, 415, 503)
 
 
 def document(version: str) -> JsonObject:
-    """The document of this version of the program."""
+    """Return the document for this version of the program."""
     return {
         "openapi": "3.1.0",
-        "info": {"title": "nbstream", "version": version, "description": _ABOUT},
+        "info": {"title": "nbstream", "version": version, "description": _DESCRIPTION},
         "paths": {
             "/v1/check": {"post": _check()},
             "/v1/learn": {"post": _learn()},
             "/v1/unlearn": {"post": _unlearn()},
             "/v1/messages/{id}": {"get": _message()},
             "/v1/model": {"get": _model()},
-            "/v1/openapi.json": {"get": _self()},
+            "/v1/openapi.json": {"get": _describe()},
         },
         "components": {
             "schemas": json.loads(SCHEMAS.read_text()),
@@ -59,7 +59,7 @@ def document(version: str) -> JsonObject:
     }
 
 
-_ABOUT = (
+_DESCRIPTION = (
     "Checks messages for spam and learns from people. A body of type text/plain is text that is no mail, such as "
     "a comment; of any other type it is a message with its header. Peers on this machine need no password unless "
     "the configuration says so."
@@ -67,26 +67,38 @@ _ABOUT = (
 
 
 def _check() -> JsonObject:
-    return _operation("check", "Check a message; nothing is learned.", _ref("Check"), _OF_BODIES, body=True)
+    return _operation(
+        "check", "Check a message; nothing is learned.", _ref("Check"), _PROBLEMS_WITH_BODY, body=True
+    )
 
 
 def _learn() -> JsonObject:
-    label = {"name": "label", "in": "query", "required": True, "schema": _LABEL, "description": "What it is."}
-    told = _operation(
+    label = {
+        "name": "label",
+        "in": "query",
+        "required": True,
+        "schema": _LABEL,
+        "description": "The label to learn.",
+    }
+    operation = _operation(
         "learn",
-        "Learn what a message is. It may be repeated; another label than before replaces that.",
+        "Learn a label of a message. It may be repeated; another label replaces the former one.",
         _ref("Lesson"),
-        _OF_BODIES,
+        _PROBLEMS_WITH_BODY,
         body=True,
     )
-    return {**told, "parameters": [label, _USER]}
+    return {**operation, "parameters": [label, _USER]}
 
 
 def _unlearn() -> JsonObject:
-    told = _operation(
-        "unlearn", "Take back exactly what a message was learned as.", _ref("Lesson"), _OF_BODIES, body=True
+    operation = _operation(
+        "unlearn",
+        "Take back exactly what a message was learned as.",
+        _ref("Lesson"),
+        _PROBLEMS_WITH_BODY,
+        body=True,
     )
-    return {**told, "parameters": [_USER]}
+    return {**operation, "parameters": [_USER]}
 
 
 _USER: JsonObject = {
@@ -106,22 +118,22 @@ def _message() -> JsonObject:
         "schema": _ID,
         "description": "As in the message's X-Nbstream field.",
     }
-    told = _operation(
+    operation = _operation(
         "message",
-        "What is known of a message: how it was checked and why, what it was learned as, what is thought now.",
+        "What is known of a message: its last check and why, what it was learned as, and its verdict now.",
         _ref("Known"),
-        (*_OF_ALL, 404),
+        (*_PROBLEMS_OF_ALL, 404),
     )
-    return {**told, "parameters": [name]}
+    return {**operation, "parameters": [name]}
 
 
 def _model() -> JsonObject:
-    return _operation("model", "What the model has learned, and its thresholds.", _ref("Model"), _OF_ALL)
+    return _operation("model", "What the model has learned, and its thresholds.", _ref("Model"), _PROBLEMS_OF_ALL)
 
 
-def _self() -> JsonObject:
-    told = _operation("describe", "This document.", {"type": "object"}, (403,))
-    return {**told, "security": []}
+def _describe() -> JsonObject:
+    operation = _operation("describe", "This document.", {"type": "object"}, (403,))
+    return {**operation, "security": []}
 
 
 def _operation(
@@ -131,15 +143,15 @@ def _operation(
     for status in sorted(problems):
         content = {PROBLEM_TYPE: {"schema": _ref("Problem")}}
         answers[str(status)] = {"description": _PROBLEMS[status], "content": content}
-    told: JsonObject = {
+    operation: JsonObject = {
         "operationId": name,
         "summary": summary,
         "security": [{}, {"bearer": []}, {"password": []}],
         "responses": answers,
     }
     if body:
-        told["requestBody"] = {"required": True, "content": _BODIES}
-    return told
+        operation["requestBody"] = {"required": True, "content": _BODIES}
+    return operation
 
 
 _NOT_EMPTY: JsonObject = {"type": "string", "pattern": "[^ \\t\\r\\n\\f\\v]"}

@@ -1,4 +1,4 @@
-"""Answers of the HTTP door: JSON, and refusals in the form that the path asks for."""
+"""Answers of the HTTP listener: JSON, and refusals in the form of the API that the path belongs to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RETRY_STATUSES = {503}
 
 
 class RequestRefused(Exception):
-    """A request is not answered but with this problem; ``close``: nor is another one on its connection."""
+    """A request is refused with this problem; if ``close`` is set, its connection is closed as well."""
 
     def __init__(self, status: int, detail: str, *, close: bool = False) -> None:
         super().__init__(detail)
@@ -23,14 +23,17 @@ class RequestRefused(Exception):
 
 
 def json_response(body: Any, status: int = 200) -> web.Response:
-    """An answer; what is not ASCII is escaped, so that a terminal may show it."""
+    """Return an answer; characters outside ASCII are escaped, because a terminal may show it."""
     return web.json_response(body, status=status)
 
 
 def refusal_response(
     path: str, problem: HttpProblem, *, close: bool = False, allow: str | None = None
 ) -> web.Response:
-    """The answer that says why there is none: RFC 9457 for our own API, else as rspamd says it."""
+    """Return the refusal: as RFC 9457 for nbstream's own API, otherwise in the form of rspamd.
+
+    ``allow`` is the value of the field Allow, where there is one.
+    """
     if path.startswith(api_v1.PATH_PREFIX):
         answer = web.json_response(problem.body(), status=problem.status, content_type=api_v1.PROBLEM_TYPE)
     else:
