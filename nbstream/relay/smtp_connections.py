@@ -15,6 +15,7 @@ from typing import cast
 import aiosmtplib
 
 from nbstream.errors import RelayUnavailable
+from nbstream.relay.aiosmtplib_seam import has_unread_bytes
 from nbstream.wire.smtp_reply import SmtpReply
 
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
@@ -176,7 +177,7 @@ class NextHopConnection:
             raise RelayUnavailable(f"no usable reply of the next hop: {error}") from error
         finally:
             self._deadline = math.inf
-        if self._protocol._buffer:  # a second reply at once: the library keeps it for the next command
+        if has_unread_bytes(self._protocol):  # a second reply at once, which would answer the next command
             self.drop()
         return response
 

@@ -12,9 +12,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, AnyStr
 
-from aiosmtpd.smtp import SMTP
-
 from nbstream.listeners.smtp import replies
+from nbstream.listeners.smtp.aiosmtpd_seam import AiosmtpdConnection
 
 if TYPE_CHECKING:
     from nbstream.wire.smtp_reply import SmtpReply
@@ -27,7 +26,7 @@ _GROUPED_REPLY_BYTES = 4096  # of replies, which the client is to take before mo
 _TOGETHER_SECONDS = 1.0  # a hop may take its time for each of 100 recipients, and the client not wait for all
 
 
-class SmtpConnection(SMTP):
+class SmtpConnection(AiosmtpdConnection):
     """One connection: who is at its other end, how long it may be silent, what is said to it and how it ends."""
 
     line_length_limit = (
@@ -56,25 +55,8 @@ class SmtpConnection(SMTP):
         self._peer_host = str(peer[0]) if isinstance(peer, tuple) else ""
         super().connection_made(transport)
 
-    def eof_received(self) -> bool | None:
-        """A client may close its side and still read: what it sent is answered first.
-
-        aiosmtpd would cancel the session here, and with it a complete message that waits for its answer.
-        """
-        return asyncio.StreamReaderProtocol.eof_received(self)
-
-    def _reset_timeout(self, duration: float | None = None) -> None:
-        # aiosmtpd makes a timer for each command. Here one does for all: when it rings it may have to ring later.
-        self._idle_deadline = self.loop.time() + (duration or self._timeout_duration)
-        if self._timeout_handle is None:
-            self._timeout_handle = self.loop.call_later(self._timeout_duration, self._timeout_cb)
-
-    def _timeout_cb(self) -> None:
-        left = self._idle_deadline - self.loop.time()
-        if left > 0:
-            self._timeout_handle = self.loop.call_later(min(left, self._timeout_duration), self._timeout_cb)
-            return
-        # aiosmtpd closes, which waits for the client to read what was said; one that reads nothing would stay.
+    def idle_timeout_passed(self) -> None:
+        """Drop a client that was silent for too long; one that reads nothing would keep a closed connection."""
         _log.info("smtp: a client was silent for too long")
         self.abort()
 
@@ -89,19 +71,15 @@ class SmtpConnection(SMTP):
 
     def _close_for_shutdown(self) -> None:
         if self.transport is not None and not self.transport.is_closing():
-            self._writer.write(self._unsent_replies + replies.CLOSING.render() + b"\r\n")
+            self.write(self._unsent_replies + replies.CLOSING.render() + b"\r\n")
             self.transport.close()
-
-    def abort(self) -> None:
-        """Drop the connection."""
-        self._writer.transport.abort()
 
     async def _send_reply(self, reply: SmtpReply, *, grouped: bool = False) -> None:
         """Say it. One of a group goes with the reply to the next command where that is here (RFC 2920 3.2).
 
         Nothing is kept back once nothing was said for ``_TOGETHER_SECONDS``.
         """
-        more = grouped and b"\n" in self._reader._buffer  # type: ignore[attr-defined]  # no public way to look
+        more = grouped and self.has_line()
         recent = time.monotonic() - self._last_reply_at < _TOGETHER_SECONDS
         if more and recent and len(self._unsent_replies) < _GROUPED_REPLY_BYTES:
             self._unsent_replies += reply.render() + b"\r\n"

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from typing import TYPE_CHECKING
 
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable
@@ -59,14 +58,9 @@ class SmtpSession(SmtpConnection):
         super().connection_lost(error)
         self._listener.session_closed(self)
 
-    async def _handle_client(self) -> None:
-        # aiosmtpd's task for the whole connection: its end, however it comes, ends the hop's transaction.
-        try:
-            await super()._handle_client()
-        except ConnectionError:
-            _log.debug("smtp: the client went away")
-        finally:
-            await self._reset()
+    async def session_ended(self) -> None:
+        """End the next hop's transaction."""
+        await self._reset()
 
     def close_if_idle(self) -> None:
         """While draining: close the connection now unless a message is under way."""
@@ -81,7 +75,7 @@ class SmtpSession(SmtpConnection):
         """The reply to a command that failed: never the text of an exception."""
         await self._give_up_relaying()
         if isinstance(error, asyncio.IncompleteReadError):  # the client has closed its side
-            self._writer.close()
+            self.close()
             return ""  # push finds the connection closed, and that ends the session
         if isinstance(error, NbstreamError):
             _log.warning("smtp: %s", error)
@@ -232,7 +226,7 @@ class SmtpSession(SmtpConnection):
             await self._send_reply(RELAY_UNAVAILABLE)
             return
         # The CRLF that ended the command is part of a lone CRLF.CRLF (an empty message) and of a first dot.
-        self._reader._buffer[:0] = b"\r\n"  # type: ignore[attr-defined]  # no public way to put back
+        self.unread(b"\r\n")
         await self._send_reply(replies.GO_AHEAD)
         arriving = IncomingMessage(self._listener.limits.max_message_bytes, self._listener.byte_budget)
         try:
@@ -246,7 +240,7 @@ class SmtpSession(SmtpConnection):
         content = await self._read_content(arriving)
         if isinstance(content, SmtpReply):
             return content
-        self._idle_deadline = math.inf  # what follows has deadlines of its own; it is the client who waits now
+        self.stop_idle_timer()  # what follows has deadlines of its own; it is the client who waits now
         try:
             if self._feedback_label is not None:
                 feedback, actor = self._message_handlers.feedback, self._forwarded_address or self._peer_host
@@ -260,18 +254,18 @@ class SmtpSession(SmtpConnection):
             believed = self._message_handlers.feedback.may_teach(self._peer_host)
             return delivered.reply_with_verdict if believed else delivered.reply
         finally:
-            self._reset_timeout()
+            self.restart_idle_timer()
 
     async def _read_content(self, arriving: IncomingMessage) -> bytes | SmtpReply:
         """The message with CRLF line ends, or the reply that refuses it; reads to its end. RFC 5321 4.1.1.4."""
         ended = False
         while not ended:
             try:
-                chunk = await self._reader.readuntil(DATA_END)
+                chunk = await self.reader.readuntil(DATA_END)
                 ended = True
             except asyncio.LimitOverrunError as overrun:
-                chunk = await self._reader.readexactly(overrun.consumed)
-            self._reset_timeout()
+                chunk = await self.reader.readexactly(overrun.consumed)
+            self.restart_idle_timer()
             arriving.add(chunk, last=ended)
             if arriving.problem and arriving.exceeds_read_limit and not ended:
                 await self._send_reply(arriving.problem)

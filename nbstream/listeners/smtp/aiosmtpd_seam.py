@@ -1,0 +1,104 @@
+"""The only file that touches private parts of aiosmtpd: its connection, with what nbstream needs and it lacks.
+
+What is touched, and why (aiosmtpd 1.4):
+
+- ``_handle_client`` is the task of a whole connection. Its end, however it comes, is the end of the session.
+- ``_reset_timeout`` and ``_timeout_cb`` make a timer for each command, and close a silent connection, which waits
+  for the client to read. Here one timer serves all deadlines, and what happens is ``idle_timeout_passed``.
+- ``eof_received`` is public, but it cancels the session of a client that has closed only its side.
+- ``_reader`` and ``_writer`` are the streams. Nothing public reads DATA in pieces, looks whether the next command
+  is here, puts bytes back, or writes without a wait.
+
+tests/listeners/smtp/test_aiosmtpd_seam.py fails when one of them is missing or does something else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+
+from aiosmtpd.smtp import SMTP
+
+_log = logging.getLogger(__name__)
+
+
+class AiosmtpdConnection(SMTP):
+    """A connection of aiosmtpd whose streams, idle time and end are in the hands of its subclass."""
+
+    # The task of the connection
+
+    async def _handle_client(self) -> None:
+        try:
+            await super()._handle_client()
+        except ConnectionError:
+            _log.debug("smtp: the client went away")
+        finally:
+            await self.session_ended()
+
+    async def session_ended(self) -> None:
+        """No command follows: the client or we have ended the connection. Called once, also when cancelled."""
+
+    def eof_received(self) -> bool | None:
+        """A client may close its side and still read: what it sent is answered first."""
+        return asyncio.StreamReaderProtocol.eof_received(self)
+
+    # The idle time
+
+    def restart_idle_timer(self) -> None:
+        """Give the client its whole idle time from now on."""
+        self._reset_timeout()
+
+    def stop_idle_timer(self) -> None:
+        """Wait for the client without an end, until ``restart_idle_timer``."""
+        self._idle_deadline = math.inf
+
+    def idle_timeout_passed(self) -> None:
+        """The client was silent for the whole idle time."""
+        self.abort()
+
+    def _reset_timeout(self, duration: float | None = None) -> None:
+        # When the one timer rings it may have to ring again, later.
+        self._idle_deadline = self.loop.time() + (duration or self._timeout_duration)
+        if self._timeout_handle is None:
+            self._timeout_handle = self.loop.call_later(self._timeout_duration, self._timeout_cb)
+
+    def _timeout_cb(self) -> None:
+        left = self._idle_deadline - self.loop.time()
+        if left > 0:
+            self._timeout_handle = self.loop.call_later(min(left, self._timeout_duration), self._timeout_cb)
+        else:
+            self.idle_timeout_passed()
+
+    # The streams
+
+    @property
+    def reader(self) -> asyncio.StreamReader:
+        """What the client sends. Its limit is ``line_length_limit``."""
+        return self._reader
+
+    def has_line(self) -> bool:
+        """Whether a whole line of the client is here already, so that the next command does not have to wait."""
+        return b"\n" in _unread(self._reader)
+
+    def unread(self, data: bytes) -> None:
+        """Put ``data`` back: it is read again before anything else."""
+        _unread(self._reader)[:0] = data
+
+    def write(self, data: bytes) -> None:
+        """Send ``data`` without a wait for the client to take it."""
+        self._writer.write(data)
+
+    def close(self) -> None:
+        """Close the connection once what was written is sent."""
+        self._writer.close()
+
+    def abort(self) -> None:
+        """Drop the connection, and what was written and is not sent."""
+        self._writer.transport.abort()
+
+
+def _unread(reader: asyncio.StreamReader) -> bytearray:
+    """What has come and was not read: asyncio has no public way to look at it or to put something back."""
+    buffer: bytearray = reader._buffer  # type: ignore[attr-defined]  # not in the stubs, since it is private
+    return buffer
