@@ -1,1 +1,1 @@
-"""What is remembered of the messages that were checked last: their tokens, and why they got their verdict."""
+"""The recently checked messages: their tokens, and the explanations of their verdicts."""

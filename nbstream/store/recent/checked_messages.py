@@ -1,14 +1,14 @@
-"""What is remembered, for a while, of the messages that were checked: enough to learn one without seeing it again.
+"""The recently checked messages: enough of each one to learn it without seeing it again.
 
-Rules: no check waits for this. What is fed to it waits in a bounded queue, and one task writes what has gathered,
-a batch in one round trip; who asks here for what is not written yet is answered, others see it some milliseconds
-later. Where the queue is full, Redis is away or the task ends it is dropped, and that is counted: nothing is
-missed but feedback that has only the id. At most ``messages`` are kept, each for ``seconds``; a batch removes the
-oldest, at most twice as many as it brings.
+Rules: no check waits for this. A checked message waits in a bounded queue, and one task writes the queue in
+batches, a batch in one round trip. This process can recall a message before it is written; other processes see it
+some milliseconds later. When the queue is full, Redis is unavailable or the task ends, messages are dropped and
+counted: the only loss is feedback that has nothing but the id. At most ``messages`` are stored, each for
+``seconds``; a batch removes the oldest messages, at most twice as many as it adds.
 
-An explanation is kept behind its message, under the same key: both are there, or neither, and who asks for the
-message alone reads past its end. What was kept before there was a dictionary is read; a program of that time
-cannot read what is deflated with one, and says so.
+An explanation is stored directly after its message, under the same key: Redis has both or neither, and a reader of
+the message alone ignores the rest. Messages that an older version deflated without a dictionary can be read; that
+older version cannot read what is deflated with one, and says so.
 """
 
 from __future__ import annotations
@@ -37,16 +37,21 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MAX_QUEUED = 256  # 300 tokens of a message with their counts take some 30 kB: 8 MB
+MAX_QUEUED = 256  # 300 tokens of a message with their counts take some 30 kB: 8 MB in all
 _BATCH_SIZE = 32
-_GATHERED_SECONDS = 0.025  # a message in a batch of 32 takes a tenth of what one alone takes to send, of 4 a third
-_WRITTEN_SECONDS = 3 * _GATHERED_SECONDS  # until what was just checked elsewhere is written, unless Redis is slow
-_PACKED_AT_ONCE = 4  # packed before others have their turn: 0.3 ms
+_GATHERED_SECONDS = 0.025  # larger batches need fewer round trips for each message
+_WRITTEN_SECONDS = (
+    3 * _GATHERED_SECONDS
+)  # by then another process has written its last check, unless Redis is slow
+_PACKED_AT_ONCE = 4  # messages packed before other tasks have their turn: 0.3 ms
 _READ_COUNT = 100
 _ZLIB_LEVEL = 1  # as in the ledger
-_WINDOW_BITS, _MEMORY_LEVEL = 12, 5  # 32 kB to write to for each message, not 256, and as small
-# Deflated with it a message is smaller by a tenth, at no cost. Part of what is stored: with another one, what is
-# there already cannot be read. The most frequent at the end.
+_WINDOW_BITS, _MEMORY_LEVEL = (
+    12,
+    5,
+)  # each message takes 32 kB of memory to deflate, not 256 kB; its size is the same
+# With this dictionary a deflated message is smaller by a tenth. It is part of the stored format: with another
+# dictionary the messages in Redis cannot be read. The most frequent tokens stand at the end, as zlib advises.
 _DICTIONARY = b"\n".join(
     b"""
     body:please body:click body:free body:email body:here body:http body:www body:com url.scheme:https
@@ -68,7 +73,7 @@ _DICTIONARY = b"\n".join(
 
 @dataclass(frozen=True, slots=True)
 class CheckedMessage:
-    """A message by its key (the ``id`` in its verdict header), with its tokens and what was thought of it.
+    """A message by its key (the ``id`` in its verdict header), with its tokens, probability and verdict.
 
     ``policy`` is the name of the treatment that decided.
     """
@@ -80,7 +85,7 @@ class CheckedMessage:
     policy: str = DEFAULT_RULE_NAME
 
     def pack(self) -> bytes:
-        """As it is stored, without its key: no token holds a line feed or a NUL."""
+        """Return the stored form, without the key; no token contains a line feed or a NUL."""
         sections = [
             Assessment(self.probability, self.verdict).pack().encode(),
             join_tokens(self.tokens.head),
@@ -90,44 +95,47 @@ class CheckedMessage:
         ]
         if self.policy != DEFAULT_RULE_NAME:
             sections.append(self.policy.encode())
-        packing = zlib.compressobj(_ZLIB_LEVEL, wbits=_WINDOW_BITS, memLevel=_MEMORY_LEVEL, zdict=_DICTIONARY)
-        return packing.compress(b"\0".join(sections)) + packing.flush()
+        compressor = zlib.compressobj(_ZLIB_LEVEL, wbits=_WINDOW_BITS, memLevel=_MEMORY_LEVEL, zdict=_DICTIONARY)
+        return compressor.compress(b"\0".join(sections)) + compressor.flush()
 
     @classmethod
     def unpack(cls, key: str, packed: bytes) -> CheckedMessage:
-        """What ``pack`` packed. Raises ``StoreIncompatible`` for what is none of this program's."""
+        """Return the message that ``pack`` packed; raises ``StoreIncompatible`` if another program packed it."""
         return cls.unpack_first(key, packed)[0]
 
     @classmethod
     def unpack_first(cls, key: str, packed: bytes) -> tuple[CheckedMessage, bytes]:
-        """The same, and what stands behind it."""
+        """Return the message at the beginning of ``packed``, and the bytes that follow it.
+
+        Raises ``StoreIncompatible`` if another program packed it.
+        """
         try:
-            joined, behind = inflate_first(packed, _DICTIONARY)
-            opinion, head, body, attributes, numbers, *decided = joined.split(b"\0")
-            (policy,) = decided or [DEFAULT_RULE_NAME.encode()]
-            thought = Assessment.unpack(opinion)
-            name = policy.decode()
+            joined, rest = inflate_first(packed, _DICTIONARY)
+            packed_assessment, head, body, attributes, numbers, *optional = joined.split(b"\0")
+            (policy,) = optional or [DEFAULT_RULE_NAME.encode()]
+            assessment = Assessment.unpack(packed_assessment)
+            policy_name = policy.decode()
             tokens = Tokens(
                 split_tokens(head),
                 split_tokens(body),
-                tuple(_pair(each) for each in split_tokens(attributes)),
-                tuple((name, int(number)) for name, number in map(_pair, split_tokens(numbers))),
+                tuple(map(_read_name_and_value, split_tokens(attributes))),
+                tuple((name, int(value)) for name, value in map(_read_name_and_value, split_tokens(numbers))),
             )
         except (ValueError, zlib.error) as error:
             raise StoreIncompatible("a checked message cannot be read: another program wrote it") from error
-        return cls(key, tokens, thought.probability, thought.verdict, name), behind
+        return cls(key, tokens, assessment.probability, assessment.verdict, policy_name), rest
 
 
-def _pair(stored: bytes) -> tuple[str, str]:
+def _read_name_and_value(stored: bytes) -> tuple[str, str]:
     name, _, value = stored.decode().partition(" ")
     return name, value
 
 
 @dataclass(frozen=True, slots=True)
 class RecentMessagesOptions:
-    """For how long a message is remembered, and how many are; 0 messages: none, and nothing is written.
+    """How long a message is remembered (``seconds``), and how many are (``messages``; 0 writes nothing).
 
-    ``explanations``: whether it is also remembered why a message was called what it was called.
+    ``explanations`` says whether the explanation of the verdict is remembered as well.
     """
 
     seconds: int = 72 * 3600
@@ -136,41 +144,61 @@ class RecentMessagesOptions:
 
 
 BuildExplanation: TypeAlias = "Callable[[float], Explanation]"
-"""Makes the explanation of a check at that time, in seconds since the epoch."""
+"""Builds the explanation of a check; its argument is the time of the check, in seconds since the epoch."""
 
 
-_QueuedMessage: TypeAlias = "tuple[float, CheckedMessage, BuildExplanation | None]"
+@dataclass(frozen=True, slots=True, eq=False)
+class _QueuedMessage:
+    """A message that waits to be written, the time of its check, and how to build its explanation (None: none)."""
+
+    checked_at: float
+    message: CheckedMessage
+    build_explanation: BuildExplanation | None
+
+    @property
+    def explanation(self) -> Explanation | None:
+        return self.build_explanation(self.checked_at) if self.build_explanation else None
 
 
 class RecentMessages:
-    """The checked messages of one model in Redis; ``dropped`` is told how many were not written."""
+    """The recently checked messages of one model in Redis.
+
+    ``on_dropped`` is called with the number of messages that were not written.
+    """
 
     def __init__(
-        self, client: Redis, keys: ModelKeys, params: RecentMessagesOptions, dropped: Callable[[int], None]
+        self,
+        client: Redis,
+        keys: ModelKeys,
+        options: RecentMessagesOptions,
+        on_dropped: Callable[[int], None],
     ) -> None:
         self._client = client
         self._keys = keys
-        self._options = params
-        self._on_dropped = dropped
+        self._options = options
+        self._on_dropped = on_dropped
         self._queue: asyncio.Queue[_QueuedMessage] = asyncio.Queue(MAX_QUEUED)
         self._unwritten: dict[str, _QueuedMessage] = {}
         self._remember_script = client.register_script(lua_script("remember.lua"))
         self._writing = True
 
-    def remember(self, checked: CheckedMessage, explain: BuildExplanation | None = None) -> None:
-        """Have it written soon, with its explanation, which is made then; returns at once."""
+    def remember(self, message: CheckedMessage, build_explanation: BuildExplanation | None = None) -> None:
+        """Queue the message to be written soon, and return at once.
+
+        ``build_explanation`` is called when the message is written.
+        """
         if not self._options.messages:
             return
-        fed = time.time(), checked, explain if self._options.explanations else None
+        queued = _QueuedMessage(time.time(), message, build_explanation if self._options.explanations else None)
         try:
-            self._queue.put_nowait(fed)
+            self._queue.put_nowait(queued)
         except asyncio.QueueFull:
             self._on_dropped(1)
         else:
-            self._unwritten[checked.key] = fed
+            self._unwritten[message.key] = queued
 
     async def run(self) -> None:
-        """Write what is fed, until cancelled; what waits then is dropped, and counted."""
+        """Write queued messages until cancelled; those that still wait then are dropped and counted."""
         try:
             while True:
                 await self._write_next_batch()
@@ -179,68 +207,72 @@ class RecentMessages:
 
     async def _write_next_batch(self) -> None:
         batch = [await self._queue.get()]
-        lost = True
+        written = False
         try:
             if self._queue.qsize() < _BATCH_SIZE:
                 await asyncio.sleep(_GATHERED_SECONDS)
             while len(batch) < _BATCH_SIZE and not self._queue.empty():
                 batch.append(self._queue.get_nowait())
             await self._write_batch(batch)
-            lost, self._writing = False, True
+            written = self._writing = True
         except StoreUnavailable as error:
-            if self._writing:  # once, not for each batch of an outage
+            if self._writing:  # logged once, not for each batch of an outage
                 _log.warning("checked messages are not remembered now: %s", error)
             self._writing = False
         finally:
-            if lost:  # or cancelled: then it may have been written all the same
+            if not written:  # or cancelled: then it may have been written all the same
                 self._on_dropped(len(batch))
-            for fed in batch:
-                if self._unwritten.get(fed[1].key) is fed:  # else it was checked again meanwhile
-                    del self._unwritten[fed[1].key]
+            for queued in batch:
+                key = queued.message.key
+                if self._unwritten.get(key) is queued:  # else the message was checked again meanwhile
+                    del self._unwritten[key]
                 self._queue.task_done()
 
     async def wait_until_written(self) -> None:
-        """Return when nothing waits to be written."""
+        """Return when no message waits to be written."""
         await self._queue.join()
 
     async def recall(self, message_key: str) -> CheckedMessage | None:
-        """The message, if it is remembered. Raises ``StoreUnavailable``."""
+        """Return the message, or None if it is not remembered; raises ``StoreUnavailable``."""
         if message_key in self._unwritten:
-            return self._unwritten[message_key][1]
+            return self._unwritten[message_key].message
         packed = await self._read_stored(message_key)
         return CheckedMessage.unpack(message_key, packed) if packed else None
 
     async def recall_with_explanation(
         self, message_key: str, *, wait: bool = True
     ) -> tuple[CheckedMessage, Explanation | None] | None:
-        """The message, if it is remembered, and its explanation, if that is. Raises ``StoreUnavailable``.
+        """Return the message and its explanation, or None if the message is not remembered.
 
-        Without ``wait`` what another process has checked just now may be missed; a folder is explained sooner.
+        The explanation is None if only the message is remembered. With ``wait`` a message that another process is
+        about to write is waited for; without it a whole folder is looked up sooner. Raises ``StoreUnavailable``.
         """
         if message_key in self._unwritten:
-            at, checked, explain = self._unwritten[message_key]
-            return checked, explain(at) if explain else None
+            queued = self._unwritten[message_key]
+            return queued.message, queued.explanation
         packed = await (self._read_stored(message_key) if wait else self._get_stored(message_key))
         if not packed:
             return None
-        checked, why = CheckedMessage.unpack_first(message_key, packed)
-        return checked, explanations.unpack_explanation(why, checked.tokens.all) if why else None
+        message, packed_explanation = CheckedMessage.unpack_first(message_key, packed)
+        if not packed_explanation:
+            return message, None
+        return message, explanations.unpack_explanation(packed_explanation, message.tokens.all)
 
     async def newest(self, count: int) -> AsyncIterator[CheckedMessage]:
-        """At most ``count`` of those that are remembered, the newest first. Raises ``StoreUnavailable``."""
+        """Yield at most ``count`` remembered messages, the newest first; raises ``StoreUnavailable``."""
         for first in range(0, count, _READ_COUNT):
             last = min(first + _READ_COUNT, count) - 1
             with store_errors():
-                names: Any = await self._client.zrevrange(self._keys.recent, first, last)
-                found: Any = await self._client.mget(map(self._stored_key, names)) if names else []
-            for name, packed in zip(names, found, strict=True):
+                keys: Any = await self._client.zrevrange(self._keys.recent, first, last)
+                values: Any = await self._client.mget(map(self._stored_key, keys)) if keys else []
+            for key, packed in zip(keys, values, strict=True):
                 if packed:  # else it has expired meanwhile
-                    yield CheckedMessage.unpack(name.decode(), packed)
-            if len(names) <= last - first:
+                    yield CheckedMessage.unpack(key.decode(), packed)
+            if len(keys) <= last - first:
                 return
 
     async def _read_stored(self, message_key: str) -> bytes | None:
-        """What is stored of the message; another process may have checked it, and be about to write it."""
+        """Return what is stored of the message; wait once, as another process may be about to write it."""
         packed = await self._get_stored(message_key)
         if packed is None:
             await asyncio.sleep(_WRITTEN_SECONDS)
@@ -252,17 +284,20 @@ class RecentMessages:
             packed: Any = await self._client.get(self._keys.checked(message_key))
         return packed  # type: ignore[no-any-return]  # untyped replies
 
-    def _stored_key(self, name: bytes) -> str:
-        return self._keys.checked(name.decode())
+    def _stored_key(self, message_key: bytes) -> str:
+        return self._keys.checked(message_key.decode())
 
     async def _write_batch(self, batch: Sequence[_QueuedMessage]) -> None:
-        now, params = time.time(), self._options
+        now, options = time.time(), self._options
         args: list[str | bytes | int | float]
-        args = [params.seconds, now - params.seconds, params.messages, self._keys.checked("")]
-        for place, (at, checked, explain) in enumerate(batch, 1):
-            why = explanations.pack_explanation(explain(at), checked.tokens.all) if explain else b""
-            args += at, checked.key, checked.pack() + why
-            if place % _PACKED_AT_ONCE == 0:
+        args = [options.seconds, now - options.seconds, options.messages, self._keys.checked("")]
+        for number, queued in enumerate(batch, 1):
+            message, explanation = queued.message, queued.explanation
+            packed_explanation = (
+                explanations.pack_explanation(explanation, message.tokens.all) if explanation else b""
+            )
+            args += queued.checked_at, message.key, message.pack() + packed_explanation
+            if number % _PACKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
         with store_errors():
             await self._remember_script(keys=[self._keys.recent], args=args)

@@ -1,15 +1,17 @@
-"""An explanation as it is stored, behind the message that it is about.
+"""The stored form of an explanation, which stands directly after its message.
 
-Rules: what is read is what was written, every float to the last bit. A clue that is a token of the message is kept
-as its place among them, without order: that is found again from the ratios. The first byte is the format. Numbers
-are kept as they are in memory: as compressed JSON, the format of before, they were as large and took ten times as
-long to write; and every checked message has an explanation.
+Rules: what is read is what was written, every float to the last bit. A clue that is a token of the message is
+stored as the index of that token; the order of the clues is not stored, because it follows from the log-ratios.
+The first byte is the version of the format. Numbers are stored as they are in memory, because every checked
+message has an explanation and compressed JSON, the first format, took much longer to write (see
+docs/experiments.md).
 """
 
 from __future__ import annotations
 
 import json
 import struct
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,34 +28,29 @@ if TYPE_CHECKING:
 
 _FORMAT_VERSION = b"2"
 _OLD_FORMAT_VERSION = b"1"
-_HEAD_STRUCT = struct.Struct(
-    "<4dIIB"
-)  # time, P(spam), score, prior, bytes of words, clues that are tokens, bytes a count
+# time, P(spam), score, prior, bytes of JSON, number of clues that are tokens, bytes of a count
+_HEAD_STRUCT = struct.Struct("<4dIIB")
 _ENCODE_JSON = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def pack_explanation(explanation: Explanation, tokens: Sequence[bytes]) -> bytes:
-    """As it is stored, behind a message that has these distinct ``tokens``."""
-    clues = explanation.clues
-    named: list[CountedClue] = []
-    if isinstance(clues, CountedTokenClues):
-        places, counts, ratios = clues.clues.token_indices, clues.counts, clues.clues.ratios
-    else:
-        places, counts, ratios, named = _split_clues(clues, tokens)
-    state, others = explanation.state, [[clue.token.decode(), clue.ham, clue.spam] for clue in named]
+    """Return the stored form of an explanation of a message that has these distinct ``tokens``."""
+    clues = _split_clues(explanation.clues, tokens)
+    state, named_clues = explanation.state, [[clue.token.decode(), clue.ham, clue.spam] for clue in clues.others]
     learned, needed = tuple(state.learned.items()), tuple(state.needed.items())
-    words = _state_line(explanation.verdict, explanation.reason, explanation.thresholds, learned, needed)
-    words += _ENCODE_JSON(others).encode() if others else b"[]"
+    lines = _state_line(explanation.verdict, explanation.reason, explanation.thresholds, learned, needed)
+    lines += _ENCODE_JSON(named_clues).encode() if named_clues else b"[]"
+    counts = clues.counts
     width = 4 if counts.min(initial=0) >= -(2**31) and counts.max(initial=0) < 2**31 else 8
     numbers = explanation.at, explanation.probability, explanation.score, explanation.prior
     return b"".join(
         [
             _FORMAT_VERSION,
-            _HEAD_STRUCT.pack(*numbers, len(words), len(places), width),
-            words,
-            places.astype(_index_type(tokens)).tobytes(),
+            _HEAD_STRUCT.pack(*numbers, len(lines), len(clues.token_indices), width),
+            lines,
+            clues.token_indices.astype(_index_type(tokens)).tobytes(),
             counts.astype(f"<i{width}").tobytes(),
-            ratios.astype("<f8").tobytes(),
+            clues.log_ratios.astype("<f8").tobytes(),
         ]
     )
 
@@ -62,19 +59,19 @@ def pack_explanation(explanation: Explanation, tokens: Sequence[bytes]) -> bytes
 def _state_line(
     verdict: str,
     reason: str,
-    at: Thresholds,
+    thresholds: Thresholds,
     learned: tuple[tuple[str, int], ...],
     needed: tuple[tuple[str, int], ...],
 ) -> bytes:
-    """What is the same for many messages, as a line; to write it anew takes as long as all the rest."""
-    thresholds = [at.unsure, at.spam, at.reject, at.promise, at.promised]
-    return _ENCODE_JSON([verdict, reason, thresholds, dict(learned), dict(needed)]).encode() + b"\n"
+    """Return as a line of JSON what many explanations share; cached, as it would be half of the work."""
+    limits = [thresholds.unsure, thresholds.spam, thresholds.reject, thresholds.promise, thresholds.promised]
+    return _ENCODE_JSON([verdict, reason, limits, dict(learned), dict(needed)]).encode() + b"\n"
 
 
 def unpack_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation | None:
-    """What ``pack_explanation`` packed with the same tokens; None for what an older version packed.
+    """Return the explanation that ``pack_explanation`` packed with the same tokens.
 
-    Raises ``StoreIncompatible`` for what is of another format.
+    Returns None for the format of an older version; raises ``StoreIncompatible`` for any other format.
     """
     if packed.startswith(_OLD_FORMAT_VERSION):
         return None
@@ -86,31 +83,50 @@ def unpack_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation | 
     raise StoreIncompatible("an explanation cannot be read: another version of nbstream wrote it")
 
 
-def _split_clues(
-    clues: Sequence[CountedClue], tokens: Sequence[bytes]
-) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64], list[CountedClue]]:
-    """Places and counts of the clues that are tokens, the ratios of these and of the others, and the others."""
-    votes = {clue.token for clue in clues}
-    places = {token: place for place, token in enumerate(tokens) if token in votes}
+@dataclass(frozen=True, slots=True)
+class _SplitClues:
+    """The clues of an explanation, those that are tokens of the message apart from the others.
+
+    ``token_indices`` (clues,) and ``counts`` (clues, classes) are of the clues that are tokens; ``log_ratios`` are
+    of these first, then of ``others``.
+    """
+
+    token_indices: NDArray[np.intp]
+    counts: NDArray[np.int64]
+    log_ratios: NDArray[np.float64]
+    others: Sequence[CountedClue] = ()
+
+
+def _split_clues(clues: Sequence[CountedClue], tokens: Sequence[bytes]) -> _SplitClues:
+    if isinstance(clues, CountedTokenClues):
+        return _SplitClues(clues.clues.token_indices, clues.counts, clues.clues.ratios)
+    names = {clue.token for clue in clues}
+    indices = {token: index for index, token in enumerate(tokens) if token in names}
     # A token may have the name of a feature that has no counts: whoever wrote the message chose its header fields.
-    found = [clue for clue in clues if clue.token in places and clue.ham is not None]
-    others = [clue for clue in clues if clue.token not in places or clue.ham is None]
-    counts = np.array([(clue.ham, clue.spam) for clue in found], np.int64).reshape(-1, 2)
-    ratios = np.array([clue.log_ratio for clue in (*found, *others)], np.float64)
-    return np.array([places[clue.token] for clue in found], np.intp), counts, ratios, others
+    token_clues = [clue for clue in clues if clue.token in indices and clue.ham is not None]
+    others = [clue for clue in clues if clue.token not in indices or clue.ham is None]
+    return _SplitClues(
+        np.array([indices[clue.token] for clue in token_clues], np.intp),
+        np.array([(clue.ham, clue.spam) for clue in token_clues], np.int64).reshape(-1, 2),
+        np.array([clue.log_ratio for clue in (*token_clues, *others)], np.float64),
+        others,
+    )
 
 
 def _read_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation:
     at, probability, score, prior, length, n, width = _HEAD_STRUCT.unpack_from(packed)
     numbers = packed[_HEAD_STRUCT.size + length :]
-    words, named = map(json.loads, packed[_HEAD_STRUCT.size :][:length].split(b"\n"))
-    verdict, reason, thresholds, learned, needed = words
-    kinds = [(_index_type(tokens), n), (f"<i{width}", 2 * n), ("<f8", n + len(named))]
-    places, counts, ratios = _read_arrays(numbers, kinds)
-    rows = zip(counts[::2], counts[1::2], strict=True)
-    found: list[tuple[bytes, Any, Any]] = [(tokens[place], *row) for place, row in zip(places, rows, strict=True)]
-    found += [(name.encode(), ham, spam) for name, ham, spam in named]
-    clues = [CountedClue(token, ratio, *row) for (token, *row), ratio in zip(found, ratios, strict=True)]
+    state, named_clues = map(json.loads, packed[_HEAD_STRUCT.size :][:length].split(b"\n"))
+    verdict, reason, thresholds, learned, needed = state
+    types_and_counts = [(_index_type(tokens), n), (f"<i{width}", 2 * n), ("<f8", n + len(named_clues))]
+    token_indices, counts, log_ratios = _read_arrays(numbers, types_and_counts)
+    counts_of_tokens = zip(token_indices, counts[::2], counts[1::2], strict=True)
+    rows: list[tuple[bytes, Any, Any]] = [(tokens[index], ham, spam) for index, ham, spam in counts_of_tokens]
+    rows += [(name.encode(), ham, spam) for name, ham, spam in named_clues]
+    clues = [
+        CountedClue(token, log_ratio, ham, spam)
+        for (token, ham, spam), log_ratio in zip(rows, log_ratios, strict=True)
+    ]
     return Explanation(
         at=at,
         verdict=verdict,
@@ -124,12 +140,12 @@ def _read_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation:
     )
 
 
-def _read_arrays(packed: bytes, kinds: Sequence[tuple[str, int]]) -> list[list[Any]]:
-    """So many numbers of each type, and nothing behind them; ``ValueError`` where that is not so."""
+def _read_arrays(packed: bytes, types_and_counts: Sequence[tuple[str, int]]) -> list[list[Any]]:
+    """Return arrays of these numpy types and lengths; raise ``ValueError`` if ``packed`` has another size."""
     arrays = []
-    for kind, count in kinds:
-        arrays.append(np.frombuffer(packed, kind, count).tolist())
-        packed = packed[np.dtype(kind).itemsize * count :]
+    for number_type, count in types_and_counts:
+        arrays.append(np.frombuffer(packed, number_type, count).tolist())
+        packed = packed[np.dtype(number_type).itemsize * count :]
     if packed:
         raise ValueError("more than was written")
     return arrays

@@ -1,1 +1,1 @@
-"""Taking back what was learned: which changes can be undone, and undoing them."""
+"""Undo of lessons: a plan says which changes can be undone, and a restoration carries it out."""

@@ -1,9 +1,9 @@
-"""Which changes of a message can be taken back, and to what: planned before anything is written.
+"""The plan of an undo: which changes of a message can be undone. Nothing is written here.
 
-Rules: pure. A message's changes are taken back newest first, each only where the message is still as it left it:
-the ledger's entry has the version that the change wrote, or there is none after an unlearn and nobody else came
-since. What the message then goes back to is the entry that the oldest of them replaced, so one write restores it,
-and a plan made again after that write changes nothing.
+Rules: pure. The changes of a message are undone newest first, and each one only if the message is still as that
+change left it: the ledger entry has the version that the change wrote; or, after an unlearn, there is no entry and
+nobody else has changed the message since. The message goes back to the entry that the oldest of the undone changes
+replaced. Therefore one write restores it, and a plan made again after that write changes nothing.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from nbstream.store.model.history import HistoryRecord
 
 UNDO_SOURCE = "undo"
-"""The source under which a restoration is in the history itself."""
+"""The source with which the history notes a restoration."""
 
 
 @dataclass(frozen=True, slots=True)
 class UndoableChange:
-    """What planning needs to know of a record: no tokens, so that all there are fit in memory.
+    """A record of the history without its tokens, so that all changes that a plan needs fit in memory.
 
-    ``wrote`` and ``former`` are the versions of the entry that it left and of the one that was there before, None
-    for none; ``selected`` says whether it is to be taken back.
+    ``version_before`` and ``version_after`` are the versions of the ledger entry before and after the change, None
+    if there was no entry. ``selected`` says whether the change is to be undone.
     """
 
     id: bytes
@@ -38,17 +38,23 @@ class UndoableChange:
     selected: bool
 
     @classmethod
-    def from_record(cls, record: HistoryRecord, *, chosen: bool) -> UndoableChange:
-        """The change of a record."""
-        note, former = record.note, record.former.version if record.former else None
+    def from_record(cls, record: HistoryRecord, *, selected: bool) -> UndoableChange:
+        """Return the change that a record of the history describes."""
         return cls(
-            record.id, record.at, record.description, note.source, note.actor, record.version, former, chosen
+            id=record.id,
+            at=record.at,
+            description=record.description,
+            source=record.note.source,
+            actor=record.note.actor,
+            version_after=record.version,
+            version_before=record.former.version if record.former else None,
+            selected=selected,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class IrreversibleChange:
-    """A chosen change that cannot be taken back, and why."""
+    """A selected change that cannot be undone, and the reason."""
 
     change: UndoableChange
     reason: str
@@ -56,33 +62,35 @@ class IrreversibleChange:
 
 @dataclass(frozen=True, slots=True)
 class UndoPlan:
-    """What happens to one message: the chosen changes that are taken back and those that are not, newest first."""
+    """The selected changes of one message that are undone, and those that cannot be; both newest first."""
 
     reversible: tuple[UndoableChange, ...]
     irreversible: tuple[IrreversibleChange, ...]
 
 
-def plan_undo(live: str | None, changes: Sequence[UndoableChange]) -> UndoPlan:
-    """The plan for a message whose ledger entry has the version ``live`` (None: there is none).
+def plan_undo(version: str | None, changes: Sequence[UndoableChange]) -> UndoPlan:
+    """Return the plan for a message whose ledger entry has ``version`` (None: it has no entry).
 
-    ``changes`` are all since the oldest chosen one, newest first, by whomever.
+    ``changes`` are all changes of the message since the oldest selected one, newest first, whoever made them.
     """
-    taken: list[UndoableChange] = []
-    kept: list[IrreversibleChange] = []
-    other: UndoableChange | None = None  # the change by others that came next
+    reversible: list[UndoableChange] = []
+    irreversible: list[IrreversibleChange] = []
+    other: UndoableChange | None = None  # the next later change that is not selected
     for change in changes:
         if not change.selected:
             other = change
-        elif change.version_after == live and (live is not None or not (other or kept)):
-            taken.append(change)
-            live = change.version_before
+        elif change.version_after == version and (version is not None or not (other or irreversible)):
+            reversible.append(change)
+            version = change.version_before
         else:
-            kept.append(IrreversibleChange(change, _refusal_reason(live, other)))
-    return UndoPlan(tuple(taken), tuple(kept))
+            irreversible.append(IrreversibleChange(change, _reason(version, other)))
+    return UndoPlan(tuple(reversible), tuple(irreversible))
 
 
-def _refusal_reason(live: str | None, other: UndoableChange | None) -> str:
+def _reason(version: str | None, other: UndoableChange | None) -> str:
     if other is not None:
         who = f"{other.source} {other.actor}".rstrip()
         return f"taken back since by {other.actor}" if other.source == UNDO_SOURCE else f"changed since by {who}"
-    return "its ledger entry has expired" if live is None else "its ledger entry is not the one of the history"
+    if version is None:
+        return "its ledger entry has expired"
+    return "its ledger entry is not the one of the history"

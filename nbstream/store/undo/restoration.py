@@ -1,9 +1,9 @@
-"""Taking changes back: from the history to the entries that were there before.
+"""The undo itself: each message gets the ledger entry back that it had before the undone changes.
 
-Rules: a message is restored by one atomic replace of its ledger entry, noted in the history like any change, so a
-restoration can be taken back in turn, and after a crash the same command goes on where it was. Of the history
-only what planning needs is held, under 1 kB a change and at most ``HISTORY_KEPT`` of them; entries are read one
-message at a time.
+Rules: one atomic write of its ledger entry restores a message. The write is noted in the history like any change;
+therefore a restoration can be undone as well, and after a crash the same command continues where it was. Only what
+a plan needs is in memory, less than 1 kB a change and at most ``MAX_HISTORY_RECORDS`` of them; ledger entries are
+read one message at a time.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """What one message goes back to: from the entry ``live`` to the entry ``former``, None for none.
+    """The undo of one message: ``restored_entry`` replaces ``current_entry``; None is no entry.
 
-    The opinions are those of the history: the message itself is not at hand to be scored again.
+    The assessments ``before`` and ``after`` are those in the history, because the message itself is not available
+    to be checked again.
     """
 
     message_key: str
@@ -38,50 +39,48 @@ class Restoration:
 
     @property
     def changes_ledger(self) -> bool:
-        """False where the message is already as it would be: a change and its reverse are both taken back."""
+        """False if the message is already as it is to be, as when a change and its reverse are both undone."""
         return _entry_version(self.current_entry) != _entry_version(self.restored_entry)
 
 
 async def selected_changes(model: Model, selection: HistorySelection) -> Mapping[str, Sequence[UndoableChange]]:
-    """By message, newest first, all changes since the selection begins, of the messages that it chooses from."""
-    found: dict[str, list[UndoableChange]] = {}
+    """Return for each message with a selected change all its changes since the selection begins, newest first."""
+    changes_of: dict[str, list[UndoableChange]] = {}
     async for record in model.history(selection.since):
         if selection.message_key in {None, record.message_key}:
-            change = UndoableChange.from_record(record, chosen=record in selection)
-            found.setdefault(record.message_key, []).append(change)
-    return {key: changes for key, changes in found.items() if any(change.selected for change in changes)}
+            change = UndoableChange.from_record(record, selected=record in selection)
+            changes_of.setdefault(record.message_key, []).append(change)
+    return {key: changes for key, changes in changes_of.items() if any(change.selected for change in changes)}
 
 
 async def prepare_restoration(model: Model, message_key: str, changes: Sequence[UndoableChange]) -> Restoration:
-    """What would be done to a message now; nothing is written."""
-    live = await model.entry(message_key)
-    planned = plan_undo(_entry_version(live), changes)
-    if not planned.reversible:
-        return Restoration(message_key, planned, live, live)
-    newest, oldest = (
-        await model.history_record(planned.reversible[0].id),
-        await model.history_record(planned.reversible[-1].id),
-    )
+    """Return what the undo of these changes would do to the message now; nothing is written."""
+    entry = await model.entry(message_key)
+    plan = plan_undo(_entry_version(entry), changes)
+    if not plan.reversible:
+        return Restoration(message_key, plan, entry, entry)
+    newest = await model.history_record(plan.reversible[0].id)
+    oldest = await model.history_record(plan.reversible[-1].id)
     if newest is None or oldest is None:
-        trimmed = [IrreversibleChange(change, "no longer in the history") for change in planned.reversible]
-        return Restoration(message_key, UndoPlan((), (*trimmed, *planned.irreversible)), live, live)
-    return Restoration(message_key, planned, live, oldest.former, newest.note.after, oldest.note.before)
+        trimmed = [IrreversibleChange(change, "no longer in the history") for change in plan.reversible]
+        return Restoration(message_key, UndoPlan((), (*trimmed, *plan.irreversible)), entry, entry)
+    return Restoration(message_key, plan, entry, oldest.former, newest.note.after, oldest.note.before)
 
 
 async def apply_restoration(model: Model, restoration: Restoration, actor: str) -> bool:
-    """Do it, in the name of ``actor``; False where somebody else changed the message meanwhile.
+    """Write the restoration in the name of ``actor``; return False if somebody else changed the message since.
 
-    Raises ``StoreUnavailable``; the same may be done again then.
+    Raises ``StoreUnavailable``; the same restoration may then be tried again.
     """
     if not restoration.changes_ledger:
         return True
     assert restoration.before is not None
     assert restoration.after is not None
     note = LessonNote(UNDO_SOURCE, actor, restoration.before, restoration.after)
-    key, former = restoration.message_key, restoration.restored_entry
-    found = await model.commit_lesson(key, restoration.current_entry, former, note)
-    # The reply may have been lost, and the write repeated: then it was done once, and is as it should be.
-    return isinstance(found, bytes) or _entry_version(found.entry) == _entry_version(former)
+    key, restored_entry = restoration.message_key, restoration.restored_entry
+    result = await model.commit_lesson(key, restoration.current_entry, restored_entry, note)
+    # If the reply was lost and the write repeated, the ledger already has the restored entry: that is a success.
+    return isinstance(result, bytes) or _entry_version(result.entry) == _entry_version(restored_entry)
 
 
 def _entry_version(entry: LedgerEntry | None) -> str | None:

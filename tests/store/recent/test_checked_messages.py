@@ -1,4 +1,4 @@
-"""What is remembered of checked messages: exactly what was seen, no more than permitted, and never in the way."""
+"""Checked messages come back exactly, within the limits, and no check waits for their storage."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from tests.waiting import DEADLINE_SECONDS
 KEYS = ModelKeys("test")
 
 
-def checked(number: int) -> CheckedMessage:
+def checked_message(number: int) -> CheckedMessage:
     return CheckedMessage(f"m{number}", Tokens((b"subject:x",), (b"body:%d" % number,)), number / 1000, "unsure")
 
 
-class Dropped:
-    """What was not written."""
+class DroppedMessages:
+    """Counts the messages that were not written."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -51,8 +51,8 @@ class Dropped:
 
 
 @asynccontextmanager
-async def running(memory: RecentMessages) -> AsyncIterator[None]:
-    task = asyncio.create_task(memory.run())
+async def running(recent: RecentMessages) -> AsyncIterator[None]:
+    task = asyncio.create_task(recent.run())
     try:
         yield
     finally:
@@ -61,16 +61,16 @@ async def running(memory: RecentMessages) -> AsyncIterator[None]:
             await asyncio.wait([task], timeout=0.1)
 
 
-async def written(client: Redis, numbers: range, params: RecentMessagesOptions) -> RecentMessages:
-    """A memory of those messages, fed no faster than it writes."""
-    memory = RecentMessages(client, KEYS, params, Dropped())
-    async with running(memory):
+async def write_messages(client: Redis, numbers: range, options: RecentMessagesOptions) -> RecentMessages:
+    """Recent messages with these numbers, queued no faster than they are written."""
+    recent = RecentMessages(client, KEYS, options, DroppedMessages())
+    async with running(recent):
         for number in numbers:
-            memory.remember(checked(number))
+            recent.remember(checked_message(number))
             if number % 10 == 9:
-                await memory.wait_until_written()
-        await memory.wait_until_written()
-    return memory
+                await recent.wait_until_written()
+        await recent.wait_until_written()
+    return recent
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zs", "Zl", "Zp")), min_size=1)
@@ -106,27 +106,27 @@ def test_the_tokens_attributes_and_numbers_of_messages_come_back() -> None:
         )
 
 
-async def test_the_rule_that_decided_comes_back(client: Redis) -> None:
-    message = replace(checked(1), policy="*@x.example")
+async def test_the_name_of_the_recipient_rule_comes_back(client: Redis) -> None:
+    message = replace(checked_message(1), policy="*@x.example")
 
     assert CheckedMessage.unpack("m1", message.pack()) == message
-    assert CheckedMessage.unpack("m1", checked(1).pack()).policy == "default"
+    assert CheckedMessage.unpack("m1", checked_message(1).pack()).policy == "default"
 
 
 async def test_a_message_is_recalled_as_it_was_until_it_expires(client: Redis) -> None:
-    memory = await written(client, range(3), RecentMessagesOptions(seconds=3600))
+    recent = await write_messages(client, range(3), RecentMessagesOptions(seconds=3600))
 
-    assert await memory.recall("m1") == checked(1)
-    assert await memory.recall("m9") is None
+    assert await recent.recall("m1") == checked_message(1)
+    assert await recent.recall("m9") is None
     assert 3500 < await client.ttl(KEYS.checked("m1")) <= 3600
     assert 3500 < await client.ttl(KEYS.recent) <= 3600
 
     await client.pexpire(KEYS.checked("m1"), 0)
-    assert await memory.recall("m1") is None
-    assert [each.key async for each in memory.newest(10)] == ["m2", "m0"]
+    assert await recent.recall("m1") is None
+    assert [message.key async for message in recent.newest(10)] == ["m2", "m0"]
 
 
-def why(at: float) -> Explanation:
+def build_explanation(at: float) -> Explanation:
     return Explanation(
         at,
         "unsure",
@@ -140,226 +140,234 @@ def why(at: float) -> Explanation:
     )
 
 
-async def test_why_is_recalled_with_the_message_and_the_time_of_its_check(client: Redis) -> None:
-    memory = RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped())
+async def test_the_explanation_is_recalled_with_its_message_and_the_time_of_the_check(client: Redis) -> None:
+    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages())
     before = time.time()
-    async with running(memory):
-        memory.remember(checked(1), why)
-        memory.remember(checked(2))
-        await memory.wait_until_written()
+    async with running(recent):
+        recent.remember(checked_message(1), build_explanation)
+        recent.remember(checked_message(2))
+        await recent.wait_until_written()
 
-    found = await memory.recall_with_explanation("m1")
+    recalled = await recent.recall_with_explanation("m1")
 
-    assert found is not None
-    assert found[0] == checked(1) == await memory.recall("m1")
-    assert found[1] is not None
-    assert before <= found[1].at <= time.time()
-    assert found[1] == why(found[1].at)
-    assert await memory.recall_with_explanation("m2") == (checked(2), None)
-    assert await memory.recall_with_explanation("m3") is None
-    assert [each.key async for each in memory.newest(9)] == ["m2", "m1"]
-
-
-async def test_switched_off_no_explanation_is_made_or_kept_and_the_message_is(client: Redis) -> None:
-    memory = RecentMessages(client, KEYS, RecentMessagesOptions(explanations=False), Dropped())
-    async with running(memory):
-        memory.remember(checked(1), fails)
-        await memory.wait_until_written()
-
-    assert await memory.recall_with_explanation("m1") == (checked(1), None)
-    assert await client.get(KEYS.checked("m1")) == checked(1).pack()
+    assert recalled is not None
+    assert recalled[0] == checked_message(1) == await recent.recall("m1")
+    assert recalled[1] is not None
+    assert before <= recalled[1].at <= time.time()
+    assert recalled[1] == build_explanation(recalled[1].at)
+    assert await recent.recall_with_explanation("m2") == (checked_message(2), None)
+    assert await recent.recall_with_explanation("m3") is None
+    assert [message.key async for message in recent.newest(9)] == ["m2", "m1"]
 
 
-def fails(at: float) -> Explanation:
+async def test_with_explanations_off_only_the_message_is_stored(client: Redis) -> None:
+    recent = RecentMessages(client, KEYS, RecentMessagesOptions(explanations=False), DroppedMessages())
+    async with running(recent):
+        recent.remember(checked_message(1), fail_to_build)
+        await recent.wait_until_written()
+
+    assert await recent.recall_with_explanation("m1") == (checked_message(1), None)
+    assert await client.get(KEYS.checked("m1")) == checked_message(1).pack()
+
+
+def fail_to_build(at: float) -> Explanation:
     raise AssertionError(at)
 
 
-async def test_a_message_is_recalled_whatever_stands_behind_it(client: Redis) -> None:
-    await client.set(KEYS.checked("m1"), checked(1).pack() + b"9 of a later version")
-    memory = RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped())
+async def test_a_message_is_recalled_whatever_follows_it(client: Redis) -> None:
+    await client.set(KEYS.checked("m1"), checked_message(1).pack() + b"9 of a later version")
+    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages())
 
-    assert await memory.recall("m1") == checked(1)
+    assert await recent.recall("m1") == checked_message(1)
     with pytest.raises(StoreIncompatible):
-        await memory.recall_with_explanation("m1")
+        await recent.recall_with_explanation("m1")
 
 
-async def test_what_is_not_written_yet_is_known_here(client: Redis) -> None:
-    memory = RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped())
-    memory.remember(checked(1), why)
-    memory.remember(checked(2))
+async def test_a_message_that_is_not_written_yet_can_be_recalled_by_this_process(client: Redis) -> None:
+    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages())
+    recent.remember(checked_message(1), build_explanation)
+    recent.remember(checked_message(2))
 
-    assert await memory.recall("m1") == checked(1)
-    assert await memory.recall_with_explanation("m2") == (checked(2), None)
-    found = await memory.recall_with_explanation("m1")
+    assert await recent.recall("m1") == checked_message(1)
+    assert await recent.recall_with_explanation("m2") == (checked_message(2), None)
+    recalled = await recent.recall_with_explanation("m1")
     assert await client.keys("*") == []
 
-    async with running(memory):
-        await memory.wait_until_written()
-    assert not memory._unwritten
-    assert await memory.recall_with_explanation("m1") == found
+    async with running(recent):
+        await recent.wait_until_written()
+    assert not recent._unwritten
+    assert await recent.recall_with_explanation("m1") == recalled
 
 
-async def test_what_another_process_has_just_checked_is_known_too(
+async def test_a_message_that_another_process_has_just_checked_can_be_recalled(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nbstream.store.recent.checked_messages._WRITTEN_SECONDS", 1.0)
     here, there = (
-        RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped()),
-        RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped()),
+        RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()),
+        RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()),
     )
     async with running(there):
-        there.remember(checked(1))
+        there.remember(checked_message(1))
 
-        assert await here.recall("m1") == checked(1)
+        assert await here.recall("m1") == checked_message(1)
 
 
-async def test_of_a_message_checked_twice_at_once_the_later_check_is_known(client: Redis) -> None:
-    memory = RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped())
-    memory.remember(checked(1))
-    later = replace(checked(1), verdict="spam")
-    memory.remember(later)
+async def test_the_later_of_two_checks_of_a_message_is_recalled(client: Redis) -> None:
+    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages())
+    recent.remember(checked_message(1))
+    later = replace(checked_message(1), verdict="spam")
+    recent.remember(later)
 
-    assert await memory.recall("m1") == later
-    async with running(memory):
-        await memory.wait_until_written()
-    assert await memory.recall("m1") == later
+    assert await recent.recall("m1") == later
+    async with running(recent):
+        await recent.wait_until_written()
+    assert await recent.recall("m1") == later
     assert await client.zcard(KEYS.recent) == 1
 
 
 async def test_an_explanation_of_an_older_version_is_not_remembered_and_its_message_is(client: Redis) -> None:
-    await client.set(KEYS.checked("m1"), checked(1).pack() + b"1 of an older version")
+    await client.set(KEYS.checked("m1"), checked_message(1).pack() + b"1 of an older version")
 
-    assert await RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped()).recall_with_explanation(
+    assert await RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()).recall_with_explanation(
         "m1"
-    ) == (checked(1), None)
+    ) == (checked_message(1), None)
 
 
 async def test_the_newest_come_first(client: Redis) -> None:
-    memory = await written(client, range(250), RecentMessagesOptions())
+    recent = await write_messages(client, range(250), RecentMessagesOptions())
 
-    assert [each.key async for each in memory.newest(3)] == ["m249", "m248", "m247"]
-    assert [each.key async for each in memory.newest(1000)] == [f"m{number}" for number in reversed(range(250))]
-    assert [each async for each in memory.newest(0)] == []
+    assert [message.key async for message in recent.newest(3)] == ["m249", "m248", "m247"]
+    assert [message.key async for message in recent.newest(1000)] == [
+        f"m{number}" for number in reversed(range(250))
+    ]
+    assert [message async for message in recent.newest(0)] == []
 
 
 async def test_a_message_checked_again_is_the_newest_and_still_one(client: Redis) -> None:
-    await written(client, range(5), RecentMessagesOptions())
-    memory = await written(client, range(1), RecentMessagesOptions())
+    await write_messages(client, range(5), RecentMessagesOptions())
+    recent = await write_messages(client, range(1), RecentMessagesOptions())
 
-    assert [each.key async for each in memory.newest(9)] == ["m0", "m4", "m3", "m2", "m1"]
+    assert [message.key async for message in recent.newest(9)] == ["m0", "m4", "m3", "m2", "m1"]
 
 
-async def test_of_more_than_permitted_the_oldest_go_and_leave_nothing(client: Redis) -> None:
-    memory = await written(client, range(100), RecentMessagesOptions(messages=30))
+async def test_above_the_limit_the_oldest_messages_are_removed_completely(client: Redis) -> None:
+    recent = await write_messages(client, range(100), RecentMessagesOptions(messages=30))
 
-    assert [each.key async for each in memory.newest(100)] == [f"m{number}" for number in range(99, 69, -1)]
+    assert [message.key async for message in recent.newest(100)] == [f"m{number}" for number in range(99, 69, -1)]
     assert len(await client.keys("*")) == 31
 
 
-async def test_a_limit_that_was_lowered_is_reached_by_small_steps(client: Redis) -> None:
-    await written(client, range(100), RecentMessagesOptions())
-    memory = await written(client, range(100, 110), RecentMessagesOptions(messages=20))
+async def test_a_lowered_limit_is_reached_in_small_steps(client: Redis) -> None:
+    await write_messages(client, range(100), RecentMessagesOptions())
+    recent = await write_messages(client, range(100, 110), RecentMessagesOptions(messages=20))
     assert 20 < await client.zcard(KEYS.recent) <= 100
 
-    memory = await written(client, range(110, 200), RecentMessagesOptions(messages=20))
-    assert [each.key async for each in memory.newest(100)] == [f"m{number}" for number in range(199, 179, -1)]
+    recent = await write_messages(client, range(110, 200), RecentMessagesOptions(messages=20))
+    assert [message.key async for message in recent.newest(100)] == [
+        f"m{number}" for number in range(199, 179, -1)
+    ]
     assert len(await client.keys("*")) == 21
 
 
-async def test_switched_off_nothing_is_written(client: Redis) -> None:
-    await written(client, range(5), RecentMessagesOptions(messages=0))
+async def test_with_a_limit_of_0_nothing_is_written(client: Redis) -> None:
+    await write_messages(client, range(5), RecentMessagesOptions(messages=0))
 
     assert await client.keys("*") == []
 
 
-async def test_what_finds_no_place_in_the_queue_is_dropped_and_counted(client: Redis) -> None:
-    dropped = Dropped()
-    memory = RecentMessages(client, KEYS, RecentMessagesOptions(), dropped)
+async def test_messages_are_dropped_and_counted_when_the_queue_is_full(client: Redis) -> None:
+    dropped = DroppedMessages()
+    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), dropped)
 
     for number in range(MAX_QUEUED + 7):
-        memory.remember(checked(number))
+        recent.remember(checked_message(number))
     assert dropped.count == 7
 
-    async with running(memory):
-        await memory.wait_until_written()
+    async with running(recent):
+        await recent.wait_until_written()
     assert await client.zcard(KEYS.recent) == MAX_QUEUED
-    assert await memory.recall(f"m{MAX_QUEUED}") is None
+    assert await recent.recall(f"m{MAX_QUEUED}") is None
 
 
 async def test_while_redis_is_away_messages_are_dropped_and_counted_and_later_ones_written(
     own_redis: RedisServer,
 ) -> None:
     client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
-    dropped = Dropped()
-    memory = RecentMessages(client, KEYS, RecentMessagesOptions(), dropped)
+    dropped = DroppedMessages()
+    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), dropped)
     own_redis.stop()
-    async with running(memory):
+    async with running(recent):
         for number in range(40):
-            memory.remember(checked(number))
-        await memory.wait_until_written()
+            recent.remember(checked_message(number))
+        await recent.wait_until_written()
         assert dropped.count == 40
         with pytest.raises(StoreUnavailable):
-            await memory.recall("m1")
+            await recent.recall("m1")
 
         own_redis.start()
-        memory.remember(checked(41))
-        await memory.wait_until_written()
-    assert await memory.recall("m41") == checked(41)
+        recent.remember(checked_message(41))
+        await recent.wait_until_written()
+    assert await recent.recall("m41") == checked_message(41)
     assert dropped.count == 40
     await client.aclose()
 
 
 @pytest.mark.parametrize(("moment", "count"), [("gathering", 3), ("writing", 40)])
-async def test_what_is_not_written_at_the_end_is_counted(
+async def test_messages_that_are_not_written_at_the_end_are_counted(
     client: Redis, shared_redis: RedisServer, tmp_path: Path, moment: str, count: int
 ) -> None:
-    asked = asyncio.Event()
+    script_called = asyncio.Event()
 
-    async def ask(request: bytes) -> Fate:
+    async def keep_script_reply(request: bytes) -> Fate:
         if b"EVALSHA" in request:
-            asked.set()
+            script_called.set()
             return Fate.KEEP_REPLY
         return Fate.PASS
 
-    dropped = Dropped()
-    async with Proxy(shared_redis.socket, tmp_path / "s", ask) as way:
-        stalled = open_client(ConnectionOptions(way.url))
-        memory = RecentMessages(stalled, KEYS, RecentMessagesOptions(), dropped)
-        async with running(memory):
+    dropped = DroppedMessages()
+    async with Proxy(shared_redis.socket, tmp_path / "s", keep_script_reply) as proxy:
+        stalled = open_client(ConnectionOptions(proxy.url))
+        recent = RecentMessages(stalled, KEYS, RecentMessagesOptions(), dropped)
+        async with running(recent):
             for number in range(count):
-                memory.remember(checked(number))
-            await (asyncio.sleep(0) if moment == "gathering" else asked.wait())
+                recent.remember(checked_message(number))
+            await (asyncio.sleep(0) if moment == "gathering" else script_called.wait())
         await stalled.aclose()
 
     assert dropped.count == count
 
 
-async def test_what_an_older_version_deflated_without_a_dictionary_is_read(client: Redis) -> None:
+async def test_a_message_that_an_older_version_deflated_without_a_dictionary_is_read(client: Redis) -> None:
     await client.set(KEYS.checked("m1"), zlib.compress(b"0.001 unsure\0subject:x\0body:1\0\0", 1))
 
-    assert await RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped()).recall("m1") == checked(1)
+    assert await RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()).recall(
+        "m1"
+    ) == checked_message(1)
 
 
-async def test_what_was_deflated_with_the_dictionary_is_read_for_ever(client: Redis) -> None:
+async def test_a_stored_message_deflated_with_the_dictionary_is_read_by_all_versions(client: Redis) -> None:
     stored = "482c2119b90233d0335528cd2b2e2d4a6580469c550503440d0303008eff0941"
     await client.set(KEYS.checked("m"), bytes.fromhex(stored))
 
     expected = CheckedMessage("m", Tokens((b"subject:x",), (b"body:a",)), 0.5, "unsure")
-    assert await RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped()).recall("m") == expected
+    assert await RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()).recall("m") == expected
 
 
 @pytest.mark.parametrize(
     "stored",
     [b"something else", zlib.compress(b"0.5 ham\0\0\0\0\0\xff"), zlib.compress(b"0.5 ham\0\0\0\0\0*@x\0more")],
 )
-async def test_what_another_program_wrote_is_refused(client: Redis, stored: bytes) -> None:
+async def test_a_value_of_another_program_is_refused(client: Redis, stored: bytes) -> None:
     await client.set(KEYS.checked("m1"), stored)
 
     with pytest.raises(StoreIncompatible):
-        await RecentMessages(client, KEYS, RecentMessagesOptions(), Dropped()).recall("m1")
+        await RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages()).recall("m1")
 
 
-async def test_who_has_the_message_does_not_wait(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_wait_a_missing_message_is_reported_at_once(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nbstream.store.recent.checked_messages._WRITTEN_SECONDS", 3600.0)
-    memory = await written(client, range(1, 2), RecentMessagesOptions())
-    assert await asyncio.wait_for(memory.recall_with_explanation("m2", wait=False), DEADLINE_SECONDS) is None
+    recent = await write_messages(client, range(1, 2), RecentMessagesOptions())
+    assert await asyncio.wait_for(recent.recall_with_explanation("m2", wait=False), DEADLINE_SECONDS) is None

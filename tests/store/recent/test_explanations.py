@@ -1,4 +1,4 @@
-"""An explanation is kept as it was, to the last bit, or refused."""
+"""A stored explanation comes back to the last bit, or is refused."""
 
 from __future__ import annotations
 
@@ -58,62 +58,66 @@ def test_what_is_unpacked_is_what_was_packed(explanation: Explanation) -> None:
     assert unpack_explanation(pack_explanation(explanation, TOKENS), TOKENS) == explanation
 
 
-def test_the_least_and_the_largest_ratios_come_back() -> None:
+def test_the_smallest_and_the_largest_log_ratios_come_back() -> None:
     ratios = (math.ulp(0.0), -math.ulp(0.0), 1.7976931348623157e308, 0.1 + 0.2)
-    told = Explanation(
+    explanation = Explanation(
         **{name: getattr(ONE, name) for name in ONE.__slots__ if name != "clues"},
         clues=tuple(CountedClue(b"body:1", ratio, 1, 1) for ratio in ratios),
     )
 
-    found = unpack_explanation(pack_explanation(told, TOKENS), TOKENS)
+    unpacked = unpack_explanation(pack_explanation(explanation, TOKENS), TOKENS)
 
-    assert found
-    assert sorted(clue.log_ratio for clue in found.clues) == sorted(ratios)
+    assert unpacked
+    assert sorted(clue.log_ratio for clue in unpacked.clues) == sorted(ratios)
 
 
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("growth", [1.0, 1.7])
-def test_the_clues_of_a_check_come_back_as_they_were_told(choice: str, growth: float) -> None:
+def test_the_clues_of_a_check_come_back(choice: str, growth: float) -> None:
     classifier, tokens = classifier_of(choice), sample_message("spam", 5)
     counts, names = trained_counts(classifier), (*tokens.all, *classifier.sum_names)
     score = score_of(counts, classifier, tokens)
     counted = ScoreCounts(names, counts.look_up(names), growth).count_clues(score.clues)
-    told = replace(ONE, clues=counted)
+    explanation = replace(ONE, clues=counted)
 
-    found = unpack_explanation(pack_explanation(told, tokens.all), tokens.all)
+    unpacked = unpack_explanation(pack_explanation(explanation, tokens.all), tokens.all)
 
-    assert found == told == replace(ONE, clues=tuple(counted))
+    assert unpacked == explanation == replace(ONE, clues=tuple(counted))
     assert len(counted) == len(score.clues) > 0
     assert [clue.token for clue in counted] == [clue.token for clue in score.clues]
 
 
-def test_more_than_32_bits_of_a_count_and_16_of_a_place_are_kept() -> None:
+def test_counts_over_32_bits_and_token_indices_over_16_bits_come_back() -> None:
     tokens = Tokens((), tuple(b"body:%d" % n for n in range(2**16 + 1)))
-    places, counts = np.array([0, 2**16]), np.array([[2**53, -(2**53)], [0, 2**31]])
-    told = replace(ONE, clues=CountedTokenClues(TokenClues(tokens, places, np.array([1.0, -2.0])), counts))
+    token_indices, counts = np.array([0, 2**16]), np.array([[2**53, -(2**53)], [0, 2**31]])
+    explanation = replace(
+        ONE, clues=CountedTokenClues(TokenClues(tokens, token_indices, np.array([1.0, -2.0])), counts)
+    )
 
-    found = unpack_explanation(pack_explanation(told, tokens.all), tokens.all)
+    unpacked = unpack_explanation(pack_explanation(explanation, tokens.all), tokens.all)
 
-    assert found == told
-    assert found.clues == (
+    assert unpacked == explanation
+    assert unpacked.clues == (
         CountedClue(b"body:65536", -2.0, 0, 2**31),
         CountedClue(b"body:0", 1.0, 2**53, -(2**53)),
     )
 
 
 def test_a_feature_that_has_the_name_of_a_token_and_no_counts_comes_back() -> None:
-    told = replace(ONE, clues=(CountedClue(b"body:1", 3.0, None, None), CountedClue(b"subject:x", 1.0, 1, 2)))
+    explanation = replace(
+        ONE, clues=(CountedClue(b"body:1", 3.0, None, None), CountedClue(b"subject:x", 1.0, 1, 2))
+    )
 
-    assert unpack_explanation(pack_explanation(told, TOKENS), TOKENS) == told
+    assert unpack_explanation(pack_explanation(explanation, TOKENS), TOKENS) == explanation
 
 
 @pytest.mark.parametrize("length", range(1, len(pack_explanation(ONE, TOKENS))))
-def test_what_is_cut_is_refused(length: int) -> None:
+def test_a_cut_explanation_is_refused(length: int) -> None:
     with pytest.raises(StoreIncompatible):
         unpack_explanation(pack_explanation(ONE, TOKENS)[:length], TOKENS)
 
 
-def test_what_another_version_wrote_or_is_of_another_message_is_refused() -> None:
+def test_an_explanation_of_another_version_or_another_message_is_refused() -> None:
     packed = pack_explanation(ONE, TOKENS)
 
     with pytest.raises(StoreIncompatible):
@@ -124,5 +128,5 @@ def test_what_another_version_wrote_or_is_of_another_message_is_refused() -> Non
         unpack_explanation(packed, TOKENS[:1])
 
 
-def test_what_an_older_version_wrote_is_not_remembered() -> None:
+def test_an_explanation_of_an_older_version_is_ignored() -> None:
     assert unpack_explanation(b"1" + zlib.compress(b"{}"), TOKENS) is None
