@@ -22,8 +22,8 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.migration import migrate, migrate_back
 from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
-from nbstream.store.transfer.restore import ModelImport, finish_import
-from nbstream.store.transfer.snapshot import ModelSnapshot
+from nbstream.store.transfer.model_import import ModelImport, finish_import
+from nbstream.store.transfer.model_snapshot import ModelSnapshot
 from tests.conftest import RedisServer
 from tests.store.released_models import autolearned, restore, taught
 

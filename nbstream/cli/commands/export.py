@@ -24,7 +24,7 @@ from nbstream.cli.message_files import STANDARD_INPUT
 from nbstream.cli.terminal import print_note
 from nbstream.errors import InputError
 from nbstream.store.transfer import archive
-from nbstream.store.transfer.snapshot import ModelSnapshot
+from nbstream.store.transfer.model_snapshot import ModelSnapshot
 
 STANDARD_OUTPUT = STANDARD_INPUT  # both are "-"
 
@@ -48,9 +48,9 @@ async def _run(options: argparse.Namespace) -> int:
             writer.finish()
             totals = await model.totals()
     meanwhile = f", {snapshot.learned_meanwhile} changes while it was read" if snapshot.learned_meanwhile else ""
-    known = f"{sum(totals.messages)} messages, {totals.vocabulary_size} tokens"
-    told = f"model {settings.model.name!r}: {known}{meanwhile}"
-    (print_note if options.file == STANDARD_OUTPUT else print)(f"exported {told}")
+    contents = f"{sum(totals.messages)} messages, {totals.vocabulary_size} tokens"
+    summary = f"model {settings.model.name!r}: {contents}{meanwhile}"
+    (print_note if options.file == STANDARD_OUTPUT else print)(f"exported {summary}")
     return 0
 
 

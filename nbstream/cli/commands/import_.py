@@ -1,7 +1,7 @@
 """``nbstream import``: a model that was exported, into an empty one, or added to what is there.
 
-Rules: all or nothing, and once: see ``nbstream.store.transfer.restore``. An import that was killed when it had
-begun to be part of the model is finished by the next call, which reads no file then.
+Rules: all or nothing, and once: see ``nbstream.store.transfer.model_import``. An import that was killed when it
+had begun to be part of the model is finished by the next call, which reads no file then.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.model import Model
 from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
-from nbstream.store.transfer.rebase import convert_time_base
-from nbstream.store.transfer.restore import ModelImport, finish_import
+from nbstream.store.transfer.model_import import ModelImport, finish_import
+from nbstream.store.transfer.time_base_conversion import convert_time_base
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,30 +39,30 @@ async def _run(options: argparse.Namespace) -> int:
     async with assembly.open_one_shot_filter(settings) as (_, model):
         if await finish_import(model) is not None:
             print_note(f"finished the import that was interrupted; {options.file} was not read")
-        elif kept := await _import_file(model, options.file, merge=options.merge):
-            print(f"{kept} messages were known already and stay as they are")
+        elif already_learned := await _import_file(model, options.file, merge=options.merge):
+            print(f"{already_learned} messages were known already and stay as they are")
         totals = await model.totals()
-    known = ", ".join(f"{count} {label}" for count, label in zip(totals.messages, CLASSES, strict=True))
-    print(f"imported; model {settings.model.name!r} knows {known}, {totals.vocabulary_size} tokens")
+    learned_messages = ", ".join(f"{count} {label}" for count, label in zip(totals.messages, CLASSES, strict=True))
+    print(f"imported; model {settings.model.name!r} knows {learned_messages}, {totals.vocabulary_size} tokens")
     return 0
 
 
 async def _import_file(model: Model, file: str, *, merge: bool) -> int | None:
     with _open_input(file) as stream:
         reader = archive.ArchiveReader(stream, file, current_signature())
-        restore = ModelImport(model, merge=merge)
+        model_import = ModelImport(model, merge=merge)
         records = convert_time_base(reader, model.half_life)
         try:
-            await restore.begin()
+            await model_import.begin()
             with _progress_bar(reader.header.records, "reading") as bar:
                 for record in records:
                     stop_if_cancelled()
-                    await restore.stage(record)
+                    await model_import.stage(record)
                     bar.update(len(record.counts) if isinstance(record, archive.CountsRecord) else 1)
-            await restore.mark_ready(reader.header.migrated)
+            await model_import.mark_ready(reader.header.migrated)
         finally:
             with contextlib.suppress(StoreUnavailable):  # the next import removes it
-                await restore.abandon()
+                await model_import.abandon()
     with _progress_bar(reader.header.records, "adding") as bar:
         return await finish_import(model, bar.update)
 

@@ -1,1 +1,1 @@
-"""A model as a file: export, import, and the import into another half-life."""
+"""A model as a file: the archive format, export, import, and the conversion into another time base."""

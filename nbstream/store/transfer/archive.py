@@ -1,10 +1,10 @@
-"""A model as a file: gzip over lines of JSON, one record a line, read and written as a stream.
+"""The archive, a model as a file: gzip over lines of JSON, one record a line, read and written as a stream.
 
-Rules: the first line says what wrote it, the last one how many lines came before and their SHA-256, so that a file
-that was cut, or damaged anywhere, is told from a whole one; neither side holds more than a line in memory. A later
-line about the same token or message replaces an earlier one; a count of 0 and a message without fields are gone.
-Whatever bytes a token has come back as they were (UTF-8 with ``surrogateescape``). A model
-with a half-life has it in the signature, with its t0.
+Rules: the first line says which program wrote the file; the last line has the number of lines before it and their
+SHA-256, which shows whether the file is complete and undamaged. Reader and writer have only one line in memory at
+a time. A later line about the same token or message replaces an earlier one; a count of 0 deletes the token, and a
+message without fields deletes the entry. Any bytes of a token come back as they were (UTF-8 with
+``surrogateescape``). The signature of a model with a half-life contains the half-life and its t0.
 
     {"format": "nbstream model", "version": 1, "nbstream": "0.1", "signature": {"schema": "2", ...}, "records": 9,
      "exported": 1763746800.0}
@@ -39,19 +39,21 @@ FORMAT_VERSION = 1
 
 _FORMAT_NAME = "nbstream model"
 _GZIP_LEVEL = 6
-_MAX_LINE_BYTES = 64 << 20  # a small hash comes whole, a message has some thousand tokens: a few MB at most
+_MAX_LINE_BYTES = 64 << 20  # a small hash is one line, a message has some thousand tokens: a few MB at most
 _MAX_EXACT_COUNT = 2**53  # Lua's numbers hold integers up to here
-_PACKED_FIELD = "tokens"  # the one field of a ledger entry that is no text
+_PACKED_FIELD = "tokens"  # the only field of a ledger entry that is not text
 _STREAM_ID = re.compile(rb"[0-9]{1,19}-[0-9]{1,19}")
 _MESSAGE_KEY = re.compile(r"[0-9A-Za-z_.-]{1,100}")
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveHeader:
-    """What wrote the file, the model's signature, and about how many records follow.
+    """The first line of an archive.
 
-    ``half_life`` is the counts' time base, ``exported`` the moment of the export in seconds since the epoch,
-    ``migrated`` what the model remembers of a migration (see ``former_version``).
+    ``nbstream`` is the version of the program that wrote the file, ``signature`` that of the model, ``records``
+    the approximate number of records that follow, ``half_life`` the time base of the counts, ``exported`` the time
+    of the export in seconds since the epoch, ``migrated`` the model's note of a migration (see
+    ``former_version``).
     """
 
     nbstream: str
@@ -72,7 +74,10 @@ class CountsRecord:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRecord:
-    """A message's ledger entry as its Redis hash, empty for none, and the lifetime it has left (-1: no end)."""
+    """A message's ledger entry as the fields of its Redis hash; without fields the message has no entry.
+
+    ``milliseconds`` is the lifetime that the entry has left, -1 for an entry that does not expire.
+    """
 
     message_key: str
     fields: Mapping[bytes, bytes]
@@ -81,7 +86,7 @@ class LedgerRecord:
 
 @dataclass(frozen=True, slots=True)
 class TotalsRecord:
-    """The fields of the hash of totals."""
+    """The fields of the Redis hash of totals."""
 
     fields: Mapping[bytes, int]
 
@@ -90,7 +95,7 @@ ArchiveRecord: TypeAlias = CountsRecord | LedgerRecord | TotalsRecord
 
 
 class ArchiveWriter:
-    """Writes one archive to a stream, which stays open."""
+    """Writes one archive to ``stream``, which stays open."""
 
     def __init__(self, stream: IO[bytes], header: ArchiveHeader) -> None:
         self._gzip = gzip.GzipFile(filename="", mode="wb", compresslevel=_GZIP_LEVEL, fileobj=stream, mtime=0)
@@ -104,7 +109,7 @@ class ArchiveWriter:
                 "signature": {
                     **header.signature,
                     **_time_base_field(header.half_life),
-                    **_migrated(header.migrated),
+                    **_migration_field(header.migrated),
                 },
                 "records": header.records,
                 "exported": header.exported,
@@ -112,11 +117,11 @@ class ArchiveWriter:
         )
 
     def write(self, record: ArchiveRecord) -> None:
-        """Append a record."""
+        """Append one record."""
         self._write_line(_pack_record(record))
 
     def finish(self) -> None:
-        """Write the last line; without it the file is refused as cut."""
+        """Write the last line; a reader refuses a file without it as cut."""
         self._write_line({"lines": self._lines, "sha256": self._digest.hexdigest()})
         self._gzip.close()
 
@@ -128,10 +133,11 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    """Reads one archive. What it says before the last record has come is not to be trusted yet.
+    """Reads one archive: first ``header``, then the records by iteration.
 
-    Raises ``InputError`` for a file that is none, cut or damaged, and ``StoreIncompatible`` for one of another
-    format or of a model with another signature than ``signature``.
+    The content is verified only when the iteration has ended without an error. Raises ``InputError`` for a file
+    that is not an archive, or cut or damaged, and ``StoreIncompatible`` for an archive of another format or of a
+    model with another signature than ``signature``.
     """
 
     def __init__(self, stream: IO[bytes], name: str, signature: Mapping[str, str]) -> None:
@@ -139,23 +145,23 @@ class ArchiveReader:
         self._gzip = gzip.GzipFile(fileobj=stream, mode="rb")
         self._digest = hashlib.sha256()
         self._lines = 0
-        found = self._next_value()
-        if not isinstance(found, dict) or found.get("format") != _FORMAT_NAME:
+        value = self._next_value()
+        if not isinstance(value, dict) or value.get("format") != _FORMAT_NAME:
             raise InputError(f"{name}: no model that nbstream has exported")
-        self.header = _read_header(name, found, signature)
+        self.header = _read_header(name, value, signature)
 
     def __iter__(self) -> Iterator[ArchiveRecord]:
         while True:
             lines, digest = self._lines, self._digest.hexdigest()
-            found = self._next_value()
-            if isinstance(found, dict) and "sha256" in found:
+            value = self._next_value()
+            if isinstance(value, dict) and "sha256" in value:
                 break
             try:
-                record = _unpack_record(found)
+                record = _unpack_record(value)
             except (AttributeError, KeyError, TypeError, ValueError, StoreIncompatible) as error:
                 raise InputError(f"{self._name}: line {self._lines} is no record of a model") from error
             yield record
-        if (found["sha256"], found.get("lines")) != (digest, lines) or self._read_line():
+        if (value["sha256"], value.get("lines")) != (digest, lines) or self._read_line():
             raise InputError(f"{self._name}: damaged: it does not match its own checksum")
 
     def _next_value(self) -> Any:
@@ -173,8 +179,8 @@ class ArchiveReader:
         try:
             return self._gzip.readline(_MAX_LINE_BYTES)
         except (OSError, EOFError, zlib.error) as error:  # OSError is also what gzip raises for a wrong checksum
-            what = "cut or damaged" if self._lines else "no model that nbstream has exported"
-            raise InputError(f"{self._name}: {what} ({error})") from error
+            problem = "cut or damaged" if self._lines else "no model that nbstream has exported"
+            raise InputError(f"{self._name}: {problem} ({error})") from error
 
 
 def new_header(
@@ -184,25 +190,28 @@ def new_header(
     exported: float = 0.0,
     migrated: str = "",
 ) -> ArchiveHeader:
-    """The header of a file that this program writes."""
+    """Return the header of an archive that this version of the program writes."""
     return ArchiveHeader(__version__, signature, records, half_life, exported, migrated)
 
 
 def _time_base_field(half_life: HalfLife) -> Mapping[str, str]:
-    """In the signature, so that a program which knows no half-life refuses the file; nothing where is none."""
+    """Return the time base as a field of the signature, where a program that knows no half-life refuses it.
+
+    Returns no field for a model without a half-life.
+    """
     return {} if half_life.days is None else {time_base.HALF_LIFE_FIELD: time_base.pack_half_life(half_life)}
 
 
-def _migrated(migrated: str) -> Mapping[str, str]:
-    """In the signature too; nothing where the model was not migrated."""
+def _migration_field(migrated: str) -> Mapping[str, str]:
+    """Return the note of a migration as a field of the signature; no field for a model that was not migrated."""
     return {former_version.FIELD: migrated} if migrated else {}
 
 
-def _read_header(name: str, found: Mapping[str, Any], signature: Mapping[str, str]) -> ArchiveHeader:
-    theirs = {"format version": str(found.get("version"))}
+def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str]) -> ArchiveHeader:
+    theirs = {"format version": str(line.get("version"))}
     ours = {"format version": str(FORMAT_VERSION)}
     if theirs == ours:
-        stored = found.get("signature")
+        stored = line.get("signature")
         theirs = {field: str(value) for field, value in stored.items()} if isinstance(stored, dict) else {}
         ours = dict(signature)
     half_life = time_base.unpack_half_life(theirs.pop(time_base.HALF_LIFE_FIELD, ""))
@@ -210,30 +219,30 @@ def _read_header(name: str, found: Mapping[str, Any], signature: Mapping[str, st
     if former_version.is_former(theirs, ours):
         migrated = former_version.packed(time.time())
         theirs = dict(signature)
-    wrong = [
+    differences = [
         f"{field} {theirs.get(field)} (this is {ours.get(field)})"
         for field in sorted(ours | theirs)
         if theirs.get(field) != ours.get(field)
     ]
-    if wrong:
+    if differences:
         raise StoreIncompatible(
-            f"{name} was exported by nbstream {found.get('nbstream')} with {', '.join(wrong)}: "
+            f"{name} was exported by nbstream {line.get('nbstream')} with {', '.join(differences)}: "
             "nothing was imported. Import it with an nbstream of that kind"
         )
-    records = found.get("records")
+    records = line.get("records")
     return ArchiveHeader(
-        str(found.get("nbstream")),
-        theirs,
-        records if isinstance(records, int) else 0,
-        half_life,
-        _export_time(name, found),
-        migrated,
+        nbstream=str(line.get("nbstream")),
+        signature=theirs,
+        records=records if isinstance(records, int) else 0,
+        half_life=half_life,
+        exported=_export_time(name, line),
+        migrated=migrated,
     )
 
 
-def _export_time(name: str, found: Mapping[str, Any]) -> float:
-    """When the file was exported; now for one of before that was written."""
-    exported = found.get("exported", time.time())
+def _export_time(name: str, line: Mapping[str, Any]) -> float:
+    """Return when the file was exported; the present time for a file of a version that did not write it."""
+    exported = line.get("exported", time.time())
     if not isinstance(exported, float) or not math.isfinite(exported):
         raise InputError(f"{name}: does not say when it was exported")
     return exported
@@ -250,25 +259,29 @@ def _pack_record(record: ArchiveRecord) -> Mapping[str, Any]:
             return {"totals": {_encode_text(name): value for name, value in fields.items()}}
 
 
-def _unpack_record(found: Mapping[str, Any]) -> ArchiveRecord:
-    """The record of a line; raises what says that it is none."""
-    if "counts" in found:
-        if found["counts"] not in CLASSES:
-            raise ValueError(found["counts"])
-        return CountsRecord(found["counts"], _read_counts(found["of"]))
-    if "message" in found:
-        if not _MESSAGE_KEY.fullmatch(found["message"]):
-            raise ValueError(found["message"])
-        fields = {_decode_bytes(name): _unpack_field(name, value) for name, value in found["fields"].items()}
+def _unpack_record(line: Mapping[str, Any]) -> ArchiveRecord:
+    """Return the record of a line.
+
+    Raises ``AttributeError``, ``KeyError``, ``TypeError``, ``ValueError`` or ``StoreIncompatible`` for a line that
+    is not a record.
+    """
+    if "counts" in line:
+        if line["counts"] not in CLASSES:
+            raise ValueError(line["counts"])
+        return CountsRecord(line["counts"], _read_counts(line["of"]))
+    if "message" in line:
+        if not _MESSAGE_KEY.fullmatch(line["message"]):
+            raise ValueError(line["message"])
+        fields = {_decode_bytes(name): _unpack_field(name, value) for name, value in line["fields"].items()}
         _check_entry(fields)
-        return LedgerRecord(found["message"], fields, _read_count(found["milliseconds"]))
-    return TotalsRecord(_read_counts(found["totals"]))
+        return LedgerRecord(line["message"], fields, _read_count(line["milliseconds"]))
+    return TotalsRecord(_read_counts(line["totals"]))
 
 
 def _check_entry(fields: Mapping[bytes, bytes]) -> None:
-    """Raise what says that these are no fields of a ledger entry; none at all are in order.
+    """Raise ``ValueError`` or ``StoreIncompatible`` if these are not the fields of a ledger entry, or none at all.
 
-    Whatever stands in an entry is one day given to the script that unlearns, which must not fail half way.
+    The script that unlearns will one day get the content of the entry, and it must not fail half way.
     """
     entry = LedgerEntry.unpack(fields)
     if entry is None:
@@ -280,20 +293,20 @@ def _check_entry(fields: Mapping[bytes, bytes]) -> None:
     for number in (entry.weight, *(amount for _, amount in entry.sums)):
         _read_count(number)
     names = [*entry.tokens, *(name for name, _ in entry.sums)]
-    if len(set(names)) < len(names):  # the script takes each of them back once
+    if len(set(names)) < len(names):  # the script subtracts each of them once
         raise ValueError("a token or a sum twice")
 
 
-def _read_counts(found: Mapping[str, Any]) -> dict[bytes, int]:
-    if any(not name or "\n" in name for name in found):  # the scripts are given tokens line by line
+def _read_counts(counts: Mapping[str, Any]) -> dict[bytes, int]:
+    if any(not name or "\n" in name for name in counts):  # the scripts get tokens line by line
         raise ValueError("no name of a token or a sum")
-    return {_decode_bytes(name): _read_count(number) for name, number in found.items()}
+    return {_decode_bytes(name): _read_count(count) for name, count in counts.items()}
 
 
-def _read_count(found: Any) -> int:
-    if type(found) is not int or not -_MAX_EXACT_COUNT < found < _MAX_EXACT_COUNT:
+def _read_count(value: Any) -> int:
+    if type(value) is not int or not -_MAX_EXACT_COUNT < value < _MAX_EXACT_COUNT:
         raise ValueError("no whole number, or too large")
-    return found
+    return value
 
 
 def _pack_field(name: str, value: bytes) -> str:

@@ -17,7 +17,7 @@ from nbstream.store.replica.mirror import Mirror
 from tests.store.algebra import first_scores, first_scores_of_entries
 from tests.store.notes import NOTE
 from tests.store.replica.test_mirror import running
-from tests.store.transfer.test_transfer import exported, imported
+from tests.store.transfer.model_archives import export_model, import_model
 from tests.waiting import until
 
 KEPT = 3
@@ -70,7 +70,7 @@ async def test_an_import_brings_those_of_its_entries_and_keeps_the_newest(client
     for at, message in enumerate(MESSAGES):
         await source.commit_lesson(message, None, entry(message, "ham", float(at), 0.5, None), NOTE)
 
-    await imported(target, await exported(source))
+    await import_model(target, await export_model(source))
 
     kept = [first.message_key for first in (await target.first_scores())["ham"].scores()]
     assert kept == MESSAGES[-KEPT:]
@@ -83,8 +83,8 @@ async def test_a_message_that_the_target_knows_keeps_its_own(client: Redis) -> N
         await model.open()
         await model.commit_lesson("m", None, entry("m", "ham", at, 0.5, None), NOTE)
 
-    await imported(target, await exported(source), merge=True)
-    await imported(target, await exported(target), merge=True)  # its own: nothing is new
+    await import_model(target, await export_model(source), merge=True)
+    await import_model(target, await export_model(target), merge=True)  # its own: nothing is new
 
     assert [first.at for first in (await target.first_scores())["ham"].scores()] == [2.0]
 
@@ -95,7 +95,7 @@ async def test_a_mirror_sees_what_an_import_brought(client: Redis) -> None:
         await model.open()
     await source.commit_lesson("m", None, entry("m", "ham", 1.0, 0.5, None), NOTE)
     async with running(Mirror(Model(client, "target", 3600), 5.0)) as mirror:
-        await imported(target, await exported(source))
+        await import_model(target, await export_model(source))
 
         await until(lambda: len(mirror.loaded_first_scores["ham"]) == 1)
 
@@ -128,6 +128,6 @@ async def test_a_model_reads_all_again_after_an_import(client: Redis) -> None:
     assert len((await target.first_scores())["ham"]) == 0
     await source.commit_lesson("m", None, entry("m", "ham", 1.0, 0.5, None), NOTE)
 
-    await imported(Model(client, "target", 3600), await exported(source))
+    await import_model(Model(client, "target", 3600), await export_model(source))
 
     assert len((await target.first_scores())["ham"]) == 1

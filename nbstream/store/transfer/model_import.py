@@ -1,15 +1,16 @@
-"""Records of an archive added to a model in Redis: all of them, once, or none.
+"""The import of an archive into a model in Redis: all of its records are added once, or none.
 
-Rules. First everything is staged under keys of its own, so a file that turns out to be cut or damaged changes
-nothing. Then one step marks what is staged as ready. From there on it is moved into the model by bounded steps,
-each of which adds and unstages at once; a step that is repeated finds nothing to move. An import that was killed
-after the mark is therefore finished by ``finish_import``, whoever calls it and how often. Others may learn
-meanwhile: all of it is addition, without clamping, so the order does not matter.
+Rules. First everything is staged under separate keys, so that a cut or damaged file changes nothing. Then one step
+marks the staged records as ready. After that, bounded steps move them into the model; each step adds to the model
+and removes from the staging keys at once, so a repeated step has nothing to move. Therefore ``finish_import``
+finishes an import that was killed after the mark, whoever calls it and how often. Others may learn meanwhile: all
+of it is addition, without clamping, so the order does not matter.
 
-A message that the model knows already keeps the entry that it has there. What the file's counts hold of it is
-taken back (its own tokens, weight and sums, by the script that unlearns), so that each message is counted once, as
-what the model's ledger says. Entries come last: until then what is to be taken back has been added, and nothing
-that mirrors see is below zero. Mirrors are shown one gap in the numbers of changes, at the end, and scan anew.
+If the model's ledger already has an entry of a message, that entry stays. What the archive's counts contain of the
+message is subtracted again (the tokens, weight and sums of the archive's entry, by the script that unlearns), so
+that each message is counted once, as the model's ledger says. Ledger entries come last: by then everything that is
+subtracted has been added, and mirrors see no count below zero. At the end mirrors see one gap in the numbers of
+changes, and scan the counts anew.
 """
 
 from __future__ import annotations
@@ -35,15 +36,20 @@ if TYPE_CHECKING:
     from nbstream.store.model.keys import StagedKeys
     from nbstream.store.transfer.archive import ArchiveRecord
 
-_STAGING_SECONDS = 60  # an import that shows no sign of life for so long has been killed
-_ENTRIES_PER_STEP = 500  # of a million tokens the slowest step of 1000 took 7 ms of Redis, the average one 1.5
+_STAGING_SECONDS = 60  # an import that gives no sign of life for that long has been killed
+_ENTRIES_PER_STEP = (
+    500  # with 1000 of a million tokens the slowest step took 7 ms of Redis, the average one 1.5 ms
+)
 _SCAN_COUNT = 500
 _IMPORT_NOTE = LessonNote("import", "", Assessment(0.5, "unsure"), Assessment(0.5, "unsure"))
-"""Stands in a history that is thrown away: the model's own is not told of imports."""
+"""Goes to a staged history that is deleted: an import leaves no records in the history of the model."""
 
 
 class ModelImport:
-    """One import into ``model``; ``merge`` allows one that is not empty."""
+    """One import into ``model``; with ``merge`` the model need not be empty.
+
+    Call ``begin``, ``stage`` for each record, ``mark_ready``, and then ``finish_import``.
+    """
 
     def __init__(self, model: Model, *, merge: bool) -> None:
         self._model = model
@@ -55,7 +61,8 @@ class ModelImport:
     async def begin(self) -> None:
         """Make sure that nobody else imports, and remove what a killed import has staged.
 
-        Raises ``StoreUnavailable`` or, where ``merge`` would have to be allowed, ``StoreIncompatible``.
+        Raises ``StoreUnavailable``, and ``StoreIncompatible`` for a model that is not empty if ``merge`` is not
+        set.
         """
         client, keys = self._model.client, self._model.keys
         with store_errors():
@@ -66,7 +73,7 @@ class ModelImport:
                 raise _not_empty_error(keys.model)
 
     async def stage(self, record: ArchiveRecord) -> None:
-        """Keep one record for ``ready``."""
+        """Stage one record; ``StoreUnavailable`` is raised if Redis fails."""
         with store_errors():
             async with self._model.client.pipeline(transaction=False) as pipe:
                 pipe.expire(self._model.keys.importing, _STAGING_SECONDS)
@@ -79,35 +86,34 @@ class ModelImport:
                         _stage_counts(pipe, self._staged_keys.totals, fields)
                 await pipe.execute()
 
-    def _stage_entry(self, pipe: Any, kept: LedgerRecord) -> None:
-        key = self._staged_keys.ledger(kept.message_key)
+    def _stage_entry(self, pipe: Any, record: LedgerRecord) -> None:
+        key = self._staged_keys.ledger(record.message_key)
         pipe.delete(key)
-        if not kept.fields:
+        if not record.fields:
             return
-        milliseconds, _, number = kept.fields[b"change"].partition(b"-")
+        milliseconds, _, number = record.fields[b"change"].partition(b"-")
         self._last_change = max(self._last_change, (int(milliseconds), int(number)))
-        pipe.hset(key, mapping=dict(kept.fields))
-        if kept.milliseconds >= 0:
-            pipe.pexpire(key, max(1, kept.milliseconds))
+        pipe.hset(key, mapping=dict(record.fields))
+        if record.milliseconds >= 0:
+            pipe.pexpire(key, max(1, record.milliseconds))
 
     async def mark_ready(self, migrated: str = "") -> None:
-        """What is staged is whole: from here on it is part of the model, and ``finish_import`` moves it there.
+        """Mark the staged records as complete: this is the commit, after which ``finish_import`` moves them.
 
-        ``migrated`` is what the archive says of a migration of its model; see ``former_version``.
-
-        Raises as ``begin`` does, and nothing is changed then.
+        ``migrated`` is the archive's note of a migration of its model; see ``former_version``. Raises the errors
+        of ``begin``; nothing is changed then.
         """
         client, keys = self._model.client, self._model.keys
-        half_life = self._model.half_life  # what is staged is counted in it
+        half_life = self._model.half_life  # the time base of the staged counts
         await self._model.open(like=half_life)
         with store_errors():
             async with client.pipeline(transaction=True) as pipe:
-                emptiness = [] if self._merge else [keys.totals, *keys.counts]
-                await pipe.watch(keys.importing, keys.schema, *emptiness)
+                empty_keys = [] if self._merge else [keys.totals, *keys.counts]
+                await pipe.watch(keys.importing, keys.schema, *empty_keys)
                 if await pipe.get(keys.importing) != self._set_state("staging"):
                     raise StoreUnavailable("the import took too long, and another one has begun")
-                found: Any = await pipe.hget(keys.schema, HALF_LIFE_FIELD)
-                if (found or b"").decode() != pack_half_life(half_life):
+                stored: Any = await pipe.hget(keys.schema, HALF_LIFE_FIELD)
+                if (stored or b"").decode() != pack_half_life(half_life):
                     raise _model_changed_error()
                 if not self._merge and await _has_learned(pipe, self._model):
                     raise _not_empty_error(keys.model)
@@ -121,7 +127,7 @@ class ModelImport:
                     raise _model_changed_error() from error
 
     async def abandon(self) -> None:
-        """Remove what was staged, unless it is ready."""
+        """Remove the staged records, unless they are marked as ready."""
         client, keys = self._model.client, self._model.keys
         with store_errors():
             if await client.get(keys.importing) == self._set_state("staging"):
@@ -132,32 +138,33 @@ class ModelImport:
         return f"{state} {self._import_id}".encode()
 
 
-async def finish_import(model: Model, moved: Callable[[int], object] | None = None) -> int | None:
-    """Move what an import has made ready into the model; ``moved`` is told of the records as they go.
+async def finish_import(model: Model, on_moved: Callable[[int], object] | None = None) -> int | None:
+    """Move the records of an import that is marked as ready into the model.
 
-    Returns of how many messages the model's own entry was kept, or None where no import is ready.
+    ``on_moved`` is called with the number of records that a step has moved. Returns the number of messages that
+    the model's ledger already had, or None if no import is ready. Raises ``StoreUnavailable``.
     """
     with store_errors():
-        mark: Any = await model.client.get(model.keys.importing) or b""
-    if not mark.startswith(IMPORT_READY):
+        state: Any = await model.client.get(model.keys.importing) or b""
+    if not state.startswith(IMPORT_READY):
         return None
-    _, draw, change = mark.split()
-    staged = model.keys.staged(draw.decode())
-    moved = moved or (lambda _: None)
-    await _move_counts(model, staged, moved)
-    known = await _move_entries(model, staged, moved)
+    _, import_id, change = state.split()
+    staged = model.keys.staged(import_id.decode())
+    on_moved = on_moved or (lambda _: None)
+    await _move_counts(model, staged, on_moved)
+    already_learned = await _move_entries(model, staged, on_moved)
     with store_errors():
         await _remove_keys(model.client, staged.pattern)
         for key in model.keys.first_scores:
             await model.client.zremrangebyrank(key, 0, -model.retention.max_first_scores - 1)
         await model.client.register_script(lua_script("imported.lua"))(
             keys=[model.keys.sequence, model.keys.changes, model.keys.importing],
-            args=[change if change != b"0-0" else b"*", MAX_CHANGES, mark],
+            args=[change if change != b"0-0" else b"*", MAX_CHANGES, state],
         )
-    return known
+    return already_learned
 
 
-async def _move_counts(model: Model, staged: StagedKeys, moved: Callable[[int], object]) -> None:
+async def _move_counts(model: Model, staged: StagedKeys, on_moved: Callable[[int], object]) -> None:
     merge = model.client.register_script(lua_script("merge.lua"))
     keys = [staged.totals, model.keys.totals, *staged.counts, *model.keys.counts]
     with store_errors():
@@ -166,50 +173,53 @@ async def _move_counts(model: Model, staged: StagedKeys, moved: Callable[[int], 
             async for names in _hash_fields(model.client, column):
                 for first in range(0, len(names), _ENTRIES_PER_STEP):
                     await merge(keys=keys, args=names[first : first + _ENTRIES_PER_STEP])
-                moved(len(names))
+                on_moved(len(names))
 
 
 async def _hash_fields(client: Redis, key: str) -> AsyncIterator[list[bytes]]:
-    """The names of a hash's fields, all that are there from first to last; those read may be deleted meanwhile."""
+    """Yield the names of a hash's fields in batches; a field may be deleted after it was yielded."""
     cursor = None
     while cursor != 0:
         reply: Any = await client.hscan(key, cursor or 0, count=_ENTRIES_PER_STEP)
-        cursor, found = reply
-        yield list(found)
+        cursor, fields = reply
+        yield list(fields)
 
 
-async def _move_entries(model: Model, staged: StagedKeys, moved: Callable[[int], object]) -> int:
-    """Put the staged entries into the ledger, and take back those of messages that it holds already."""
-    taker = Model(model.client, model.keys.model, ledger_seconds=0)
-    taker.keys = StagedLedgerKeys(model.keys.model, staged)
+async def _move_entries(model: Model, staged: StagedKeys, on_moved: Callable[[int], object]) -> int:
+    """Move the staged entries into the ledger, and unlearn those of messages that it already has.
+
+    Returns the number of the latter.
+    """
+    staged_model = Model(model.client, model.keys.model, ledger_seconds=0)
+    staged_model.keys = StagedLedgerKeys(model.keys.model, staged)
     start = len(staged.ledger(""))
-    known = 0
-    async for found in _scan_keys(model.client, staged.ledger("*")):
-        message_keys = [key[start:].decode() for key in found]
+    already_learned = 0
+    async for staged_keys in _scan_keys(model.client, staged.ledger("*")):
+        message_keys = [key[start:].decode() for key in staged_keys]
         for message_key in await _already_in_ledger(model, staged, message_keys):
-            entry = await taker.entry(message_key)
+            entry = await staged_model.entry(message_key)
             if entry:
-                await taker.commit_lesson(message_key, entry, None, _IMPORT_NOTE)
-            known += 1
-        moved(len(found))
-    return known
+                await staged_model.commit_lesson(message_key, entry, None, _IMPORT_NOTE)
+            already_learned += 1
+        on_moved(len(staged_keys))
+    return already_learned
 
 
 async def _already_in_ledger(model: Model, staged: StagedKeys, message_keys: list[str]) -> list[str]:
-    """Those of the messages whose entries could not be put into the ledger, as it holds one."""
+    """Move the entries of these messages into the ledger; return the messages of which the ledger has an entry."""
     adopt = model.client.register_script(lua_script("adopt.lua"))
     first_scores = dict(zip(CLASSES, model.keys.first_scores, strict=True))
     with store_errors():
         async with model.client.pipeline(transaction=False) as pipe:
             for message_key in message_keys:
                 pipe.hmget(staged.ledger(message_key), "label", "first")
-            found = await pipe.execute()
-            for message_key, (label, first) in zip(message_keys, found, strict=True):
-                scores = first_scores[label.decode() if label else CLASSES[0]]  # None: there is none any more
-                keys = [staged.ledger(message_key), model.keys.ledger(message_key), scores]
-                await adopt(keys=keys, args=[first or b""], client=pipe)
+            staged_fields = await pipe.execute()
+            for message_key, (label, first_score) in zip(message_keys, staged_fields, strict=True):
+                scores_key = first_scores[label.decode() if label else CLASSES[0]]  # None: the entry has expired
+                keys = [staged.ledger(message_key), model.keys.ledger(message_key), scores_key]
+                await adopt(keys=keys, args=[first_score or b""], client=pipe)
             adopted = await pipe.execute()
-    return [message_key for message_key, done in zip(message_keys, adopted, strict=True) if done == 0]
+    return [message_key for message_key, moved in zip(message_keys, adopted, strict=True) if moved == 0]
 
 
 async def _scan_keys(client: Redis, pattern: str) -> AsyncIterator[list[bytes]]:
@@ -217,19 +227,19 @@ async def _scan_keys(client: Redis, pattern: str) -> AsyncIterator[list[bytes]]:
     while cursor != 0:
         with store_errors():
             reply: Any = await client.scan(cursor or 0, match=pattern, count=_SCAN_COUNT)
-        cursor, found = reply
-        if found:
-            yield found
+        cursor, keys = reply
+        if keys:
+            yield keys
 
 
 async def _remove_keys(client: Redis, pattern: str) -> None:
-    async for found in _scan_keys(client, pattern):
+    async for keys in _scan_keys(client, pattern):
         with store_errors():
-            await client.unlink(*found)
+            await client.unlink(*keys)
 
 
 async def _has_learned(client: Any, model: Model) -> bool:
-    """Whether the model has learned anything; ``client`` may be a pipeline that watches."""
+    """Return whether the model has learned anything; ``client`` may be a pipeline that watches keys."""
     return bool(await client.exists(model.keys.totals, *model.keys.counts))
 
 
@@ -245,9 +255,9 @@ def _not_empty_error(name: str) -> StoreIncompatible:
 
 
 def _stage_counts(pipe: Any, key: str, counts: Mapping[bytes, int]) -> None:
-    """Later counts replace earlier ones, and a count of 0 is none."""
-    kept = {name: count for name, count in counts.items() if count}
-    if kept:
-        pipe.hset(key, mapping=kept)
-    if gone := [name for name, count in counts.items() if not count]:
-        pipe.hdel(key, *gone)
+    """Stage counts; they replace earlier ones of the same names, and a count of 0 deletes one."""
+    present = {name: count for name, count in counts.items() if count}
+    if present:
+        pipe.hset(key, mapping=present)
+    if zero := [name for name, count in counts.items() if not count]:
+        pipe.hdel(key, *zero)

@@ -1,12 +1,14 @@
-"""A model read from Redis record by record, as of one moment, while others learn.
+"""The export of a model: its records as of one moment, read from Redis while others learn.
 
-Rules: bounded steps (HSCAN, SCAN), never the whole model in memory. Why the result is of one moment: the places in
-the change stream and in the history are noted first, then counts and ledger are scanned, each as it is at some
-later moment. Then what changed after the noted places is read, by a script that sees changes, ledger and totals of
-one moment, until it has nothing more to tell. A token's count differs from its count at that last moment only if a
-change after the noted place touched it, and that change's resulting counts are a later record; a message's entry
-differs only if the history, which the same script writes, names the message, and then its entry is read anew and
-is a later record. Later records replace earlier ones. Entries that expire meanwhile change no count.
+Rules: bounded steps (HSCAN, SCAN), never the whole model in memory.
+
+Why the result is of one moment: first the positions in the change stream and in the history are noted, then counts
+and ledger are scanned, each part at some later moment. At the end a script, which sees changes, ledger and totals
+of one moment, reads what changed after the noted positions, until nothing is left. A scanned count differs from
+the count at that last moment only if a change after the noted position contains the token; the resulting counts of
+that change are a later record. A scanned ledger entry differs only if the history, which the learn script writes
+in the same step, names the message; then its entry is read anew and is a later record. Later records replace
+earlier ones. Entries that expire meanwhile change no count.
 """
 
 from __future__ import annotations
@@ -27,14 +29,16 @@ from nbstream.store.transfer import archive
 if TYPE_CHECKING:
     from nbstream.store.model.model import Model
 
-_LEDGER_BATCH = 500  # keys a SCAN; what they hold is read in one go, 1 to 2 MB
-_CHANGES_BATCH = 100  # a script of 1 ms; faster than anybody learns over the same way, so it comes to an end
+_LEDGER_BATCH = 500  # keys of one SCAN; their entries are read in one round trip, 1 to 2 MB
+_CHANGES_BATCH = (
+    100  # 1 ms of Redis; reading is faster than learning over the same connection, so it comes to an end
+)
 
 
 class ModelSnapshot:
-    """One reading of a model that is open. First ``header``, then ``records`` once.
+    """One export of an open model: call ``header`` first, then ``records`` once.
 
-    ``clock`` gives the seconds since the epoch.
+    ``clock`` returns seconds since the epoch. ``learned_meanwhile`` is the number of changes during the export.
     """
 
     def __init__(self, model: Model, clock: Callable[[], float] = time.time) -> None:
@@ -45,7 +49,7 @@ class ModelSnapshot:
         self.learned_meanwhile = 0
 
     async def header(self) -> archive.ArchiveHeader:
-        """What the file begins with; also notes the place."""
+        """Return the header of the archive, and note the position in the change stream and the history."""
         self._position = await self._model.position()
         with store_errors():
             lengths: Any = [await self._model.client.hlen(key) for key in self._model.keys.counts]
@@ -56,11 +60,11 @@ class ModelSnapshot:
         )
 
     async def records(self) -> AsyncIterator[archive.ArchiveRecord]:
-        """All there is. Raises ``StoreUnavailable``, also where the change stream was trimmed meanwhile."""
-        async for column in self._count_records():
-            yield column
-        async for kept in self._ledger_records():
-            yield kept
+        """Yield all records; raises ``StoreUnavailable``, also if the change stream was trimmed meanwhile."""
+        async for counts in self._count_records():
+            yield counts
+        async for entry in self._ledger_records():
+            yield entry
         async for record in self._change_records():
             yield record
 
@@ -70,9 +74,9 @@ class ModelSnapshot:
             while cursor != 0:
                 with store_errors():
                     reply: Any = await self._model.client.hscan(key, cursor or 0, count=SCAN_STEP)
-                cursor, found = reply
-                if found:
-                    yield archive.CountsRecord(label, {name: int(count) for name, count in found.items()})
+                cursor, counts = reply
+                if counts:
+                    yield archive.CountsRecord(label, {name: int(count) for name, count in counts.items()})
 
     async def _ledger_records(self) -> AsyncIterator[archive.LedgerRecord]:
         client, keys = self._model.client, self._model.keys
@@ -81,18 +85,18 @@ class ModelSnapshot:
         while cursor != 0:
             with store_errors():
                 reply: Any = await client.scan(cursor or 0, match=keys.ledger("*"), count=_LEDGER_BATCH)
-                cursor, found = reply
+                cursor, ledger_keys = reply
                 async with client.pipeline(transaction=False) as pipe:
-                    for key in found:
+                    for key in ledger_keys:
                         pipe.pttl(key)
                         pipe.hgetall(key)
-                    replies = await pipe.execute() if found else []
-            for key, milliseconds, fields in zip(found, replies[0::2], replies[1::2], strict=True):
+                    replies = await pipe.execute() if ledger_keys else []
+            for key, milliseconds, fields in zip(ledger_keys, replies[0::2], replies[1::2], strict=True):
                 if fields:
                     yield archive.LedgerRecord(key[start:].decode(), fields, milliseconds)
 
     async def _change_records(self) -> AsyncIterator[archive.ArchiveRecord]:
-        """What was learned since the place that was noted, then the totals."""
+        """Yield what was learned since the noted position, and then the totals."""
         keys = self._model.keys
         change, sequence, record = self._position.change, self._position.sequence, self._position.record
         while True:
@@ -103,15 +107,15 @@ class ModelSnapshot:
                 )
             if importing.startswith(IMPORT_READY):
                 raise StoreUnavailable("an import into this model is not finished: run nbstream import again")
-            for change, fields in changes:  # noqa: B007 - the last one is where it goes on
-                found = _hash_from_pairs(fields)
+            for change, pairs in changes:  # noqa: B007 - the next call of the script begins after the last change
+                fields = _hash_from_pairs(pairs)
                 sequence += 1
-                if found.get(b"sequence") != b"%d" % sequence:
+                if fields.get(b"sequence") != b"%d" % sequence:
                     raise StoreUnavailable("the model was changed too much meanwhile: try again")
-                for column in _change_counts(found):
-                    yield column
-            for message_key, milliseconds, fields in entries:
-                yield archive.LedgerRecord(message_key.decode(), _hash_from_pairs(fields), milliseconds)
+                for counts in _change_counts(fields):
+                    yield counts
+            for message_key, milliseconds, pairs in entries:
+                yield archive.LedgerRecord(message_key.decode(), _hash_from_pairs(pairs), milliseconds)
             self.learned_meanwhile += len(changes)
             if len(changes) < _CHANGES_BATCH and len(entries) < _CHANGES_BATCH:
                 yield archive.TotalsRecord({name: int(value) for name, value in _hash_from_pairs(totals).items()})
@@ -119,16 +123,16 @@ class ModelSnapshot:
 
 
 def _change_counts(change: Mapping[bytes, bytes]) -> list[archive.CountsRecord]:
-    """The resulting counts of a change."""
+    """Return the resulting counts of a change, one record for each class."""
     tokens = change[b"tokens"].split(b"\n") if change[b"tokens"] else []
-    found = ((label, change.get(b"counts:" + label.encode())) for label in CLASSES)
+    columns = ((label, change.get(b"counts:" + label.encode())) for label in CLASSES)
     return [
-        archive.CountsRecord(label, dict(zip(tokens, map(int, counts.split()), strict=True)))
-        for label, counts in found
-        if counts
+        archive.CountsRecord(label, dict(zip(tokens, map(int, column.split()), strict=True)))
+        for label, column in columns
+        if column
     ]
 
 
-def _hash_from_pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Names and values in turn, as Lua gives a hash."""
-    return dict(zip(flat[0::2], flat[1::2], strict=True))
+def _hash_from_pairs(pairs: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Return a hash from names and values in turn, the form in which Lua returns it."""
+    return dict(zip(pairs[0::2], pairs[1::2], strict=True))

@@ -1,10 +1,12 @@
-"""The records of an archive in another time base: all counts multiplied by one factor, and rounded.
+"""The conversion of an archive into another time base: all counts are multiplied by one factor and rounded.
 
-Rules: an entry's weight is rounded first, and the counts hold the sum of the rounded ones, so that unlearning
-stays exact; what is of no entry any more is multiplied and rounded as it is. All counts and the packed ledger are
-held in memory for it, since the last line may still replace what the first one said.
+Rules: the weight of each ledger entry is rounded first, and the counts are the sums of the rounded weights, so
+that unlearning stays exact; the share of the counts that belongs to no entry any more is multiplied and rounded as
+a whole. All counts and the packed ledger entries are in memory meanwhile, because the last line of an archive may
+still replace the first one.
 
-Of a token that was forgotten (``model.max_tokens``) while entries hold it, no more than a rounding error is left.
+If a token was evicted (``model.max_tokens``) while ledger entries contain it, its counts may be off by a rounding
+error.
 """
 
 from __future__ import annotations
@@ -29,13 +31,15 @@ if TYPE_CHECKING:
     from nbstream.bayes.half_life import HalfLife
     from nbstream.store.transfer.archive import ArchiveReader, ArchiveRecord
 
-_TOKENS_PER_RECORD = 1000  # counts of a record
+_TOKENS_PER_RECORD = 1000
 
 
 def convert_time_base(reader: ArchiveReader, half_life: HalfLife) -> Iterator[ArchiveRecord]:
-    """The records of an archive as they are in that time base, the same at the moment of the export.
+    """Return the records of an archive in the time base ``half_life``.
 
-    As they come where it is their own; else all have been read when this returns. Raises as ``rescale_records``.
+    At the time of the export a lesson weighs the same in both. If the archive has this time base already, its
+    records are yielded as they are read; otherwise all have been read when this returns. Raises as
+    ``rescale_records``.
     """
     try:
         factor = half_life.conversion_factor(reader.header.half_life, reader.header.exported)
@@ -45,43 +49,44 @@ def convert_time_base(reader: ArchiveReader, half_life: HalfLife) -> Iterator[Ar
 
 
 def rescale_records(records: Iterable[ArchiveRecord], factor: float) -> Iterator[ArchiveRecord]:
-    """The same model with all counts multiplied by ``factor``; all of ``records`` are read when this returns.
+    """Return the records of the same model with all counts multiplied by ``factor``.
 
-    Raises what the reading of ``records`` raises, and ``CountsFull`` where counts would be too large.
+    All of ``records`` have been read when this returns. Raises the errors of reading ``records``, and
+    ``CountsFull`` if counts would be too large.
     """
     counts, ledger = _read_records(records)
     for entry in filter(None, map(_unpack_entry, ledger.values())):
         counts.subtract(entry.tokens, CLASSES.index(entry.label), entry.weight, entry.sums)
-    names, rest = counts.snapshot()
-    counts.set_counts(names, _rescaled_counts(rest, factor))
+    names, counts_without_entry = counts.snapshot()
+    counts.set_counts(names, _rescaled_counts(counts_without_entry, factor))
     return _rescaled_records(counts, ledger, factor)
 
 
 def _rescaled_records(
     counts: ClassCounts, ledger: Mapping[str, LedgerRecord], factor: float
 ) -> Iterator[ArchiveRecord]:
-    """The entries, each added to ``counts`` as it is rounded, then all counts."""
-    for kept in ledger.values():
-        entry = _unpack_entry(kept)
+    """Yield the rescaled entries, each of which is added to ``counts``, and then all counts."""
+    for record in ledger.values():
+        entry = _unpack_entry(record)
         if entry:
-            new = _rescaled_entry(entry, factor)
-            counts.add(new.tokens, CLASSES.index(new.label), new.weight, new.sums)
-            fields = {**kept.fields, b"weight": b"%d" % new.weight, b"sums": join_sums(new.sums)}
-            yield replace(kept, fields=fields)
+            rescaled = _rescaled_entry(entry, factor)
+            counts.add(rescaled.tokens, CLASSES.index(rescaled.label), rescaled.weight, rescaled.sums)
+            fields = {**record.fields, b"weight": b"%d" % rescaled.weight, b"sums": join_sums(rescaled.sums)}
+            yield replace(record, fields=fields)
     yield from _count_records(counts)
 
 
-def _unpack_entry(kept: LedgerRecord) -> LedgerEntry | None:
-    return LedgerEntry.unpack(kept.fields)
+def _unpack_entry(record: LedgerRecord) -> LedgerEntry | None:
+    return LedgerEntry.unpack(record.fields)
 
 
 def _read_records(records: Iterable[ArchiveRecord]) -> tuple[ClassCounts, dict[str, LedgerRecord]]:
     counts, ledger = ClassCounts(), dict[str, LedgerRecord]()
     for record in records:
         match record:
-            case CountsRecord(label, found):
-                values = np.fromiter(found.values(), np.int64, len(found))
-                counts.set_column(list(found), CLASSES.index(label), values)
+            case CountsRecord(label, class_counts):
+                values = np.fromiter(class_counts.values(), np.int64, len(class_counts))
+                counts.set_column(list(class_counts), CLASSES.index(label), values)
             case LedgerRecord():
                 ledger[record.message_key] = record
             case TotalsRecord(fields):
@@ -97,14 +102,15 @@ def _rescaled_entry(entry: LedgerEntry, factor: float) -> LedgerEntry:
     return replace(entry, weight=weight, sums=sums)
 
 
-def _rescaled_amount(name: bytes, amount: int, weight: int, new: int, factor: float) -> int:
-    """What an event model adds is a multiple of the weight and stays one: a mean stays what it is.
+def _rescaled_amount(name: bytes, amount: int, weight: int, new_weight: int, factor: float) -> int:
+    """Return the rescaled amount of a sum.
 
-    The count of a first score has nothing to do with the weight.
+    A sum of an event model is a multiple of the weight and stays one, so that a mean does not change. The count of
+    a first score does not depend on the weight.
     """
     if name in _BINS:
         return _rescaled_weight(amount, factor)
-    return amount // weight * new if weight and amount % weight == 0 else round(amount * factor)
+    return amount // weight * new_weight if weight and amount % weight == 0 else round(amount * factor)
 
 
 def _rescaled_weight(weight: int, factor: float) -> int:
@@ -122,7 +128,7 @@ def _rescaled_counts(rows: NDArray[np.int64], factor: float) -> NDArray[np.int64
 
 
 def _count_records(counts: ClassCounts) -> Iterator[ArchiveRecord]:
-    """All counts, and the totals that they have."""
+    """Yield all counts, and then their totals."""
     names, rows = counts.snapshot()
     for column, label in enumerate(CLASSES):
         values = rows[:, column].tolist()
@@ -133,7 +139,7 @@ def _count_records(counts: ClassCounts) -> Iterator[ArchiveRecord]:
 
 
 def _rescaled_totals(counts: ClassCounts) -> Mapping[bytes, int]:
-    """The totals anew: those of the messages are as they were, the others are of the rounded counts."""
+    """Return the totals of the rounded counts; the numbers of messages stay as they were."""
     vocabulary = counts.vocabulary_counts()
     tokens = vocabulary.sum(axis=0).tolist()
     if max(tokens, default=0) > MAX_COUNT:
