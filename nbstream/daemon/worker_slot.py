@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import nbstream
 from nbstream.daemon import addresses
-from nbstream.daemon.backoff import Backoff
 from nbstream.daemon.channel import Channel, pack_settings
 from nbstream.daemon.tasks import cancel_and_wait
 from nbstream.daemon.worker import FAILED_FOR_GOOD, start_message
 from nbstream.errors import WorkerFailed, WorkerFailedForGood
 from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
+from nbstream.store.backoff import RESTART_WAITS, Backoff
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -35,6 +35,7 @@ _log = logging.getLogger(__name__)
 
 _LATE_SECONDS = 5.0  # for a process to end after its channel has
 _MAX_PENDING_ANSWERS = 16
+_STEADY_SECONDS = 60.0  # a worker that lived for this long did not end because of how it was started
 _ROUND_SECONDS = 10.0  # between two looks whether the worker still answers
 _SILENCE_SECONDS = 30.0  # of a worker that hangs: connections still come to it, and nobody takes them
 
@@ -84,7 +85,7 @@ class WorkerSlot:
 
         Raises ``WorkerFailed`` where no other worker could do better: one says so, or none was ever ready.
         """
-        backoff, loop = Backoff(), asyncio.get_running_loop()
+        backoff, loop = Backoff(RESTART_WAITS), asyncio.get_running_loop()
         while not self._stopping.is_set():
             begin = loop.time()
             try:
@@ -95,7 +96,7 @@ class WorkerSlot:
                 return
             if how and not self._context.any_was_ready():
                 raise WorkerFailed(f"no worker gets ready: the first to end {how}")
-            seconds = backoff.seconds_after(loop.time() - begin)
+            seconds = restart_wait(backoff, loop.time() - begin)
             multiprocess.member_died(self._context.metrics_folder, str(self.number))
             fields = event_fields(worker=self.number, seconds=seconds)
             if how:
@@ -237,6 +238,13 @@ class WorkerSlot:
         except TimeoutError:
             process.kill()
             return await process.wait()
+
+
+def restart_wait(backoff: Backoff, lived_seconds: float) -> float:
+    """Return the seconds to wait before a worker is started again; a long life forgives the ends before it."""
+    if lived_seconds >= _STEADY_SECONDS:
+        backoff.reset()
+    return backoff.next_wait()
 
 
 def _describe_exit(code: int) -> str:

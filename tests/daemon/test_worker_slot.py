@@ -11,8 +11,9 @@ import pytest
 
 from nbstream import config
 from nbstream.daemon import worker_slot
-from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot
+from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot, restart_wait
 from nbstream.metrics import multiprocess
+from nbstream.store.backoff import RESTART_WAITS, Backoff
 from tests.waiting import until
 
 
@@ -44,3 +45,10 @@ async def test_a_worker_that_hangs_is_replaced(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setattr(worker_slot, "_SILENCE_SECONDS", 20.0)
         place.stop()
         await asyncio.wait_for(working, 20)
+
+
+def test_a_minute_of_life_forgives_the_ends_before_it() -> None:
+    backoff = Backoff(RESTART_WAITS)
+
+    assert [restart_wait(backoff, 59) for _ in range(5)] == [0.5, 1, 2, 4, 8]
+    assert [restart_wait(backoff, 60), restart_wait(backoff, 1)] == [0.5, 1]

@@ -22,6 +22,7 @@ from nbstream.listeners.lesson_log import log_lesson
 from nbstream.listeners.stream.error_answers import error_text
 from nbstream.mail.message import Message
 from nbstream.policy.incoming_message import incoming_message
+from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.stream_queue import ClaimOutcome
 from nbstream.wire import stream_entries as wire
@@ -36,7 +37,6 @@ _log = logging.getLogger(__name__)
 
 LISTENER_NAME = "stream"
 
-_RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
 _RENEW_SECONDS = 2.0
 _THREAD_BYTES = 256 * 1024
 
@@ -128,7 +128,7 @@ class StreamListener:
 
     async def _read(self, group: asyncio.TaskGroup) -> None:
         """Read while there is room."""
-        failures = 0
+        backoff = Backoff()
         while not self._draining.is_set():
             stop_if_cancelled()
             try:
@@ -139,11 +139,10 @@ class StreamListener:
                         group.create_task(self._handle(entry), name="stream: entry")
                     if not self._waiting:
                         self._log_waiting(None)
-                    failures = 0
+                    backoff.reset()
             except StoreUnavailable as error:
                 self._log_waiting(error)
-                await self._pause(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
-                failures += 1
+                await self._pause(backoff.next_wait())
 
     async def _free_slots(self) -> int:
         """How many entries more may be read: half of all at least, not one by one; 0 when it is drained."""
@@ -258,7 +257,7 @@ class StreamListener:
 
     async def _retry_while_unavailable(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """The result of what needs Redis or its counts, when they are there; nothing more is read meanwhile."""
-        failures = 0
+        backoff = Backoff()
         try:
             while True:
                 stop_if_cancelled()
@@ -266,12 +265,10 @@ class StreamListener:
                     return await work()
                 except StoreUnavailable as error:
                     self._log_waiting(error)
-                    self._waiting += failures == 0
-                    pause = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
-                    failures += 1
-                await asyncio.sleep(pause)
+                    self._waiting += backoff.failures == 0
+                await asyncio.sleep(backoff.next_wait())
         finally:
-            self._waiting -= failures > 0
+            self._waiting -= backoff.failures > 0
 
     def _log_waiting(self, error: StoreUnavailable | None) -> None:
         """Log when entries begin to wait, and when they go on; not each time."""

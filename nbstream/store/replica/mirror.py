@@ -22,6 +22,7 @@ from nbstream.bayes.counts import CLASSES, ClassCounts, Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.policy.first_scores import FirstScores
+from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.model import Model, store_errors
 from nbstream.store.model.scan import scan_counts, scan_first_scores
@@ -34,7 +35,6 @@ _log = logging.getLogger(__name__)
 _BLOCK_SECONDS = 1.0
 _MAX_SILENT_BLOCKS = 3  # without a reply for that long, Redis is regarded as unavailable
 _READ_COUNT = 500
-_RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
 _APPLIED_SECONDS = 5.0
 _LOG_EVERY = 30  # attempts, two seconds apart: about once a minute
 
@@ -204,7 +204,7 @@ class Mirror:
 
     async def run(self) -> None:
         """Load the counts and follow the changes until cancelled; connect again by itself when Redis is back."""
-        failures = 0
+        backoff = Backoff()
         while True:
             stop_if_cancelled()
             try:
@@ -214,13 +214,12 @@ class Mirror:
                 replica = await self._load()
                 self._log_losses(self._replica, replica)
                 self._replica = replica
-                failures = 0
+                backoff.reset()
                 self._announce_loaded(replica)
                 await self._follow(replica)
             except (_RescanNeeded, NbstreamError) as error:
-                self._note_disconnect(str(error), loud=failures % _LOG_EVERY == 0)
-                await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
-                failures += 1
+                self._note_disconnect(str(error), loud=backoff.failures % _LOG_EVERY == 0)
+                await asyncio.sleep(backoff.next_wait())
 
     def _announce_loaded(self, replica: _Replica) -> None:
         self._connected, self._last_reply_at = True, time.monotonic()
