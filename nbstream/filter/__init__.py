@@ -1,7 +1,7 @@
-"""The filter: one object with three verbs, check, learn and unlearn. All doors use it and nothing below it.
+"""The filter: one object with three verbs, check, learn and unlearn. All listeners use it.
 
-Rules: check touches no network; learn and unlearn return only when the change is durable in Redis and this
-process's own mirror has it; both may be repeated, the second time changes nothing and says so.
+Rules: ``check`` makes no network request. ``learn`` and ``unlearn`` return only when the change is durable in
+Redis and the mirror of this process has it. Both may be repeated: the second call changes nothing and says so.
 """
 
 from nbstream.filter.autolearner import Autolearner, AutolearnLayer, AutolearnReconciler

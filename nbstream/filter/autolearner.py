@@ -1,9 +1,12 @@
-"""Learning without people: what a check is sure of is learned too, in a layer of its own.
+"""Autolearning: messages of which a check is sure are learned too, without people, in a layer of their own.
 
-Rules: no check waits for this: candidates wait in a bounded queue, and one task learns them. A message with a
-person's label is left alone, and that label takes back what was learned here. Both sides write first and look at
-the other's ledger afterwards, so of two at the same moment at least one sees the other, and the person's stays.
-What fails is dropped and counted: nothing here is worth a retry.
+Rules:
+
+- No check waits for autolearning. Candidates wait in a bounded queue, and one task learns them.
+- A message that a person has labelled is not autolearned. A person's label takes back what was autolearned of the
+  message before. Both sides write first and read the ledger of the other side afterwards. Of two lessons at the
+  same moment at least one sees the other, and the person's lesson stays.
+- A candidate that cannot be learned is dropped and counted. It is not tried again.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MAX_QUEUED = 256  # as many as wait to be remembered: 6 MB
+MAX_QUEUED = 256  # candidates: the same number as of checks that wait to be remembered, at most 6 MB
 AUTOLEARN_SOURCE = "auto"
 _MAX_CONFLICTS = 20
 _RECONCILE_SECONDS = 3600.0
@@ -38,25 +41,26 @@ _RETRY_SECONDS = 60.0
 
 
 class AutolearnLayer:
-    """The layer as it is used: ``model`` keeps the lessons, ``counts`` is where they are read."""
+    """The autolearn layer: ``model`` stores its lessons, ``counts`` is where its counts are read."""
 
     def __init__(self, model: LessonStore, counts: CountSource) -> None:
         self.model = model
         self.counts = counts
 
     async def withdraw(self, message_key: str) -> str | None:
-        """Take back exactly what was learned of the message here; its label, or None where that is nothing.
+        """Take back exactly what was autolearned of the message, and return its label.
 
-        Raises ``StoreUnavailable``; the same may be done again then.
+        Returns None where nothing was autolearned of it. Raises ``StoreUnavailable``; the call may be repeated
+        then.
         """
         label = None
         for _ in range(_MAX_CONFLICTS):
             entry = await self.model.entry(message_key)
-            if entry is None:  # or the reply to our own write was lost, and it was made again
+            if entry is None:  # with a label: the reply to our own write was lost, and the write was repeated
                 return label
-            label, nothing = entry.label, Assessment(0.5, "unsure")
+            label, no_assessment = entry.label, Assessment(0.5, "unsure")
             change = await self.model.commit_lesson(
-                message_key, entry, None, LessonNote(AUTOLEARN_SOURCE, "", nothing, nothing)
+                message_key, entry, None, LessonNote(AUTOLEARN_SOURCE, "", no_assessment, no_assessment)
             )
             if isinstance(change, bytes):
                 await self.counts.wait_until_applied(change)
@@ -64,9 +68,10 @@ class AutolearnLayer:
         raise StoreUnavailable(f"message {message_key} is being changed by others all the time")
 
     async def withdraw_many(self, message_keys: Sequence[str]) -> dict[str, str | StoreIncompatible]:
-        """The same for several messages: the labels of those of which something was learned here.
+        """Take back what was autolearned of several messages, and return the labels by message key.
 
-        Where that cannot be read, the error.
+        Messages of which nothing was autolearned are left out. Where a ledger entry cannot be read, the error
+        stands in the place of the label. Raises ``StoreUnavailable``.
         """
         withdrawn: dict[str, str | StoreIncompatible] = {}
         for key, entry in zip(message_keys, await self.model.entries(message_keys), strict=True):
@@ -77,23 +82,23 @@ class AutolearnLayer:
         return withdrawn
 
     async def ledger_keys(self, former_keys: Mapping[str, str]) -> Mapping[str, str]:
-        """As of the model. Raises ``StoreUnavailable``."""
+        """Return the keys under which the layer knows these messages; see ``LessonStore.ledger_keys``."""
         return await self.model.ledger_keys(former_keys)
 
 
 class AutolearnReconciler:
-    """Takes back what was learned of messages that people have labelled since where nobody saw to it.
+    """Takes back what was autolearned of messages that people have labelled since.
 
-    That is what an import brings, an undo puts back, and whoever teaches with autolearning switched off.
-    ``disputed`` finds the messages.
+    A lesson does that itself, but not the lessons that an import brings, that an undo restores, or that are
+    learned by a process with autolearning switched off. ``disputed_messages`` finds the keys of those messages.
     """
 
-    def __init__(self, layer: AutolearnLayer, disputed: Callable[[], AsyncIterator[str]]) -> None:
+    def __init__(self, layer: AutolearnLayer, disputed_messages: Callable[[], AsyncIterator[str]]) -> None:
         self._layer = layer
-        self._disputed_messages = disputed
+        self._disputed_messages = disputed_messages
 
     async def run(self) -> None:
-        """Look once an hour, until cancelled; a minute after a failure."""
+        """Reconcile once an hour until cancelled, and one minute after a failure."""
         while True:
             stop_if_cancelled()
             try:
@@ -105,37 +110,37 @@ class AutolearnReconciler:
             await asyncio.sleep(pause)
 
     async def reconcile(self) -> None:
-        """Look once. Raises ``StoreUnavailable``."""
+        """Take back all that is disputed now. Raises ``StoreUnavailable``."""
         async for message_key in self._disputed_messages():
             await self._layer.withdraw(message_key)
 
 
 class Autolearner(SilentObserver):
-    """Learns what checks are sure of; an observer of the filter.
+    """Learns the messages of which a check is sure. It is an observer of the filter.
 
-    ``people`` is the model that people teach, ``scorer`` scores over its counts alone. ``told`` is given the label
-    and what became of each candidate: ``learned``, ``already``, ``unbalanced``, ``human``, ``unsure``, ``failed``,
-    ``dropped``.
+    ``taught_model`` is the model that people teach, and ``scorer`` scores over its counts alone.
+    ``report_outcome`` is called for each candidate with its label and its outcome: ``learned``, ``already``,
+    ``unbalanced``, ``human``, ``unsure``, ``failed`` or ``dropped``.
     """
 
     def __init__(
         self,
-        people: LessonStore,
+        taught_model: LessonStore,
         layer: AutolearnLayer,
         scorer: Scorer,
-        params: autolearn.AutolearnOptions,
-        told: Callable[[str, str], object] = lambda _label, _outcome: None,
+        options: autolearn.AutolearnOptions,
+        report_outcome: Callable[[str, str], object] = lambda _label, _outcome: None,
     ) -> None:
-        self._taught_model = people
+        self._taught_model = taught_model
         self._layer = layer
         self._scorer = scorer
-        self._options = params
-        self._report_outcome = told
+        self._options = options
+        self._report_outcome = report_outcome
         self._queue: asyncio.Queue[tuple[Check, Tokens]] = asyncio.Queue(MAX_QUEUED)
         self._is_working = True
 
     def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
-        """One message was checked: it is a candidate if the model decides, and is sure of it."""
+        """Queue a checked message as a candidate if the model has learned enough and is sure of the message."""
         label = autolearn.autolearn_label(check.probability, self._options)
         if label is None or check.state.is_learning:
             return
@@ -145,12 +150,15 @@ class Autolearner(SilentObserver):
             self._report_outcome(label, "dropped")
 
     async def run(self) -> None:
-        """Learn the candidates as they come, until cancelled."""
+        """Learn the candidates in their order, until cancelled."""
         while True:
             await self._learn_candidate(*await self._queue.get())
 
     async def learn_queued(self) -> int:
-        """Learn the candidates that wait; of how many. For those who have no task to run beside."""
+        """Learn the candidates that wait, and return how many were learned.
+
+        This is for callers that have no task that runs ``run``.
+        """
         learned = 0
         while not self._queue.empty():
             learned += await self._learn_candidate(*self._queue.get_nowait()) == "learned"
@@ -173,9 +181,9 @@ class Autolearner(SilentObserver):
         return outcome
 
     async def _learn(self, check: Check, tokens: Tokens, label: str) -> str:
-        reading = await self._scorer.read_counts(tokens)
-        alone = self._scorer.check(check.id, tokens, reading)
-        if autolearn.autolearn_label(alone.probability, self._options) != label:
+        counts = await self._scorer.read_counts(tokens)
+        check_by_people = self._scorer.check(check.id, tokens, counts)  # without the layer
+        if autolearn.autolearn_label(check_by_people.probability, self._options) != label:
             return "unsure"
         _, totals = await self._layer.counts.look_up(())
         if not autolearn.is_balanced(label, totals.messages, self._options):
@@ -185,14 +193,14 @@ class Autolearner(SilentObserver):
         if await self._layer.model.entry(check.id):
             return "already"
         weight, sums = self._scorer.weigh_autolearned_lesson(
-            tokens, alone.score, label, reading, self._options.weight_share
+            tokens, check_by_people.score, label, counts, self._options.weight_share
         )
         entry = LedgerEntry(
             secrets.token_hex(8), label, weight, tokens.all, time.time(), AUTOLEARN_SOURCE, "", check.score, sums
         )
-        opinion = Assessment(check.probability, str(check.verdict))
+        assessment = Assessment(check.probability, str(check.verdict))
         change = await self._layer.model.commit_lesson(
-            check.id, None, entry, LessonNote(AUTOLEARN_SOURCE, "", opinion, opinion)
+            check.id, None, entry, LessonNote(AUTOLEARN_SOURCE, "", assessment, assessment)
         )
         if await self._taught_model.entry(check.id):
             await self._layer.withdraw(check.id)

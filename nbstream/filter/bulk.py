@@ -1,10 +1,13 @@
-"""Teaching many messages: a batch in three round trips, and the next one taken apart while Redis writes.
+"""Teach many messages: each batch takes three round trips, and the next one is tokenized while Redis writes.
 
-Rules: each lesson is an atomic step of its own, so an interruption leaves whole lessons, and the same may be
-taught again. Its weight comes from counts that were read with its batch, with what the batch itself teaches before
-it on top: what others teach meanwhile is missing, for ``BATCH_SIZE`` messages at most. A message that comes twice
-is taught twice, one after the other. One whose ledger entry cannot be read is told, and hinders no other. Memory
-holds two batches of tokens.
+Rules:
+
+- Each lesson is an atomic step of its own. An interruption leaves whole lessons, and all may be taught again.
+- The weight of a lesson comes from the counts that were read with its batch, plus what the batch itself teaches
+  before it. What others teach meanwhile is missing, for ``BATCH_SIZE`` messages at most.
+- A message that comes twice is taught twice, one lesson after the other.
+- A message whose ledger entry cannot be read is reported, and the others are taught all the same.
+- Memory holds the tokens of two batches.
 """
 
 from __future__ import annotations
@@ -41,9 +44,9 @@ WithdrawnLabels: TypeAlias = "Mapping[str, str | StoreIncompatible]"
 
 @dataclass(frozen=True, slots=True)
 class BulkRequest:
-    """What all lessons have in common: ``label`` None takes back.
+    """What all lessons of one call have in common. ``label`` None takes messages back.
 
-    ``told`` is given each lesson, in order, or why there is none of a message.
+    ``report_result`` is called with each lesson, in order, or with the error where a message was not taught.
     """
 
     label: str | None
@@ -53,9 +56,10 @@ class BulkRequest:
 
 @dataclass(frozen=True, slots=True)
 class _BatchPlan:
-    """What is to be done to each message of a batch, what is so already, or why not; ``full`` ends it early.
+    """For each message of a batch its planned lesson, its lesson where nothing has to change, or its error.
 
-    ``withdrawn`` are the labels, by message, that were learned without people and are taken back.
+    ``withdrawn`` are the autolearned labels that were taken back, by message key. ``counts_full`` is the error
+    that ended the plan before the end of the batch.
     """
 
     lessons: tuple[tuple[TokenizedMessage, PlannedLesson | Lesson | StoreIncompatible], ...]
@@ -63,17 +67,20 @@ class _BatchPlan:
     counts_full: CountsFull | None = None
 
     @property
-    def replacements(self) -> list[LessonCommit]:
-        """Those of the steps."""
+    def commits(self) -> list[LessonCommit]:
+        """The changes of the planned lessons, as the store takes them."""
         return [
-            LessonCommit(taught.key, step.old_entry, step.new_entry, step.note)
-            for taught, step in self.lessons
-            if isinstance(step, PlannedLesson)
+            LessonCommit(message.key, planned.old_entry, planned.new_entry, planned.note)
+            for message, planned in self.lessons
+            if isinstance(planned, PlannedLesson)
         ]
 
 
 class BulkLearner:
-    """Teaches in batches; ``learn_one`` teaches one message, where a batch is none or others were quicker."""
+    """Teaches in batches.
+
+    ``learn_one`` teaches one message: where a batch has only one, and where others changed a message meanwhile.
+    """
 
     def __init__(
         self,
@@ -89,189 +96,190 @@ class BulkLearner:
         self._planner = planner
         self._learn_one = learn_one
 
-    async def learn_all(self, subjects: AsyncIterator[TokenizedMessage], course: BulkRequest) -> None:
-        """Teach all, one after another as far as anybody can see. Raises ``StoreUnavailable`` and ``CountsFull``.
+    async def learn_all(self, messages: AsyncIterator[TokenizedMessage], request: BulkRequest) -> None:
+        """Teach all messages; the result is the same as if they were taught one after another.
 
-        What ``course.told`` was not given then was not learned, or may have been; all may be taught again.
+        Raises ``StoreUnavailable`` and ``CountsFull``. A message that was not reported by then may have been
+        learned or not; all messages may be taught again.
         """
-        writing: asyncio.Task[None] | None = None
+        commit: asyncio.Task[None] | None = None
         try:
-            async with aclosing(_split_batches(subjects)) as batches:
+            async with aclosing(_split_batches(messages)) as batches:
                 async for batch in batches:
                     stop_if_cancelled()
-                    await _wait_for_commit(writing)
-                    writing = asyncio.create_task(await self._prepare_batch(batch, course))
-            await _wait_for_commit(writing)
+                    await _wait_for_commit(commit)
+                    commit = asyncio.create_task(await self._prepare_batch(batch, request))
+            await _wait_for_commit(commit)
         finally:
-            if writing:  # what is on its way to Redis is told of, whatever ends the rest
-                await asyncio.wait([writing])
-                writing.exception()
+            if commit:  # what is on its way to Redis is reported, even if an error ends the rest
+                await asyncio.wait([commit])
+                commit.exception()
 
-    async def _prepare_batch(self, batch: Batch, course: BulkRequest) -> Coroutine[None, None, None]:
-        """What is left to do of a batch once it is planned: it needs no processor of ours."""
-        taught = list(batch.values())
-        if len(taught) == 1:
-            return self._learn_single(taught[0], course)
-        return self._commit_batch(await self._plan_batch(taught, course), course)
+    async def _prepare_batch(self, batch: Batch, request: BulkRequest) -> Coroutine[None, None, None]:
+        """Plan a batch and return the rest of the work, which mostly waits for Redis."""
+        messages = list(batch.values())
+        if len(messages) == 1:
+            return self._learn_single(messages[0], request)
+        return self._commit_batch(await self._plan_batch(messages, request), request)
 
-    async def _learn_single(self, taught: TokenizedMessage, course: BulkRequest) -> None:
+    async def _learn_single(self, message: TokenizedMessage, request: BulkRequest) -> None:
         try:
-            lesson = await self._learn_one(taught, course.label, course.lesson_source)
+            lesson = await self._learn_one(message, request.label, request.lesson_source)
         except StoreIncompatible as error:
-            course.report_result(_with_message_key(taught, error))
+            request.report_result(_with_message_key(message, error))
         else:
-            course.report_result(lesson)
+            request.report_result(lesson)
 
-    async def _plan_batch(self, taught: Sequence[TokenizedMessage], course: BulkRequest) -> _BatchPlan:
-        taught = await under_ledger_keys(self._model, self._autolearn_layer, taught)
-        withdrawn = await self._withdraw_autolearned(taught)
-        entries = await self._model.entries([each.key for each in taught])
-        near = await self._read_counts(taught, entries)
+    async def _plan_batch(self, messages: Sequence[TokenizedMessage], request: BulkRequest) -> _BatchPlan:
+        messages = await under_ledger_keys(self._model, self._autolearn_layer, messages)
+        withdrawn = await self._withdraw_autolearned(messages)
+        entries = await self._model.entries([message.key for message in messages])
+        batch_counts = await self._read_counts(messages, entries)
         lessons: list[tuple[TokenizedMessage, PlannedLesson | Lesson | StoreIncompatible]] = []
-        for i, (each, entry) in enumerate(zip(taught, entries, strict=True)):
-            gone = withdrawn.get(each.key)
-            if isinstance(gone, StoreIncompatible):
-                lessons.append((each, gone))
+        for i, (message, entry) in enumerate(zip(messages, entries, strict=True)):
+            withdrawn_label = withdrawn.get(message.key)
+            if isinstance(withdrawn_label, StoreIncompatible):
+                lessons.append((message, withdrawn_label))
                 continue
             if isinstance(entry, StoreIncompatible):
-                lessons.append((each, entry))
+                lessons.append((message, entry))
                 continue
-            reading = near.message_counts(i)
-            before = self._scorer.check(each.key, each.tokens, reading)
-            if (entry.label if entry else None) == course.label:
+            counts = batch_counts.message_counts(i)
+            check = self._scorer.check(message.key, message.tokens, counts)
+            if (entry.label if entry else None) == request.label:
                 outcome = LessonOutcome.ALREADY if entry else LessonOutcome.UNKNOWN
-                lessons.append((each, Lesson(outcome, course.label, before, before)))
+                lessons.append((message, Lesson(outcome, request.label, check, check)))
                 continue
+            before = CountedCheck(check, counts)
             try:
-                step = self._planner.plan(
-                    each, course.label, CountedCheck(before, reading), entry, course.lesson_source
-                )
-            except CountsFull as full:
-                return _BatchPlan(tuple(lessons), withdrawn, full)
-            near.apply_lesson(i, step.counts_after)
-            lessons.append((each, step))
+                planned = self._planner.plan(message, request.label, before, entry, request.lesson_source)
+            except CountsFull as error:
+                return _BatchPlan(tuple(lessons), withdrawn, error)
+            batch_counts.apply_lesson(i, planned.counts_after)
+            lessons.append((message, planned))
         return _BatchPlan(tuple(lessons), withdrawn)
 
     async def _read_counts(
-        self, taught: Sequence[TokenizedMessage], entries: Sequence[LedgerEntry | StoreIncompatible | None]
+        self, messages: Sequence[TokenizedMessage], entries: Sequence[LedgerEntry | StoreIncompatible | None]
     ) -> _BatchCounts:
-        known = [entry if isinstance(entry, LedgerEntry) else None for entry in entries]
-        names = [self._scorer.count_names(each.tokens, entry) for each, entry in zip(taught, known, strict=True)]
+        names = [
+            self._scorer.count_names(message.tokens, entry if isinstance(entry, LedgerEntry) else None)
+            for message, entry in zip(messages, entries, strict=True)
+        ]
         return _BatchCounts(
             names, await self._scorer.read_named_counts(tuple(dict.fromkeys(chain.from_iterable(names))))
         )
 
-    async def _commit_batch(self, planned: _BatchPlan, course: BulkRequest) -> None:
-        """Take the steps of a batch, and tell of its lessons."""
-        answers = await self._model.commit_lessons(planned.replacements)
-        if any(
-            isinstance(answer, LedgerConflict) for answer in answers
-        ):  # a lost reply, perhaps: it was made then
+    async def _commit_batch(self, plan: _BatchPlan, request: BulkRequest) -> None:
+        """Write the planned lessons of a batch, and report all of its lessons."""
+        answers = await self._model.commit_lessons(plan.commits)
+        if any(isinstance(answer, LedgerConflict) for answer in answers):
+            # Perhaps a reply was lost and the write was repeated: then its change is one of those up to the last.
             await self._counts.wait_until_applied(await self._model.last_change())
         elif changes := [answer for answer in answers if isinstance(answer, bytes)]:
             await self._counts.wait_until_applied(changes[-1])
-        failed: NbstreamError | None = planned.counts_full
-        following = iter(answers)
+        failure: NbstreamError | None = plan.counts_full
+        remaining_answers = iter(answers)
         lessons = [
             (
-                taught,
-                await self._committed_lesson(taught, step, next(following), course)
-                if isinstance(step, PlannedLesson)
-                else step,
+                message,
+                await self._committed_lesson(message, planned, next(remaining_answers), request)
+                if isinstance(planned, PlannedLesson)
+                else planned,
             )
-            for taught, step in planned.lessons
+            for message, planned in plan.lessons
         ]
-        withdrawn = planned.withdrawn
-        try:  # again, as of one that is taught alone
-            withdrawn = {**withdrawn, **await self._withdraw_autolearned([taught for taught, _ in lessons])}
+        withdrawn = plan.withdrawn
+        try:  # again, as for a message that is taught alone
+            withdrawn = {**withdrawn, **await self._withdraw_autolearned([message for message, _ in lessons])}
         except NbstreamError as error:
-            failed = failed or error
-        for taught, lesson in lessons:
+            failure = failure or error
+        for message, lesson in lessons:
             if isinstance(lesson, Lesson):
-                label = withdrawn.get(taught.key)
-                course.report_result(lesson.with_withdrawn_label(label) if isinstance(label, str) else lesson)
+                label = withdrawn.get(message.key)
+                request.report_result(lesson.with_withdrawn_label(label) if isinstance(label, str) else lesson)
             elif isinstance(lesson, StoreIncompatible):
-                course.report_result(_with_message_key(taught, lesson))
+                request.report_result(_with_message_key(message, lesson))
             else:
-                failed = failed or lesson
-        if failed:
-            raise failed
+                failure = failure or lesson
+        if failure:
+            raise failure
 
     async def _committed_lesson(
         self,
-        taught: TokenizedMessage,
-        step: PlannedLesson,
+        message: TokenizedMessage,
+        planned: PlannedLesson,
         answer: bytes | LedgerConflict | NbstreamError,
-        course: BulkRequest,
+        request: BulkRequest,
     ) -> Lesson | NbstreamError:
         if isinstance(answer, NbstreamError):
             return answer
-        if isinstance(answer, LedgerConflict) and not _is_own_write(answer.entry, step):
+        if isinstance(answer, LedgerConflict) and not _is_own_write(answer.entry, planned):
             try:
-                return await self._learn_one(taught, course.label, course.lesson_source)
+                return await self._learn_one(message, request.label, request.lesson_source)
             except NbstreamError as error:
                 return error
-        return Lesson(step.outcome, step.label, step.before, step.after)
+        return Lesson(planned.outcome, planned.label, planned.before, planned.after)
 
-    async def _withdraw_autolearned(self, taught: Sequence[TokenizedMessage]) -> WithdrawnLabels:
-        """What a person says of a message replaces what was learned of it without people."""
-        return (
-            await self._autolearn_layer.withdraw_many([each.key for each in taught])
-            if self._autolearn_layer
-            else {}
-        )
+    async def _withdraw_autolearned(self, messages: Sequence[TokenizedMessage]) -> WithdrawnLabels:
+        """Take back what was autolearned of the messages: a person's label replaces it."""
+        if self._autolearn_layer is None:
+            return {}
+        return await self._autolearn_layer.withdraw_many([message.key for message in messages])
 
 
 class _BatchCounts:
-    """The counts that a batch needs, as they were read, with its own lessons on top; ``names`` by its messages."""
+    """The counts that a batch needs, plus its own lessons. ``names`` are the names of counts of each message."""
 
-    def __init__(self, names: Sequence[tuple[bytes, ...]], read: MessageCounts) -> None:
+    def __init__(self, names: Sequence[tuple[bytes, ...]], counts: MessageCounts) -> None:
         self._names = names
-        self._counts = read
-        self._totals = read.totals
-        place = dict(zip(read.names, range(len(read.names)), strict=True)).__getitem__
-        self._rows_by_message = [np.fromiter(map(place, some), np.intp, len(some)) for some in names]
+        self._counts = counts
+        self._totals = counts.totals
+        row_of = dict(zip(counts.names, range(len(counts.names)), strict=True)).__getitem__
+        self._rows_by_message = [
+            np.fromiter(map(row_of, message_names), np.intp, len(message_names)) for message_names in names
+        ]
 
     def message_counts(self, i: int) -> MessageCounts:
-        """The counts of the names of message ``i``, now."""
-        read = self._counts
-        rows = read.rows[self._rows_by_message[i]]
+        """Return the counts of message ``i``, with the lessons so far."""
+        counts = self._counts
+        rows = counts.rows[self._rows_by_message[i]]
         return MessageCounts(
-            self._names[i], rows, self._totals, read.vocabulary_counts, read.growth, read.first_scores
+            self._names[i], rows, self._totals, counts.vocabulary_counts, counts.growth, counts.first_scores
         )
 
-    def apply_lesson(self, i: int, then: MessageCounts) -> None:
-        """What the lesson of message ``i`` makes of them."""
-        self._counts.rows[self._rows_by_message[i]] = then.rows
-        self._totals = then.totals
+    def apply_lesson(self, i: int, counts_after: MessageCounts) -> None:
+        """Put the counts after the lesson of message ``i`` in the place of those before it."""
+        self._counts.rows[self._rows_by_message[i]] = counts_after.rows
+        self._totals = counts_after.totals
 
 
-async def _split_batches(subjects: AsyncIterator[TokenizedMessage]) -> AsyncGenerator[Batch, None]:
-    """The messages in order, by batches in which none is twice."""
+async def _split_batches(messages: AsyncIterator[TokenizedMessage]) -> AsyncGenerator[Batch, None]:
+    """Yield the messages in order, in batches that have no message twice."""
     batch: dict[str, TokenizedMessage] = {}
-    async for subject in subjects:
-        if len(batch) == BATCH_SIZE or subject.key in batch:
+    async for message in messages:
+        if len(batch) == BATCH_SIZE or message.key in batch:
             yield batch
             batch = {}
-        batch[subject.key] = subject
+        batch[message.key] = message
     if batch:
         yield batch
 
 
-async def _wait_for_commit(writing: asyncio.Task[None] | None) -> None:
-    """Wait for it, without ending it when the wait is cancelled, and raise what it raised."""
-    if writing:
-        await asyncio.wait([writing])
-        writing.result()
+async def _wait_for_commit(commit: asyncio.Task[None] | None) -> None:
+    """Wait for the task and raise what it raised. If the wait is cancelled, the task goes on."""
+    if commit:
+        await asyncio.wait([commit])
+        commit.result()
 
 
-def _with_message_key(taught: TokenizedMessage, error: StoreIncompatible) -> StoreIncompatible:
-    """The error with the message that it is about."""
-    named = StoreIncompatible(f"{taught.key}: {error}")
-    named.__cause__ = error
-    return named
+def _with_message_key(message: TokenizedMessage, error: StoreIncompatible) -> StoreIncompatible:
+    """Return the error with the key of its message in the text."""
+    error_with_key = StoreIncompatible(f"{message.key}: {error}")
+    error_with_key.__cause__ = error
+    return error_with_key
 
 
-def _is_own_write(entry: LedgerEntry | None, step: PlannedLesson) -> bool:
-    """Whether the entry is what the step was to write: its reply was lost, and it was made again."""
-    return (entry.version if entry else None) == (step.new_entry.version if step.new_entry else None)
+def _is_own_write(entry: LedgerEntry | None, planned: PlannedLesson) -> bool:
+    """Whether the entry is the planned one: the reply to the write was lost, and the write was repeated."""
+    return (entry.version if entry else None) == (planned.new_entry.version if planned.new_entry else None)

@@ -1,4 +1,4 @@
-"""The three verbs."""
+"""The filter with its three verbs: check, learn and unlearn."""
 
 from __future__ import annotations
 
@@ -32,18 +32,17 @@ if TYPE_CHECKING:
 
 _MAX_CONFLICTS = 20
 _THREAD_BYTES = 64 * 1024
-"""Larger messages are taken apart in a thread: others wait for a switch, not for the whole."""
+"""Larger messages are tokenized in a thread: other work then waits for a switch of threads only."""
 
 LearnableMessage: TypeAlias = "Message | CheckedMessage"
-"""What a label is given to: a message, or what is remembered of one that was checked."""
-
+"""What can be learned: a message, or what is remembered of a checked message."""
 
 CheckDecider: TypeAlias = "Callable[[Check], Awaitable[Check]]"
-"""Gives a check as it holds for those whom the message is for."""
+"""Decides a check again, by the policy of the recipients of the message."""
 
 
 class Filter:
-    """Checks messages and learns from people, over one model; see ``FilterParts``."""
+    """Checks messages, and learns what people say of them, with the counts of one model."""
 
     def __init__(self, parts: FilterParts, policy: FilterPolicy) -> None:
         self.parts = parts
@@ -59,14 +58,14 @@ class Filter:
         return Filter(self.parts, policy)
 
     async def check(self, message: Message, decide: CheckDecider | None = None) -> Check:
-        """Score ``message`` and decide, by the default policy or as ``decide`` then does.
+        """Score ``message`` and decide by the default policy; ``decide`` may then decide it by another one.
 
         Raises ``StoreUnavailable`` while no counts are loaded.
         """
-        asked = time.perf_counter()
+        requested = time.perf_counter()
         if self.parts.check_queue and len(message.raw) <= _THREAD_BYTES:
             await self.parts.check_queue.wait_for_turn()
-        tokens, seconds = await self._tokenize(message, asked)
+        tokens, seconds = await self._tokenize(message, requested)
         started = time.perf_counter()
         check = self._scorer.check(message.key, tokens, await self._scorer.read_counts(tokens))
         seconds = replace(seconds, score=time.perf_counter() - started)
@@ -75,58 +74,60 @@ class Filter:
         self.parts.observer.checked(check, tokens, seconds)
         return check
 
-    async def learn(self, subject: LearnableMessage, label: str, source: str, actor: str = "") -> Lesson:
-        """Learn that ``subject`` is ``label`` ("spam" or "ham"); the other label than before relearns it.
+    async def learn(self, message: LearnableMessage, label: str, source: str, actor: str = "") -> Lesson:
+        """Learn that ``message`` is ``label`` ("spam" or "ham"). A label that differs from the last relearns it.
 
-        ``source`` is the door it came through, ``actor`` who came: a peer's address, a user. Raises
-        ``StoreUnavailable``; nothing is half done then, and the same call may be made again.
+        ``source`` and ``actor`` are those of ``LessonSource``. Raises ``StoreUnavailable``; nothing is half done
+        then, and the call may be repeated.
         """
         if label not in CLASSES:
             raise ValueError(f"label {label!r} is none of {', '.join(CLASSES)}")
-        return await self._learn_and_report(subject, label, source, actor)
+        return await self._learn_and_report(message, label, source, actor)
 
-    async def unlearn(self, subject: LearnableMessage, source: str, actor: str = "") -> Lesson:
-        """Take back exactly what ``subject`` was learned as. Raises ``StoreUnavailable``."""
-        return await self._learn_and_report(subject, None, source, actor)
+    async def unlearn(self, message: LearnableMessage, source: str, actor: str = "") -> Lesson:
+        """Take back exactly what was learned of ``message``. Raises ``StoreUnavailable``."""
+        return await self._learn_and_report(message, None, source, actor)
 
     async def learn_many(
         self,
-        subjects: AsyncIterable[LearnableMessage | TokenizedMessage],
+        messages: AsyncIterable[LearnableMessage | TokenizedMessage],
         label: str | None,
         lesson_source: LessonSource,
         report_result: Callable[[Lesson | StoreIncompatible], object],
     ) -> None:
-        """Teach many messages, as if one after another: each is ``label`` now, or with None no longer learned.
+        """Teach many messages as ``label``, or unlearn them where ``label`` is None, as if one after another.
 
-        ``report_result`` is given each lesson in order, or the error for a message of which it
-        cannot be read what it was learned as. ``TokenizedMessage`` are messages that have been taken apart
-        already. See ``bulk``; the filter's observer hears of none of it. Raises ``StoreUnavailable``; of what was
-        not told of some may have been learned then, whole, and all of it may be taught again.
+        ``report_result`` is called with each lesson in order, or with the error where the ledger entry of a
+        message cannot be read. The observer of the filter gets no reports. See ``bulk`` for how it is done. Raises
+        ``StoreUnavailable``; some of the messages that were not reported by then may have been learned, each as a
+        whole, and all messages may be taught again.
         """
         bulk = BulkLearner(self.parts, self._scorer, self._planner, self._learn_one)
-        async with aclosing(self._tokenize_all(subjects)) as taught:
-            await bulk.learn_all(taught, BulkRequest(label, lesson_source, report_result))
+        async with aclosing(self._tokenize_all(messages)) as tokenized:
+            await bulk.learn_all(tokenized, BulkRequest(label, lesson_source, report_result))
 
     async def _tokenize_all(
-        self, subjects: AsyncIterable[LearnableMessage | TokenizedMessage]
+        self, messages: AsyncIterable[LearnableMessage | TokenizedMessage]
     ) -> AsyncGenerator[TokenizedMessage, None]:
-        async for subject in subjects:
-            if isinstance(subject, TokenizedMessage):
-                yield subject
+        async for message in messages:
+            if isinstance(message, TokenizedMessage):
+                yield message
                 continue
-            yield await self._tokenize_subject(subject)
-            await asyncio.sleep(0)  # what is being written goes on
+            yield await self._tokenize_learnable(message)
+            await asyncio.sleep(0)  # the batch that is being written can go on
 
-    async def _learn_one(self, taught: TokenizedMessage, label: str | None, lesson_source: LessonSource) -> Lesson:
-        (taught,) = await under_ledger_keys(self.parts.model, self.parts.autolearn_layer, [taught])
-        withdrawn = await self._withdraw_autolearned(taught.key)
-        lesson = await self._change_entry(taught.key, taught.tokens, label, lesson_source)
-        # Again, since the same message may have been learned without people in between.
-        withdrawn = await self._withdraw_autolearned(taught.key) or withdrawn
-        return lesson.with_withdrawn_label(withdrawn) if withdrawn else lesson
+    async def _learn_one(
+        self, message: TokenizedMessage, label: str | None, lesson_source: LessonSource
+    ) -> Lesson:
+        (message,) = await under_ledger_keys(self.parts.model, self.parts.autolearn_layer, [message])
+        withdrawn_label = await self._withdraw_autolearned(message.key)
+        lesson = await self._change_entry(message, label, lesson_source)
+        # Again, since the same message may have been autolearned in between.
+        withdrawn_label = await self._withdraw_autolearned(message.key) or withdrawn_label
+        return lesson.with_withdrawn_label(withdrawn_label) if withdrawn_label else lesson
 
     async def decide_for_treatment(self, check: Check, treatment: RecipientTreatment) -> Check:
-        """The same check as another treatment's policy decides, one of ``FilterPolicy.others``.
+        """Decide a check again by the policy of a treatment, one of ``FilterPolicy.other_policies``.
 
         Raises ``StoreUnavailable`` while no counts are loaded.
         """
@@ -134,14 +135,15 @@ class Filter:
         return replace(decide_check(check, thresholds), policy=treatment.name)
 
     async def recall(self, message_key: str) -> CheckedMessage | None:
-        """What is known of a message by its key alone: as it was checked, else as it was learned, else None.
+        """Return what is known of a message by its key: as it was checked, else as it was learned, else None.
 
-        The ledger keeps the tokens of what was learned, but neither attributes nor numbers. Raises
+        The ledger has the tokens of a learned message, but neither its attributes nor its numbers. Raises
         ``StoreUnavailable``.
         """
-        remembered = await self.parts.checked_messages.recall(message_key) if self.parts.checked_messages else None
-        if remembered:
-            return remembered
+        checked_messages = self.parts.checked_messages
+        checked = await checked_messages.recall(message_key) if checked_messages else None
+        if checked:
+            return checked
         entry = await self.parts.model.entry(message_key)
         if entry is None:
             return None
@@ -150,11 +152,11 @@ class Filter:
         return CheckedMessage(message_key, tokens, check.probability, str(check.verdict))
 
     async def _learn_and_report(
-        self, subject: LearnableMessage, label: str | None, source: str, actor: str
+        self, message: LearnableMessage, label: str | None, source: str, actor: str
     ) -> Lesson:
         try:
-            taught = await self._tokenize_subject(subject)
-            lesson = await self._learn_one(taught, label, LessonSource(source, actor))
+            tokenized = await self._tokenize_learnable(message)
+            lesson = await self._learn_one(tokenized, label, LessonSource(source, actor))
         except Exception as error:
             self.parts.observer.feedback_failed(label, source)
             if isinstance(error, StoreRefuses):
@@ -164,80 +166,81 @@ class Filter:
         return lesson
 
     async def _withdraw_autolearned(self, key: str) -> str | None:
-        """What a person says of a message replaces what was learned of it without people."""
-        return await self.parts.autolearn_layer.withdraw(key) if self.parts.autolearn_layer else None
+        """Take back what was autolearned of the message and return its label: a person's label replaces it."""
+        layer = self.parts.autolearn_layer
+        return await layer.withdraw(key) if layer else None
 
     async def _change_entry(
-        self, key: str, tokens: Tokens, label: str | None, lesson_source: LessonSource
+        self, message: TokenizedMessage, label: str | None, lesson_source: LessonSource
     ) -> Lesson:
-        """Bring the ledger's entry of the message to ``label`` (None: no entry)."""
-        reading = await self._scorer.read_counts(tokens)
-        before = self._scorer.check(key, tokens, reading)
-        step: PlannedLesson | None = None
-        # Most of what is learned is new: so it is taken to be, and else the answer is what the ledger holds.
-        entry = None if label else await self.parts.model.entry(key)
+        """Change the ledger entry of the message to ``label``, or remove it where ``label`` is None."""
+        key, tokens, model = message.key, message.tokens, self.parts.model
+        counts = await self._scorer.read_counts(tokens)
+        before = self._scorer.check(key, tokens, counts)
+        planned: PlannedLesson | None = None
+        # Most messages that are learned are new. Therefore no entry is looked up: if there is one, the answer to
+        # the first write says so.
+        entry = None if label else await model.entry(key)
         for _ in range(_MAX_CONFLICTS):
             if (entry.label if entry else None) == label:
-                if step is None or (entry and step.new_entry and entry.version != step.new_entry.version):
+                if planned is None or (entry and planned.new_entry and entry.version != planned.new_entry.version):
                     return await self._unchanged_lesson(entry, label, before)
-                # The reply to our own write was lost, and it was made again: it was applied once.
-                change = entry.change if entry else await self.parts.model.last_change()
+                # The reply to our own write was lost, and the write was repeated: it was applied once.
+                change = entry.change if entry else await model.last_change()
                 break
-            if entry and not set(entry.tokens).issubset(reading.names):  # of a copy that came another way
-                reading = await self._scorer.read_named_counts(self._scorer.count_names(tokens, entry))
-                before = self._scorer.check(key, tokens, reading)
+            if entry and not set(entry.tokens).issubset(counts.names):  # of a copy that took another way
+                counts = await self._scorer.read_named_counts(self._scorer.count_names(tokens, entry))
+                before = self._scorer.check(key, tokens, counts)
             try:
-                step = self._planner.plan(
-                    TokenizedMessage(key, tokens), label, CountedCheck(before, reading), entry, lesson_source
-                )
+                planned = self._planner.plan(message, label, CountedCheck(before, counts), entry, lesson_source)
             except CountsFull:
-                if entry or (entry := await self.parts.model.entry(key)) is None:
+                if entry or (entry := await model.entry(key)) is None:
                     raise
                 continue
-            found = await self.parts.model.commit_lesson(key, entry, step.new_entry, step.note)
-            if isinstance(found, bytes):
-                change = found
+            answer = await model.commit_lesson(key, entry, planned.new_entry, planned.note)
+            if isinstance(answer, bytes):
+                change = answer
                 break
-            entry = found.entry
+            entry = answer.entry
         else:
             raise StoreUnavailable(f"message {key} is being changed by others all the time")
         await self.parts.counts.wait_until_applied(change)
-        return Lesson(step.outcome, step.label, before, await self._check_after(step, tokens))
+        return Lesson(planned.outcome, planned.label, before, await self._check_after(planned, tokens))
 
-    async def _check_after(self, step: PlannedLesson, tokens: Tokens) -> Check:
-        """What is thought of the message once the step was made."""
+    async def _check_after(self, planned: PlannedLesson, tokens: Tokens) -> Check:
+        """Return the check of the message once the planned lesson is made."""
         if self.parts.autolearn_layer or not self._scorer.predicts_exactly:
-            return self._scorer.check(step.after.id, tokens, await self._scorer.read_counts(tokens))
+            return self._scorer.check(planned.after.id, tokens, await self._scorer.read_counts(tokens))
         _, totals = await self.parts.counts.look_up(())
-        return self._scorer.decide_again(step.after, totals, await self._scorer.first_scores())
+        return self._scorer.decide_again(planned.after, totals, await self._scorer.first_scores())
 
     async def _unchanged_lesson(self, entry: LedgerEntry | None, label: str | None, before: Check) -> Lesson:
-        """It is so already. A repeat after a lost reply ends here too, so the mirror must have it as well."""
+        """Return the lesson of a message whose entry has that label already.
+
+        A repeat after a lost reply ends here too. Therefore the mirror must have the change in this case as well.
+        """
         if entry is None:
             return Lesson(LessonOutcome.UNKNOWN, label, before, before)
         await self.parts.counts.wait_until_applied(entry.change)
         return Lesson(LessonOutcome.ALREADY, label, before, before)
 
-    async def _tokenize_subject(self, subject: LearnableMessage) -> TokenizedMessage:
-        if isinstance(subject, CheckedMessage):
-            tokens = subject.tokens
-        else:
-            tokens, _ = await self._tokenize(subject, time.perf_counter())
-        former = None if isinstance(subject, CheckedMessage) else subject.former_key
-        return TokenizedMessage(
-            subject.key, tokens, former
-        )  # only now: whoever asks for the key first takes it apart
+    async def _tokenize_learnable(self, message: LearnableMessage) -> TokenizedMessage:
+        if isinstance(message, CheckedMessage):
+            return TokenizedMessage(message.key, message.tokens)
+        tokens, _ = await self._tokenize(message, time.perf_counter())
+        # The key comes last: its first use parses the message, which is done by now, in a thread if it is large.
+        return TokenizedMessage(message.key, tokens, message.former_key)
 
-    async def _tokenize(self, message: Message, asked: float) -> tuple[Tokens, CheckSeconds]:
-        """Its tokens, and the seconds of each stage; ``asked`` was the moment from which it waited."""
+    async def _tokenize(self, message: Message, requested: float) -> tuple[Tokens, CheckSeconds]:
+        """Return the tokens and the seconds of each stage; the message waited from the moment ``requested`` on."""
         if len(message.raw) > _THREAD_BYTES:
-            return await asyncio.to_thread(self._tokenize_now, message, asked)
-        return self._tokenize_now(message, asked)
+            return await asyncio.to_thread(self._tokenize_now, message, requested)
+        return self._tokenize_now(message, requested)
 
-    def _tokenize_now(self, message: Message, asked: float) -> tuple[Tokens, CheckSeconds]:
+    def _tokenize_now(self, message: Message, requested: float) -> tuple[Tokens, CheckSeconds]:
         started = time.perf_counter()
-        message.key  # noqa: B018 - parses the parts and computes the key, both kept by the message
+        message.key  # noqa: B018 - parses the parts and computes the key; the message keeps both
         parsed = time.perf_counter()
         tokens = self.parts.tokenizer.tokenize(message)
         ended = time.perf_counter()
-        return tokens, CheckSeconds(started - asked, parsed - started, ended - parsed)
+        return tokens, CheckSeconds(started - requested, parsed - started, ended - parsed)

@@ -1,7 +1,7 @@
 """Messages that an older version learned under another key, in a model that has been migrated since.
 
-Rules: what the ledger holds under the present key comes first; else, for as long as entries of the older version
-live, what it holds under the former key. So one message is never learned under both.
+Rules: the ledger entry under the present key comes first. Without one, the entry under the former key counts, for
+as long as entries of the older version live. Therefore no message is ever learned under both keys.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 async def under_ledger_keys(
-    model: LessonStore, auto: WithdrawableLayer | None, messages: Sequence[TokenizedMessage]
+    model: LessonStore, autolearn_layer: WithdrawableLayer | None, messages: Sequence[TokenizedMessage]
 ) -> list[TokenizedMessage]:
-    """Each message under the key that the ledger has it under: that of ``model``, else that of ``auto``.
+    """Return each message with the key under which a ledger has it: that of ``model``, else of the layer.
 
     Only messages with a former key cost a round trip, one to each ledger for all of them. Raises
     ``StoreUnavailable``.
@@ -27,5 +27,6 @@ async def under_ledger_keys(
     former_keys = {message.key: message.former_key for message in messages if message.former_key}
     if not former_keys:
         return list(messages)
-    keys = {**(await auto.ledger_keys(former_keys) if auto else {}), **await model.ledger_keys(former_keys)}
+    layer_keys = await autolearn_layer.ledger_keys(former_keys) if autolearn_layer else {}
+    keys = {**layer_keys, **await model.ledger_keys(former_keys)}
     return [replace(message, key=keys.get(message.key, message.key)) for message in messages]

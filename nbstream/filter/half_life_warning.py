@@ -1,7 +1,8 @@
-"""The end of growth: with a half-life weights double, and before counts are inexact learning stops, said early.
+"""The limit of growth: with a half-life weights double, and learning stops before counts become inexact.
 
-Rules: what is checked is what a lesson would make of the counts. They may be some lessons old, or be changed by
-others at the same moment; hundreds of those fit between the limit and what integers hold exactly.
+Rules: the check is made on the counts as they would be after the lesson. These counts may be some lessons old, or
+others may change them at the same moment. That does no harm: hundreds of lessons fit between the limit and the
+largest integer that is exact. A warning is logged long before the limit.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ _REMEDY = "nbstream export the model, set a new model.name, and nbstream import 
 
 
 class HalfLifeMonitor:
-    """Looks at what is learned, and warns once for each half-life that is left, from the sixth last on."""
+    """Refuses lessons beyond the limit, and warns once for each of the last six half-lives before it."""
 
     def __init__(self) -> None:
         self._last_warning = _WARN_FROM_HALF_LIVES
 
-    def check_counts(self, half_life: HalfLife, now: float, then: MessageCounts) -> None:
-        """Raise ``CountsFull`` where the counts ``then`` would be too large, or weights grow too much."""
-        largest = max(*then.totals.tokens, int(abs(then.rows).max(initial=0)))
-        if largest > MAX_COUNT or math.log2(then.growth) > MAX_GROWTH_HALF_LIVES:
+    def check_counts(self, half_life: HalfLife, now: float, counts: MessageCounts) -> None:
+        """Raise ``CountsFull`` where ``counts`` or the weights of ``now`` (seconds since the epoch) are too large.
+
+        ``counts`` are those after the lesson that is planned.
+        """
+        largest = max(*counts.totals.tokens, int(abs(counts.rows).max(initial=0)))
+        if largest > MAX_COUNT or math.log2(counts.growth) > MAX_GROWTH_HALF_LIVES:
             raise CountsFull(f"nothing more can be learned with this t0, mail is scored as before: {_REMEDY}")
         left = half_life.half_lives_left(now, largest)
         if left is not None and left < self._last_warning:

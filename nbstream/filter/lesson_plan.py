@@ -1,4 +1,4 @@
-"""One change of what a message is learned as, planned: its entry, and what it would make of the score."""
+"""Plan a lesson: the new ledger entry of a message, and the check of the message after it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TokenizedMessage:
-    """A message to teach: what it is known by, and its tokens.
+    """A message to teach: its key and its tokens.
 
-    ``former_key`` is what an older version knew it by, where that differs; see ``Message.former_key``.
+    ``former_key`` is the key that an older version gave to the message, where that is another one; see
+    ``Message.former_key``.
     """
 
     key: str
@@ -33,9 +34,10 @@ class TokenizedMessage:
 
 @dataclass(frozen=True, slots=True)
 class PlannedLesson:
-    """The ledger's entry ``known`` gives way to ``new``, None for none; ``then`` are the counts after it.
+    """One change of a ledger entry: ``old_entry`` is replaced by ``new_entry``. None stands for no entry.
 
-    ``after`` is the check by those, so by what the change makes of them if nobody else teaches at the same moment.
+    ``before`` and ``after`` are the checks of the message. ``counts_after`` are the counts that the change makes
+    if nobody else teaches at the same moment, and ``after`` is computed from them.
     """
 
     outcome: LessonOutcome
@@ -48,7 +50,7 @@ class PlannedLesson:
 
     @property
     def label(self) -> str | None:
-        """What is learned, or taken back where nothing is."""
+        """The label that is learned, or the label that is taken back where nothing is learned."""
         entry = self.new_entry or self.old_entry
         return entry.label if entry else None
 

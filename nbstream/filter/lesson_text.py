@@ -1,4 +1,4 @@
-"""What feedback did, in words: the same on every route, and ASCII on one line, since SMTP replies carry it."""
+"""What feedback did, in words: one line of ASCII that is fit for SMTP replies, the same for every listener."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ if TYPE_CHECKING:
 
 
 def describe_lesson(lesson: Lesson) -> str:
-    """One lesson: ``learned as spam: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known``."""
+    """Describe one lesson: ``learned as spam: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known``."""
     before, after, label = lesson.before, lesson.after, lesson.label
     match lesson.outcome:
         case LessonOutcome.UNKNOWN:
             return "unknown, nothing changed: it was never learned, or so long ago that this is forgotten"
         case LessonOutcome.ALREADY:
-            told = (
+            text = (
                 f"already learned as {label}, nothing changed: P {_format_probability(before)}, {before.verdict}"
             )
         case LessonOutcome.RELEARNED:
-            former = next(each for each in CLASSES if each != label)
-            told = f"relearned as {label}, was learned as {former}: {_describe_change(before, after)}"
+            former = next(other for other in CLASSES if other != label)
+            text = f"relearned as {label}, was learned as {former}: {_describe_change(before, after)}"
         case LessonOutcome.LEARNED:
-            told = f"learned as {label}: {_describe_change(before, after)}"
+            text = f"learned as {label}: {_describe_change(before, after)}"
         case LessonOutcome.UNLEARNED:
-            told = f"unlearned, was learned as {label}: {_describe_change(before, after)}"
-    return f"{told}; {describe_known_messages(after.state)}"
+            text = f"unlearned, was learned as {label}: {_describe_change(before, after)}"
+    return f"{text}; {describe_known_messages(after.state)}"
 
 
 def describe_lessons(lessons: Sequence[Lesson]) -> str:
-    """Some lessons, counted: ``2 learned, 1 already; ham 180/200 known``."""
+    """Describe several lessons by counting them: ``2 learned, 1 already; ham 180/200 known``."""
     return describe_outcomes(Counter(str(lesson.outcome) for lesson in lessons), lessons[-1].after.state)
 
 
 def describe_outcomes(outcomes: Mapping[str, int], state: ModelState) -> str:
-    """The same of lessons that were counted by their outcome; ``state`` is the one after the last."""
-    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-    return f"{told}; {describe_known_messages(state)}"
+    """Describe lessons that were counted by their outcome. ``state`` is the state after the last lesson."""
+    text = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+    return f"{text}; {describe_known_messages(state)}"
 
 
 def describe_known_messages(state: ModelState) -> str:
-    """How many messages of each class are known; while some are missing, of which and how many are needed."""
+    """Describe how many messages of each class are learned, or how many are needed where some are missing."""
     missing = [
         f"{label} {count}/{state.needed[label]}"
         for label, count in state.learned.items()
@@ -63,5 +63,5 @@ def _describe_change(before: Check, after: Check) -> str:
 
 
 def _format_probability(check: Check) -> str:
-    """P(spam) with two decimals, and with four where two would say that it is certain."""
+    """P(spam) with two decimals, and with four where two would look like certainty."""
     return f"{check.probability:.{2 if 0.005 <= check.probability < 0.995 else 4}f}"

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord:
-    """``then`` is what was thought of the message when it was checked, ``now`` what is thought now.
+    """The two explanations of a message, and what is stored of it.
 
-    ``remembered`` and ``entry`` are what is kept of it as checked and as learned: at least one of them.
+    ``checked`` is the message as it was checked, ``entry`` its ledger entry. At least one of them is there.
     """
 
     id: str
@@ -31,26 +31,29 @@ class MessageRecord:
 
 
 class ExplanationSource(Protocol):
-    """Where checked messages are remembered with their explanations."""
+    """A store of checked messages with their explanations."""
 
     async def recall_with_explanation(self, message_key: str) -> tuple[CheckedMessage, Explanation | None] | None:
-        """The message, if it is remembered, and its explanation, if that is. Raises ``StoreUnavailable``."""
+        """Return the message with its explanation; None for either that is not remembered.
+
+        Raises ``StoreUnavailable``.
+        """
 
 
 async def find_message_record(
-    message_key: str, memory: ExplanationSource, model: LessonStore, scorer: Scorer
+    message_key: str, checked_messages: ExplanationSource, model: LessonStore, scorer: Scorer
 ) -> MessageRecord | None:
-    """What ``memory`` and the ledger of ``model`` hold of a message, and what ``scorer`` thinks of it now.
+    """Return what is remembered and learned of a message, with its explanation by ``scorer`` now.
 
-    None for a message that is neither remembered nor learned. Raises ``StoreUnavailable``.
+    Returns None for a message that is neither remembered nor learned. Raises ``StoreUnavailable``.
     """
-    remembered, then = await memory.recall_with_explanation(message_key) or (None, None)
+    checked, explanation = await checked_messages.recall_with_explanation(message_key) or (None, None)
     entry = await model.entry(message_key)
-    if remembered:
-        tokens = remembered.tokens
+    if checked:
+        tokens = checked.tokens
     elif entry:
         tokens = Tokens.from_all(entry.tokens)
     else:
         return None
     check = scorer.check(message_key, tokens, await scorer.read_counts(tokens))
-    return MessageRecord(message_key, check.explain(time.time()), then, remembered, entry)
+    return MessageRecord(message_key, check.explain(time.time()), explanation, checked, entry)

@@ -1,4 +1,4 @@
-"""Observers of the filter that others are made of."""
+"""Observers of the filter: several as one, and one that remembers checked messages."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ if TYPE_CHECKING:
 
 
 class CompositeObserver:
-    """Reports to several observers, in their order."""
+    """Passes each report on to several observers, in their order."""
 
     def __init__(self, *observers: FilterObserver) -> None:
         self._observers = observers
 
     def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
-        """Tell each."""
-        for each in self._observers:
-            each.checked(check, tokens, seconds)
+        """Pass the report on."""
+        for observer in self._observers:
+            observer.checked(check, tokens, seconds)
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
-        """Tell each."""
-        for each in self._observers:
-            each.feedback_taken(lesson, source, actor)
+        """Pass the report on."""
+        for observer in self._observers:
+            observer.feedback_taken(lesson, source, actor)
 
     def feedback_failed(self, label: str | None, source: str) -> None:
-        """Tell each."""
-        for each in self._observers:
-            each.feedback_failed(label, source)
+        """Pass the report on."""
+        for observer in self._observers:
+            observer.feedback_failed(label, source)
 
     def store_refused(self) -> None:
-        """Tell each."""
-        for each in self._observers:
-            each.store_refused()
+        """Pass the report on."""
+        for observer in self._observers:
+            observer.store_refused()
 
 
 class RememberingObserver(SilentObserver):
-    """Has each checked message remembered, and why it was called what it was called."""
+    """Remembers each checked message together with its explanation."""
 
     def __init__(self, remember: Callable[[CheckedMessage, BuildExplanation], None]) -> None:
         self._remember = remember
 
     def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
-        """One message was checked."""
+        """Remember the message that was checked."""
         checked = CheckedMessage(check.id, tokens, check.probability, str(check.verdict), check.policy)
         self._remember(checked, check.explain)

@@ -1,8 +1,8 @@
-"""What checks would say if some entries were not learned, or others were: counts with changes on top, unwritten.
+"""The verdicts that checks would give if some ledger entries were others. Nothing is written.
 
-Rules: reads only; what is on top are changes of counts, as in ``ClassCounts``, so taking an entry out and putting
-it in cancel each other exactly. The counts below are read when they are asked for, but how many tokens the changes
-bring or take is counted once, so a preview is of one moment.
+Rules: the changes are kept as counts (``ClassCounts``) and are added to those of the model at each look-up.
+Therefore taking an entry out and putting it in again cancel each other exactly. The counts of the model are read
+when they are needed, but the change of the vocabulary's size is counted once: a preview holds for one moment.
 """
 
 from __future__ import annotations
@@ -26,28 +26,31 @@ if TYPE_CHECKING:
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.recent.checked_messages import CheckedMessage
 
-_LOOK_UP_STEP = 2000  # tokens looked up at once: 1 to 2 ms of Redis
+_LOOK_UP_STEP = 2000  # tokens of one look-up: 1 to 2 ms of Redis
 
 
 class ReadableCounts(Protocol):
-    """The counts below: a model in Redis."""
+    """The counts that a preview starts from: a model in Redis."""
 
     @property
     def half_life(self) -> HalfLife:
-        """The time base in which they are counted."""
+        """The time base of the counts."""
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
-        """The counts of ``tokens`` or sums, shape (n, classes), and the totals."""
+        """Return the counts of ``tokens`` or sums, shape (n, classes), and the totals."""
 
     async def counts(self) -> ClassCounts:
-        """All of them."""
+        """Return all counts."""
 
     async def first_scores(self) -> FirstScores:
-        """The recent messages' P(spam) before their first label."""
+        """Return the P(spam) that recent messages had before their first label."""
 
 
 class HypotheticalCounts:
-    """Counts as they would be; a ``CountSource``. Memory: about 150 bytes a token that is changed."""
+    """The counts as they would be after some changes (a ``CountSource``).
+
+    Memory: about 150 bytes for each token that is changed.
+    """
 
     def __init__(self, model: ReadableCounts) -> None:
         self._model = model
@@ -57,30 +60,30 @@ class HypotheticalCounts:
 
     @property
     def half_life(self) -> HalfLife:
-        """The time base of the counts below, and so of what is on top."""
+        """The time base of the model, and of the changes."""
         return self._model.half_life
 
     def replace_entry(self, old: LedgerEntry | None, new: LedgerEntry | None) -> None:
-        """Suppose that ``old`` were taken back and ``new`` added. Before the first look-up."""
+        """Suppose that ``old`` is taken back and ``new`` is added. Call it before the first look-up."""
         if old:
             self._changes.subtract(old.tokens, CLASSES.index(old.label), old.weight, old.sums)
         if new:
             self._changes.add(new.tokens, CLASSES.index(new.label), new.weight, new.sums)
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
-        """The counts of ``tokens`` or sums, shape (n, classes), and the totals."""
+        """Return the counts of ``tokens`` or sums, shape (n, classes), and the totals."""
         rows, totals = await self._model.look_up(tokens)
         if self._vocabulary_growth is None:
             self._vocabulary_growth = await self._count_vocabulary_growth()
-        more = self._changes.totals
+        changes = self._changes.totals
         return rows + self._changes.look_up(tokens), Totals(
-            _add_by_class(totals.messages, more.messages),
-            _add_by_class(totals.tokens, more.tokens),
+            _add_by_class(totals.messages, changes.messages),
+            _add_by_class(totals.tokens, changes.tokens),
             totals.vocabulary_size + self._vocabulary_growth,
         )
 
     async def vocabulary_counts(self) -> NDArray[np.int64]:
-        """The counts of all tokens, without sums; all are read once."""
+        """Return the counts of all tokens, without sums. They are read once."""
         if self._vocabulary is None:
             counts, changed = await self._model.counts(), self._changes.tokens()
             counts.set_counts(changed, counts.look_up(changed) + self._changes.look_up(changed))
@@ -88,40 +91,40 @@ class HypotheticalCounts:
         return self._vocabulary
 
     async def first_scores(self) -> FirstScores:
-        """Those of the model below: a budget's thresholds are taken to stay as they are."""
+        """Return those of the model: the preview assumes that the thresholds of budgets stay as they are."""
         return await self._model.first_scores()
 
     async def wait_until_applied(self, change: bytes) -> None:
-        """Return at once: every look-up sees every change."""
+        """Return at once: each look-up sees each change."""
 
     async def _count_vocabulary_growth(self) -> int:
-        """How many more tokens would have a count above zero; below zero for fewer."""
-        tokens, grown = self._changes.tokens(), 0
+        """Return how many more tokens would have a count above zero; a negative number means fewer."""
+        tokens, growth = self._changes.tokens(), 0
         for first in range(0, len(tokens), _LOOK_UP_STEP):
             step = tokens[first : first + _LOOK_UP_STEP]
             before, _ = await self._model.look_up(step)
             after = before + self._changes.look_up(step)
-            grown += int((after > 0).any(axis=1).sum()) - int((before > 0).any(axis=1).sum())
-        return grown
+            growth += int((after > 0).any(axis=1).sum()) - int((before > 0).any(axis=1).sum())
+        return growth
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Of so many messages, how many verdicts would change from what to what."""
+    """The number of messages looked at, and the number of changed verdicts by (old verdict, new verdict)."""
 
     messages: int
     changes: Mapping[tuple[str, str], int]
 
 
-async def preview_verdicts(remembered: AsyncIterable[CheckedMessage], scorer: Scorer) -> Preview:
-    """What ``scorer`` would say of messages that were checked, against what was said of them then.
+async def preview_verdicts(checked_messages: AsyncIterable[CheckedMessage], scorer: Scorer) -> Preview:
+    """Compare the verdicts that ``scorer`` gives to checked messages with the verdicts that they got.
 
-    Those that a rule for recipients decided are left out.
+    Messages that a recipient rule decided are left out: the thresholds of such a rule are others.
     """
     messages, changes = 0, Counter[tuple[str, str]]()
-    async for checked in remembered:
+    async for checked in checked_messages:
         if checked.policy != DEFAULT_RULE_NAME:
-            continue  # a rule for its recipients decided it, whose thresholds are others
+            continue
         check = scorer.check(checked.key, checked.tokens, await scorer.read_counts(checked.tokens))
         messages += 1
         if str(check.verdict) != checked.verdict:

@@ -1,4 +1,4 @@
-"""What the filter asks of those around it: where counts are read, where lessons are kept, who wants to know."""
+"""What the filter needs from other parts: counts to read, a store for lessons, and observers."""
 
 from __future__ import annotations
 
@@ -22,85 +22,94 @@ if TYPE_CHECKING:
 
 
 class CountSource(Protocol):
-    """Where counts are read: the mirror in a daemon, Redis itself in a one-shot command."""
+    """A source of counts: the mirror in a daemon, Redis itself in a one-shot command."""
 
     @property
     def half_life(self) -> HalfLife:
-        """The time base in which they are counted."""
+        """The time base of the counts."""
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
-        """The counts of ``tokens`` or sums, shape (n, classes), and the totals."""
+        """Return the counts of ``tokens`` or sums, shape (n, classes), and the totals."""
 
     async def vocabulary_counts(self) -> NDArray[np.int64]:
-        """The counts of all tokens, without sums; the very same array until one of them changes."""
+        """Return the counts of all tokens, without sums: the very same array until one of them changes."""
 
     async def first_scores(self) -> FirstScores:
-        """The recent messages' P(spam) before their first label."""
+        """Return the P(spam) that recent messages had before their first label."""
 
     async def wait_until_applied(self, change: bytes) -> None:
-        """Return when ``look_up`` shows the change of that stream id; raises ``StoreUnavailable``."""
+        """Return when ``look_up`` shows the change with this stream id. Raises ``StoreUnavailable``."""
 
 
 class LessonStore(Protocol):
-    """Where lessons are kept: a model in Redis, or one in memory. What each promises is said by ``Model``."""
+    """A store of lessons: a model in Redis, or a model in memory. ``Model`` documents what each method ensures."""
 
     async def entry(self, message_key: str) -> LedgerEntry | None:
-        """What the message was learned as, or None."""
+        """Return the ledger entry of the message, or None."""
 
     async def entries(self, message_keys: Sequence[str]) -> Sequence[LedgerEntry | StoreIncompatible | None]:
-        """What each of these messages was learned as, None, or why that cannot be read."""
+        """Return the ledger entry of each message, None, or the error where the entry cannot be read."""
 
     async def commit_lesson(
         self, message_key: str, old: LedgerEntry | None, new: LedgerEntry | None, note: LessonNote
     ) -> bytes | LedgerConflict:
-        """Take back ``old`` and add ``new``; the change's stream id, or what is kept where that is not ``old``."""
+        """Take back ``old`` and add ``new`` in one step, and return the stream id of the change.
+
+        Returns a ``LedgerConflict`` with the present entry, and changes nothing, where that is not ``old``.
+        """
 
     async def commit_lessons(
         self, changes: Sequence[LessonCommit]
     ) -> Sequence[bytes | LedgerConflict | StoreUnavailable | StoreIncompatible]:
-        """The same for several messages, each by itself; in the place of one that failed its error."""
+        """Commit several lessons, each by itself. The error of one that failed stands in its place."""
 
     async def last_change(self) -> bytes:
-        """The stream id of the last change; empty before the first."""
+        """Return the stream id of the last change; it is empty before the first change."""
 
     async def ledger_keys(self, former_keys: Mapping[str, str]) -> Mapping[str, str]:
-        """Of messages (key: former key) those that the ledger has under the former key alone, with that key."""
+        """Return the former keys, by key, of the messages that the ledger has under the former key alone.
+
+        ``former_keys`` maps the keys of messages to their former keys. Raises ``StoreUnavailable``.
+        """
 
 
 class CheckedMessageSource(Protocol):
-    """Where checked messages are remembered."""
+    """A store of checked messages."""
 
     async def recall(self, message_key: str) -> CheckedMessage | None:
-        """The message, if it is remembered. Raises ``StoreUnavailable``."""
+        """Return the message if it is remembered, else None. Raises ``StoreUnavailable``."""
 
 
 class WithdrawableLayer(Protocol):
-    """What was learned without people, and goes when they have their say."""
+    """What was autolearned, and is taken back when a person gives a label."""
 
     async def withdraw(self, message_key: str) -> str | None:
-        """Take back what was learned of the message; its label, None for nothing. Raises ``StoreUnavailable``."""
+        """Take back what was autolearned of the message and return its label, or None where there is nothing.
+
+        Raises ``StoreUnavailable``.
+        """
 
     async def withdraw_many(self, message_keys: Sequence[str]) -> Mapping[str, str | StoreIncompatible]:
-        """The same for several messages: of those of which something was learned the labels, or why not."""
+        """Take back what was autolearned of several messages and return the labels, or errors, by message key."""
 
     async def ledger_keys(self, former_keys: Mapping[str, str]) -> Mapping[str, str]:
-        """As of ``LessonStore``."""
+        """Return the same as ``LessonStore.ledger_keys`` does, of the layer."""
 
 
 class FilterObserver(Protocol):
-    """What the filter reports while it works; metrics are one of its readers."""
+    """Receives what the filter reports while it works; metrics are one of the observers."""
 
     def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
-        """One message of these tokens was checked."""
+        """Report that one message with these tokens was checked."""
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
-        """One message's feedback was taken, or changed nothing."""
+        """Report feedback for one message that was taken or changed nothing."""
 
     def feedback_failed(self, label: str | None, source: str) -> None:
-        """One message's feedback could not be stored."""
+        """Report feedback for one message that could not be stored."""
 
     def store_refused(self) -> None:
-        """Redis could be reached, but refused to write one message's feedback."""
+        """Report that Redis could be reached but refused to write the feedback for one message."""
 
 
 class SilentObserver:

@@ -1,4 +1,4 @@
-"""What the filter answers, and what it is told once and for all."""
+"""The results of the filter, and the policy that it decides by."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LessonOutcome(StrEnum):
-    """What feedback did."""
+    """What became of one piece of feedback."""
 
     LEARNED = "learned"
     RELEARNED = "relearned"
@@ -29,10 +29,11 @@ class LessonOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check: ``score`` is in nats before calibration, ``probability`` is P(spam).
+    """The result of one check.
 
-    ``thresholds`` are those that decided, ``policy`` the name of the treatment that they are of. ``prior`` and the
-    clues sum to the score, and ``evidence`` is what they were counted from.
+    ``score`` is the log-odds in nats before calibration, ``probability`` is P(spam) after it. ``prior`` and the
+    clues sum to the score, and ``evidence`` has the counts behind them. ``thresholds`` are those that decided, and
+    ``policy`` is the name of the treatment that they belong to.
     """
 
     id: str
@@ -48,7 +49,7 @@ class Check:
     policy: str = DEFAULT_RULE_NAME
 
     def explain(self, at: float) -> Explanation:
-        """The check with all that it was made of; ``at`` is when, in seconds since the epoch."""
+        """Return the explanation of a check that was made ``at`` this time, in seconds since the epoch."""
         return Explanation(
             at,
             str(self.verdict),
@@ -83,8 +84,9 @@ class CheckSeconds:
 class Lesson:
     """The result of one piece of feedback.
 
-    ``before`` is the check as the model was. ``after`` has the score that the lesson made of it (what others teach
-    at the same moment may not be in it), decided by the messages and thresholds that are known after it.
+    ``before`` is the check of the message before the lesson. ``after`` is its check after the lesson: its score
+    may leave out what others teach at the same moment, and it is decided by the state and the thresholds of the
+    moment after the lesson.
     """
 
     outcome: LessonOutcome
@@ -93,21 +95,24 @@ class Lesson:
     after: Check
 
     def with_withdrawn_label(self, label: str) -> Lesson:
-        """The same, where the message was learned as that without people, and this was taken back too."""
+        """Return the lesson as it is where also an autolearned ``label`` of the message was taken back.
+
+        The outcome changes only where people had not taught the message: from unknown to unlearned.
+        """
         unknown = self.outcome is LessonOutcome.UNKNOWN
         return replace(self, outcome=LessonOutcome.UNLEARNED, label=label) if unknown else self
 
 
 @dataclass(frozen=True, slots=True)
 class FilterPolicy:
-    """The policy, and how many labelled messages of each class a model needs before it decides."""
+    """The policies of a filter, and how many messages of each class a model must learn before it decides."""
 
     default_policy: ThresholdPolicy
     min_learned: Mapping[str, int]
     other_policies: tuple[ThresholdPolicy, ...] = ()
-    """Policies that decide some messages instead (see ``Filter.decide_for_treatment``).
+    """The policies that decide some messages instead; see ``Filter.decide_for_treatment``.
 
-    Their budgets are followed too.
+    First scores also record what the budgets of these policies decide.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""From tokens to a check: read the counts, score, calibrate, decide; and what a label would make of it."""
+"""From tokens to a check: read the counts, score, calibrate and decide. Also what a lesson adds to the counts."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MessageCounts:
-    """What is counted of a message at one moment: its tokens, the calibration's bins, the event models' sums.
+    """The counts that matter for a message, at one moment.
 
-    ``rows`` has the shape (names, classes), in that order; ``growth`` is that of the weights of that moment.
-    ``first_scores`` are those of now, also later.
+    ``names`` are its tokens, then the bins of the calibration, then the sums of the event models. ``rows`` has the
+    counts of these names, shape (names, classes). ``growth`` is the growth of weights at that moment.
+    ``first_scores`` is the live object: it changes with later lessons.
     """
 
     names: tuple[bytes, ...]
@@ -51,70 +52,69 @@ class MessageCounts:
 
 
 class Scorer:
-    """Scores tokens over one source of counts; ``clock`` gives the seconds since the epoch."""
+    """Scores tokens with one source of counts. ``clock`` gives the seconds since the epoch."""
 
     def __init__(
         self,
         classifier: Classifier,
         calibration: Calibration,
         counts: CountSource,
-        params: FilterPolicy,
+        policy: FilterPolicy,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._classifier = classifier
         self._calibration = calibration
         self._counts = counts
-        self._policy = params
+        self._policy = policy
         self._clock = clock
         self._no_first_scores = FirstScores()
         self._threshold_cache: (
             tuple[FirstScores, int, dict[ThresholdPolicy, tuple[Mapping[float, BudgetPromise], Thresholds]]] | None
         ) = None
         self._sum_names = (*SCORE_BINS, *classifier.sum_names)
-        self._has_budgets = bool(params.budget_rates)
+        self._has_budgets = bool(policy.budget_rates)
         self._cached_state: tuple[tuple[int, ...], ModelState] = (), ModelState({})
-
-    def with_policy(self, params: FilterPolicy) -> Scorer:
-        """The same scores, decided by other params."""
-        return Scorer(self._classifier, self._calibration, self._counts, params, self._clock)
 
     @property
     def predicts_exactly(self) -> bool:
-        """Whether ``counts_after_lesson`` gives the later score to the last bit, if nobody else teaches."""
+        """Whether ``counts_after_lesson`` predicts the next score to the last bit, if nobody else teaches."""
         return not self._classifier.needs_vocabulary
 
-    def count_names(self, tokens: Tokens, known: LedgerEntry | None) -> tuple[bytes, ...]:
-        """Whose counts matter: those of a message, and behind them what else it is ``known`` to have added."""
+    def count_names(self, tokens: Tokens, old_entry: LedgerEntry | None) -> tuple[bytes, ...]:
+        """Return the names of the counts that matter for a message.
+
+        Those of the message come first, then those that only ``old_entry`` has added to.
+        """
         names = (*tokens.head, *tokens.body, *self._sum_names)
-        if known is None:
+        if old_entry is None:
             return names
-        return tuple(dict.fromkeys((*names, *known.tokens, *(name for name, _ in known.sums))))
+        return tuple(dict.fromkeys((*names, *old_entry.tokens, *(name for name, _ in old_entry.sums))))
 
     async def read_counts(self, tokens: Tokens) -> MessageCounts:
-        """The counts that matter for ``tokens``, now."""
+        """Read the counts that matter for ``tokens``."""
         return await self.read_named_counts(self.count_names(tokens, None))
 
     async def read_named_counts(self, names: tuple[bytes, ...]) -> MessageCounts:
-        """The counts of ``names``, now."""
+        """Read the counts of ``names``."""
         rows, totals = await self._counts.look_up(names)
         vocabulary = await self._counts.vocabulary_counts() if self._classifier.needs_vocabulary else None
         growth = self._counts.half_life.growth(self._clock())
         return MessageCounts(names, rows, totals, vocabulary, growth, await self.first_scores())
 
     async def first_scores(self) -> FirstScores:
-        """Those that budgets need; none where there is no budget."""
+        """Return the first scores that budgets need; there are none where no policy has a budget."""
         return await self._counts.first_scores() if self._has_budgets else self._no_first_scores
 
-    def check(self, message_key: str, tokens: Tokens, reading: MessageCounts) -> Check:
-        """The check of a message, by its counts at that moment."""
-        count = len(tokens.head) + len(tokens.body)
-        bins, sums = reading.rows[count : count + len(SCORE_BINS)], reading.rows[count + len(SCORE_BINS) :]
-        totals, unit = reading.totals, WEIGHT_ONE * reading.growth
-        counted = FeatureCounts(reading.rows[:count], sums, totals, reading.vocabulary_counts, unit)
-        score = self._classifier.score(tokens, counted)
+    def check(self, message_key: str, tokens: Tokens, counts: MessageCounts) -> Check:
+        """Return the check of a message by these counts."""
+        n = len(tokens.head) + len(tokens.body)
+        bins, sums = counts.rows[n : n + len(SCORE_BINS)], counts.rows[n + len(SCORE_BINS) :]
+        totals, unit = counts.totals, WEIGHT_ONE * counts.growth
+        feature_counts = FeatureCounts(counts.rows[:n], sums, totals, counts.vocabulary_counts, unit)
+        score = self._classifier.score(tokens, feature_counts)
         probability = self._calibration.probability(score.log_odds, bins, totals, unit)
         state = self._model_state(totals)
-        thresholds = self.thresholds(self._policy.default_policy, reading.first_scores)
+        thresholds = self.thresholds(self._policy.default_policy, counts.first_scores)
         verdict, reason = decide_verdict(probability, thresholds, state)
         return Check(
             message_key,
@@ -126,29 +126,34 @@ class Scorer:
             score.clues,
             thresholds,
             score.prior,
-            ScoreCounts(reading.names, reading.rows, reading.growth),  # not the vocabulary: a check may wait
+            ScoreCounts(
+                counts.names, counts.rows, counts.growth
+            ),  # without the vocabulary: it would stay in memory
         )
 
     def decide_again(self, check: Check, totals: Totals, first_scores: FirstScores) -> Check:
-        """The same score, decided by the messages that are known now and the thresholds of now."""
+        """Decide a check again, by the number of learned messages and the thresholds of this moment."""
         thresholds = self.thresholds(self._policy.default_policy, first_scores)
         return decide_check(replace(check, state=self._model_state(totals)), thresholds)
 
     def _model_state(self, totals: Totals) -> ModelState:
-        """The same one until something is learned."""
+        """Return the state of the model: the same object until something is learned."""
         if self._cached_state[0] != totals.messages:
             learned = dict(zip(CLASSES, totals.messages, strict=True))
             self._cached_state = totals.messages, ModelState(learned, self._policy.min_learned)
         return self._cached_state[1]
 
     def thresholds(self, policy: ThresholdPolicy, first_scores: FirstScores) -> Thresholds:
-        """Those of now."""
+        """Return the thresholds of ``policy`` that hold now."""
         return self._promises_and_thresholds(policy, first_scores)[1]
 
     def _promises_and_thresholds(
         self, policy: ThresholdPolicy, first_scores: FirstScores
     ) -> tuple[Mapping[float, BudgetPromise], Thresholds]:
-        """What is promised, and the thresholds, found anew only when the first scores of ham have changed."""
+        """Return the promises and the thresholds of ``policy`` that hold now.
+
+        They are computed again only when the first scores of ham have changed.
+        """
         changes = first_scores["ham"].change_count
         if (
             self._threshold_cache is None
@@ -156,81 +161,92 @@ class Scorer:
             or self._threshold_cache[1] != changes
         ):
             self._threshold_cache = first_scores, changes, {}
-        found = self._threshold_cache[2].get(policy)
-        if found is None:
-            promised = policy.budget_promises(first_scores)
-            found = self._threshold_cache[2][policy] = promised, policy.resolve_thresholds(promised)
-        return found
+        promises_and_thresholds = self._threshold_cache[2].get(policy)
+        if promises_and_thresholds is None:
+            promises = policy.budget_promises(first_scores)
+            promises_and_thresholds = promises, policy.resolve_thresholds(promises)
+            self._threshold_cache[2][policy] = promises_and_thresholds
+        return promises_and_thresholds
 
-    def first_score(self, check: Check, reading: MessageCounts, at: float) -> FirstScore:
-        """What is kept of a message's check before its first label, which comes at ``at`` (seconds)."""
-        found: dict[float, bool] = {}
+    def first_score(self, check: Check, counts: MessageCounts, at: float) -> FirstScore:
+        """Return the first score of a message: ``check`` came before its first label.
+
+        ``at`` is the time of the label in seconds since the epoch.
+        """
+        is_spam_by_rate: dict[float, bool] = {}
         for policy in (self._policy.default_policy, *self._policy.other_policies):
-            promised, _ = self._promises_and_thresholds(policy, reading.first_scores)
-            for rate, spam in spam_by_budget(policy, promised, check.probability).items():
-                found[rate] = found.get(rate, False) or (spam and not check.state.is_learning)
-        return FirstScore(at, check.id, check.probability, tuple(sorted(found.items())))
+            promises, _ = self._promises_and_thresholds(policy, counts.first_scores)
+            for rate, is_spam in spam_by_budget(policy, promises, check.probability).items():
+                called_spam = is_spam and not check.state.is_learning
+                is_spam_by_rate[rate] = is_spam_by_rate.get(rate, False) or called_spam
+        return FirstScore(at, check.id, check.probability, tuple(sorted(is_spam_by_rate.items())))
 
     def weigh_lesson(
-        self, tokens: Tokens, score: float, label: str, reading: MessageCounts, known: LedgerEntry | None
+        self, tokens: Tokens, score: float, label: str, counts: MessageCounts, old_entry: LedgerEntry | None
     ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
-        """The weight and the sums to learn; of a message that is ``known``, its first score counts, as before."""
-        totals, growth = reading.totals, reading.growth
-        first: Sums = self._calibration.lesson_sums(score, totals, growth)
-        if known:
-            first = [each for each in known.sums if each[0] in SCORE_BINS]
+        """Return the weight and the sums to learn.
+
+        A message with an ``old_entry`` keeps its first score in the bins of the calibration.
+        """
+        totals, growth = counts.totals, counts.growth
+        bin_sums: Sums = self._calibration.lesson_sums(score, totals, growth)
+        if old_entry:
+            bin_sums = [(name, amount) for name, amount in old_entry.sums if name in SCORE_BINS]
         weight, sums = self._classifier.weigh_lesson(
-            tokens, score, label, totals, certain=known is not None, growth=growth
+            tokens, score, label, totals, certain=old_entry is not None, growth=growth
         )
-        return weight, (*first, *sums)
+        return weight, (*bin_sums, *sums)
 
     def weigh_autolearned_lesson(
-        self, tokens: Tokens, score: float, label: str, reading: MessageCounts, share: float
+        self, tokens: Tokens, score: float, label: str, counts: MessageCounts, share: float
     ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
-        """The weight and the sums to learn where no person gave the label: a ``share`` of the weight.
+        """Return the weight and the sums to learn where no person gave the label.
 
-        Nothing for the calibration: what the model said of itself is no evidence that it was right.
+        The weight is a ``share`` of the usual one. The calibration learns nothing: what the model says of itself
+        is no evidence that it is right.
         """
-        return self._classifier.weigh_autolearned_lesson(
-            tokens, score, label, reading.totals, share, reading.growth
-        )
+        return self._classifier.weigh_autolearned_lesson(tokens, score, label, counts.totals, share, counts.growth)
 
 
 def decide_check(check: Check, thresholds: Thresholds) -> Check:
-    """The same check as these thresholds decide."""
+    """Decide a check again by these thresholds."""
     verdict, reason = decide_verdict(check.probability, thresholds, check.state)
     return replace(check, verdict=verdict, reason=reason, thresholds=thresholds)
 
 
-def counts_after_lesson(reading: MessageCounts, old: LedgerEntry | None, new: LedgerEntry | None) -> MessageCounts:
-    """The same reading once ``old`` is taken back and ``new`` is added, if nobody else changes anything."""
-    if new and not old and new.tokens == reading.names[: len(new.tokens)]:
-        return _counts_after_new_entry(reading, new)
-    counts = ClassCounts()
-    counts.set_counts(reading.names, reading.rows)
-    counts.totals = reading.totals
-    if old:
-        counts.subtract(old.tokens, CLASSES.index(old.label), old.weight, old.sums)
-    if new:
-        counts.add(new.tokens, CLASSES.index(new.label), new.weight, new.sums)
-    return replace(reading, rows=counts.look_up(reading.names), totals=counts.totals)
+def counts_after_lesson(
+    counts: MessageCounts, old_entry: LedgerEntry | None, new_entry: LedgerEntry | None
+) -> MessageCounts:
+    """Return the counts once ``old_entry`` is taken back and ``new_entry`` is added, if nobody else teaches."""
+    if new_entry and not old_entry and new_entry.tokens == counts.names[: len(new_entry.tokens)]:
+        return _counts_after_new_entry(counts, new_entry)
+    changed = ClassCounts()
+    changed.set_counts(counts.names, counts.rows)
+    changed.totals = counts.totals
+    if old_entry:
+        changed.subtract(old_entry.tokens, CLASSES.index(old_entry.label), old_entry.weight, old_entry.sums)
+    if new_entry:
+        changed.add(new_entry.tokens, CLASSES.index(new_entry.label), new_entry.weight, new_entry.sums)
+    return replace(counts, rows=changed.look_up(counts.names), totals=changed.totals)
 
 
-def _counts_after_new_entry(reading: MessageCounts, new: LedgerEntry) -> MessageCounts:
-    """As ``counts_after_lesson`` of what is new, whose tokens are those of the reading: a tenth of the time."""
-    count, column, rows = len(new.tokens), CLASSES.index(new.label), reading.rows.copy()
-    mine, others = rows[:count, column], [other for other in range(len(CLASSES)) if other != column]
-    elsewhere = rows[:count, others[0]] > 0
-    for other in others[1:]:
-        elsewhere |= rows[:count, other] > 0
-    known = np.count_nonzero((mine > 0) | elsewhere)
-    mine += new.weight
-    grown = int(np.count_nonzero((mine > 0) | elsewhere) - known)
-    sums = reading.names[count:]
-    for name, amount in new.sums:
-        if name in sums:
-            rows[count + sums.index(name), column] += amount
-    totals = reading.totals.with_lesson(column, new.weight * count, grown)
-    return MessageCounts(
-        reading.names, rows, totals, reading.vocabulary_counts, reading.growth, reading.first_scores
-    )
+def _counts_after_new_entry(counts: MessageCounts, new_entry: LedgerEntry) -> MessageCounts:
+    """Return the counts after a first lesson, whose tokens are those of ``counts``.
+
+    The result is that of ``ClassCounts``, but computed by arrays: most lessons are of this kind.
+    """
+    n, column, rows = len(new_entry.tokens), CLASSES.index(new_entry.label), counts.rows.copy()
+    own_counts = rows[:n, column]
+    other_columns = [other for other in range(len(CLASSES)) if other != column]
+    in_other_class = rows[:n, other_columns[0]] > 0
+    for other in other_columns[1:]:
+        in_other_class |= rows[:n, other] > 0
+    vocabulary_before = np.count_nonzero((own_counts > 0) | in_other_class)
+    own_counts += new_entry.weight
+    new_tokens = int(np.count_nonzero((own_counts > 0) | in_other_class) - vocabulary_before)
+    sum_names = counts.names[n:]
+    for name, amount in new_entry.sums:
+        if name in sum_names:
+            rows[n + sum_names.index(name), column] += amount
+    totals = counts.totals.with_lesson(column, new_entry.weight * n, new_tokens)
+    return MessageCounts(counts.names, rows, totals, counts.vocabulary_counts, counts.growth, counts.first_scores)
