@@ -22,18 +22,16 @@ from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from tests.bayes.sample_models import CHOICES
 from tests.conftest import RedisServer
-from tests.filter.replaced_parts import with_parts
-from tests.filter.test_autolearner import EMPTY, Site, only
-from tests.filter.test_autolearner import taught as site
-from tests.filter.test_filter import budgeted, every_choice, make_filter
+from tests.filter.autolearn_site import EMPTY, AutolearnSite, letters_of, taught_site
+from tests.filter.filters import budgeted_filter, every_choice, make_filter, with_parts
 from tests.letters import letters
 from tests.store.algebra import first_scores, first_scores_of_entries, live_entries, stored, summed
 from tests.store.proxy import Fate, Proxy
 from tests.waiting import DEADLINE_SECONDS
 
-BY = LessonSource("test", "nobody")
+SOURCE = LessonSource("test", "nobody")
 
-Told: TypeAlias = "Lesson | StoreIncompatible"
+Result: TypeAlias = "Lesson | StoreIncompatible"
 Answer: TypeAlias = "bytes | LedgerConflict | StoreUnavailable | StoreIncompatible"
 
 PRIZE_BY_TWO_WAYS = [
@@ -43,33 +41,35 @@ PRIZE_BY_TWO_WAYS = [
 ]
 
 
-async def each(messages: Iterable[Message]) -> AsyncIterator[Message]:
+async def stream_of(messages: Iterable[Message]) -> AsyncIterator[Message]:
     for message in messages:
         yield message
 
 
 async def teach(spam_filter: Filter, messages: Iterable[Message], label: str | None) -> list[Lesson]:
-    told: list[Told] = []
-    await spam_filter.learn_many(each(messages), label, BY, told.append)
-    lessons = [lesson for lesson in told if isinstance(lesson, Lesson)]
-    assert len(lessons) == len(told)
+    results: list[Result] = []
+    await spam_filter.learn_many(stream_of(messages), label, SOURCE, results.append)
+    lessons = [lesson for lesson in results if isinstance(lesson, Lesson)]
+    assert len(lessons) == len(results)
     return lessons
 
 
-def outcomes(told: Iterable[Told]) -> Counter[LessonOutcome]:
-    return Counter(lesson.outcome for lesson in told if isinstance(lesson, Lesson))
+def outcomes(results: Iterable[Result]) -> Counter[LessonOutcome]:
+    return Counter(lesson.outcome for lesson in results if isinstance(lesson, Lesson))
 
 
-def heaps(count: int) -> dict[str, list[Message]]:
-    found: dict[str, list[Message]] = {"spam": [], "ham": []}
+def messages_by_label(count: int) -> dict[str, list[Message]]:
+    by_label: dict[str, list[Message]] = {"spam": [], "ham": []}
     for label, raw in letters(count):
-        found[label].append(Message.parse(raw))
-    return found
+        by_label[label].append(Message.parse(raw))
+    return by_label
 
 
 @every_choice
-async def test_many_are_learned_as_if_one_after_another_to_the_last_digit(client: Redis, choice: str) -> None:
-    taught = heaps(3 * BATCH_SIZE)
+async def test_many_messages_are_learned_as_if_one_after_another_to_the_last_digit(
+    client: Redis, choice: str
+) -> None:
+    taught = messages_by_label(3 * BATCH_SIZE)
     many, model = make_filter(client, choice=choice), Model(client, "test", 3600)
     in_bulk = [lesson for label, heap in taught.items() for lesson in await teach(many, heap, label)]
     counts, entries = await stored(model), await live_entries(model)
@@ -77,20 +77,22 @@ async def test_many_are_learned_as_if_one_after_another_to_the_last_digit(client
     await client.flushall()
 
     one = make_filter(client, choice=choice)
-    alone = [await one.learn(each, label, "test") for label, heap in taught.items() for each in heap]
+    single_results = [
+        await one.learn(message, label, "test") for label, messages in taught.items() for message in messages
+    ]
 
-    assert [lesson.after.id for lesson in in_bulk] == [lesson.after.id for lesson in alone]
-    assert [lesson.after.state for lesson in in_bulk] == [lesson.after.state for lesson in alone]
+    assert [lesson.after.id for lesson in in_bulk] == [lesson.after.id for lesson in single_results]
+    assert [lesson.after.state for lesson in in_bulk] == [lesson.after.state for lesson in single_results]
     if CHOICES[choice].bernoulli is None:  # its vocabulary is that of when the batch began
         assert counts == await stored(model)
-        assert [lesson.after for lesson in in_bulk] == [lesson.after for lesson in alone]
+        assert [lesson.after for lesson in in_bulk] == [lesson.after for lesson in single_results]
         weights = {key: entry.weight for key, entry in (await live_entries(model)).items()}
         assert {key: entry.weight for key, entry in entries.items()} == weights
 
 
-async def test_many_are_relearned_and_taken_back_and_nothing_is_left(client: Redis) -> None:
+async def test_many_messages_are_relearned_and_unlearned_and_nothing_is_left(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    messages = [message for heap in heaps(100).values() for message in heap]
+    messages = [message for heap in messages_by_label(100).values() for message in heap]
     await teach(spam_filter, messages[:70], "spam")
 
     assert outcomes(await teach(spam_filter, messages, "ham")) == {
@@ -107,11 +109,11 @@ async def test_many_are_relearned_and_taken_back_and_nothing_is_left(client: Red
 
 @every_choice
 @pytest.mark.parametrize("label", ["ham", None])
-async def test_what_another_copy_taught_is_in_what_is_told_afterwards(
+async def test_what_another_process_taught_is_in_the_checks_of_later_lessons(
     client: Redis, choice: str, label: str | None
 ) -> None:
     spam_filter = make_filter(client, choice=choice)
-    for taught, heap in heaps(40).items():
+    for taught, heap in messages_by_label(40).items():
         await teach(spam_filter, heap, taught)
     one, other = map(Message.parse, PRIZE_BY_TWO_WAYS)
     assert one.key == other.key
@@ -124,7 +126,7 @@ async def test_what_another_copy_taught_is_in_what_is_told_afterwards(
 
 async def test_a_message_that_comes_several_times_is_learned_once(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    one, other, *_ = heaps(10)["spam"]
+    one, other, *_ = messages_by_label(10)["spam"]
 
     lessons = await teach(spam_filter, [one, other, one, one, other], "spam")
 
@@ -133,9 +135,9 @@ async def test_a_message_that_comes_several_times_is_learned_once(client: Redis)
     assert await stored(model) == await summed(model)
 
 
-async def test_the_history_tells_of_each(client: Redis) -> None:
+async def test_the_history_has_a_record_of_each_lesson(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    lessons = await teach(spam_filter, heaps(60)["spam"], "spam")
+    lessons = await teach(spam_filter, messages_by_label(60)["spam"], "spam")
 
     records = [record async for record in model.history()]
 
@@ -155,9 +157,9 @@ class LateModel(Model):
         return await super().commit_lessons(changes)
 
 
-async def test_what_another_changed_meanwhile_is_taught_again(client: Redis) -> None:
+async def test_a_message_that_another_process_changed_meanwhile_is_taught_again(client: Redis) -> None:
     spam_filter, model = make_filter(client), LateModel(client, "test", 3600)
-    messages = heaps(40)["spam"]
+    messages = messages_by_label(40)["spam"]
     model.message = messages[3]
     spam_filter = with_parts(spam_filter, model=model)
 
@@ -180,26 +182,26 @@ async def spoil(model: Model, message: Message, field: str = "weight") -> None:
 @pytest.mark.parametrize("label", ["ham", None])
 @pytest.mark.parametrize("where", ["people", "layer"])
 @pytest.mark.parametrize("field", ["weight", "label"])
-async def test_what_cannot_be_read_of_one_is_told_and_the_others_are_taught(
+async def test_an_unreadable_entry_is_reported_and_the_others_are_taught(
     client: Redis, label: str | None, where: str, field: str
 ) -> None:
-    here = await site(client)
-    messages = heaps(3 * BATCH_SIZE)["spam"]
-    await teach(here.filter, messages, "spam")
-    await spoil(here.people if where == "people" else here.model, messages[3], field)
+    site = await taught_site(client)
+    messages = messages_by_label(3 * BATCH_SIZE)["spam"]
+    await teach(site.filter, messages, "spam")
+    await spoil(site.people if where == "people" else site.model, messages[3], field)
 
-    told: list[Told] = []
-    await here.filter.learn_many(each(messages), label, BY, told.append)
-    alone: list[Told] = []
-    await here.filter.learn_many(each(messages[3:4]), label, BY, alone.append)
+    results: list[Result] = []
+    await site.filter.learn_many(stream_of(messages), label, SOURCE, results.append)
+    single_results: list[Result] = []
+    await site.filter.learn_many(stream_of(messages[3:4]), label, SOURCE, single_results.append)
 
     assert (
-        str(told.pop(3))
-        == str(alone[0])
+        str(results.pop(3))
+        == str(single_results[0])
         == f"{messages[3].key}: a ledger entry cannot be read: another program wrote it"
     )
     done = LessonOutcome.RELEARNED if label else LessonOutcome.UNLEARNED
-    assert [lesson.outcome for lesson in told if isinstance(lesson, Lesson)] == [done] * (len(messages) - 1)
+    assert [lesson.outcome for lesson in results if isinstance(lesson, Lesson)] == [done] * (len(messages) - 1)
 
 
 class SpoiledModel(LateModel):
@@ -210,17 +212,17 @@ class SpoiledModel(LateModel):
         return await Model.commit_lessons(self, changes)
 
 
-async def test_lessons_are_told_that_were_made_beside_one_that_became_unreadable(client: Redis) -> None:
+async def test_lessons_beside_an_entry_that_became_unreadable_are_reported(client: Redis) -> None:
     spam_filter, model = make_filter(client), SpoiledModel(client, "test", 3600)
-    messages = heaps(40)["spam"]
+    messages = messages_by_label(40)["spam"]
     model.message = messages[3]
     spam_filter = with_parts(spam_filter, model=model)
 
-    told: list[Told] = []
-    await spam_filter.learn_many(each(messages), "spam", BY, told.append)
+    results: list[Result] = []
+    await spam_filter.learn_many(stream_of(messages), "spam", SOURCE, results.append)
 
-    assert isinstance(told.pop(3), StoreIncompatible)
-    assert len(told) == len(messages) - 1 == (await model.totals()).messages[1]
+    assert isinstance(results.pop(3), StoreIncompatible)
+    assert len(results) == len(messages) - 1 == (await model.totals()).messages[1]
 
 
 class NotedModel(Model):
@@ -243,8 +245,8 @@ async def test_lessons_whose_replies_are_lost_are_made_once_and_reported_as_made
             return Fate.LOSE_REPLY
         return Fate.PASS
 
-    messages = heaps(100)["ham"]
-    await teach(make_filter(client), heaps(10)["spam"], "spam")  # Redis knows the script
+    messages = messages_by_label(100)["ham"]
+    await teach(make_filter(client), messages_by_label(10)["spam"], "spam")  # Redis knows the script
     async with Proxy(shared_redis.socket, tmp_path / "s", lose) as way:
         lossy = open_client(ConnectionOptions(way.url))
         spam_filter, counts = make_filter(lossy), NotedModel(lossy, "test", 3600)
@@ -261,16 +263,16 @@ async def test_lessons_whose_replies_are_lost_are_made_once_and_reported_as_made
     assert await stored(model) == await summed(model)
 
 
-async def test_a_server_that_has_forgotten_the_script_is_told_it_again(client: Redis) -> None:
+async def test_a_server_that_has_forgotten_the_script_gets_it_again(client: Redis) -> None:
     spam_filter = make_filter(client)
-    await teach(spam_filter, heaps(10)["ham"], "ham")
+    await teach(spam_filter, messages_by_label(10)["ham"], "ham")
     await client.script_flush()
 
-    assert outcomes(await teach(spam_filter, heaps(60)["spam"], "spam")).total() > BATCH_SIZE / 4
+    assert outcomes(await teach(spam_filter, messages_by_label(60)["spam"], "spam")).total() > BATCH_SIZE / 4
     assert await stored(Model(client, "test", 3600)) == await summed(Model(client, "test", 3600))
 
 
-async def test_a_server_that_forgets_the_script_each_time_is_not_told_it_for_ever(
+async def test_a_server_that_forgets_the_script_each_time_gets_it_only_so_often(
     client: Redis, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
     async def forget(request: bytes) -> Fate:
@@ -280,20 +282,20 @@ async def test_a_server_that_forgets_the_script_each_time_is_not_told_it_for_eve
     async with Proxy(shared_redis.socket, tmp_path / "s", forget) as way, asyncio.timeout(DEADLINE_SECONDS):
         forgetful = open_client(ConnectionOptions(way.url))
         with pytest.raises(StoreUnavailable, match="NoScript"):
-            await teach(make_filter(forgetful), heaps(10)["spam"], "spam")
+            await teach(make_filter(forgetful), messages_by_label(10)["spam"], "spam")
         await forgetful.aclose()
 
 
 async def test_a_server_out_of_memory_refuses_and_the_same_is_learned_later(own_redis: RedisServer) -> None:
     client = open_client(ConnectionOptions(own_redis.url))
-    spam_filter, model, messages = make_filter(client), Model(client, "test", 3600), heaps(100)["spam"]
+    spam_filter, model, messages = make_filter(client), Model(client, "test", 3600), messages_by_label(100)["spam"]
     await teach(spam_filter, messages[:5], "spam")
     before = await stored(model)
     await client.config_set("maxmemory", "1")
 
-    lessons: list[Told] = []
+    lessons: list[Result] = []
     with pytest.raises(StoreRefuses, match=r"OutOfMemory|OOM"):  # as Redis 7 and 6.2 say it
-        await spam_filter.learn_many(each(messages), "spam", BY, lessons.append)
+        await spam_filter.learn_many(stream_of(messages), "spam", SOURCE, lessons.append)
     assert outcomes(lessons) == {LessonOutcome.ALREADY: 5}
     assert await stored(model) == before
 
@@ -303,9 +305,9 @@ async def test_a_server_out_of_memory_refuses_and_the_same_is_learned_later(own_
     await client.aclose()
 
 
-async def test_an_end_in_the_middle_leaves_whole_lessons_and_tells_of_all(client: Redis) -> None:
+async def test_an_interruption_leaves_whole_lessons_and_reports_all_of_them(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    messages, lessons = heaps(8 * BATCH_SIZE)["spam"], list[Told]()
+    messages, lessons = messages_by_label(8 * BATCH_SIZE)["spam"], list[Result]()
 
     async def interrupted() -> AsyncIterator[Message]:
         for number, message in enumerate(messages):
@@ -313,7 +315,7 @@ async def test_an_end_in_the_middle_leaves_whole_lessons_and_tells_of_all(client
                 task.cancel()
             yield message
 
-    task = asyncio.create_task(spam_filter.learn_many(interrupted(), "spam", BY, lessons.append))
+    task = asyncio.create_task(spam_filter.learn_many(interrupted(), "spam", SOURCE, lessons.append))
     with pytest.raises(asyncio.CancelledError):
         await task
 
@@ -326,23 +328,23 @@ async def test_an_end_in_the_middle_leaves_whole_lessons_and_tells_of_all(client
     }
 
 
-async def test_first_scores_are_kept_of_many_as_of_one(client: Redis) -> None:
-    spam_filter, model = budgeted(client, 0.3), Model(client, "test", 3600)
-    for label, heap in heaps(60).items():
+async def test_first_scores_are_stored_in_bulk_as_for_single_lessons(client: Redis) -> None:
+    spam_filter, model = budgeted_filter(client, 0.3), Model(client, "test", 3600)
+    for label, heap in messages_by_label(60).items():
         await teach(spam_filter, heap, label)
 
     assert await first_scores(model) == await first_scores_of_entries(model)
     assert sum(map(len, (await first_scores(model)).values())) == 60
 
 
-async def test_where_counts_are_full_what_fits_is_learned_and_the_rest_is_told(
+async def test_where_counts_are_full_what_fits_is_learned_and_the_rest_is_refused(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spam_filter, messages, lessons = make_filter(client), heaps(60)["spam"], list[Told]()
+    spam_filter, messages, lessons = make_filter(client), messages_by_label(60)["spam"], list[Result]()
     monkeypatch.setattr("nbstream.filter.half_life_warning.MAX_COUNT", 300_000)
 
     with pytest.raises(CountsFull):
-        await spam_filter.learn_many(each(messages), "spam", BY, lessons.append)
+        await spam_filter.learn_many(stream_of(messages), "spam", SOURCE, lessons.append)
 
     model = Model(client, "test", 3600)
     assert 0 < len(lessons) == sum((await model.totals()).messages) < len(messages)
@@ -350,49 +352,49 @@ async def test_where_counts_are_full_what_fits_is_learned_and_the_rest_is_told(
 
 
 @pytest.mark.parametrize("label", ["ham", None])
-async def test_what_was_learned_of_many_without_people_is_taken_back(client: Redis, label: str | None) -> None:
-    here = await site(client)
-    raws = only("spam", 5)
-    await here.check(*raws)
-    assert await stored(here.model) != EMPTY
-    others = [message for heap in heaps(20).values() for message in heap] if label else []
+async def test_what_was_autolearned_of_many_messages_is_taken_back(client: Redis, label: str | None) -> None:
+    site = await taught_site(client)
+    raws = letters_of("spam", 5)
+    await site.check(*raws)
+    assert await stored(site.model) != EMPTY
+    others = [message for heap in messages_by_label(20).values() for message in heap] if label else []
 
-    lessons = await teach(here.filter, [*map(Message.parse, raws), *others], label)
+    lessons = await teach(site.filter, [*map(Message.parse, raws), *others], label)
 
-    assert await stored(here.model) == EMPTY
+    assert await stored(site.model) == EMPTY
     assert {lesson.outcome for lesson in lessons[:5]} == {
         LessonOutcome.LEARNED if label else LessonOutcome.UNLEARNED
     }
-    assert await stored(here.people) == await summed(here.people)
+    assert await stored(site.people) == await summed(site.people)
 
 
 class CheckedMeanwhile(Model):
     """People's model, where a message is learned without people while what it is taught as is looked up."""
 
-    here: Site
+    site: AutolearnSite
     raw: bytes
 
     async def entry(self, message_key: str) -> LedgerEntry | None:
         """As a model does, a moment too late."""
-        await self.here.check(self.raw)
+        await self.site.check(self.raw)
         return await super().entry(message_key)
 
     async def entries(self, message_keys: Sequence[str]) -> list[LedgerEntry | StoreIncompatible | None]:
         """As a model does, a moment too late."""
-        await self.here.check(self.raw)
+        await self.site.check(self.raw)
         return await super().entries(message_keys)
 
 
 @pytest.mark.parametrize("count", [1, 5])
-async def test_what_is_learned_without_people_meanwhile_is_told_as_taken_back(client: Redis, count: int) -> None:
-    here = await site(client)
-    raws = only("spam", count)
+async def test_what_is_autolearned_meanwhile_is_reported_as_taken_back(client: Redis, count: int) -> None:
+    site = await taught_site(client)
+    raws = letters_of("spam", count)
     late = CheckedMeanwhile(client, "test", 3600)
-    late.here, late.raw = await site(client), raws[0]
-    here.filter = with_parts(here.filter, model=late)
+    late.site, late.raw = await taught_site(client), raws[0]
+    site.filter = with_parts(site.filter, model=late)
 
-    first, *others = await teach(here.filter, map(Message.parse, raws), None)
+    first, *others = await teach(site.filter, map(Message.parse, raws), None)
 
     assert (first.outcome, first.label) == (LessonOutcome.UNLEARNED, "spam")
     assert {lesson.outcome for lesson in others} <= {LessonOutcome.UNKNOWN}
-    assert await stored(here.model) == EMPTY
+    assert await stored(site.model) == EMPTY

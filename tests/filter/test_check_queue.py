@@ -7,12 +7,12 @@ import asyncio
 from nbstream.filter import CheckQueue
 
 
-async def steps(line: CheckQueue, leaving: str = "") -> list[str]:
+async def steps(check_queue: CheckQueue, leaving: str = "") -> list[str]:
     """What happens in which order where a, b and c come at once, beside something that is always ready."""
     seen: list[str] = []
 
     async def stand(name: str) -> None:
-        await line.wait_for_turn()
+        await check_queue.wait_for_turn()
         seen.append(name)
 
     async def others() -> None:
@@ -30,24 +30,24 @@ async def steps(line: CheckQueue, leaving: str = "") -> list[str]:
     return seen
 
 
-async def test_others_go_on_between_two_that_stand_in_line() -> None:
+async def test_other_work_goes_on_between_two_checks_in_the_queue() -> None:
     seen = "".join(await steps(CheckQueue()))
 
-    assert [each for each in seen.split("-") if each] == ["a", "b", "c"]
+    assert [part for part in seen.split("-") if part] == ["a", "b", "c"]
 
 
-async def test_who_leaves_is_not_waited_for() -> None:
+async def test_a_cancelled_caller_leaves_the_queue() -> None:
     seen = "".join(await steps(CheckQueue(), leaving="b"))
 
     assert seen.replace("-", "") == "ac"
 
 
-async def test_who_comes_when_nobody_is_there_does_not_wait() -> None:
-    line = CheckQueue()
-    await steps(line)
+async def test_a_caller_does_not_wait_in_an_empty_queue() -> None:
+    check_queue = CheckQueue()
+    await steps(check_queue)
     await asyncio.sleep(0)
 
-    turn = line.wait_for_turn()
+    turn = check_queue.wait_for_turn()
     try:
         turn.send(None)
     except StopIteration:

@@ -16,18 +16,12 @@ from redis.asyncio import Redis
 
 from nbstream.bayes import lesson_weight
 from nbstream.bayes.calibration import SCORE_BINS, Calibration
-from nbstream.bayes.classifier import Classifier, ClassifierOptions
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
 from nbstream.filter import (
     Check,
-    CheckedMessageSource,
     CheckQueue,
     CheckSeconds,
     CompositeObserver,
-    Filter,
-    FilterObserver,
-    FilterParts,
-    FilterPolicy,
     Lesson,
     LessonOutcome,
     RememberingObserver,
@@ -37,25 +31,24 @@ from nbstream.mail.message import Message
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.first_scores import FirstScore
 from nbstream.policy.lesson_source import LessonSource
-from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientTreatment
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages, RecentMessagesOptions
 from nbstream.store.replica.mirror import Mirror
-from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
+from nbstream.tokens.tokenizer import Tokenizer, Tokens
 from tests.bayes.sample_models import CHOICES
 from tests.conftest import RedisServer
+from tests.filter.filters import PRIZE, budgeted_filter, every_choice, make_filter
 from tests.letters import letters
 from tests.store.proxy import Fate, LosesOneReply, Proxy
 from tests.store.replica.test_mirror import running
 
-PRIZE = Message.parse(b"From: win@example.com\nSubject: prize\n\nClaim your free prize now\n")
-
 
 class Recorder(SilentObserver):
-    """An observer that keeps what it is told."""
+    """An observer that keeps what is reported."""
 
     def __init__(self) -> None:
         self.checks: list[tuple[Check, CheckSeconds]] = []
@@ -66,33 +59,6 @@ class Recorder(SilentObserver):
 
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         self.lessons.append((lesson, source))
-
-
-def make_filter(
-    client: Redis,
-    observer: FilterObserver | None = None,
-    counts: Mirror | None = None,
-    choice: str = "multinomial",
-    memory: CheckedMessageSource | None = None,
-    line: CheckQueue | None = None,
-) -> Filter:
-    event_models = CHOICES[choice]
-    model = Model(client, "test", 3600)
-    parts = FilterParts(
-        tokenizer=Tokenizer(
-            TokenizerOptions(
-                attributes=event_models.categorical is not None, numbers=event_models.gaussian is not None
-            )
-        ),
-        classifier=Classifier(ClassifierOptions(event_models)),
-        calibration=Calibration(),
-        model=model,
-        counts=counts or model,
-        observer=observer or SilentObserver(),
-        checked_messages=memory,
-        check_queue=line,
-    )
-    return Filter(parts, FilterPolicy(ThresholdPolicy(), {"spam": 1, "ham": 1}))
 
 
 async def test_an_empty_model_says_that_it_is_learning(client: Redis) -> None:
@@ -135,9 +101,6 @@ async def stored(client: Redis) -> list[Any]:
     """Counts and totals of the model, field by field."""
     keys = Model(client, "test", 3600).keys
     return [await client.hgetall(key) for key in (*keys.counts, keys.totals)]
-
-
-every_choice = pytest.mark.parametrize("choice", CHOICES)
 
 
 @every_choice
@@ -187,16 +150,16 @@ async def test_each_message_counts_once_for_the_calibration(client: Redis) -> No
     by_class = await first_scores(model)
 
     assert {label: sum(bins.values()) for label, bins in by_class.items()} == {
-        label: WEIGHT_ONE * sum(each == label for each, _ in stream) for label in CLASSES
+        label: WEIGHT_ONE * sum(given == label for given, _ in stream) for label in CLASSES
     }
     assert len(by_class["ham"]) + len(by_class["spam"]) > 4
 
 
-async def test_what_a_message_says_of_the_calibration_is_its_score_before_the_first_label(client: Redis) -> None:
+async def test_the_calibration_learns_the_score_before_the_first_label(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
     for label, raw in letters(60):
         await spam_filter.learn(Message.parse(raw), label, "test")
-    before, known = await spam_filter.check(PRIZE), await first_scores(model)
+    before, checked = await spam_filter.check(PRIZE), await first_scores(model)
     (bin_before,) = Calibration().lesson_sums(before.score, await model.totals())
 
     learned = await spam_filter.learn(PRIZE, "ham", "test")
@@ -209,13 +172,15 @@ async def test_what_a_message_says_of_the_calibration_is_its_score_before_the_fi
     assert second is not None
     assert bin_before != bin_after
     assert first.score == second.score == before.score != relearned.before.score
-    assert [each for entry in (first, second) for each in entry.sums if each[0] in SCORE_BINS] == [bin_before] * 2
+    assert [bin_sum for entry in (first, second) for bin_sum in entry.sums if bin_sum[0] in SCORE_BINS] == [
+        bin_before
+    ] * 2
     now = await first_scores(model)
-    assert now["ham"] == known["ham"]
-    assert now["spam"] == {**known["spam"], bin_before[0]: known["spam"].get(bin_before[0], 0) + WEIGHT_ONE}
+    assert now["ham"] == checked["ham"]
+    assert now["spam"] == {**checked["spam"], bin_before[0]: checked["spam"].get(bin_before[0], 0) + WEIGHT_ONE}
 
     await spam_filter.unlearn(PRIZE, "test")
-    assert await first_scores(model) == known
+    assert await first_scores(model) == checked
 
 
 @every_choice
@@ -275,7 +240,9 @@ async def test_an_unknown_label_is_an_error_of_the_caller(client: Redis) -> None
 async def test_contradicting_writers_leave_one_entry_and_its_counts(client: Redis) -> None:
     filters = [make_filter(client) for _ in range(4)]
 
-    await asyncio.gather(*(each.learn(PRIZE, ("spam", "ham")[n % 2], "test") for n, each in enumerate(filters)))
+    await asyncio.gather(
+        *(spam_filter.learn(PRIZE, ("spam", "ham")[n % 2], "test") for n, spam_filter in enumerate(filters))
+    )
 
     totals = await Model(client, "test", 3600).totals()
     assert sum(totals.messages) == 1
@@ -302,21 +269,23 @@ async def test_every_check_and_lesson_is_observed_once(client: Redis) -> None:
     spam_filter = make_filter(client, observer=recorder)
 
     await spam_filter.check(PRIZE)
-    await spam_filter.learn(PRIZE, "spam", "door")
+    await spam_filter.learn(PRIZE, "spam", "smtp")
 
     ((check, seconds),) = recorder.checks
     assert check.id == PRIZE.key
     assert set(seconds.by_stage()) == {"wait", "parse", "tokenize", "score"}
     assert min(seconds.by_stage().values()) >= 0
-    assert [(lesson.outcome, source) for lesson, source in recorder.lessons] == [(LessonOutcome.LEARNED, "door")]
+    assert [(lesson.outcome, source) for lesson, source in recorder.lessons] == [(LessonOutcome.LEARNED, "smtp")]
 
 
-async def test_who_stands_in_line_waits_while_those_before_are_taken_apart(client: Redis) -> None:
+async def test_a_check_in_the_queue_waits_while_those_before_it_are_tokenized(client: Redis) -> None:
     recorder = Recorder()
-    spam_filter = make_filter(client, observer=recorder, line=CheckQueue())
+    spam_filter = make_filter(client, observer=recorder, check_queue=CheckQueue())
     messages = [Message.parse(PRIZE.raw + b" now" * 100 * number) for number in range(3)]
 
-    await asyncio.gather(*map(spam_filter.check, messages))  # the first finds nobody, the others are in line then
+    await asyncio.gather(
+        *map(spam_filter.check, messages)
+    )  # the first finds the queue empty, the others wait in it
 
     seconds = {check.id: seconds for check, seconds in recorder.checks}
     _, second, third = (seconds[message.key] for message in messages)
@@ -337,18 +306,18 @@ async def test_a_large_message_is_scored_like_a_small_one(client: Redis) -> None
 
 
 class Noted(Message):
-    """A message that notes which thread asked for its key first."""
+    """A message that notes which thread used its key first."""
 
-    asked: threading.Thread | None = None
+    key_thread: threading.Thread | None = None
 
     @cached_property
     def key(self) -> str:
-        object.__setattr__(self, "asked", threading.current_thread())
+        object.__setattr__(self, "key_thread", threading.current_thread())
         return super().key
 
 
 @pytest.mark.parametrize("verb", ["check", "learn", "teach_many"])
-async def test_a_large_message_is_taken_apart_in_a_thread(client: Redis, verb: str) -> None:
+async def test_a_large_message_is_tokenized_in_a_thread(client: Redis, verb: str) -> None:
     spam_filter, large = make_filter(client), Noted(PRIZE.raw + b" now" * 30_000)
 
     async def once() -> AsyncIterator[Message]:
@@ -361,7 +330,7 @@ async def test_a_large_message_is_taken_apart_in_a_thread(client: Redis, verb: s
     else:
         await spam_filter.learn_many(once(), "spam", LessonSource("test", "nobody"), lambda _: None)
 
-    assert large.asked not in {None, threading.main_thread()}
+    assert large.key_thread not in {None, threading.main_thread()}
 
 
 async def test_many_learn_at_once_and_all_are_learned(client: Redis) -> None:
@@ -422,7 +391,7 @@ async def test_a_message_is_recalled_as_it_was_checked_else_as_it_was_learned_el
     client: Redis,
 ) -> None:
     seen = CheckedMessage(PRIZE.key, Tokens((b"subject:prize",), (b"body:seen",)), 0.25, "ham")
-    with_memory = make_filter(client, memory=Remembered(seen))
+    with_memory = make_filter(client, checked_messages=Remembered(seen))
     spam_filter = make_filter(client)
 
     assert await with_memory.recall(PRIZE.key) is seen
@@ -436,11 +405,15 @@ async def test_a_message_is_recalled_as_it_was_checked_else_as_it_was_learned_el
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-async def test_why_is_remembered_as_the_model_stood_then_and_sums_to_the_score(client: Redis, choice: str) -> None:
-    memory = RecentMessages(client, Model(client, "test", 3600).keys, RecentMessagesOptions(), lambda _: None)
+async def test_a_remembered_explanation_is_of_the_moment_of_the_check_and_sums_to_the_score(
+    client: Redis, choice: str
+) -> None:
+    checked_messages = RecentMessages(
+        client, Model(client, "test", 3600).keys, RecentMessagesOptions(), lambda _: None
+    )
     recorder = Recorder()
     spam_filter = make_filter(
-        client, CompositeObserver(recorder, RememberingObserver(memory.remember)), choice=choice
+        client, CompositeObserver(recorder, RememberingObserver(checked_messages.remember)), choice=choice
     )
     for label, raw in letters(30):
         await spam_filter.learn(Message.parse(raw), label, "test")
@@ -448,27 +421,31 @@ async def test_why_is_remembered_as_the_model_stood_then_and_sums_to_the_score(c
     seen = Message.parse(raw)
     check = await spam_filter.check(seen)
     await spam_filter.learn(seen, "spam", "test")
-    writing = asyncio.create_task(memory.run())
-    await memory.wait_until_written()
+    writing = asyncio.create_task(checked_messages.run())
+    await checked_messages.wait_until_written()
     writing.cancel()
     await asyncio.wait([writing])
 
-    found = await memory.recall_with_explanation(seen.key)
+    remembered = await checked_messages.recall_with_explanation(seen.key)
 
-    assert found is not None
-    _, why = found
-    assert why is not None
-    assert why == check.explain(why.at)
-    assert (why.score, why.probability, why.verdict) == (check.score, check.probability, str(check.verdict))
-    assert math.fsum([why.prior, *(clue.log_ratio for clue in why.clues)]) == why.score
-    assert [clue.token for clue in why.clues] == [clue.token for clue in check.clues]
-    assert len(why.clues) > 1 or choice == "gaussian"  # its numbers have been seen too little to vote
-    assert why.state.learned == check.state.learned
-    assert sum(why.state.learned.values()) == 30
+    assert remembered is not None
+    _, explanation = remembered
+    assert explanation is not None
+    assert explanation == check.explain(explanation.at)
+    assert (explanation.score, explanation.probability, explanation.verdict) == (
+        check.score,
+        check.probability,
+        str(check.verdict),
+    )
+    assert math.fsum([explanation.prior, *(clue.log_ratio for clue in explanation.clues)]) == explanation.score
+    assert [clue.token for clue in explanation.clues] == [clue.token for clue in check.clues]
+    assert len(explanation.clues) > 1 or choice == "gaussian"  # its numbers have been seen too little to vote
+    assert explanation.state.learned == check.state.learned
+    assert sum(explanation.state.learned.values()) == 30
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-async def test_what_is_taught_by_memory_is_what_the_message_teaches_and_is_taken_back_exactly(
+async def test_a_remembered_message_teaches_what_the_message_teaches_and_is_taken_back_exactly(
     client: Redis, choice: str
 ) -> None:
     for label, raw in letters(12):
@@ -487,13 +464,13 @@ async def test_what_is_taught_by_memory_is_what_the_message_teaches_and_is_taken
 
     assert (by_id.before, by_id.after) == (by_message.before, by_message.after)
     assert await stored(client) == after
-    known = await spam_filter.recall(PRIZE.key)
-    assert known is not None
-    assert (await spam_filter.unlearn(known, "test")).outcome == LessonOutcome.UNLEARNED
+    checked = await spam_filter.recall(PRIZE.key)
+    assert checked is not None
+    assert (await spam_filter.unlearn(checked, "test")).outcome == LessonOutcome.UNLEARNED
     assert await stored(client) == before
 
 
-async def test_each_write_of_a_contested_message_has_a_version_of_its_own(
+async def test_each_write_of_a_contested_entry_has_a_version_of_its_own(
     client: Redis, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
     """Else whoever read the first of two entries could take back the second with what the first one held."""
@@ -525,22 +502,10 @@ async def test_each_write_of_a_contested_message_has_a_version_of_its_own(
     assert (await model.totals()).messages == (0, 1)
 
 
-def budgeted(client: Redis, rate: float) -> Filter:
-    model = Model(client, "test", 3600)
-    parts = FilterParts(
-        tokenizer=Tokenizer(),
-        classifier=Classifier(),
-        calibration=Calibration(),
-        model=model,
-        counts=model,
-    )
-    return Filter(parts, FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(rate)), {"spam": 1, "ham": 1}))
-
-
 async def test_a_budget_is_promised_once_enough_ham_was_learned_and_not_after_it_was_taken_back(
     client: Redis,
 ) -> None:
-    spam_filter, model = budgeted(client, 0.3), Model(client, "test", 3600)  # 9 ham
+    spam_filter, model = budgeted_filter(client, 0.3), Model(client, "test", 3600)  # 9 ham
     spam, *hams = [Message.parse(raw) for _, raw in letters(11)]
     await spam_filter.learn(spam, "spam", "test")
     for message in hams[:8]:

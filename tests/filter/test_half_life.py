@@ -44,7 +44,7 @@ LETTERS = [(label, Message.parse(raw)) for label, raw in letters(30)]
 PARAMS = FilterPolicy(ThresholdPolicy(), {"spam": 1, "ham": 1})
 
 
-class House:
+class HalfLifeSite:
     """A model, the filter over it, and their clock."""
 
     def __init__(self, client: Redis, choice: str, days: float | None = DAYS, name: str = "test") -> None:
@@ -83,14 +83,14 @@ class House:
 
 
 @asynccontextmanager
-async def taught(client: Redis, choice: str, late: float = 0) -> AsyncIterator[House]:
-    """A house that was taught so many half-lives after its t0."""
-    house = House(client, choice)
-    await house.model.open()
-    house.pass_half_lives(late)
+async def taught_site(client: Redis, choice: str, late: float = 0) -> AsyncIterator[HalfLifeSite]:
+    """A model and a filter that were taught ``late`` half-lives after t0."""
+    site = HalfLifeSite(client, choice)
+    await site.model.open()
+    site.pass_half_lives(late)
     for number in range(20):
-        await house.learn(number)
-    yield house
+        await site.learn(number)
+    yield site
 
 
 steps = st.lists(
@@ -100,60 +100,60 @@ steps = st.lists(
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps, choice=st.sampled_from(["multinomial", "all together"]))
-async def test_whenever_something_is_taught_it_ends_at_the_sum_over_the_ledger_and_all_can_be_taken_back(
+async def test_counts_are_the_sum_over_the_ledger_at_any_time_and_all_can_be_taken_back(
     client: Redis, steps: list[tuple[int, str | None, float]], choice: str
 ) -> None:
     await client.flushall()
-    house = House(client, choice)
-    await house.model.open()
+    site = HalfLifeSite(client, choice)
+    await site.model.open()
 
     for number, label, passed in steps:
-        house.pass_half_lives(passed)
+        site.pass_half_lives(passed)
         if label:
-            await house.learn(number, label)
+            await site.learn(number, label)
         else:
-            await house.filter.unlearn(LETTERS[number][1], "test")
-    assert await stored(house.model) == await summed(house.model)
+            await site.filter.unlearn(LETTERS[number][1], "test")
+    assert await stored(site.model) == await summed(site.model)
 
     for number in range(5):
-        house.pass_half_lives(-0.3)
-        await house.filter.unlearn(LETTERS[number][1], "test")
-    assert (await stored(house.model), await live_entries(house.model)) == (NOTHING, {})
+        site.pass_half_lives(-0.3)
+        await site.filter.unlearn(LETTERS[number][1], "test")
+    assert (await stored(site.model), await live_entries(site.model)) == (NOTHING, {})
 
 
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("passed", [2, 10])
-async def test_after_so_many_half_lives_the_score_is_that_of_counts_so_much_smaller(
+async def test_after_some_half_lives_the_score_is_that_of_accordingly_smaller_counts(
     client: Redis, choice: str, passed: int
 ) -> None:
-    async with taught(client, choice, late=10) as house:  # so that every count can be divided
-        message, unit = LETTERS[25][1], house.model.half_life.unit(house.now)
-        early = await house.filter.check(message)
-        house.pass_half_lives(passed)
+    async with taught_site(client, choice, late=10) as site:  # so that every count can be divided
+        message, unit = LETTERS[25][1], site.model.half_life.unit(site.now)
+        early = await site.filter.check(message)
+        site.pass_half_lives(passed)
 
-        late = await house.filter.check(message)
+        late = await site.filter.check(message)
 
-        assert late.score == pytest.approx(await score_of_smaller(house, message, 2**passed, unit), abs=1e-9)
+        assert late.score == pytest.approx(await score_of_smaller(site, message, 2**passed, unit), abs=1e-9)
         assert late.score != early.score or choice == "gaussian"  # to which seven spam say nothing
 
 
-async def score_of_smaller(house: House, message: Message, times: int, unit: float) -> float:
+async def score_of_smaller(site: HalfLifeSite, message: Message, times: int, unit: float) -> float:
     """The score of a message where every count and every weight is one of so many parts, messages aside."""
-    tokens = house.tokenizer.tokenize(message)
-    rows, totals = await house.model.look_up([*tokens.all, *house.classifier.sum_names])
-    vocabulary = await house.model.vocabulary_counts()
+    tokens = site.tokenizer.tokenize(message)
+    rows, totals = await site.model.look_up([*tokens.all, *site.classifier.sum_names])
+    vocabulary = await site.model.vocabulary_counts()
     assert not (rows % times).any()
     smaller = Totals(totals.messages, tuple(n // times for n in totals.tokens), totals.vocabulary_size)
     counts = rows // times
-    known, sums = counts[: len(tokens.all)], counts[len(tokens.all) :]
-    return house.classifier.score(tokens, FeatureCounts(known, sums, smaller, vocabulary // times, unit)).log_odds
+    token_counts, sums = counts[: len(tokens.all)], counts[len(tokens.all) :]
+    return site.classifier.score(
+        tokens, FeatureCounts(token_counts, sums, smaller, vocabulary // times, unit)
+    ).log_odds
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-async def test_a_model_that_was_taught_late_is_as_one_that_was_taught_without_a_half_life(
-    client: Redis, choice: str
-) -> None:
-    late, plain = House(client, choice), House(client, choice, days=None, name="plain")
+async def test_a_model_that_was_taught_late_scores_as_one_without_a_half_life(client: Redis, choice: str) -> None:
+    late, plain = HalfLifeSite(client, choice), HalfLifeSite(client, choice, days=None, name="plain")
     await late.model.open()
     await plain.model.open()
     late.pass_half_lives(7)
@@ -169,132 +169,130 @@ async def test_a_model_that_was_taught_late_is_as_one_that_was_taught_without_a_
     assert grown == {label: {name: 128 * n for name, n in counts[label].items()} for label in CLASSES}
 
 
-async def test_what_was_learned_last_wins_over_more_that_was_learned_long_ago(client: Redis) -> None:
-    async with taught(client, "multinomial") as house:
+async def test_recent_lessons_win_over_more_lessons_of_long_ago(client: Redis) -> None:
+    async with taught_site(client, "multinomial") as site:
         spam = next(message for label, message in LETTERS[:20] if label == "spam")
-        assert (await house.filter.check(spam)).score > 0
-        house.pass_half_lives(8)
+        assert (await site.filter.check(spam)).score > 0
+        site.pass_half_lives(8)
         for number in range(20, 30):
             label = "ham" if LETTERS[number][0] == "spam" else "spam"
-            await house.learn(number, label)
+            await site.learn(number, label)
 
-        assert (await house.filter.check(spam)).score < 0
+        assert (await site.filter.check(spam)).score < 0
 
 
 async def test_a_mirror_reads_in_the_time_base_of_its_model(client: Redis) -> None:
-    async with taught(client, "all together") as house:
+    async with taught_site(client, "all together") as site:
         mirror = Mirror(Model(client, "test", 3600, DAYS), timeout_seconds=5)
         assert mirror.half_life.days is None
-        house.pass_half_lives(3)
+        site.pass_half_lives(3)
         async with running(mirror):
-            by_mirror = house.filter_over(mirror)
+            by_mirror = site.filter_over(mirror)
             message = LETTERS[25][1]
 
-            assert mirror.half_life == house.model.half_life == HalfLife(DAYS, SINCE)
-            assert await by_mirror.check(message) == await house.filter.check(message)
+            assert mirror.half_life == site.model.half_life == HalfLife(DAYS, SINCE)
+            assert await by_mirror.check(message) == await site.filter.check(message)
 
 
 async def test_an_undo_restores_the_very_weight_that_was_there(client: Redis) -> None:
-    async with taught(client, "multinomial") as house:
-        before, former = await stored(house.model), await live_entries(house.model)
-        house.pass_half_lives(4)
+    async with taught_site(client, "multinomial") as site:
+        before, former = await stored(site.model), await live_entries(site.model)
+        site.pass_half_lives(4)
         for number in range(5):
-            await house.learn(number, "ham" if LETTERS[number][0] == "spam" else "spam")
-        assert await stored(house.model) != before
+            await site.learn(number, "ham" if LETTERS[number][0] == "spam" else "spam")
+        assert await stored(site.model) != before
 
-        for key, changes in (await selected_changes(house.model, HistorySelection())).items():
+        for key, changes in (await selected_changes(site.model, HistorySelection())).items():
             taken = [replace(each, selected=each.description.startswith("relearned")) for each in changes]
-            await apply_restoration(house.model, await prepare_restoration(house.model, key, taken), "ann")
+            await apply_restoration(site.model, await prepare_restoration(site.model, key, taken), "ann")
 
-        assert await stored(house.model) == before
-        assert {key: e.weight for key, e in (await live_entries(house.model)).items()} == {
+        assert await stored(site.model) == before
+        assert {key: e.weight for key, e in (await live_entries(site.model)).items()} == {
             key: e.weight for key, e in former.items()
         }
 
 
-async def test_a_preview_is_in_the_unit_of_now(client: Redis) -> None:
-    async with taught(client, "all together") as house:
-        house.pass_half_lives(3)
-        tokens = house.tokenizer.tokenize(LETTERS[25][1])
-        supposed = Scorer(
-            house.classifier, Calibration(), HypotheticalCounts(house.model), PARAMS, lambda: house.now
-        )
+async def test_a_preview_uses_the_growth_of_the_present_moment(client: Redis) -> None:
+    async with taught_site(client, "all together") as site:
+        site.pass_half_lives(3)
+        tokens = site.tokenizer.tokenize(LETTERS[25][1])
+        supposed = Scorer(site.classifier, Calibration(), HypotheticalCounts(site.model), PARAMS, lambda: site.now)
 
         check = supposed.check("", tokens, await supposed.read_counts(tokens))
 
-        assert check.score == (await house.filter.check(LETTERS[25][1])).score
+        assert check.score == (await site.filter.check(LETTERS[25][1])).score
 
 
 # The end of growth
 
 
-async def test_too_many_half_lives_after_t0_nothing_is_learned_but_all_else_goes_on(client: Redis) -> None:
-    async with taught(client, "multinomial") as house:
-        house.pass_half_lives(26.01)
-        before = await stored(house.model), await live_entries(house.model)
+async def test_too_many_half_lives_after_t0_only_learning_stops(client: Redis) -> None:
+    async with taught_site(client, "multinomial") as site:
+        site.pass_half_lives(26.01)
+        before = await stored(site.model), await live_entries(site.model)
 
         for number, label in ((20, None), (0, "ham"), (0, "spam")):
             if label == LETTERS[number][0]:
                 continue
             with pytest.raises(CountsFull) as refused:
-                await house.learn(number, label)
+                await site.learn(number, label)
             assert error_reply(refused.value).code == 451
             assert "model.name" in str(refused.value)
             assert "model" not in error_reply(refused.value).text
 
-        assert (await stored(house.model), await live_entries(house.model)) == before
-        await house.filter.check(LETTERS[25][1])
-        assert (await house.filter.unlearn(LETTERS[0][1], "test")).outcome is LessonOutcome.UNLEARNED
+        assert (await stored(site.model), await live_entries(site.model)) == before
+        await site.filter.check(LETTERS[25][1])
+        assert (await site.filter.unlearn(LETTERS[0][1], "test")).outcome is LessonOutcome.UNLEARNED
 
 
 @pytest.mark.parametrize("at_the_end", [25.9, 400.0, 1e9])
 async def test_a_clock_far_ahead_does_no_harm_to_scores(client: Redis, at_the_end: float) -> None:
-    async with taught(client, "all together") as house:
-        house.pass_half_lives(at_the_end)
+    async with taught_site(client, "all together") as site:
+        site.pass_half_lives(at_the_end)
 
-        check = await house.filter.check(LETTERS[25][1])
+        check = await site.filter.check(LETTERS[25][1])
 
         assert check.probability == pytest.approx(0.5, abs=0.1)
 
 
 @pytest.mark.parametrize("where", ["total", "sum"])
 async def test_a_total_or_a_sum_that_would_be_inexact_is_refused(client: Redis, where: str) -> None:
-    house = House(client, "gaussian")
-    await house.model.open()
+    site = HalfLifeSite(client, "gaussian")
+    await site.model.open()
     large = MAX_COUNT - 10
     if where == "total":
-        await change(house.model, "m", entry("spam", [b"b:x"], large))
+        await change(site.model, "m", entry("spam", [b"b:x"], large))
     else:
-        await change(house.model, "m", entry("spam", [], 1, [(b"=size.xx", large)]))
-    before = await stored(house.model)
+        await change(site.model, "m", entry("spam", [], 1, [(b"=size.xx", large)]))
+    before = await stored(site.model)
 
     with pytest.raises(CountsFull):
-        await house.learn(0, "spam")
+        await site.learn(0, "spam")
 
-    assert await stored(house.model) == before
-    assert await house.learn(0, "ham") is LessonOutcome.LEARNED if where == "sum" else True
+    assert await stored(site.model) == before
+    assert await site.learn(0, "ham") is LessonOutcome.LEARNED if where == "sum" else True
 
 
-async def test_the_log_says_it_early_and_once_for_each_half_life(
+async def test_the_log_warns_early_and_once_for_each_half_life(
     client: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "nbstream")
-    async with taught(client, "multinomial") as house:
-        said = []
+    async with taught_site(client, "multinomial") as site:
+        warnings = []
         for number, passed in enumerate((19.9, 0.2, 0.1, 1, 0.1, 2), start=20):
-            house.pass_half_lives(passed)
-            await house.learn(number)
-            said.append([record.getMessage()[:40] for record in caplog.records])
+            site.pass_half_lives(passed)
+            await site.learn(number)
+            warnings.append([record.getMessage()[:40] for record in caplog.records])
             caplog.clear()
 
-    assert [len(each) for each in said] == [0, 1, 0, 1, 0, 1]
-    assert said[1] == ["in about 5.9 half-lives nothing more can"]
+    assert [len(each) for each in warnings] == [0, 1, 0, 1, 0, 1]
+    assert warnings[1] == ["in about 5.9 half-lives nothing more can"]
 
 
-async def test_other_params_change_nothing_of_the_time(client: Redis) -> None:
-    async with taught(client, "multinomial", late=3) as house:
+async def test_another_policy_does_not_change_the_clock(client: Redis) -> None:
+    async with taught_site(client, "multinomial", late=3) as site:
         message = LETTERS[25][1]
 
-        check = await house.filter.check(message)
+        check = await site.filter.check(message)
 
-        assert await house.filter.with_policy(PARAMS).check(message) == check
+        assert await site.filter.with_policy(PARAMS).check(message) == check

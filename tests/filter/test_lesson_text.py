@@ -17,7 +17,7 @@ BEFORE, AFTER = check(0.41, Verdict.UNSURE), check(0.93, Verdict.SPAM)
 
 
 @pytest.mark.parametrize(
-    ("lesson", "told"),
+    ("lesson", "text"),
     [
         (
             Lesson(LessonOutcome.LEARNED, "spam", BEFORE, AFTER),
@@ -41,11 +41,11 @@ BEFORE, AFTER = check(0.41, Verdict.UNSURE), check(0.93, Verdict.SPAM)
         ),
     ],
 )
-def test_a_lesson_says_what_changed(lesson: Lesson, told: str) -> None:
-    assert describe_lesson(lesson) == told
+def test_a_lesson_says_what_changed(lesson: Lesson, text: str) -> None:
+    assert describe_lesson(lesson) == text
 
 
-def test_once_enough_is_known_it_says_how_much() -> None:
+def test_a_ready_model_shows_its_message_counts() -> None:
     lesson = Lesson(LessonOutcome.LEARNED, "ham", check(0.41, Verdict.UNSURE), check(0.0049, Verdict.HAM, ham=200))
 
     assert (
@@ -53,7 +53,7 @@ def test_once_enough_is_known_it_says_how_much() -> None:
     )
 
 
-def test_all_that_is_missing_is_named() -> None:
+def test_all_missing_messages_are_named() -> None:
     state = ModelState({"ham": 0, "spam": 1}, {"ham": 5, "spam": 7})
     empty = Check("key", Verdict.UNSURE, 0.5, 0.0, "", state, (), Thresholds())
 

@@ -24,7 +24,7 @@ from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
 from tests.bayes.sample_models import CHOICES
-from tests.filter.test_filter import make_filter
+from tests.filter.filters import make_filter
 from tests.letters import letters
 from tests.store.notes import NOTE
 
@@ -57,11 +57,11 @@ def lesson(label: str, *tokens: bytes) -> LedgerEntry:
 
 
 async def rows(source: HypotheticalCounts, *names: bytes) -> tuple[list[list[int]], Totals]:
-    found, totals = await source.look_up(names)
-    return found.tolist(), totals
+    counts, totals = await source.look_up(names)
+    return counts.tolist(), totals
 
 
-async def test_what_is_taken_out_is_subtracted_from_counts_sums_and_totals() -> None:
+async def test_a_removed_entry_is_subtracted_from_counts_sums_and_totals() -> None:
     counts = ClassCounts()
     counts.add([b"w:a", b"w:b"], 1, WEIGHT_ONE, [(b"=x", 5)])
     counts.add([b"w:b", b"w:c"], 0, 7, [(b"=x", 3)])
@@ -76,7 +76,7 @@ async def test_what_is_taken_out_is_subtracted_from_counts_sums_and_totals() -> 
     assert sorted((await supposed.vocabulary_counts()).tolist()) == [[7, 0], [7, 0], [1000, 0]]
 
 
-async def test_taking_out_and_putting_in_the_same_leaves_everything_as_it_is() -> None:
+async def test_removing_and_adding_the_same_entry_changes_nothing() -> None:
     counts = ClassCounts()
     counts.add([b"w:a", b"w:b"], 1, WEIGHT_ONE)
     supposed = HypotheticalCounts(Fixed(counts))
@@ -87,7 +87,7 @@ async def test_taking_out_and_putting_in_the_same_leaves_everything_as_it_is() -
     assert await rows(supposed, b"w:a", b"w:n", b"=x") == ([[0, 1000], [0, 0], [0, 0]], counts.totals)
 
 
-async def test_more_changed_tokens_than_are_looked_up_at_once_are_all_counted() -> None:
+async def test_more_changed_tokens_than_one_look_up_takes_are_all_counted() -> None:
     many = tuple(b"w:%d" % n for n in range(4500))
     counts = ClassCounts()
     counts.add(many[:4000], 1, WEIGHT_ONE)
@@ -99,7 +99,7 @@ async def test_more_changed_tokens_than_are_looked_up_at_once_are_all_counted() 
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-async def test_the_checks_are_to_the_last_bit_those_after_unlearning(client: Redis, choice: str) -> None:
+async def test_previewed_checks_are_to_the_last_bit_those_after_unlearning(client: Redis, choice: str) -> None:
     spam_filter, model = make_filter(client, choice=choice), Model(client, "test", 3600)
     stream = [(label, Message.parse(raw)) for label, raw in letters(40)]
     for label, message in stream:
@@ -107,9 +107,11 @@ async def test_the_checks_are_to_the_last_bit_those_after_unlearning(client: Red
     supposed = HypotheticalCounts(model)
     for _, message in stream[:15]:
         supposed.replace_entry(await model.entry(message.key), None)
-    chosen = CHOICES[choice]
+    event_models = CHOICES[choice]
     tokenizer = Tokenizer(
-        TokenizerOptions(attributes=chosen.categorical is not None, numbers=chosen.gaussian is not None)
+        TokenizerOptions(
+            attributes=event_models.categorical is not None, numbers=event_models.gaussian is not None
+        )
     )
     would = []
     for _, message in stream:
@@ -123,16 +125,16 @@ async def test_the_checks_are_to_the_last_bit_those_after_unlearning(client: Red
     assert would == [await spam_filter.check(message) for _, message in stream]
 
 
-async def remembered(*messages: CheckedMessage) -> AsyncIterator[CheckedMessage]:
-    for each in messages:
-        yield each
+async def stream_of(*messages: CheckedMessage) -> AsyncIterator[CheckedMessage]:
+    for message in messages:
+        yield message
 
 
 def checked(key: str, verdict: str, *words: bytes) -> CheckedMessage:
     return CheckedMessage(key, Tokens((), words), 0.5, verdict)
 
 
-async def test_verdicts_that_would_be_others_are_counted_by_what_they_were_and_would_be() -> None:
+async def test_changed_verdicts_are_counted_by_old_and_new_verdict() -> None:
     counts = ClassCounts()
     for n in range(40):
         counts.add([b"b:good", b"b:fine%d" % (n % 3)], 0, WEIGHT_ONE)
@@ -146,20 +148,20 @@ async def test_verdicts_that_would_be_others_are_counted_by_what_they_were_and_w
     good = [b"b:good", *(b"b:fine%d" % n for n in range(3))]
     bad = [b"b:pills", *(b"b:cash%d" % n for n in range(3))]
 
-    found = await preview_verdicts(
-        remembered(
+    preview = await preview_verdicts(
+        stream_of(
             checked("1", "spam", *good),
             checked("2", "spam", *good),
             checked("3", "unsure", *good),
             checked("4", "ham", *good),
             checked("5", "spam", *bad),
-            replace(checked("6", "spam", *good), policy="*@x.example"),  # not by the policy that is asked
+            replace(checked("6", "spam", *good), policy="*@x.example"),  # decided by another policy
         ),
         scorer(supposed),
     )
 
-    assert found == Preview(5, {("spam", "ham"): 2, ("unsure", "ham"): 1})
+    assert preview == Preview(5, {("spam", "ham"): 2, ("unsure", "ham"): 1})
 
 
-async def test_nothing_remembered_is_nothing_changed() -> None:
-    assert await preview_verdicts(remembered(), scorer(HypotheticalCounts(Fixed(ClassCounts())))) == Preview(0, {})
+async def test_without_remembered_messages_nothing_changes() -> None:
+    assert await preview_verdicts(stream_of(), scorer(HypotheticalCounts(Fixed(ClassCounts())))) == Preview(0, {})

@@ -12,13 +12,13 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
-from tests.filter.test_filter import PRIZE, make_filter
+from tests.filter.filters import PRIZE, make_filter
 from tests.letters import letters
 from tests.store.proxy import Fate, Proxy
 from tests.store.replica.test_mirror import running
 
 
-async def test_a_lesson_is_one_round_trip_and_the_other_label_and_unlearning_are_two(
+async def test_a_lesson_takes_one_round_trip_and_relearning_and_unlearning_two(
     client: Redis, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
     requests: list[bytes] = []
@@ -43,7 +43,7 @@ async def test_a_lesson_is_one_round_trip_and_the_other_label_and_unlearning_are
             )
             return str(lesson.outcome), len(requests)
 
-        found = [await taught(label) for label in ("spam", "spam", "ham", None, None)]
+        results = [await taught(label) for label in ("spam", "spam", "ham", None, None)]
         await counted.aclose()
 
-    assert found == [("learned", 1), ("already", 1), ("relearned", 2), ("unlearned", 2), ("unknown", 1)]
+    assert results == [("learned", 1), ("already", 1), ("relearned", 2), ("unlearned", 2), ("unknown", 1)]

@@ -20,7 +20,7 @@ from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages, RecentMessagesOptions
 from nbstream.tokens.tokenizer import Tokens
 from tests.cli.taught import Taught
-from tests.filter.test_filter import make_filter
+from tests.filter.filters import make_filter
 from tests.handbook.pages import fenced, page
 from tests.letters import letters
 

@@ -15,7 +15,7 @@ from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.store import stream_queue
 from nbstream.tokens.tokenizer import Tokens
 from tests.conftest import RedisServer
-from tests.filter.replaced_parts import with_parts
+from tests.filter.filters import with_parts
 from tests.listeners.stream.stream_worker import HAM, RULES, SPAM, Worker, working
 from tests.waiting import until
 

@@ -17,7 +17,7 @@ from nbstream.store.model.history import Assessment, HistoryRecord, HistorySelec
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
-from tests.filter.test_filter import make_filter
+from tests.filter.filters import make_filter
 from tests.store.model.test_model import TOKENS, change, entry
 from tests.store.notes import NOTE
 from tests.store.proxy import LosesOneReply

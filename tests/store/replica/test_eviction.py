@@ -21,7 +21,7 @@ from nbstream.store.model.model import Model
 from nbstream.store.replica.eviction import START_SHARE, TARGET_SHARE, Evictor
 from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
-from tests.filter.test_filter import make_filter
+from tests.filter.filters import make_filter
 from tests.letters import letters
 from tests.store.algebra import stored
 from tests.store.model.test_model import MESSAGES, TOKENS, Step, change, entry, steps

@@ -19,7 +19,7 @@ from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.undo.restoration import Restoration, apply_restoration, prepare_restoration, selected_changes
 from tests.conftest import RedisServer
-from tests.filter.test_filter import make_filter
+from tests.filter.filters import make_filter
 from tests.letters import letters
 from tests.store.algebra import State, stored
 from tests.store.model.test_model import TOKENS, change, entry

@@ -1,0 +1,75 @@
+"""Filters over a model in Redis, for tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.bayes.calibration import Calibration
+from nbstream.bayes.classifier import Classifier, ClassifierOptions
+from nbstream.filter import (
+    CheckedMessageSource,
+    CheckQueue,
+    Filter,
+    FilterObserver,
+    FilterParts,
+    FilterPolicy,
+    SilentObserver,
+)
+from nbstream.mail.message import Message
+from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
+from nbstream.store.model.model import Model
+from nbstream.store.replica.mirror import Mirror
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
+from tests.bayes.sample_models import CHOICES
+
+PRIZE = Message.parse(b"From: win@example.com\nSubject: prize\n\nClaim your free prize now\n")
+
+every_choice = pytest.mark.parametrize("choice", CHOICES)
+
+
+def make_filter(
+    client: Redis,
+    observer: FilterObserver | None = None,
+    counts: Mirror | None = None,
+    choice: str = "multinomial",
+    checked_messages: CheckedMessageSource | None = None,
+    check_queue: CheckQueue | None = None,
+) -> Filter:
+    event_models = CHOICES[choice]
+    model = Model(client, "test", 3600)
+    parts = FilterParts(
+        tokenizer=Tokenizer(
+            TokenizerOptions(
+                attributes=event_models.categorical is not None, numbers=event_models.gaussian is not None
+            )
+        ),
+        classifier=Classifier(ClassifierOptions(event_models)),
+        calibration=Calibration(),
+        model=model,
+        counts=counts or model,
+        observer=observer or SilentObserver(),
+        checked_messages=checked_messages,
+        check_queue=check_queue,
+    )
+    return Filter(parts, FilterPolicy(ThresholdPolicy(), {"spam": 1, "ham": 1}))
+
+
+def budgeted_filter(client: Redis, rate: float) -> Filter:
+    model = Model(client, "test", 3600)
+    parts = FilterParts(
+        tokenizer=Tokenizer(),
+        classifier=Classifier(),
+        calibration=Calibration(),
+        model=model,
+        counts=model,
+    )
+    return Filter(parts, FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(rate)), {"spam": 1, "ham": 1}))
+
+
+def with_parts(spam_filter: Filter, **parts: Any) -> Filter:
+    """The same filter, but with these parts; see ``FilterParts`` for their names."""
+    return Filter(replace(spam_filter.parts, **parts), spam_filter.policy)
