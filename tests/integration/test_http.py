@@ -1,4 +1,4 @@
-"""The HTTP door of a running daemon: beside SMTP, on a unix socket, and through a reload."""
+"""The HTTP listener of a running daemon: beside SMTP, on a unix socket, and through a reload."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import pytest
 
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
 
-DOORS = "smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}"
+LISTENERS = "smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}"
 MAIL = "From: a@example.org\nSubject: prize\n\nYou have won a prize\n"
 
 
-def write(path: Path, text: str = "", doors: str = DOORS) -> Path:
-    """The file of a daemon."""
+def write(path: Path, text: str = "", listeners: str = LISTENERS) -> Path:
+    """Write the configuration file of a daemon."""
     path.write_text(
-        f"state_dir: {path.with_name('state')}\nlisteners: {{{doors}}}\nlog: {{format: json}}\n"
+        f"state_dir: {path.with_name('state')}\nlisteners: {{{listeners}}}\nlog: {{format: json}}\n"
         f"model: {{min_learned: {{spam: 0, ham: 0}}}}\n{text}\n"
     )
     return path
@@ -35,19 +35,19 @@ def file(tmp_path: Path, redis_binary: Path) -> Path:  # the daemon starts the s
 
 
 def curl(program: str, *words: str) -> tuple[int, dict[str, Any]]:
-    """Status and body."""
-    done = subprocess.run(
+    """Run curl, and return the status and the body."""
+    result = subprocess.run(
         [program, "-s", "-w", "\n%{http_code}", *words],
         capture_output=True,
         text=True,
         timeout=DEADLINE_SECONDS,
         check=True,
     )
-    body, _, status = done.stdout.rpartition("\n")
+    body, _, status = result.stdout.rpartition("\n")
     return int(status), json.loads(body)
 
 
-def test_a_reload_holds_for_the_next_request(file: Path, program: Callable[[str], str]) -> None:
+def test_a_reload_applies_to_the_next_request(file: Path, program: Callable[[str], str]) -> None:
     with DaemonProcess(file) as daemon:
         api = f"http://{daemon.address('http')}/v1"
         ask, teach = ("--data-binary", MAIL, f"{api}/check"), ("--data-binary", MAIL, f"{api}/learn?label=spam")
@@ -76,65 +76,63 @@ def test_a_flood_of_refusals_does_not_fill_the_log(file: Path, program: Callable
         assert refused == ["127.0.0.1"] * 10
 
 
-def test_what_is_taught_over_http_is_in_the_history_and_explained(
-    file: Path, program: Callable[[str], str]
-) -> None:
+def test_a_lesson_over_http_is_in_the_history_and_explained(file: Path, program: Callable[[str], str]) -> None:
     with DaemonProcess(file) as daemon:
         url = f"http://{daemon.address('http')}/v1/learn?label=spam"
-        taught = curl(program("curl"), "-H", "User: bob", "--data-binary", MAIL, url)[1]
-        told = curl(program("curl"), f"http://{daemon.address('http')}/v1/messages/{taught['id']}")[1]
+        lesson = curl(program("curl"), "-H", "User: bob", "--data-binary", MAIL, url)[1]
+        over_http = curl(program("curl"), f"http://{daemon.address('http')}/v1/messages/{lesson['id']}")[1]
         (line,) = command("history", "--json", "-c", file).stdout.splitlines()
-        explained = json.loads(command("explain", "--json", str(taught["id"]), "-c", file).stdout)
+        on_command_line = json.loads(command("explain", "--json", str(lesson["id"]), "-c", file).stdout)
 
     assert (json.loads(line)["source"], json.loads(line)["actor"]) == ("http", "bob")
-    for each in (told, explained):  # as they are now, in two moments
-        each.pop("path", None)
-        each["now"].pop("time")
-    assert told == explained
+    for record in (over_http, on_command_line):  # both are true now, at two moments
+        record.pop("path", None)
+        record["now"].pop("time")
+    assert over_http == on_command_line
 
 
 def test_on_a_unix_socket_with_its_permissions(file: Path, tmp_path: Path, program: Callable[[str], str]) -> None:
     path = tmp_path / "h.sock"
-    write(file, doors=f"smtp: null, http: {{listen: 'unix:{path}', socket_mode: '0600'}}")
+    write(file, listeners=f"smtp: null, http: {{listen: 'unix:{path}', socket_mode: '0600'}}")
     with DaemonProcess(file) as daemon:
         assert daemon.address("http") == f"unix:{path}"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        ask = ("--unix-socket", str(path), "http://door/v1/model")
+        ask = ("--unix-socket", str(path), "http://nbstream/v1/model")
         assert curl(program("curl"), *ask)[0] == 200
         daemon.kill()
-    with DaemonProcess(file) as daemon:  # what is left of a killed one is replaced
+    with DaemonProcess(file) as daemon:  # it replaces the socket that a killed daemon left
         assert curl(program("curl"), *ask)[0] == 200
         assert daemon.stop() == 0
     assert not path.exists()
 
 
-def test_a_unix_socket_that_another_has_put_in_its_place_stays(file: Path, tmp_path: Path) -> None:
+def test_a_unix_socket_that_another_program_replaced_stays(file: Path, tmp_path: Path) -> None:
     path = tmp_path / "h.sock"
-    write(file, doors=f"smtp: null, http: {{listen: 'unix:{path}'}}")
+    write(file, listeners=f"smtp: null, http: {{listen: 'unix:{path}'}}")
     with DaemonProcess(file) as daemon:
-        path.rename(tmp_path / "old")  # so that its inode is not used again
+        path.rename(tmp_path / "old")  # its inode must not be used again
         path.touch()
         assert daemon.stop() == 0
     assert path.exists()
 
 
-EVERY_DOOR = (
+EVERY_LISTENER = (
     "smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}, metrics: {listen: '127.0.0.1:0'}, "
     "spamd: {listen: '127.0.0.1:0'}, stream: {}"
 )
 
 
-def test_a_reload_with_every_door_open(file: Path) -> None:
-    write(file, doors=EVERY_DOOR)
+def test_a_reload_with_every_listener_open(file: Path) -> None:
+    write(file, listeners=EVERY_LISTENER)
     with DaemonProcess(file) as daemon:
-        write(file, "verdict: {spam: 0.9}", doors=EVERY_DOOR)
-        done = command("reload", "-c", file)
-        assert done.returncode == 0, done.stderr
+        write(file, "verdict: {spam: 0.9}", listeners=EVERY_LISTENER)
+        result = command("reload", "-c", file)
+        assert result.returncode == 0, result.stderr
         assert json.loads(daemon.get("/v1/model")[1])["thresholds"]["spam"] == 0.9
 
 
-def test_all_doors_drain_at_once(file: Path) -> None:
-    write(file, "drain_seconds: 3600", doors=EVERY_DOOR)
+def test_all_listeners_drain_at_once(file: Path) -> None:
+    write(file, "drain_seconds: 3600", listeners=EVERY_LISTENER)
     with DaemonProcess(file) as daemon:
         host, _, port = daemon.address("smtp").partition(":")
         client = smtplib.SMTP(host, int(port), timeout=DEADLINE_SECONDS)

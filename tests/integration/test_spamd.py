@@ -1,4 +1,4 @@
-"""A daemon's spamd door and the real programs that speak to it: spamc in every mode, Exim's ``spam =``."""
+"""The spamd listener of a daemon with real clients: spamc in every mode, and Exim's ``spam =``."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ def daemon(tmp_path: Path, redis_binary: Path) -> Iterator[DaemonProcess]:
 
 @pytest.fixture
 def spamc(daemon: DaemonProcess, program: Callable[[str], str]) -> Spamc:
-    """Run spamc on a message; its exit code and what it printed. ``-x`` makes its failures exit codes."""
+    """Run spamc on a message, and return its exit code and output. ``-x`` makes its failures exit codes."""
     path = program("spamc")
     host, _, port = daemon.address("spamd").rpartition(":")
 
     def run(message: bytes, *options: str) -> tuple[int, bytes]:
         words = [path, "-x", "-d", host, "-p", port, *options]
-        found = subprocess.run(words, input=message, capture_output=True, timeout=60, check=False)
-        return found.returncode, found.stdout
+        result = subprocess.run(words, input=message, capture_output=True, timeout=60, check=False)
+        return result.returncode, result.stdout
 
     return run
 
 
 @pytest.fixture
-def taught(spamc: Spamc) -> Spamc:
-    """spamc, in front of a daemon that was taught one message of each class."""
+def taught_spamc(spamc: Spamc) -> Spamc:
+    """spamc with a daemon that has learned one message of each class."""
     for label, message in (("spam", SPAM), ("ham", HAM)):
         assert spamc(message, "-L", label) == (0, b"Message successfully un/learned\n")
     return spamc
@@ -71,79 +71,85 @@ def test_ping(spamc: Spamc) -> None:
     assert spamc(b"", "-K") == (0, b"SPAMD/1.5 0\n")
 
 
-def test_check(taught: Spamc) -> None:
+def test_check(taught_spamc: Spamc) -> None:
     for message, code, pattern in ((SPAM, 1, rb"\d+\.\d/0\.0\n"), (HAM, 0, rb"-\d+\.\d/0\.0\n")):
-        found, printed = taught(message, "-c")
-        assert found == code
-        assert re.fullmatch(pattern, printed)
+        exit_code, output = taught_spamc(message, "-c")
+        assert exit_code == code
+        assert re.fullmatch(pattern, output)
 
 
-def test_process(taught: Spamc) -> None:
+def test_process(taught_spamc: Spamc) -> None:
     for message, options, code in ((SPAM, [], 0), (SPAM, ["-E"], 1), (HAM, ["-E"], 0)):
-        found, printed = taught(message, *options)
-        assert found == code
-        assert printed.endswith(b"\n" + message)
-        assert printed.startswith(b"X-Spam-Flag: YES\n" if message is SPAM else b"X-Spam-Status: No, ")
-        assert b"\r" not in printed
+        exit_code, output = taught_spamc(message, *options)
+        assert exit_code == code
+        assert output.endswith(b"\n" + message)
+        assert output.startswith(b"X-Spam-Flag: YES\n" if message is SPAM else b"X-Spam-Status: No, ")
+        assert b"\r" not in output
 
 
-def test_headers(taught: Spamc) -> None:
+def test_headers(taught_spamc: Spamc) -> None:
     for message in (SPAM, HAM, HAM.replace(b"\n", b"\r\n"), HAM + b"long\n" * 10_000):
-        assert taught(message, "--headers") == taught(message)
-        assert taught(message, "--headers")[1].endswith(message)
+        assert taught_spamc(message, "--headers") == taught_spamc(message)
+        assert taught_spamc(message, "--headers")[1].endswith(message)
 
 
-def test_symbols(taught: Spamc) -> None:
-    assert taught(SPAM, "-y") == (0, b"NBSTREAM_SPAM")
-    assert taught(HAM, "-y") == (0, b"NBSTREAM_HAM")
+def test_symbols(taught_spamc: Spamc) -> None:
+    assert taught_spamc(SPAM, "-y") == (0, b"NBSTREAM_SPAM")
+    assert taught_spamc(HAM, "-y") == (0, b"NBSTREAM_HAM")
 
 
-def test_reports(taught: Spamc) -> None:
+def test_reports(taught_spamc: Spamc) -> None:
     pattern = rb"-?\d\.\d/0\.0\nnbstream: (spam|ham), P\(spam\) 0\.\d{6}\n[^\0]+"
 
-    assert re.fullmatch(pattern, taught(SPAM, "-R")[1])
-    assert re.fullmatch(pattern, taught(HAM, "-R")[1])
-    assert taught(SPAM, "-r") == taught(SPAM, "-R")
-    assert taught(HAM, "-r") == (0, b"")
+    assert re.fullmatch(pattern, taught_spamc(SPAM, "-R")[1])
+    assert re.fullmatch(pattern, taught_spamc(HAM, "-R")[1])
+    assert taught_spamc(SPAM, "-r") == taught_spamc(SPAM, "-R")
+    assert taught_spamc(HAM, "-r") == (0, b"")
 
 
 def test_learning_and_forgetting(spamc: Spamc, daemon: DaemonProcess) -> None:
-    done, already = b"Message successfully un/learned\n", b"Message was already un/learned\n"
+    changed, already = b"Message successfully un/learned\n", b"Message was already un/learned\n"
 
-    for label, said in (("spam", done), ("spam", already), ("ham", done), ("forget", done), ("forget", already)):
-        assert spamc(SPAM, "-L", label) == (0, said), label
+    for label, output in (
+        ("spam", changed),
+        ("spam", already),
+        ("ham", changed),
+        ("forget", changed),
+        ("forget", already),
+    ):
+        assert spamc(SPAM, "-L", label) == (0, output), label
     assert daemon.metric('nbstream_model_messages{class="spam"}') == 0
     assert daemon.metric('nbstream_feedback_total{label="ham",outcome="relearned",source="spamd"}') == 1
 
 
-def test_to_report_learns_and_says_that_nothing_was_reported(taught: Spamc, daemon: DaemonProcess) -> None:
-    assert taught(HAM, "-C", "report") == (0, b"Unable to report/revoke message\n")
+def test_a_report_learns_and_says_that_nothing_was_reported(taught_spamc: Spamc, daemon: DaemonProcess) -> None:
+    assert taught_spamc(HAM, "-C", "report") == (0, b"Unable to report/revoke message\n")
     assert daemon.metric('nbstream_model_messages{class="spam"}') == 2
-    assert taught(HAM, "-C", "revoke") == (0, b"Unable to report/revoke message\n")
+    assert taught_spamc(HAM, "-C", "revoke") == (0, b"Unable to report/revoke message\n")
     assert daemon.metric('nbstream_model_messages{class="ham"}') == 1
 
 
-def test_compressed(taught: Spamc) -> None:
-    code, printed = taught(SPAM, "-z", "-y")
+def test_compressed(taught_spamc: Spamc) -> None:
+    code, output = taught_spamc(SPAM, "-z", "-y")
     if code == 64:
         pytest.skip("this spamc is built without zlib")
-    assert (code, printed) == (0, b"NBSTREAM_SPAM")
+    assert (code, output) == (0, b"NBSTREAM_SPAM")
 
 
-def test_the_user_is_in_the_history(taught: Spamc, daemon: DaemonProcess) -> None:
-    taught(SPAM, "-u", "ann", "-L", "ham")
+def test_the_user_is_in_the_history(taught_spamc: Spamc, daemon: DaemonProcess) -> None:
+    taught_spamc(SPAM, "-u", "ann", "-L", "ham")
 
-    shown = command("history", "-c", daemon.config).stdout
-    assert "spamd user ann" in " ".join(shown.split())
+    history = command("history", "-c", daemon.config).stdout
+    assert "spamd user ann" in " ".join(history.split())
 
 
-def test_a_message_of_megabytes(taught: Spamc) -> None:
+def test_a_message_of_megabytes(taught_spamc: Spamc) -> None:
     message = SPAM + b"0123456789abcdef\n" * 300_000
 
-    assert taught(message, "-s", str(len(message)))[1].endswith(b"\n" + message)
+    assert taught_spamc(message, "-s", str(len(message)))[1].endswith(b"\n" + message)
 
 
-def test_what_is_refused_is_no_success_and_costs_no_mail(
+def test_a_refusal_is_no_success_and_loses_no_mail(
     program: Callable[[str], str], tmp_path: Path, redis_binary: Path
 ) -> None:
     file = configure(tmp_path)
@@ -175,25 +181,27 @@ def test_a_unix_socket(tmp_path: Path, redis_binary: Path, program: Callable[[st
         assert daemon.address("spamd") == f"unix:{path}"
         assert path.stat().st_mode & 0o777 == 0o660
         words = [program("spamc"), "-x", "-U", str(path), "-L", "spam"]
-        found = subprocess.run(words, input=SPAM, capture_output=True, timeout=60, check=False)
-        assert found.stdout == b"Message successfully un/learned\n"
+        result = subprocess.run(words, input=SPAM, capture_output=True, timeout=60, check=False)
+        assert result.stdout == b"Message successfully un/learned\n"
         assert daemon.stop() == 0
-    with DaemonProcess(file):  # its own socket of before is in nobody's way
+    with DaemonProcess(file):  # its former socket does not prevent the start
         pass
 
 
-def test_a_reload_is_for_this_door_too(taught: Spamc, daemon: DaemonProcess, tmp_path: Path) -> None:
+def test_a_reload_applies_to_the_spamd_listener(
+    taught_spamc: Spamc, daemon: DaemonProcess, tmp_path: Path
+) -> None:
     file = configure(tmp_path, daemon.address("spamd"), "feedback: {allow_from: []}")
     file.write_text(file.read_text().replace("spam: 0.5", "spam: 0.9999"))
 
     assert "applied" in command("reload", "-c", file).stdout
 
-    assert taught(SPAM, "-y") == (0, b"NBSTREAM_UNSURE")
-    assert taught(SPAM, "-L", "ham") == (74, b"")
+    assert taught_spamc(SPAM, "-y") == (0, b"NBSTREAM_UNSURE")
+    assert taught_spamc(SPAM, "-L", "ham") == (74, b"")
 
 
-def test_a_stranger_who_goes_away_at_once_teaches_nothing(tmp_path: Path, redis_binary: Path) -> None:
-    """The daemon's event loop has no address of such a peer, as of none on a unix socket."""
+def test_a_stranger_who_disconnects_at_once_teaches_nothing(tmp_path: Path, redis_binary: Path) -> None:
+    """The daemon's event loop does not know the address of this peer, just as on a unix socket."""
     lesson = (
         b"TELL SPAMC/1.5\r\nMessage-class: spam\r\nSet: local\r\nContent-length: %d\r\n\r\n" % len(SPAM) + SPAM
     )
@@ -213,13 +221,13 @@ def test_a_stranger_who_goes_away_at_once_teaches_nothing(tmp_path: Path, redis_
 
 
 @pytest.fixture
-def exim(taught: Spamc, daemon: DaemonProcess) -> Iterator[Exim]:
-    """It asks the daemon, which knows SPAM and HAM."""
+def exim(taught_spamc: Spamc, daemon: DaemonProcess) -> Iterator[Exim]:
+    """Exim in front of the daemon, which has learned SPAM and HAM."""
     with open_folder() as folder:
-        found = Exim(folder)
+        exim = Exim(folder)
         host, _, port = daemon.address("spamd").rpartition(":")
-        found.configure(f"{host} {port}")
-        yield found
+        exim.configure(f"{host} {port}")
+        yield exim
 
 
 def crlf(message: bytes) -> bytes:
@@ -237,7 +245,7 @@ def test_exim_accepts_ham_with_its_score(exim: Exim) -> None:
     assert re.search(r"X-Spam-Status: -\d+\.\d \([-/]+\)\n", header)
 
 
-def test_exim_puts_mail_off_while_the_door_cannot_answer(exim: Exim, daemon: DaemonProcess) -> None:
+def test_exim_defers_mail_while_the_listener_cannot_answer(exim: Exim, daemon: DaemonProcess) -> None:
     daemon.stop()
 
     assert exim.send(crlf(HAM)).startswith("451 ")

@@ -1,4 +1,4 @@
-"""The stream door as it is run: several daemons on one Redis, and producers that know nothing of nbstream."""
+"""The stream listener in use: several daemons on one Redis, and producers that know nothing of nbstream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MINUTES = 600.0
 
 
 class Workers:
-    """Daemons with nothing but the stream door and metrics, each with a state of its own, on one Redis."""
+    """Daemons with only the stream and HTTP listeners, each with its own state folder, on one Redis."""
 
     def __init__(self, server: RedisServer, folder: Path, stack: ExitStack) -> None:
         self._server = server
@@ -39,7 +39,7 @@ class Workers:
         return self._stack.enter_context(DaemonProcess(config))
 
     def add(self, numbers: range, labelled: int) -> None:
-        """Add texts, every so many labelled, with their number as id."""
+        """Add texts with their number as id; each number divisible by ``labelled`` has a label."""
         for first in range(0, len(numbers), 500):
             with self.client.pipeline(transaction=False) as pipe:
                 for number in numbers[first : first + 500]:
@@ -53,7 +53,7 @@ class Workers:
         return [fields for _, fields in self.client.xrange(OUT)]
 
     def learned(self) -> int:
-        """Messages that the model knows."""
+        """Return the number of messages that the model has learned."""
         totals = self.client.hgetall("nbstream:{default}:totals")
         return sum(int(value) for name, value in totals.items() if name.startswith(b"messages:"))
 
@@ -66,7 +66,7 @@ def workers(own_redis: RedisServer, tmp_path: Path) -> Iterator[Workers]:
         yield Workers(own_redis, tmp_path, stack)
 
 
-def three_share_and_one_dies(workers: Workers, count: int, labelled: int) -> None:
+def check_that_three_workers_survive_one(workers: Workers, count: int, labelled: int) -> None:
     daemons = [workers.start(f"worker{number}") for number in range(3)]
     workers.add(range(count), labelled)
     wait_until(lambda: workers.client.xlen(OUT) > count // 5, MINUTES)
@@ -87,16 +87,16 @@ def three_share_and_one_dies(workers: Workers, count: int, labelled: int) -> Non
 
 
 def test_three_workers_one_killed_answer_2_000_entries_once(workers: Workers) -> None:
-    three_share_and_one_dies(workers, 2000, labelled=5)
+    check_that_three_workers_survive_one(workers, 2000, labelled=5)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_three_workers_one_killed_answer_20_000_entries_once(workers: Workers) -> None:
-    three_share_and_one_dies(workers, 20_000, labelled=5)
+    check_that_three_workers_survive_one(workers, 20_000, labelled=5)
 
 
-def test_a_restart_of_redis_in_the_middle_costs_no_entry(workers: Workers, own_redis: RedisServer) -> None:
+def test_a_restart_of_redis_loses_no_entry(workers: Workers, own_redis: RedisServer) -> None:
     daemons = [workers.start(f"worker{number}") for number in range(2)]
     workers.add(range(1000), 3)
     wait_until(lambda: workers.client.xlen(OUT) > 200)
@@ -114,11 +114,11 @@ def test_a_restart_of_redis_in_the_middle_costs_no_entry(workers: Workers, own_r
 def ready(client: redis.Redis) -> bool:
     try:
         return bool(client.ping())
-    except redis.exceptions.RedisError:  # it loads what it had
+    except redis.exceptions.RedisError:  # it is still loading its data
         return False
 
 
-def test_sigterm_answers_what_is_under_way_and_leaves_the_rest(workers: Workers) -> None:
+def test_sigterm_answers_active_entries_and_leaves_the_rest(workers: Workers) -> None:
     daemon = workers.start("worker")
     workers.add(range(2000), 2)
     wait_until(lambda: workers.client.xlen(OUT) > 50)
@@ -154,7 +154,7 @@ def test_the_example_with_redis_cli_works_as_it_stands(
     tmp_path_factory: pytest.TempPathFactory, redis_binary: Path, program: Callable[[str], str]
 ) -> None:
     program("redis-cli")
-    tmp_path = tmp_path_factory.mktemp("cli")  # a short name: redis-cli cuts the path of a socket at 107 bytes
+    tmp_path = tmp_path_factory.mktemp("cli")  # a short name: a socket's path has at most 107 bytes
     (example,) = fenced(page("guides/programs.md"), "shell")
     state = tmp_path / ".local/state/nbstream"
     config = tmp_path / "nbstream.yaml"

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.daemon import DaemonProcess, command, free_port, wait_until
-from tests.integration.workers import DOORS, MANY, Site, model, scraped, send, told, total
+from tests.integration.workers import LISTENERS, MANY, Site, logged_events, model, scraped, send, total
 
 MESSAGES = "nbstream_messages_total"
 
@@ -39,24 +39,24 @@ def test_both_take_mail_and_know_what_was_taught_by_either(site: Site) -> None:
         lessons = [site.counted(worker, "nbstream_feedback_total") for worker in (1, 2)]
         assert (all(lessons), sum(lessons)) == (True, MANY)
         wait_until(lambda: all(model(daemon)["learned"]["spam"] == MANY for _ in range(MANY)))
-        # One view, by whichever process it is asked for.
+        # Both listeners export one view, whichever process answers.
         assert sum(parts) == total(daemon, MESSAGES) == total(daemon, MESSAGES, "http") == MANY
         assert sum(json.loads(daemon.get("/stat")[1])["actions"].values()) == MANY
         assert daemon.stop() == 0
 
 
 def test_metrics_are_those_of_one_process(site: Site) -> None:
-    found = []
+    exported = []
     for workers in (1, 2):
         site.state = site.file.with_name(f"state{workers}")
-        site.write("autolearn: {}", doors=f"{DOORS}, stream: {{}}", workers=workers)
+        site.write("autolearn: {}", listeners=f"{LISTENERS}, stream: {{}}", workers=workers)
         with DaemonProcess(site.file) as daemon:
             send(daemon, "mail")
             send(daemon, "lesson", "ham@nbstream.invalid")
             wait_until(lambda: total(daemon, "nbstream_model_tokens") > 0)
             wait_until(lambda: any(line.startswith("nbstream_stream_lag") for line in scraped(daemon)))
-            for door in ("metrics", "http"):
-                lines = scraped(daemon, door)
+            for listener in ("metrics", "http"):
+                lines = scraped(daemon, listener)
                 families = list(text_string_to_metric_families("\n".join(lines) + "\n"))
                 series = [
                     (sample.name, *sorted(sample.labels.items()))
@@ -66,12 +66,12 @@ def test_metrics_are_those_of_one_process(site: Site) -> None:
                 assert len(series) == len(set(series)), "a series appears once"
                 helps = {line for line in lines if line.startswith("#")}
                 # When a counter began is known for one process only.
-                found.append({str(each) for each in (*series, *helps) if "_created" not in str(each)})
+                exported.append({str(line) for line in (*series, *helps) if "_created" not in str(line)})
             assert daemon.stop() == 0
-    assert found[0] == found[1] == found[2] == found[3]
+    assert exported[0] == exported[1] == exported[2] == exported[3]
 
 
-def test_what_is_to_be_said_once_is_said_once(site: Site, redis_binary: Path, tmp_path: Path) -> None:
+def test_a_warning_of_the_only_redis_is_logged_once(site: Site, redis_binary: Path, tmp_path: Path) -> None:
     port = free_port()
     words = [str(redis_binary), "--port", str(port), "--save", "", "--dir", str(tmp_path)]
     server = subprocess.Popen(words, stdout=subprocess.DEVNULL)
@@ -81,7 +81,7 @@ def test_what_is_to_be_said_once_is_said_once(site: Site, redis_binary: Path, tm
             wait_until(lambda: len([e for e in daemon.events if "counts loaded" in str(e["event"])]) == 2)
             wait_until(lambda: any("a restart loses" in str(event["event"]) for event in daemon.events))
             assert send(daemon, "afterwards").startswith("250 ")
-            assert not told(daemon, "draining")
+            assert not logged_events(daemon, "draining")
             assert daemon.stop() == 0
             warnings = [event for event in daemon.events if "a restart loses" in str(event["event"])]
             assert [event["worker"] for event in warnings] == [1]
@@ -90,7 +90,7 @@ def test_what_is_to_be_said_once_is_said_once(site: Site, redis_binary: Path, tm
         server.wait()
 
 
-def test_a_worker_that_does_not_answer_does_not_keep_the_metrics(site: Site) -> None:
+def test_a_worker_that_does_not_answer_does_not_block_the_metrics(site: Site) -> None:
     with site.running() as daemon:
         silent = site.pids()[0]
         os.kill(silent, signal.SIGSTOP)
@@ -100,7 +100,7 @@ def test_a_worker_that_does_not_answer_does_not_keep_the_metrics(site: Site) -> 
             os.kill(silent, signal.SIGCONT)
 
 
-def test_auto_is_one_for_each_cpu_that_may_be_used(site: Site, program: Callable[[str], str]) -> None:
+def test_auto_starts_one_worker_for_each_usable_cpu(site: Site, program: Callable[[str], str]) -> None:
     site.file.write_text(site.file.read_text().replace("workers: 2", "workers: auto"))
     usable = os.sched_getaffinity(0)
     with DaemonProcess(site.file):

@@ -1,4 +1,4 @@
-"""Workers that die, are told to end, or lose their parent: mail goes on, and nothing is lost."""
+"""Workers that die, are told to end, or lose their supervisor: mail goes on, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, free_port, gone, wait_until
-from tests.integration.workers import MANY, Site, connect, model, replaced, send, told, total
+from tests.integration.workers import MANY, Site, connect, logged_events, model, replaced, send, total
 
 MESSAGES = "nbstream_messages_total"
 RESTARTS = "nbstream_worker_restarts_total"
@@ -101,11 +101,11 @@ def test_one_that_is_told_to_end_drains_and_is_replaced(site: Site) -> None:
         victims = site.pids()
         for victim in victims:
             os.kill(victim, signal.SIGTERM)
-        wait_until(lambda: len(told(daemon, "draining")) == 2)
+        wait_until(lambda: len(logged_events(daemon, "draining")) == 2)
         assert all(finish(client).startswith("250 ") for client in clients)
         replaced(daemon, 2)
         assert not set(victims) & set(site.pids())
-        assert len(told(daemon, "worker was told to end, and has drained; another one is started")) == 2
+        assert len(logged_events(daemon, "worker was told to end, and has drained; another one is started")) == 2
         assert total(daemon, RESTARTS) == 0
         assert not [event for event in daemon.events if event["level"] == "error"]
 
@@ -122,11 +122,11 @@ if any("nbstream.daemon.worker" in word for word in sys.orig_argv):
     [("os._exit(7)", "ended with exit code 7"), ("os.kill(os.getpid(), signal.SIGSEGV)", "was ended by SIGSEGV")],
 )
 def test_a_daemon_none_of_whose_workers_gets_ready_ends(site: Site, tmp_path: Path, end: str, why: str) -> None:
-    """As the only process would: whoever started it is told, and may start it again."""
+    """The exit code says so, as with one process, and the service manager may start the daemon again."""
     (tmp_path / "sitecustomize.py").write_text(CRASHING.format(end))
-    found = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
 
-    result = command("serve", "-c", site.file, env={**os.environ, "PYTHONPATH": found})
+    result = command("serve", "-c", site.file, env={**os.environ, "PYTHONPATH": path})
 
     assert result.returncode == 75
     assert f"nbstream: no worker gets ready: the first to end {why}\n" in result.stderr
@@ -182,7 +182,7 @@ def accepts(address: str) -> bool:
 
 def test_without_their_parent_workers_drain_and_the_next_daemon_takes_over(site: Site) -> None:
     ports = f"smtp: {{listen: '127.0.0.1:{free_port()}'}}, http: {{listen: '127.0.0.1:{free_port()}'}}"
-    site.write(doors=ports)
+    site.write(listeners=ports)
     with site.running() as daemon:
         pids, server = site.pids(), int((site.state / "redis.server").read_text())
         client = under_way(daemon, "spam@nbstream.invalid")
@@ -198,7 +198,7 @@ def test_without_their_parent_workers_drain_and_the_next_daemon_takes_over(site:
 
 def test_on_unix_sockets_which_outlive_a_worker_and_not_the_daemon(site: Site, tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
-    site.write(doors=f"smtp: null, http: {{listen: 'unix:{path}'}}")
+    site.write(listeners=f"smtp: null, http: {{listen: 'unix:{path}'}}")
     with site.running() as daemon:
         assert ask(path) == {"ready": True, "degraded": {}}
         for times, victim in enumerate(site.pids(), 1):
@@ -212,11 +212,13 @@ def test_on_unix_sockets_which_outlive_a_worker_and_not_the_daemon(site: Site, t
 
 def test_a_unix_socket_tells_that_they_drain(site: Site, tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
-    site.write("drain_seconds: 3600", doors=f"smtp: {{listen: '127.0.0.1:0'}}, http: {{listen: 'unix:{path}'}}")
+    site.write(
+        "drain_seconds: 3600", listeners=f"smtp: {{listen: '127.0.0.1:0'}}, http: {{listen: 'unix:{path}'}}"
+    )
     with site.running() as daemon:
         clients = [under_way(daemon) for _ in range(20)]
         daemon.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: len(told(daemon, "draining")) == 3)
+        wait_until(lambda: len(logged_events(daemon, "draining")) == 3)
         try:
             assert ask(path) == {"ready": False, "degraded": {"smtp": "draining"}}
         finally:  # else they would drain for an hour
@@ -232,5 +234,5 @@ def ask(path: Path) -> dict[str, object]:
         connection.connect(str(path))
         connection.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
         with connection.makefile("rb") as answer:
-            found: dict[str, object] = json.loads(answer.read().partition(b"\r\n\r\n")[2])
-    return found
+            health: dict[str, object] = json.loads(answer.read().partition(b"\r\n\r\n")[2])
+    return health

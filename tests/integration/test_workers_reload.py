@@ -14,7 +14,7 @@ import pytest
 from nbstream.listeners import control_socket
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
 from tests.integration.test_reload import catches_hangups
-from tests.integration.workers import MANY, Site, model, replaced, told, total
+from tests.integration.workers import MANY, Site, logged_events, model, replaced, total
 
 LAST_SUCCESS = "nbstream_config_last_success_timestamp_seconds"
 REFUSED = 'nbstream_config_reloads_total{outcome="refused"}'
@@ -33,7 +33,9 @@ def test_a_reload_reaches_all_and_holds_for_those_that_come_later(site: Site) ->
         assert (result.returncode, result.stderr) == (0, "")
         assert all(model(daemon)["thresholds"]["spam"] == 0.9 for _ in range(MANY))
         # Whichever tells it: two moments would be reloads without end to whoever watches.
-        read = {total(daemon, LAST_SUCCESS, door) for door in ("http", "metrics") for _ in range(MANY // 2)}
+        read = {
+            total(daemon, LAST_SUCCESS, listener) for listener in ("http", "metrics") for _ in range(MANY // 2)
+        }
         assert len(read) == 1
 
         for times, victim in enumerate(site.pids(), 1):
@@ -43,7 +45,7 @@ def test_a_reload_reaches_all_and_holds_for_those_that_come_later(site: Site) ->
 
         site.write("verdict: {spam: 0.8}")
         daemon.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: len(told(daemon, "reloaded")) == 2)
+        wait_until(lambda: len(logged_events(daemon, "reloaded")) == 2)
         assert all(model(daemon)["thresholds"]["spam"] == 0.8 for _ in range(MANY))
 
         site.write("verdict: {spam: 7}", workers=3)
@@ -60,7 +62,7 @@ def test_a_hangup_in_the_first_moment_reloads_all(site: Site) -> None:
         wait_until(lambda: catches_hangups(daemon.process.pid))
         site.write("verdict: {spam: 0.9}")
         daemon.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: len(told(daemon, "reloaded")) == 1)
+        wait_until(lambda: len(logged_events(daemon, "reloaded")) == 1)
         daemon.ready()
         assert all(model(daemon)["thresholds"]["spam"] == 0.9 for _ in range(MANY))
         assert daemon.stop() == 0
@@ -93,14 +95,14 @@ def test_scrapers_that_wait_for_a_worker_do_not_have_a_reload_refused(site: Site
         try:
             for scraper in scrapers:
                 scraper.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            # Those that it was not asked for were answered by the other: now as many wait as may.
+            # The other worker has answered the rest: as many scrapers wait now as may wait.
             assert select.select(scrapers, [], [], DEADLINE_SECONDS)[0]
             site.write("verdict: {spam: 0.9}")
             with ThreadPoolExecutor(1) as pool:
-                asked = pool.submit(control_socket.ask_daemon, site.state, "reload", DEADLINE_SECONDS)
-                wait([asked], 1.0)  # refused at once, or it waits for the one that is to go on
+                waiting = pool.submit(control_socket.ask_daemon, site.state, "reload", DEADLINE_SECONDS)
+                wait([waiting], 1.0)  # refused at once, or waiting for the stopped worker
                 os.kill(silent, signal.SIGCONT)
-                assert asked.result()["problems"] == []
+                assert waiting.result()["problems"] == []
         finally:
             os.kill(silent, signal.SIGCONT)
             for scraper in scrapers:

@@ -1,4 +1,4 @@
-"""A daemon of several workers, and what tests want to know of each."""
+"""A daemon of several workers, and what tests read of each of them."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from prometheus_client.mmap_dict import MmapedDict
 from nbstream.listeners import control_socket
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, gone, wait_until
 
-DOORS = "smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}, metrics: {listen: '127.0.0.1:0'}"
-MANY = 40  # fresh connections: that all of them come to the same one of two workers is a chance of 2 ** -39
+LISTENERS = "smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}, metrics: {listen: '127.0.0.1:0'}"
+MANY = 40  # connections: the probability that one of two workers gets all of them is 2 ** -39
 
 
 class Site:
-    """A configuration with two workers, and the daemon that goes by it."""
+    """A configuration with two workers, and the daemon that runs with it."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "nb.yaml"
         self.state = folder / "state"
         self.write()
 
-    def write(self, text: str = "", *, doors: str = DOORS, workers: int = 2) -> None:
+    def write(self, text: str = "", *, listeners: str = LISTENERS, workers: int = 2) -> None:
         """Replace the file as a whole."""
-        new = self.file.with_suffix(".new")
-        new.write_text(
-            f"state_dir: {self.state}\nworkers: {workers}\nlisteners: {{{doors}}}\nlog: {{format: json}}\n{text}\n"
+        new_file = self.file.with_suffix(".new")
+        new_file.write_text(
+            f"state_dir: {self.state}\nworkers: {workers}\nlisteners: {{{listeners}}}\n"
+            f"log: {{format: json}}\n{text}\n"
         )
-        new.replace(self.file)
+        new_file.replace(self.file)
 
     @contextmanager
     def running(self) -> Iterator[DaemonProcess]:
-        """The daemon, all of whose workers take mail; it leaves no process behind."""
+        """Run the daemon until all of its workers take mail; at the end no process of it is left."""
         with DaemonProcess(self.file) as daemon:
             pids = self.pids()
             yield daemon
@@ -45,18 +46,18 @@ class Site:
         wait_until(lambda: all(map(gone, pids)))
 
     def pids(self) -> list[int]:
-        """The processes of the workers at work."""
-        found: list[int] = control_socket.ask_daemon(self.state, "policy", DEADLINE_SECONDS)["workers"]
-        return found
+        """Return the process ids of the running workers."""
+        pids: list[int] = control_socket.ask_daemon(self.state, "policy", DEADLINE_SECONDS)["workers"]
+        return pids
 
     def counted(self, worker: int, name: str) -> float:
-        """What that worker alone has counted of ``name``, over all labels."""
+        """Return what this worker alone has counted for the metric ``name``, over all labels."""
         file = self.state / "metrics" / f"counter_{worker}.db"
         values = MmapedDict.read_all_values_from_file(str(file))  # type: ignore[no-untyped-call]
         return float(sum(value for key, value, _, _ in values if json.loads(key)[1] == name))
 
     def delivered(self) -> list[str]:
-        """The subjects of the messages in the Maildir."""
+        """Return the subjects of the messages in the Maildir."""
         texts = [path.read_text() for path in (self.state / "Maildir" / "new").iterdir()]
         return [re.findall(r"^Subject: (.*)$", text, re.MULTILINE)[0] for text in texts]
 
@@ -64,44 +65,46 @@ class Site:
 def send(
     daemon: DaemonProcess, subject: str, recipient: str = "to@example.org", text: str = "How are you?"
 ) -> str:
-    """Send one message over a connection of its own; the answer."""
+    """Send one message over a connection of its own, and return the reply."""
     with connect(daemon) as client:
         client.mail("from@example.org")
         client.rcpt(recipient)
-        code, told = client.data(f"Subject: {subject}\r\n\r\n{text}\r\n".encode())
-        return f"{code} {told.decode()}"
+        code, reply_text = client.data(f"Subject: {subject}\r\n\r\n{text}\r\n".encode())
+        return f"{code} {reply_text.decode()}"
 
 
 def connect(daemon: DaemonProcess) -> smtplib.SMTP:
-    """A connection for mail."""
+    """Open an SMTP connection."""
     host, _, port = daemon.address("smtp").rpartition(":")
     client = smtplib.SMTP(host, int(port), timeout=DEADLINE_SECONDS)
     client.ehlo("client")
     return client
 
 
-def told(daemon: DaemonProcess, event: str) -> list[dict[str, object]]:
-    """The events of that kind in the log, so far."""
-    return [each for each in list(daemon.events) if each["event"] == event]
+def logged_events(daemon: DaemonProcess, event: str) -> list[dict[str, object]]:
+    """Return the events of this kind that are in the log so far."""
+    return [entry for entry in list(daemon.events) if entry["event"] == event]
 
 
 def replaced(daemon: DaemonProcess, times: int) -> None:
-    """Wait until so many workers have taken the place of dead ones."""
-    wait_until(lambda: len(told(daemon, "worker ready")) >= 2 + times)
+    """Wait until this many workers have replaced dead ones."""
+    wait_until(lambda: len(logged_events(daemon, "worker ready")) >= 2 + times)
 
 
-def scraped(daemon: DaemonProcess, door: str = "metrics") -> list[str]:
-    """The lines of /metrics."""
-    url = f"http://{daemon.address(door)}/metrics"
+def scraped(daemon: DaemonProcess, listener: str = "metrics") -> list[str]:
+    """Return the lines of /metrics."""
+    url = f"http://{daemon.address(listener)}/metrics"
     with urllib.request.urlopen(url, timeout=DEADLINE_SECONDS) as response:
         return str(response.read().decode()).splitlines()
 
 
-def total(daemon: DaemonProcess, name: str, door: str = "metrics") -> float:
-    """The sum of a metric over its labels."""
-    return sum(float(line.rpartition(" ")[2]) for line in scraped(daemon, door) if re.match(rf"{name}[{{ ]", line))
+def total(daemon: DaemonProcess, name: str, listener: str = "metrics") -> float:
+    """Return the sum of a metric over its labels."""
+    return sum(
+        float(line.rpartition(" ")[2]) for line in scraped(daemon, listener) if re.match(rf"{name}[{{ ]", line)
+    )
 
 
 def model(daemon: DaemonProcess) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = json.loads(daemon.get("/v1/model")[1])
-    return found
+    state: dict[str, dict[str, float]] = json.loads(daemon.get("/v1/model")[1])
+    return state
