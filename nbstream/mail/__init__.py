@@ -1,1 +1,1 @@
-"""Bytes in, bytes out: messages, header fields, MIME parts. Knows nothing of spam."""
+"""Bytes in, bytes out: messages, header fields, MIME parts. This package knows nothing about spam."""

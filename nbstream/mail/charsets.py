@@ -1,7 +1,7 @@
-"""Bytes to text in whatever charset a message claims. Never raises: a wrong claim falls back.
+"""Decodes bytes to text in the charset that a message names. Never raises: a wrong name has a fallback.
 
-The order of the fallbacks, UTF-8 then Windows-1252, is what mail programs do with unlabelled 8-bit text:
-UTF-8 is self-checking, and Windows-1252 gives every other byte string some letters.
+The fallbacks are UTF-8, then Windows-1252. Mail programs read unlabelled 8-bit text in the same order: UTF-8
+checks itself, and Windows-1252 can decode every other byte string.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import codecs
 from functools import lru_cache
 
-# Names that mail uses and Python does not know, or that are used for a wider set than their name says.
+# Names in mail that Python does not know, or that are used for a larger charset than their name says.
 _ALIASES = {
-    "iso-8859-1": "cp1252",  # the WHATWG encoding standard: browsers and mailers read Latin-1 as 1252
+    "iso-8859-1": "cp1252",  # the WHATWG encoding standard: browsers and mail programs read Latin-1 as 1252
     "latin1": "cp1252",
     "us-ascii": "cp1252",
     "ascii": "cp1252",
-    "gb2312": "gb18030",  # its superset: messages labelled gb2312 often use its later characters
+    "gb2312": "gb18030",  # its superset: messages labelled gb2312 often use characters that were added later
     "gbk": "gb18030",
     "ks_c_5601-1987": "cp949",
     "ks_c_5601": "cp949",
@@ -30,15 +30,15 @@ _ALIASES = {
 
 @lru_cache(maxsize=256)
 def _codec_name(charset: str) -> str | None:
-    """The Python codec for a charset's name in mail, or None where it is unknown or no text encoding."""
+    """Return the Python codec for the name of a charset, or None where it is unknown or not a text encoding."""
     name = charset.strip().strip("\"'").lower()[:64]
     try:
         info = codecs.lookup(_ALIASES.get(name, name))
     except (LookupError, ValueError):
         return None
-    # Codecs such as "zlib" or "rot13" turn bytes to bytes or text to text: a message must not choose those.
-    text = getattr(info, "_is_text_encoding", True) and info.name.replace("-", "_") not in _UNSAFE_CODECS
-    return info.name if text else None
+    # Codecs such as "zlib" or "rot13" convert bytes to bytes or text to text: a message must not choose them.
+    is_text = getattr(info, "_is_text_encoding", True) and info.name.replace("-", "_") not in _UNSAFE_CODECS
+    return info.name if is_text else None
 
 
 _UNSAFE_CODECS = frozenset(
@@ -47,7 +47,7 @@ _UNSAFE_CODECS = frozenset(
 
 
 def decode_text(content: bytes, charset: str | None) -> str:
-    """``content`` as text in ``charset``; where that is unknown or wrong: UTF-8, else Windows-1252."""
+    """Return ``content`` as text in ``charset``; where that is unknown or wrong, as UTF-8, else Windows-1252."""
     if charset is None or charset.lower() in {"us-ascii", "utf-8", "ascii"}:
         return _decode_unlabelled(content)
     codec = _codec_name(charset[:64])
@@ -67,5 +67,5 @@ def _decode_unlabelled(content: bytes) -> str:
     except UnicodeDecodeError as error:
         before = content[: error.start]
         if error.end == len(content) and not before.isascii():
-            return before.decode("utf-8")  # only its last character is cut: the text was looked at no further
+            return before.decode("utf-8")  # only the last character is incomplete: the text was cut there
         return content.decode("cp1252", "replace")

@@ -1,16 +1,55 @@
-"""Large content in pieces of whole lines, so that rewriting it never holds the interpreter for long."""
+"""Line ends of messages, and large content in pieces of whole lines.
+
+Rules: no step over a piece of ``PIECE_BYTES`` holds the interpreter lock for long, so that large content can be
+left to a thread.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 PIECE_BYTES = 256 * 1024
 
 
-def split_at_line_ends(content: bytes) -> Iterator[bytes]:
-    """The content in pieces of whole lines, each of PIECE_BYTES and the rest of its last line.
+def normalize_line_ends(raw: bytes) -> bytes:
+    """Return ``raw`` with CRLF line ends: a lone CR or LF becomes CRLF (RFC 5321 2.3.8).
 
-    Rewriting the lines of 50 MB in one step holds the interpreter for 30 to 300 ms; of a piece, 1 to 2 ms.
+    Large content is rewritten in pieces: 20 MB in one step held the interpreter lock for 60 ms. Where all line
+    ends are CRLF already, ``raw`` itself is returned.
+    """
+    if len(raw) <= PIECE_BYTES:
+        return _normalize_piece(raw)
+    rewritten: list[bytes] = []
+    start, changed = 0, False
+    while start < len(raw):
+        end = start + PIECE_BYTES
+        end += raw[end - 1 : end + 1] == b"\r\n"
+        piece = raw[start:end]
+        rewritten.append(_normalize_piece(piece))
+        changed |= rewritten[-1] is not piece
+        start = end
+    return b"".join(rewritten) if changed else raw
+
+
+def _normalize_piece(raw: bytes) -> bytes:
+    if b"\r" not in raw:
+        return raw.replace(b"\n", b"\r\n")
+    # Are all line ends CRLF already? Two masks of bytes answer that faster than three counts of the kinds of line
+    # ends.
+    data = np.frombuffer(raw, np.uint8)
+    paired = (data[1:] == 10).tobytes() == (data[:-1] == 13).tobytes()
+    if paired and raw[0] != 10 and raw[-1] != 13:
+        return raw
+    return raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\r\n")
+
+
+def split_at_line_ends(content: bytes) -> Iterator[bytes]:
+    """Yield the content in pieces of whole lines: each has PIECE_BYTES and the rest of its last line.
+
+    To rewrite the lines of 50 MB in one step holds the interpreter lock for 30 to 300 ms; those of a piece, 1 to 2
+    ms.
     """
     start = 0
     while start < len(content):

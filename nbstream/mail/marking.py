@@ -1,7 +1,7 @@
-"""Header fields on a message as it came, whatever its line ends are: for programs that want it back as it was.
+"""Header fields on a message with any line ends, for programs that want the message back as they sent it.
 
-Rules: the body keeps every byte; what is above it has the line ends of its first line. Where the header ends is
-what ``header_fields.normalize_line_ends`` would make of it too, so that no field that was looked at stays behind.
+Rules: every byte of the body stays; the header has the line ends of its first line. The header ends where it would
+end after ``lines.normalize_line_ends``, so that every field that was read can be removed.
 """
 
 from __future__ import annotations
@@ -10,34 +10,37 @@ import re
 from typing import TYPE_CHECKING
 
 from nbstream.mail import header_fields
+from nbstream.mail.lines import normalize_line_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# The end of a line and the start of an empty one; the CR and LF of CRLF are neither.
+# The end of a line and the start of an empty line; the CR and LF of one CRLF are not both.
 _EMPTY_LINE_STARTS = (b"\n\n", b"\n\r", b"\r\r")
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 def split_header_and_body(raw: bytes) -> tuple[bytes, bytes]:
-    """The header with its empty line, if it has one, and the body."""
+    """Return the header with its empty line, if it has one, and the body."""
     blank = 0 if raw[:1] in {b"\r", b"\n"} else len(raw)
-    for each in _EMPTY_LINE_STARTS:
-        found = raw.find(each, 0, blank + 1)  # 50 MB without an empty line: 0.15 s, by a pattern 1 s
-        blank = blank if found < 0 else min(blank, found + 1)
+    for empty_line_start in _EMPTY_LINE_STARTS:
+        position = raw.find(
+            empty_line_start, 0, blank + 1
+        )  # 50 MB without an empty line: 0.15 s, by a pattern 1 s
+        blank = blank if position < 0 else min(blank, position + 1)
     end = blank + (2 if raw.startswith(b"\r\n", blank) else 1)
     return raw[:end], raw[end:]
 
 
-def rewrite_header(head: bytes, new: Iterable[tuple[str, str]], stripped: Iterable[str], guard: str) -> bytes:
-    """A header without the fields of the ``stripped`` names, with the ``new`` ones on top.
+def rewrite_header(header: bytes, new: Iterable[tuple[str, str]], stripped: Iterable[str], guard: str) -> bytes:
+    """Return a header without the fields of the ``stripped`` names, and with the ``new`` fields on top.
 
-    ``head`` is what ``split_header_and_body`` gives.
-    A first line that continues nothing gets the field ``guard`` to continue.
+    ``header`` is what ``split_header_and_body`` returned. If its first line is a continuation line of no field, it
+    gets an empty field of the name ``guard`` to continue.
     """
-    first = _LINE_END.search(head)
-    own = header_fields.guard_first_line(
-        header_fields.strip_fields(header_fields.normalize_line_ends(head), stripped), guard
+    first_line_end = _LINE_END.search(header)
+    guarded = header_fields.guard_first_line(
+        header_fields.strip_fields(normalize_line_ends(header), stripped), guard
     )
-    found = header_fields.prepend_fields(own, new)
-    return found.replace(b"\r\n", b"\n") if first and first[0] == b"\n" else found
+    rewritten = header_fields.prepend_fields(guarded, new)
+    return rewritten.replace(b"\r\n", b"\n") if first_line_end and first_line_end[0] == b"\n" else rewritten

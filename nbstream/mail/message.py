@@ -1,4 +1,4 @@
-"""The message: raw bytes, header fields, parts, and the key that says which message it is."""
+"""The message: raw bytes, header fields, parts, and the key that identifies it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nbstream.mail import header_fields, mime
+from nbstream.mail import encoded_words, mime
+from nbstream.mail.lines import normalize_line_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from nbstream.mail.mime import MimePart
 
 _WHITE_SPACE = b" \t\r\n\f\v"
-_WHITE_SPACE_OF_TEXT = _WHITE_SPACE + b"\x1c\x1d\x1e\x1f"  # what str.split() splits at, of ASCII
+_WHITE_SPACE_OF_TEXT = _WHITE_SPACE + b"\x1c\x1d\x1e\x1f"  # the ASCII characters at which str.split() splits
 _DEFAULT_LIMITS = mime.MessageLimits()
 _KEY_FIELDS = ("message-id", "date", "from", "subject")
 _MAIL_FIELDS = frozenset(
@@ -28,10 +29,10 @@ _KEY_BYTES = 15  # 120 bits: 24 characters of base32 without padding
 
 @dataclass(frozen=True)
 class Message:
-    """A message as it is looked at; ``raw`` has CRLF line ends.
+    """A message; ``raw`` has CRLF line ends, and ``limits`` say how much of it is read.
 
-    Made by ``Message.parse``, which never raises: any bytes are a message, if perhaps one without fields. Of a
-    message that ``is_bare_text`` nothing is read as a field: it is all text.
+    ``Message.parse`` makes one and never raises: any bytes are a message, perhaps one without fields. Where
+    ``is_bare_text`` is true, nothing is read as a field: all of it is text.
     """
 
     raw: bytes = field(repr=False)
@@ -40,64 +41,67 @@ class Message:
 
     @classmethod
     def parse(cls, raw: bytes, limits: mime.MessageLimits | None = None) -> Message:
-        """The message in ``raw``, whose line ends may be of any kind: see ``normalize_line_ends``."""
-        return cls(header_fields.normalize_line_ends(raw), limits or _DEFAULT_LIMITS)
+        """Return the message in ``raw``, which may have line ends of any kind (see ``normalize_line_ends``)."""
+        return cls(normalize_line_ends(raw), limits or _DEFAULT_LIMITS)
 
     @classmethod
     def from_text(cls, text: str, limits: mime.MessageLimits | None = None) -> Message:
-        """A text that is known to be no mail, such as a comment or an SMS: "Date: tonight?" is no field in it."""
+        """Return the message of a text that is not mail, such as an SMS: "Date: tonight?" is not a field in it."""
         return cls(
-            header_fields.normalize_line_ends(text.encode("utf-8", "replace")),
+            normalize_line_ends(text.encode("utf-8", "replace")),
             limits or _DEFAULT_LIMITS,
             is_bare_text=True,
         )
 
     @cached_property
     def parts(self) -> tuple[MimePart, ...]:
-        """The MIME parts in document order, the message's own node first."""
+        """The MIME parts in document order; the first one is the message itself."""
         if self.is_bare_text:
             return (mime.MimePart("text/plain", depth=0, payload=self.raw[: self.limits.look_bytes]),)
         return mime.parse_parts(self.raw, self.limits)
 
     @property
     def fields(self) -> tuple[HeaderField, ...]:
-        """The message's own header fields, in order."""
+        """The header fields of the message itself, in order."""
         return self.parts[0].fields
 
     @cached_property
     def is_mail(self) -> bool:
-        """Whether there is a header block at all: a bare text may hold a colon, but not a mail's field names."""
+        """Whether there is a header: a bare text may contain a colon, but not the field names of mail."""
         return not _MAIL_FIELDS.isdisjoint(self._first_fields)
 
     def first_field(self, name: str) -> HeaderField | None:
-        """The first header field of this lower-case name."""
+        """Return the first header field of this name (lower case), or None."""
         return self._first_fields.get(name)
 
     @cached_property
     def _first_fields(self) -> dict[str, HeaderField]:
-        return {each.name: each for each in reversed(self.fields)}
+        return {field.name: field for field in reversed(self.fields)}
 
     @cached_property
     def key(self) -> str:
         """The identity of the message: 24 characters of ``a-z2-7``.
 
-        Two byte strings are the same message when their first Message-ID, Date, From and Subject say the same
-        (encoded words decoded, white space ignored) and their leaf parts, in order, hold the same content after
-        the transfer encoding is taken off, white space ignored. Nothing else counts. So a hop may add or reorder
-        trace fields and verdict headers, rewrap header lines, change line ends or re-encode a part, and it stays
-        the same message; another Message-ID, or another body under the same Message-ID, makes another one, and so
-        does a hop that marks the subject, adds a footer, or adds a Message-ID where there was none.
+        Two byte strings are the same message when both conditions hold, white space ignored:
 
-        What has none of a mail's fields is its characters, white space ignored. Of a message beyond the limits,
-        what is looked at counts, and that is measured before the transfer encoding is taken off.
+        - their first Message-ID, Date, From and Subject are equal after encoded words are decoded;
+        - their leaf parts, in order, have equal content after transfer decoding.
+
+        Nothing else counts. So the message stays the same when a server on the way adds or reorders trace fields
+        and verdict fields, folds header lines differently, changes line ends or re-encodes a part. It becomes
+        another message with another Message-ID, with another body under the same Message-ID, and when a server
+        marks the subject, adds a footer, or adds a Message-ID where there was none.
+
+        A text without the field names of mail is identified by its characters, white space ignored. Of a message
+        beyond the limits, only what is read counts; that is measured before transfer decoding.
         """
         return self._key(_field_without_white_space)
 
     @cached_property
     def former_key(self) -> str | None:
-        """The key that nbstream 0.1.0 gave the message on CPython before 3.11.5; None where it is ``key``.
+        """The key that nbstream 0.1.0 on CPython before 3.11.5 gave to the message; None where it equals ``key``.
 
-        There no encoded word was decoded. What was learned under it stands in the ledger under it.
+        That version decoded no encoded words. What it learned is in the ledger under that key.
         """
         if not self.is_mail or not any(map(_has_encoded_words, map(self.first_field, _KEY_FIELDS))):
             return None
@@ -105,7 +109,7 @@ class Message:
         return None if former == self.key else former
 
     def _key(self, read: Callable[[HeaderField | None], bytes]) -> str:
-        """The key, by what ``read`` makes of each of the fields that count."""
+        """Return the key, where ``read`` returns the content of each field that counts."""
         digest = hashlib.blake2b(digest_size=_KEY_BYTES)
         if not self.is_mail:
             digest.update(self.raw[: self.limits.look_bytes].translate(None, _WHITE_SPACE))
@@ -120,7 +124,7 @@ class Message:
 
 
 def _field_without_white_space(field: HeaderField | None) -> bytes:
-    """The text of a field, by a short way where it is what it is written as."""
+    """Return the text of a field without white space; where nothing is encoded, the decoder is not needed."""
     if field is None:
         return b""
     if field.value.isascii() and b"=" not in field.value:
@@ -133,10 +137,10 @@ def _has_encoded_words(field: HeaderField | None) -> bool:
 
 
 def _undecoded(field: HeaderField | None) -> bytes:
-    """As ``_field_without_white_space``, but encoded words stay as they are written."""
+    """Return the text of a field without white space, with encoded words as they are written."""
     if field is None or not _has_encoded_words(field):
         return _field_without_white_space(field)
-    return "".join(header_fields.undecoded_words(field.value).split()).encode("utf-8", "surrogatepass")
+    return "".join(encoded_words.undecoded_words(field.value).split()).encode("utf-8", "surrogatepass")
 
 
 def _base32_text(digest: bytes) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbstream.mail import header_fields
+from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.policy.verdict_fields import GUARD_FIELD, VERDICT_FIELDS
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def incoming_message(raw: bytes, limits: MessageLimits) -> Message:
     """Return the message in ``raw``, whose line ends may be of any kind; any bytes are a message."""
-    return Message(without_verdict_fields(header_fields.normalize_line_ends(raw)), limits)
+    return Message(without_verdict_fields(normalize_line_ends(raw)), limits)
 
 
 def without_verdict_fields(content: bytes) -> bytes:

@@ -23,6 +23,7 @@ from typing import TypeAlias
 
 from nbstream.errors import InputError, NotReleased
 from nbstream.mail import header_fields
+from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.verdict_fields import QUARANTINE_FIELD
 from nbstream.relay import maildir_files
 from nbstream.relay.next_hop import Envelope, SmtpPath
@@ -159,13 +160,13 @@ def _move(held: QuarantinedMessage, path: pathlib.Path, *, in_doubt: bool) -> Qu
 def read_message(held: QuarantinedMessage) -> tuple[QuarantineNote, bytes]:
     """The note, and the message with CRLF line ends and the verdict that it got. Raises InputError."""
     with _open_file(held) as file:
-        return _read_note(held, file), header_fields.normalize_line_ends(file.read())
+        return _read_note(held, file), normalize_line_ends(file.read())
 
 
 def read_subject(held: QuarantinedMessage) -> tuple[QuarantineNote, str]:
     """The note and the subject; no more than the beginning of the message is read. Raises InputError."""
     with _open_file(held) as file:
-        note, start = _read_note(held, file), header_fields.normalize_line_ends(file.read(_SUBJECT_SEARCH_BYTES))
+        note, start = _read_note(held, file), normalize_line_ends(file.read(_SUBJECT_SEARCH_BYTES))
     fields = header_fields.parse_fields(start, header_fields.body_offset(start))
     return note, next((each.text for each in fields if each.name == "subject"), "")
 

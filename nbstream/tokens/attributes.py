@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING
 
 from nbstream.mail.charsets import decode_text
-from nbstream.mail.header_fields import decode_encoded_words
+from nbstream.mail.encoded_words import decode_encoded_words
 from nbstream.tokens.header_tokens import MAX_FIELDS, MAX_VALUE_BYTES
 from nbstream.tokens.html import is_html
 from nbstream.tokens.scripts import SCRIPTS, detect_script

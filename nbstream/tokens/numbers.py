@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.mail.charsets import decode_text
-from nbstream.mail.header_fields import decode_encoded_words
+from nbstream.mail.encoded_words import decode_encoded_words
 from nbstream.tokens.header_tokens import MAX_FIELDS, MAX_VALUE_BYTES
 from nbstream.tokens.html import is_html
 

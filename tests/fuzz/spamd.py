@@ -30,6 +30,7 @@ def check(data: bytes) -> None:
     """Check that the codec and marking keep their rules for any bytes, however they are cut into pieces."""
     # Imported here because atheris instruments only what is imported after it.
     from nbstream.mail import header_fields, marking  # noqa: PLC0415
+    from nbstream.mail.lines import normalize_line_ends  # noqa: PLC0415
     from nbstream.wire.spamd import SpamdParser, SpamdRefusal, SpamdRequest, decompress  # noqa: PLC0415
     from nbstream.wire.spamd_replies import SpamdJudgement, render_check  # noqa: PLC0415
 
@@ -51,9 +52,7 @@ def check(data: bytes) -> None:
         assert len(body) <= LIMIT
         head, rest = marking.split_header_and_body(body)
         assert head + rest == body
-        marked = header_fields.normalize_line_ends(
-            marking.rewrite_header(head, [("X-Own", "1")], ["X-Own"], "X-Guard")
-        )
+        marked = normalize_line_ends(marking.rewrite_header(head, [("X-Own", "1")], ["X-Own"], "X-Guard"))
         names = [field.name for field in header_fields.parse_fields(marked, header_fields.body_offset(marked))]
         assert names.count("x-own") == 1
         assert render_check(event, SpamdJudgement(spam=False, score=0.0, required=1.0), body).endswith(

@@ -14,6 +14,7 @@ import pytest
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from nbstream.mail import header_fields
+from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.verdict_fields import VERDICT_FIELDS
 from tests.conftest import RedisServer
 from tests.integration.daemon import DaemonProcess, command, free_port, wait_until
@@ -51,7 +52,7 @@ def bodies(maildir: Path) -> list[bytes]:
     """The delivered messages from their own first field on, without our header fields."""
     found = []
     for path in (maildir / "new").iterdir():
-        raw = header_fields.normalize_line_ends(path.read_bytes())
+        raw = normalize_line_ends(path.read_bytes())
         found.append(
             header_fields.strip_fields(raw, ("Return-Path", "X-Envelope-To", *VERDICT_FIELDS)).replace(
                 b"\r\n", b"\n"
@@ -202,7 +203,7 @@ async def test_a_next_hop_stopped_in_mid_replay_costs_451s_and_no_mail(tmp_path:
             report = await asyncio.to_thread(result, replay)
 
         assert report["learned"] == COUNT
-        own = [header_fields.normalize_line_ends(raw) for _, raw in letters(COUNT)]
+        own = [normalize_line_ends(raw) for _, raw in letters(COUNT)]
         kept = [message[message.index(b"Message-ID:") :] for message in hop.messages]
         assert sorted(kept) == sorted(own)
 

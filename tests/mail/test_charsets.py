@@ -1,4 +1,4 @@
-"""Text in whatever charset a message claims."""
+"""Text in the charset that a message names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nbstream.mail.charsets import decode_text
         ("één €".encode()[:-1], "utf-8", "één "),
     ],
 )
-def test_a_charset_is_believed_where_it_can_be(content: bytes, charset: str | None, text: str) -> None:
+def test_a_charset_is_used_where_it_can_be(content: bytes, charset: str | None, text: str) -> None:
     assert decode_text(content, charset) == text
 
 

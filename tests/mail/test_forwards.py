@@ -1,11 +1,11 @@
-"""Which messages a piece of feedback mail is about."""
+"""Which messages a feedback mail contains."""
 
 from __future__ import annotations
 
 import pytest
 
-from nbstream.mail import header_fields
 from nbstream.mail.forwards import ForwardedContent, is_addressed_to, is_redirected, parse_forwarded_content
+from nbstream.mail.lines import normalize_line_ends
 
 INNER = "Subject: spam\r\n\r\nbuy now\r\n"
 TEXT = "Content-Type: text/plain\r\n\r\nsee attached"
@@ -17,38 +17,38 @@ def multipart(kind: str, *parts: str) -> bytes:
     return f"Subject: Fwd\r\nContent-Type: multipart/{kind}; boundary=b\r\n\r\n{body}--b--\r\n".encode()
 
 
-def meant(raw: bytes, max_messages: int = 100) -> list[str] | None:
-    """The messages that are carried."""
-    found = parse_forwarded_content(raw, max_messages)
-    return None if found is None else [each.decode() for each in found.messages]
+def contained_messages(raw: bytes, max_messages: int = 100) -> list[str] | None:
+    """The messages that a feedback mail contains, or None if there are too many."""
+    content = parse_forwarded_content(raw, max_messages)
+    return None if content is None else [message.decode() for message in content.messages]
 
 
-def test_a_forward_means_its_attached_messages() -> None:
-    assert meant(multipart("mixed", TEXT, RFC822 + INNER, RFC822 + "Subject: two\r\n\r\n")) == [
+def test_a_forward_contains_its_attached_messages() -> None:
+    assert contained_messages(multipart("mixed", TEXT, RFC822 + INNER, RFC822 + "Subject: two\r\n\r\n")) == [
         INNER,
         "Subject: two\r\n\r\n",
     ]
 
 
 def test_a_digest_needs_no_type_on_its_messages() -> None:
-    assert meant(multipart("digest", "\r\n" + INNER)) == [INNER]
+    assert contained_messages(multipart("digest", "\r\n" + INNER)) == [INNER]
 
 
-def test_an_abuse_report_means_the_message_it_carries() -> None:
+def test_an_abuse_report_contains_its_message() -> None:
     report = "Content-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\n"
     raw = multipart("report; report-type=feedback-report", TEXT, report, RFC822 + INNER)
 
-    assert meant(raw) == [INNER]
+    assert contained_messages(raw) == [INNER]
 
 
-def test_a_bounce_carries_nothing() -> None:
+def test_a_bounce_contains_nothing() -> None:
     assert (
         parse_forwarded_content(multipart("report; report-type=delivery-status", TEXT, RFC822 + INNER), 9)
         == ForwardedContent()
     )
 
 
-def test_a_mail_without_attached_messages_carries_nothing() -> None:
+def test_a_mail_without_attached_messages_contains_nothing() -> None:
     assert parse_forwarded_content(b"Subject: x\r\n\r\nbody", 9) == ForwardedContent()
     assert parse_forwarded_content(multipart("mixed", TEXT), 9) == ForwardedContent()
     assert parse_forwarded_content(multipart("alternative", TEXT, RFC822 + INNER), 9) == ForwardedContent()
@@ -59,36 +59,36 @@ def test_a_message_attached_in_base64_is_decoded() -> None:
         "Content-Type: message/rfc822\r\nContent-Transfer-Encoding: base64\r\n\r\nU3ViamVjdDogc3BhbQoKYnV5IG5vdwo="
     )
 
-    assert meant(multipart("mixed", part)) == ["Subject: spam\r\n\r\nbuy now\r\n"]
+    assert contained_messages(multipart("mixed", part)) == ["Subject: spam\r\n\r\nbuy now\r\n"]
 
 
 def test_more_messages_or_parts_than_permitted_are_none_so_that_none_is_silently_left_out() -> None:
-    assert meant(multipart("mixed", *[RFC822 + INNER] * 6), max_messages=5) is None
-    assert meant(multipart("mixed", *[TEXT] * 50, RFC822 + INNER), max_messages=5) is None
-    assert meant(multipart("mixed", *[TEXT] * 9, RFC822 + INNER), max_messages=5) == [INNER]
+    assert contained_messages(multipart("mixed", *[RFC822 + INNER] * 6), max_messages=5) is None
+    assert contained_messages(multipart("mixed", *[TEXT] * 50, RFC822 + INNER), max_messages=5) is None
+    assert contained_messages(multipart("mixed", *[TEXT] * 9, RFC822 + INNER), max_messages=5) == [INNER]
 
 
-def test_an_abuse_report_without_a_message_means_none() -> None:
+def test_an_abuse_report_may_contain_no_message() -> None:
     report = "Content-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\n"
 
-    found = parse_forwarded_content(multipart("report; report-type=feedback-report", TEXT, report), 9)
-    assert found == ForwardedContent(feedback_type="abuse")
+    content = parse_forwarded_content(multipart("report; report-type=feedback-report", TEXT, report), 9)
+    assert content == ForwardedContent(feedback_type="abuse")
 
 
-def test_a_report_carries_its_type_and_perhaps_only_the_header_of_its_message() -> None:
+def test_a_report_has_its_type_and_perhaps_only_the_header_of_its_message() -> None:
     report = "Content-Type: message/feedback-report\r\n\r\nUser-Agent: x/1\r\nFEEDBACK-type: Not-Spam (x)\r\n"
     head = "Content-Type: text/rfc822-headers; charset=utf-8\r\n\r\nSubject: one"
 
-    found = parse_forwarded_content(multipart("report; report-type=feedback-report", TEXT, report, head), 9)
+    content = parse_forwarded_content(multipart("report; report-type=feedback-report", TEXT, report, head), 9)
 
-    assert found == ForwardedContent(headers_only=(b"Subject: one",), feedback_type="not-spam")
+    assert content == ForwardedContent(headers_only=(b"Subject: one",), feedback_type="not-spam")
     assert parse_forwarded_content(
         multipart("report; report-type=feedback-report", TEXT, head), 9
     ) == ForwardedContent(headers_only=(b"Subject: one",), feedback_type="")
     assert parse_forwarded_content(multipart("mixed", TEXT, head), 9) == ForwardedContent()
 
 
-def test_resent_fields_say_that_a_mail_is_somebody_elses() -> None:
+def test_resent_fields_say_that_a_mail_was_redirected() -> None:
     assert is_redirected(b"Resent-From: ann@example.org\r\nFrom: x@y\r\n\r\n")
     assert not is_redirected(b"From: x@y\r\n\r\nResent-From: ann@example.org\r\n")
 
@@ -111,9 +111,7 @@ def test_who_a_mail_was_written_to_is_in_its_own_header(head: str, written: bool
     assert is_addressed_to(raw, {"spam@nbstream.invalid", "ham@nbstream.invalid"}) is written
 
 
-def test_a_forward_inside_the_attached_message_is_left_alone() -> None:
+def test_a_forward_inside_the_attached_message_is_not_opened() -> None:
     inner = multipart("mixed", RFC822 + INNER).replace(b"--b", b"--c").replace(b"=b", b"=c").decode()
 
-    assert meant(multipart("mixed", RFC822 + inner)) == [
-        header_fields.normalize_line_ends(inner.encode()).decode()
-    ]
+    assert contained_messages(multipart("mixed", RFC822 + inner)) == [normalize_line_ends(inner.encode()).decode()]

@@ -1,4 +1,4 @@
-"""A message stays the same message through any hops, and no other message is taken for it."""
+"""A message stays the same message on any way, and no other message has its key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nbstream.mail.message import Message
 from tests.corpora import trec_stream
 from tests.letters import letters
-from tests.mail.hops import ENCODINGS, HOPS, Hop, feeds
+from tests.mail.relay_changes import ENCODINGS, RELAY_CHANGES, RelayChange, lf_line_ends
 
 RICH = (
     "Message-ID: <rich.1@example.org>\nDate: Mon, 3 Feb 2025 10:20:30 +0100\n"
@@ -35,12 +35,14 @@ RICH = (
 ORIGINALS = [RICH.encode(), *(raw for _, raw in letters(40))]
 
 originals = st.sampled_from(ORIGINALS)
-ways = st.tuples(st.lists(st.sampled_from(HOPS + ENCODINGS), max_size=8), st.randoms(use_true_random=False))
+ways = st.tuples(
+    st.lists(st.sampled_from(RELAY_CHANGES + ENCODINGS), max_size=8), st.randoms(use_true_random=False)
+)
 
 
-def through(hops: Sequence[Hop], raw: bytes, draw: Random) -> bytes:
-    for hop in hops:
-        raw = hop(raw, draw)
+def relayed(changes: Sequence[RelayChange], raw: bytes, draw: Random) -> bytes:
+    for change in changes:
+        raw = change(raw, draw)
     return raw
 
 
@@ -48,23 +50,23 @@ def key(raw: bytes) -> str:
     return Message.parse(raw).key
 
 
-@pytest.mark.parametrize("hop", [*HOPS, *ENCODINGS, feeds], ids=lambda hop: hop.__name__)
-def test_each_kind_of_hop_leaves_the_message_the_same(hop: Hop) -> None:
+@pytest.mark.parametrize("change", [*RELAY_CHANGES, *ENCODINGS, lf_line_ends], ids=lambda change: change.__name__)
+def test_each_change_on_the_way_leaves_the_message_the_same(change: RelayChange) -> None:
     raw = Message.parse(RICH.encode()).raw
-    passed = hop(raw, Random(3))
+    passed = change(raw, Random(3))
 
     assert passed != raw
     assert key(passed) == key(raw)
 
 
 @settings(max_examples=150, deadline=None)
-@given(raw=originals, way=ways, last=st.sampled_from([feeds, None]))
-def test_any_way_through_hops_leaves_the_message_the_same(
-    raw: bytes, way: tuple[list[Hop], Random], last: Hop | None
+@given(raw=originals, way=ways, last=st.sampled_from([lf_line_ends, None]))
+def test_any_sequence_of_changes_leaves_the_message_the_same(
+    raw: bytes, way: tuple[list[RelayChange], Random], last: RelayChange | None
 ) -> None:
-    hops, draw = way
+    changes, draw = way
 
-    assert key(through([*hops, *([last] if last else [])], Message.parse(raw).raw, draw)) == key(raw)
+    assert key(relayed([*changes, *([last] if last else [])], Message.parse(raw).raw, draw)) == key(raw)
 
 
 def test_letters_that_differ_have_different_keys() -> None:
@@ -72,27 +74,27 @@ def test_letters_that_differ_have_different_keys() -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(raw=originals, way=ways, place=st.floats(0, 1, exclude_max=True))
+@given(raw=originals, way=ways, fraction=st.floats(0, 1, exclude_max=True))
 def test_one_other_letter_in_the_body_makes_another_message_of_the_same_message_id(
-    raw: bytes, way: tuple[list[Hop], Random], place: float
+    raw: bytes, way: tuple[list[RelayChange], Random], fraction: float
 ) -> None:
     _, _, body = raw.partition(b"\n\n")
-    spoken = [found.start() for found in re.finditer(rb"(?<= )[a-z](?=[a-z]+ )", body)]
-    spot = len(raw) - len(body) + spoken[int(place * len(spoken))]
-    other = raw[:spot] + (b"x" if raw[spot : spot + 1] != b"x" else b"y") + raw[spot + 1 :]
-    hops, draw = way
+    letters_in_words = [letter.start() for letter in re.finditer(rb"(?<= )[a-z](?=[a-z]+ )", body)]
+    position = len(raw) - len(body) + letters_in_words[int(fraction * len(letters_in_words))]
+    other = raw[:position] + (b"x" if raw[position : position + 1] != b"x" else b"y") + raw[position + 1 :]
+    changes, draw = way
 
     assert Message.parse(other).first_field("message-id") == Message.parse(raw).first_field("message-id")
-    assert key(through(hops, Message.parse(other).raw, draw)) != key(raw)
+    assert key(relayed(changes, Message.parse(other).raw, draw)) != key(raw)
 
 
 # Real repeats
 
 
 def plain(raw: bytes, name: bytes) -> bytes:
-    """The first field of that name without white space, as it is written."""
-    found = re.search(rb"(?im)^" + name + rb"[ \t]*:(.*(?:\n[ \t].*)*)", raw.partition(b"\n\n")[0])
-    return re.sub(rb"\s", b"", found[1]) if found else b""
+    """The raw value of the first field of this name, without white space."""
+    match = re.search(rb"(?im)^" + name + rb"[ \t]*:(.*(?:\n[ \t].*)*)", raw.partition(b"\n\n")[0])
+    return re.sub(rb"\s", b"", match[1]) if match else b""
 
 
 def body(raw: bytes) -> bytes:
@@ -117,21 +119,21 @@ def test_real_mail_that_came_twice_is_the_same_message_and_a_message_id_alone_ma
     assert other > 40
 
 
-def sound(raw: bytes) -> bool:
-    """Whether the standard library can rewrite it: it takes the fields of a delivery status for messages."""
+def can_be_rewritten(raw: bytes) -> bool:
+    """Whether the standard library can rewrite ``raw``: it reads the fields of a delivery status as messages."""
     parts = list(email.message_from_bytes(raw).walk())
     for part in parts:
-        part.get_payload(decode=True)  # finds defects too
+        part.get_payload(decode=True)  # this finds defects as well
     return not any(part.defects or part.get_content_type() == "message/delivery-status" for part in parts)
 
 
 @pytest.mark.soak
-def test_real_mail_through_hops_is_the_same_message(tmp_path: Path) -> None:
-    draw, recoded = Random(12), 0
+def test_real_mail_after_changes_is_the_same_message(tmp_path: Path) -> None:
+    draw, recoded_messages = Random(12), 0
     for _, raw in trec_stream(tmp_path, 3000):
         original = Message.parse(raw)
-        assert key(feeds(through(draw.sample(HOPS, 3), original.raw, draw), draw)) == original.key
-        if sound(original.raw):
+        assert key(lf_line_ends(relayed(draw.sample(RELAY_CHANGES, 3), original.raw, draw), draw)) == original.key
+        if can_be_rewritten(original.raw):
             assert key(draw.choice(ENCODINGS)(original.raw, draw)) == original.key
-            recoded += 1
-    assert recoded > 2000
+            recoded_messages += 1
+    assert recoded_messages > 2000

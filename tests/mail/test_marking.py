@@ -1,4 +1,4 @@
-"""Marking a message as it came: its line ends and its body stay, forged fields do not."""
+"""Marking a message with any line ends: its line ends and its body stay, forged fields do not."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nbstream.mail import header_fields
+from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.marking import rewrite_header, split_header_and_body
 
 NEW = [("X-Spam-Status", "No,\r\n\tscore=1")]
 
 
 def mark(raw: bytes) -> bytes:
-    head, body = split_header_and_body(raw)
-    return rewrite_header(head, NEW, ["X-Spam-Flag"], "X-Guard") + body
+    header, body = split_header_and_body(raw)
+    return rewrite_header(header, NEW, ["X-Spam-Flag"], "X-Guard") + body
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
@@ -29,7 +30,7 @@ def test_all_else_stays_as_it_was(end: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "head"),
+    ("raw", "header"),
     [
         (b"", b""),
         (b"\n", b"\n"),
@@ -44,8 +45,8 @@ def test_all_else_stays_as_it_was(end: bytes) -> None:
         (b"a: b\r\n\rc", b"a: b\r\n\r"),
     ],
 )
-def test_where_the_header_ends(raw: bytes, head: bytes) -> None:
-    assert split_header_and_body(raw) == (head, raw[len(head) :])
+def test_where_the_header_ends(raw: bytes, header: bytes) -> None:
+    assert split_header_and_body(raw) == (header, raw[len(header) :])
 
 
 _PIECES = st.sampled_from(
@@ -55,23 +56,23 @@ _PIECES = st.sampled_from(
 
 @given(st.lists(_PIECES, max_size=12).map(b"".join))
 @example(b"\r\nX-Spam-Flag: YES")
-def test_what_is_looked_at_and_what_is_given_back_have_one_header(raw: bytes) -> None:
-    head, body = split_header_and_body(raw)
-    canonical = header_fields.normalize_line_ends(raw)
+def test_what_is_read_and_what_is_rewritten_have_the_same_header(raw: bytes) -> None:
+    header, body = split_header_and_body(raw)
+    canonical = normalize_line_ends(raw)
 
-    assert header_fields.normalize_line_ends(head) == canonical[: header_fields.body_offset(canonical)]
-    assert head + body == raw
+    assert normalize_line_ends(header) == canonical[: header_fields.body_offset(canonical)]
+    assert header + body == raw
 
 
 @given(st.lists(_PIECES, max_size=12).map(b"".join))
 def test_no_forged_field_is_left(raw: bytes) -> None:
-    head, _ = split_header_and_body(raw)
-    found = header_fields.normalize_line_ends(rewrite_header(head, NEW, ["X-Spam-Flag"], "X-Guard"))
+    header, _ = split_header_and_body(raw)
+    rewritten = normalize_line_ends(rewrite_header(header, NEW, ["X-Spam-Flag"], "X-Guard"))
 
-    names = [field.name for field in header_fields.parse_fields(found, header_fields.body_offset(found))]
+    names = [field.name for field in header_fields.parse_fields(rewritten, header_fields.body_offset(rewritten))]
     assert "x-spam-flag" not in names
     assert names[0] == "x-spam-status"
 
 
-def test_a_first_line_that_continues_nothing_continues_no_field_of_ours() -> None:
+def test_a_continuation_line_of_no_field_continues_none_of_our_fields() -> None:
     assert mark(b" injected\n\nx") == b"X-Spam-Status: No,\n\tscore=1\nX-Guard:\n injected\n\nx"

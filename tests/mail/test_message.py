@@ -1,4 +1,4 @@
-"""Which message is the same message."""
+"""When two byte strings are the same message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def key(text: str | bytes) -> str:
 ORIGINAL = HEAD + "Content-Type: text/plain; charset=utf-8\n\n" + BODY
 
 
-def test_a_key_is_24_letters_and_digits() -> None:
+def test_a_key_has_24_letters_and_digits() -> None:
     assert re.fullmatch(r"[a-z2-7]{24}", key(ORIGINAL))
 
 
@@ -59,7 +59,7 @@ def test_a_large_message_keeps_its_key_when_its_header_grows() -> None:
     assert key("Received: from x by y\n" * 9 + large) == key(large)
 
 
-def test_a_bare_text_is_its_characters() -> None:
+def test_the_key_of_a_bare_text_depends_on_its_characters() -> None:
     assert key("WIN a prize: call now") == key("WIN a prize:\n call now\n")
     assert key("WIN a prize: call now") != key("WIN a prize: call later")
 
@@ -77,7 +77,7 @@ def test_in_a_text_that_is_no_mail_nothing_is_a_field() -> None:
 
 
 def test_a_key_is_a_digest_in_base32() -> None:
-    """So other programs can make it too; and the keys in a ledger stay what they were."""
+    """Other programs can compute it, too; and the keys in existing ledgers stay valid."""
     digest = hashlib.blake2b(b"WINaprize", digest_size=15).digest()
 
     assert key("WIN a prize") == base64.b32encode(digest).decode().lower()

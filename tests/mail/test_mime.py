@@ -1,14 +1,15 @@
-"""The walk over MIME parts: bounded, never raising, one answer for one message."""
+"""The walk over MIME parts: it is bounded, never raises, and has one result for one message."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.mail import header_fields, mime
+from nbstream.mail import mime
+from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.mime import MessageLimits, MimePart
 
-NESTED = header_fields.normalize_line_ends(b"""\
+NESTED = normalize_line_ends(b"""\
 Subject: nested
 MIME-Version: 1.0
 Content-Type: multipart/mixed; boundary="outer"
@@ -45,7 +46,7 @@ epilogue
 
 
 def walk(raw: bytes, **limits: int) -> list[MimePart]:
-    return list(mime.parse_parts(header_fields.normalize_line_ends(raw), MessageLimits(**limits)))
+    return list(mime.parse_parts(normalize_line_ends(raw), MessageLimits(**limits)))
 
 
 def test_the_tree_comes_in_document_order_with_its_depths() -> None:
@@ -62,7 +63,7 @@ def test_the_tree_comes_in_document_order_with_its_depths() -> None:
     ]
 
 
-def test_payloads_come_without_their_transfer_encoding_and_text_in_its_charset() -> None:
+def test_payloads_are_transfer_decoded_and_text_is_in_its_charset() -> None:
     parts = mime.parse_parts(NESTED, MessageLimits())
 
     assert parts[2].text == "café"
@@ -87,7 +88,7 @@ def test_a_message_without_header_is_a_body() -> None:
     assert [part.text for part in walk(b"\nWIN a prize")] == ["WIN a prize"]
 
 
-def test_no_more_than_the_permitted_parts_depth_and_bytes_are_looked_at() -> None:
+def test_no_more_than_the_permitted_parts_depth_and_bytes_are_read() -> None:
     many = b"Content-Type: multipart/mixed; boundary=x\n\n" + b"--x\n\npart\n" * 50 + b"--x--\n"
     deep = b"".join(b"Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n" % (n, n) for n in range(60))
 
@@ -97,7 +98,7 @@ def test_no_more_than_the_permitted_parts_depth_and_bytes_are_looked_at() -> Non
     assert len(walk(b"no header" * 90_000, look_bytes=1000)[0].payload) == 0
 
 
-def test_a_digest_holds_messages() -> None:
+def test_a_digest_contains_messages() -> None:
     raw = b"Content-Type: multipart/digest; boundary=x\n\n--x\n\nSubject: one\n\nbody\n--x--\n"
 
     assert [part.content_type for part in walk(raw)] == ["multipart/digest", "message/rfc822", "text/plain"]

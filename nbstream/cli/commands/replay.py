@@ -25,7 +25,7 @@ from nbstream import config
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import ConfigError, InputError, RelayRefused, RelayUnavailable
 from nbstream.evaluation.streams import read_index
-from nbstream.mail import header_fields
+from nbstream.mail.lines import normalize_line_ends
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
@@ -162,7 +162,7 @@ class Replay:
 
     def send(self, label: str, raw: bytes) -> None:
         """One message, and its label where the regime tells it."""
-        content = header_fields.normalize_line_ends(raw)
+        content = normalize_line_ends(raw)
         reply = self._client.send(_RECIPIENT, content)
         match = _VERDICT_REPLY.search(reply)
         if match is None:

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from nbstream.listeners.smtp import replies
-from nbstream.mail.header_fields import normalize_line_ends
+from nbstream.mail.lines import normalize_line_ends
 from nbstream.wire.smtp import remove_dot_stuffing
 
 if TYPE_CHECKING:

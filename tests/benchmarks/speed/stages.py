@@ -17,6 +17,7 @@ import uvloop
 from nbstream.assembly import assembly
 from nbstream.filter import Filter
 from nbstream.mail import header_fields
+from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.policy import verdict_fields
 from nbstream.tokens.tokenizer import Tokenizer
@@ -99,7 +100,7 @@ async def _stages(ours: House, raws: Sequence[bytes]) -> dict[str, float]:
     for raw in raws:
         await asyncio.sleep(0)  # the mirror's turn
         watch.begin()
-        content = header_fields.strip_fields(header_fields.normalize_line_ends(raw), verdict_fields.VERDICT_FIELDS)
+        content = header_fields.strip_fields(normalize_line_ends(raw), verdict_fields.VERDICT_FIELDS)
         watch.end("line ends, fields of ours")
         message = Message(content, limits)
         message.parts  # noqa: B018 - parses, and keeps it

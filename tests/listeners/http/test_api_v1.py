@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.filter import CheckDecider
-from nbstream.mail import header_fields
+from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
@@ -26,7 +26,7 @@ async def door(client: Redis, tmp_path: Path) -> AsyncIterator[HttpDoor]:
 
 
 async def test_a_check_tells_what_the_filter_found(door: HttpDoor) -> None:
-    expected = await door.spam_filter.check(Message(header_fields.normalize_line_ends(PRIZE)))
+    expected = await door.spam_filter.check(Message(normalize_line_ends(PRIZE)))
 
     answer = await door.ask("/v1/check", PRIZE)
 

@@ -17,6 +17,7 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 from redis.asyncio import Redis
 
 from nbstream.mail import header_fields
+from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.policy import verdict_fields
 from nbstream.policy.actions import Action, VerdictActions
@@ -116,7 +117,7 @@ def envelopes(door: Door) -> dict[str, str]:
 
 
 def told(raw: bytes, name: str) -> list[str]:
-    canonical = header_fields.normalize_line_ends(raw)
+    canonical = normalize_line_ends(raw)
     found = header_fields.parse_fields(canonical, header_fields.body_offset(canonical))
     return [each.text for each in found if each.name == name]
 
@@ -150,9 +151,7 @@ async def test_spam_waits_in_the_quarantine_with_its_envelope(client: Redis, tmp
         (file,) = (
             tmp_path / "Quarantine" / "new"
         ).iterdir()  # to be learned as it lies there, it is the same message
-        stored = header_fields.strip_fields(
-            header_fields.normalize_line_ends(file.read_bytes()), verdict_fields.VERDICT_FIELDS
-        )
+        stored = header_fields.strip_fields(normalize_line_ends(file.read_bytes()), verdict_fields.VERDICT_FIELDS)
         assert Message.parse(stored).key == note.id
         assert stored == SPAMMY
         assert len(door.delivered()) == 1

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nbstream.mail import header_fields
+from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.verdict_fields import GUARD_FIELD, VERDICT_FIELDS
 from tests.integration.daemon import DaemonProcess
 from tests.letters import letters
@@ -41,9 +42,7 @@ JVBERi0xLjQK
 def expected(raw: bytes) -> bytes:
     """What is to arrive, up to the final line end: CRLF mapped, forged verdicts gone, LF in the file."""
     return (
-        header_fields.strip_fields(header_fields.normalize_line_ends(raw), VERDICT_FIELDS)
-        .replace(b"\r\n", b"\n")
-        .rstrip(b"\n")
+        header_fields.strip_fields(normalize_line_ends(raw), VERDICT_FIELDS).replace(b"\r\n", b"\n").rstrip(b"\n")
     )
 
 
@@ -52,7 +51,7 @@ def arrived(file: Path) -> bytes:
     envelope = b"Return-Path: <from@example.org>\nX-Envelope-To: to@example.org\n"
     content = file.read_bytes()
     assert content.startswith(envelope)
-    raw = header_fields.normalize_line_ends(content.removeprefix(envelope))
+    raw = normalize_line_ends(content.removeprefix(envelope))
     own = [name for name in VERDICT_FIELDS if name != GUARD_FIELD]
     raw = header_fields.strip_fields(raw, own).removeprefix(GUARD_FIELD.encode() + b":\r\n")
     return raw.replace(b"\r\n", b"\n").rstrip(b"\n")
@@ -68,7 +67,7 @@ def pass_all(daemon: DaemonProcess, maildir: Path, messages: Iterable[bytes]) ->
             count += 1
             client.mail("from@example.org")
             client.rcpt("to@example.org")
-            code, text = client.data(header_fields.normalize_line_ends(raw))
+            code, text = client.data(normalize_line_ends(raw))
             loop = expected(raw).count(b"Received:") > 50 and code == 554
             assert code == 250 or loop, (code, text, raw)
             files = list((maildir / "new").iterdir())

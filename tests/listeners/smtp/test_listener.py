@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.mail import header_fields
+from nbstream.mail.lines import normalize_line_ends
 from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
 from tests.listeners.conftest import Door, open_door
@@ -31,7 +32,7 @@ def body(delivered: bytes) -> bytes:
 
 
 def names(delivered: bytes) -> list[str]:
-    raw = header_fields.normalize_line_ends(delivered)
+    raw = normalize_line_ends(delivered)
     return [each.name for each in header_fields.parse_fields(raw, header_fields.body_offset(raw))]
 
 
@@ -83,7 +84,7 @@ async def test_every_content_passes_and_only_crlf_dot_crlf_ends_it(door: Door, c
 
     assert (await dialogue.reply()).startswith("250 ")
     (delivered,) = door.delivered()
-    expected = header_fields.normalize_line_ends(content).replace(b"\r\n", b"\n")
+    expected = normalize_line_ends(content).replace(b"\r\n", b"\n")
     assert delivered.rstrip(b"\n").endswith(expected.rstrip(b"\n"))
 
 
@@ -100,7 +101,7 @@ async def test_any_body_arrives_as_it_was_sent(door: Door, content: bytes) -> No
     dialogue.writer.write((b"\r\n" + whole).replace(b"\r\n.", b"\r\n..")[2:] + b"\r\n.\r\n")
 
     assert (await dialogue.reply()).startswith("250 ")
-    expected = header_fields.normalize_line_ends(content).replace(b"\r\n", b"\n")
+    expected = normalize_line_ends(content).replace(b"\r\n", b"\n")
     assert body(door.delivered()[-1]) in {expected, expected + b"\n"}
     dialogue.writer.close()
 

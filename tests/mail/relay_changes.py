@@ -1,4 +1,4 @@
-"""What happens to a message on its way from hop to hop, and may not make another message of it."""
+"""Changes that servers make to a message on its way, and that must not make another message of it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ VERDICTS = (
     b"X-Nbstream: spam, P=0.99999\r\n",
 )
 
-Hop = Callable[[bytes, Random], bytes]
-"""Takes a message with CRLF line ends and passes it on."""
+RelayChange = Callable[[bytes, Random], bytes]
+"""Takes a message with CRLF line ends and returns the changed message."""
 
 
 def _split(raw: bytes) -> tuple[list[bytes], bytes]:
     """The header fields, each with its continuation lines, and the body with the empty line before it."""
     if raw.startswith(b"\r\n"):
         return [], raw
-    head, blank, body = raw.partition(b"\r\n\r\n")
-    return re.split(rb"(?<=\r\n)(?![ \t])", head + b"\r\n")[: None if blank else -1], blank[2:] + body
+    header, blank, body = raw.partition(b"\r\n\r\n")
+    return re.split(rb"(?<=\r\n)(?![ \t])", header + b"\r\n")[: None if blank else -1], blank[2:] + body
 
 
 def _with_fields(raw: bytes, change: Callable[[bytes], bytes]) -> bytes:
@@ -41,18 +41,18 @@ def _with_fields(raw: bytes, change: Callable[[bytes], bytes]) -> bytes:
 
 
 def trace(raw: bytes, draw: Random) -> bytes:
-    """Fields above all others."""
+    """The message with trace fields above all others."""
     return b"".join(draw.choices(TRACE, k=3)) + raw
 
 
 def verdicts(raw: bytes, draw: Random) -> bytes:
-    """Verdict fields of other filters, below all others."""
+    """The message with verdict fields of other filters below all others."""
     fields, rest = _split(raw)
     return b"".join([*fields, *draw.sample(VERDICTS, 2)]) + rest
 
 
 def shuffle_trace(raw: bytes, draw: Random) -> bytes:
-    """The fields in another order, but those of one name in their own."""
+    """The message with its fields in another order; fields of one name keep their order."""
     fields, rest = _split(raw)
     groups: dict[bytes, list[bytes]] = {}
     for field in fields:
@@ -62,12 +62,12 @@ def shuffle_trace(raw: bytes, draw: Random) -> bytes:
 
 
 def unfold(raw: bytes, draw: Random) -> bytes:
-    """Each field on one line."""
+    """The message with each field on one line."""
     return _with_fields(raw, lambda field: re.sub(rb"\r\n(?=[ \t])", b"", field))
 
 
 def fold(raw: bytes, draw: Random) -> bytes:
-    """Fields broken at some of their spaces; a tab for a space only where no quotes hold it, as in a boundary."""
+    """The message with fields folded at some spaces; a tab replaces a space only in fields without quotes."""
 
     def broken(field: bytes) -> bytes:
         folds = _FOLDS[:-1] if b'"' in field else _FOLDS
@@ -80,21 +80,21 @@ _FOLDS = (b" ", b" ", b"\r\n ", b"\r\n\t")
 
 
 def respell(raw: bytes, draw: Random) -> bytes:
-    """Field names in capitals."""
+    """The message with its field names in capitals."""
     return _with_fields(raw, lambda field: re.sub(rb"^[^:]*", lambda name: name[0].upper(), field, count=1))
 
 
-def feeds(raw: bytes, draw: Random) -> bytes:
-    """LF line ends, as in most mailboxes."""
+def lf_line_ends(raw: bytes, draw: Random) -> bytes:
+    """The message with LF line ends, as in most mailboxes."""
     return raw.replace(b"\r\n", b"\n")
 
 
 def recode(raw: bytes, encoding: str) -> bytes:
-    """The message with every text part in this transfer encoding, as the standard library reads and writes it."""
+    """The message with every text part in this transfer encoding, written by the standard library."""
     fields, rest = _split(raw)
     unfolded = (
         b"".join(re.sub(rb"\r\n(?=[ \t])", b"", field) for field in fields) + rest
-    )  # it knows no folded encoding
+    )  # the standard library does not know folded encodings
     message = email.message_from_bytes(unfolded)
     for part in message.walk():
         if not part.is_multipart() and part.get_content_maintype() == "text":
@@ -109,12 +109,12 @@ def _recode_part(part: ForeignMessage, encoding: str) -> None:
     part["Content-Transfer-Encoding"] = encoding
     match encoding:
         case "base64":
-            written = base64.encodebytes(content)
+            encoded = base64.encodebytes(content)
         case "quoted-printable":
-            written = quopri.encodestring(content)
+            encoded = quopri.encodestring(content)
         case _:
-            written = content
-    part.set_payload(written.decode("ascii", "surrogateescape"))
+            encoded = content
+    part.set_payload(encoded.decode("ascii", "surrogateescape"))
 
 
 def base64_coded(raw: bytes, draw: Random) -> bytes:
@@ -129,5 +129,5 @@ def eight_bit(raw: bytes, draw: Random) -> bytes:
     return recode(raw, "8bit")
 
 
-HOPS: tuple[Hop, ...] = (trace, verdicts, shuffle_trace, unfold, fold, respell)
-ENCODINGS: tuple[Hop, ...] = (base64_coded, quoted_printable, eight_bit)
+RELAY_CHANGES: tuple[RelayChange, ...] = (trace, verdicts, shuffle_trace, unfold, fold, respell)
+ENCODINGS: tuple[RelayChange, ...] = (base64_coded, quoted_printable, eight_bit)

@@ -1,0 +1,47 @@
+"""Line ends: all become CRLF, in pieces of any size."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.mail.lines import PIECE_BYTES, normalize_line_ends
+
+
+def test_lone_line_ends_become_crlf_and_crlf_stays() -> None:
+    assert normalize_line_ends(b"a\nb\rc\r\nd\n\r\n") == b"a\r\nb\r\nc\r\nd\r\n\r\n"
+
+
+@given(st.binary(max_size=200))
+def test_canonical_form_is_stable_and_loses_only_line_ends(raw: bytes) -> None:
+    once = normalize_line_ends(raw)
+
+    assert normalize_line_ends(once) == once
+    assert once.replace(b"\r\n", b"").count(b"\n") == once.replace(b"\r\n", b"").count(b"\r") == 0
+    assert once.translate(None, b"\r\n") == raw.translate(None, b"\r\n")
+
+
+@pytest.mark.parametrize("before", range(-3, 3))
+@pytest.mark.parametrize("ends", [b"\r\n", b"\n", b"\r", b"\r\n\n", b"\n\r\r\n"])
+def test_large_content_is_the_same_wherever_a_piece_ends(before: int, ends: bytes) -> None:
+    raw = b"x" * (PIECE_BYTES + before) + ends + b"x" * PIECE_BYTES + ends
+
+    assert normalize_line_ends(raw) == re.sub(rb"\r\n|\r|\n", b"\r\n", raw)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 1 << 18, 1 << 19])
+@pytest.mark.parametrize("ends", [b"\r\n", b"\n", b"\r", b"\r\r\n\n", b"x\n\r\n"])
+def test_every_line_end_becomes_crlf_wherever_it_stands(size: int, ends: bytes) -> None:
+    for moved in range(5):
+        raw = b"a" * (size - moved) + ends * 3
+
+        assert normalize_line_ends(raw) == re.sub(rb"\r\n|\r|\n", b"\r\n", raw)
+
+
+def test_a_large_message_with_crlf_line_ends_is_not_copied() -> None:
+    raw = b"a" * 99 + b"\r\n" * 500_000
+
+    assert normalize_line_ends(raw) is raw

@@ -1,0 +1,38 @@
+"""Parameters of structured header fields, sound, broken and hostile."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.mail.parameters import parse_parameters
+from tests.mail.hostile_values import HOSTILE_PIECES
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b"text/plain", ("text/plain", {})),
+        (b'TEXT/Plain; Charset="UTF-8"; x=y', ("text/plain", {"charset": "UTF-8", "x": "y"})),
+        (b'multipart/mixed; boundary="a;b\\"c"', ("multipart/mixed", {"boundary": 'a;b"c'})),
+        (b"a/b; filename*=utf-8''caf%C3%A9", ("a/b", {"filename": "café"})),
+        (b'a/b; n*0="on"; n*1="e"', ("a/b", {"n": "one"})),
+        (b"a/b; filename==?utf-8?q?caf=C3=A9?=", ("a/b", {"filename": "café"})),
+        (b'a/b; boundary="open', ("a/b", {"boundary": "open"})),
+        (b"", ("", {})),
+    ],
+)
+def test_parameters_are_read(value: bytes, expected: tuple[str, dict[str, str]]) -> None:
+    assert parse_parameters(value) == expected
+
+
+@given(st.binary(max_size=120))
+def test_parsing_never_raises(value: bytes) -> None:
+    parse_parameters(value)
+
+
+@pytest.mark.parametrize("piece", HOSTILE_PIECES)
+def test_hostile_values_are_read_in_one_pass(piece: bytes) -> None:
+    # When a pattern could start again at each piece, these took minutes: the test's time limit is the assertion.
+    parse_parameters(b"a/b" + piece * 30_000)
