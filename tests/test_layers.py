@@ -35,7 +35,7 @@ LAYERS = [
 # The same within the packages that have packages of their own.
 INNER_LAYERS = {
     "store": [
-        {"backoff", "cancellation", "embedded"},
+        {"backoff", "cancellation", "embedded", "lua", "redis_errors"},
         {"model"},
         {"connection", "recent", "replica", "transfer", "undo"},
         {"migration", "stream_queue"},

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from nbstream.listeners.stream.listener import StreamListener
     from nbstream.metrics.daemon import DaemonMetrics
     from nbstream.relay.next_hop import NextHop
+    from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
 
@@ -210,7 +211,9 @@ class Server:
             found += self._start_evictor(beside.model, beside.mirror, limit) if beside else []
         return found
 
-    def _start_evictor(self, model: Model, mirror: Mirror, limit: int) -> list[asyncio.Task[None]]:
+    def _start_evictor(
+        self, model: Model | AutolearnModel, mirror: Mirror, limit: int
+    ) -> list[asyncio.Task[None]]:
         """The task that keeps the vocabulary within its limit."""
         return [
             asyncio.create_task(Evictor(model, mirror, limit, self._metrics.store.evicted).run(), name="sweeper")

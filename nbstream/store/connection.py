@@ -17,7 +17,7 @@ from redis.backoff import ConstantBackoff
 from redis.exceptions import ResponseError
 
 from nbstream import __version__
-from nbstream.store.model.model import store_errors
+from nbstream.store.redis_errors import store_errors
 
 _RETRY_SECONDS = 0.05
 _MAX_CONNECTIONS = 32

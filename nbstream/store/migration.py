@@ -16,8 +16,8 @@ from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
 from nbstream.store.connection import is_named_after
 from nbstream.store.model.former_version import FIELD, FORMER_TOKENIZER, is_former, packed
 from nbstream.store.model.keys import AutolearnKeys, ModelKeys
-from nbstream.store.model.model import store_errors
 from nbstream.store.model.signature import current_signature
+from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

@@ -17,6 +17,7 @@ from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.learn_script import LessonCommit
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
@@ -139,7 +140,7 @@ async def test_the_history_has_a_record_of_each_lesson(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
     lessons = await teach(spam_filter, messages_by_label(60)["spam"], "spam")
 
-    records = [record async for record in model.history()]
+    records = [record async for record in model.history.records()]
 
     assert [record.message_key for record in reversed(records)] == [lesson.after.id for lesson in lessons]
     assert [record.note.after.probability for record in reversed(records)] == [
@@ -174,7 +175,7 @@ async def test_a_message_that_another_process_changed_meanwhile_is_taught_again(
     assert await stored(model) == await summed(model)
 
 
-async def spoil(model: Model, message: Message, field: str = "weight") -> None:
+async def spoil(model: Model | AutolearnModel, message: Message, field: str = "weight") -> None:
     """Make what the ledger holds of the message unreadable."""
     await model.client.hset(model.keys.ledger(message.key), mapping={"version": "x", field: "much"})
 

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from nbstream.bayes.counts import CLASSES, is_sum
+from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 
@@ -13,7 +14,7 @@ State = tuple[dict[str, dict[bytes, int]], dict[bytes, int]]
 """Counts by class, and totals."""
 
 
-async def stored(model: Model) -> State:
+async def stored(model: Model | AutolearnModel) -> State:
     """Counts by class, and totals, exactly as they are in Redis."""
     counts = {}
     for label, key in zip(CLASSES, model.keys.counts, strict=True):
@@ -23,7 +24,7 @@ async def stored(model: Model) -> State:
     return counts, {name: int(value) for name, value in totals.items()}
 
 
-async def live_entries(model: Model) -> dict[str, LedgerEntry]:
+async def live_entries(model: Model | AutolearnModel) -> dict[str, LedgerEntry]:
     """The whole ledger: each message that is learned, by its key."""
     prefix = model.keys.ledger("")
     names = [key.decode() async for key in model.client.scan_iter(f"{prefix}*", count=1000)]
@@ -31,7 +32,7 @@ async def live_entries(model: Model) -> dict[str, LedgerEntry]:
     return {key: entry for key, entry in entries.items() if entry}
 
 
-async def summed(model: Model) -> State:
+async def summed(model: Model | AutolearnModel) -> State:
     """What ``stored`` must be: the sum over the live entries of weight times tokens, and of sums."""
     counts: dict[str, Counter[bytes]] = {label: Counter() for label in CLASSES}
     totals: Counter[bytes] = Counter()
@@ -50,7 +51,7 @@ async def summed(model: Model) -> State:
     )
 
 
-async def first_scores(model: Model) -> dict[str, set[bytes]]:
+async def first_scores(model: Model | AutolearnModel) -> dict[str, set[bytes]]:
     """The first scores of each class, exactly as they are in Redis."""
     found = {}
     for label, key in zip(CLASSES, model.keys.first_scores, strict=True):
@@ -59,7 +60,7 @@ async def first_scores(model: Model) -> dict[str, set[bytes]]:
     return found
 
 
-async def first_scores_of_entries(model: Model) -> dict[str, set[bytes]]:
+async def first_scores_of_entries(model: Model | AutolearnModel) -> dict[str, set[bytes]]:
     """What ``first_scores`` must be while none is too many: those of the live entries."""
     entries = (await live_entries(model)).values()
     return {

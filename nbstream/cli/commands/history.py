@@ -31,7 +31,7 @@ async def _run(options: argparse.Namespace) -> int:
     selection = HistorySelection(since=options.since or 0.0, actor=options.actor, label=options.label)
     lines: list[str] = []
     async with assembly.open_one_shot_filter(settings) as (_, model):
-        async for record in model.history(selection.since):
+        async for record in model.history.records(selection.since):
             if options.limit is not None and len(lines) >= options.limit:
                 break
             if record in selection:

@@ -1,9 +1,9 @@
-"""Two layers of counts: what people taught, and beside it what was learned without them, which can be dropped.
+"""Two layers of counts: what people taught, and what was learned without them, which can be dropped as a whole.
 
-Rules: the second layer is a model of its own, with counts, totals, ledger, change stream and history under names
-of its own, so all that holds of a model holds of it. Its keys carry an epoch. Dropping it is one step, to the next
-epoch; the keys of the last one are removed afterwards, and whoever still writes there writes to nothing that is
-read. The numbers of changes go on over epochs, with a gap, so mirrors load anew.
+Rules: the second layer is a model of its own, with counts, totals, ledger, change stream and history under key
+names of its own; therefore it has all the properties of a model. Its keys carry an epoch. To drop the layer is one
+step to the next epoch. The keys of the former epoch are removed afterwards, and nobody reads what a late writer
+adds to them. The sequence numbers of the changes continue in the next epoch, with a gap: mirrors load anew.
 """
 
 from __future__ import annotations
@@ -12,125 +12,185 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nbstream.bayes.counts import Totals
+from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.store.lua import lua_script
 from nbstream.store.model import time_base
 from nbstream.store.model.keys import AutolearnKeys, ModelKeys
-from nbstream.store.model.model import Model, lua_script, store_errors
+from nbstream.store.model.model import Model
+from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from redis.asyncio import Redis
 
-    from nbstream.bayes.half_life import HalfLife
     from nbstream.policy.first_scores import FirstScores
-    from nbstream.store.model.ledger import LedgerEntry
+    from nbstream.store.model.evict_script import Eviction
+    from nbstream.store.model.history import LessonNote
+    from nbstream.store.model.learn_script import LessonCommit
+    from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 
 _SCAN_COUNT = 500
-_OLD_STREAM_SECONDS = 60  # mirrors that follow the old epoch read of its end within a second
+_OLD_STREAM_SECONDS = 60  # a mirror that follows the old epoch reads the end of its stream within a second
+_KEYS_THAT_EXPIRE = ("sequence", "changes")
 
 
-class AutolearnModel(Model):
-    """The layer of a model that is learned without people."""
+class AutolearnModel:
+    """The layer of a model that is learned without people.
+
+    It holds the model of the epoch that was current when it last looked, and makes another one when the epoch has
+    changed. Every read looks first. A lesson goes to the epoch of the last read, since it replaces what that read
+    returned: after a drop it is lost with its epoch, or finds no entry there.
+    """
 
     def __init__(self, client: Redis, name: str, ledger_seconds: int) -> None:
-        super().__init__(client, name, ledger_seconds)
-        self.keys: AutolearnKeys = AutolearnKeys(name, 0)
+        self.client = client
+        self.half_life: HalfLife = NO_HALF_LIFE
+        self._ledger_seconds = ledger_seconds
+        self._use_epoch(AutolearnKeys(name, 0))
 
-    async def open(self, *, sign: bool = True, like: HalfLife | None = None) -> None:
-        """As a model does, in the epoch that holds now; by default with the time base of what people taught."""
-        await self._read_epoch()
-        await super().open(sign=sign, like=like or await self._time_base_of_people())
+    def _use_epoch(self, keys: AutolearnKeys) -> None:
+        self.keys = keys
+        self._model = Model(self.client, keys, self._ledger_seconds)
+
+    async def current_model(self) -> Model:
+        """The model of the current epoch. Raises ``StoreUnavailable``."""
+        with store_errors():
+            epoch: Any = await self.client.get(self.keys.epoch_key)
+        if int(epoch or 0) != self.keys.epoch:
+            self._use_epoch(AutolearnKeys(self.keys.model, int(epoch or 0)))
+        return self._model
+
+    async def open(self, *, sign: bool = True) -> Model:
+        """Check that this program can use the current epoch, and return its model; see ``Model.open``.
+
+        The layer has the time base of what people taught.
+        """
+        model = await self.current_model()
+        await model.open(sign=sign, time_base=await self._time_base_of_people())
+        self.half_life = model.half_life
+        return model
 
     async def _time_base_of_people(self) -> HalfLife:
         with store_errors():
             stored: Any = await self.client.hget(ModelKeys(self.keys.model).schema, time_base.HALF_LIFE_FIELD)
         return time_base.unpack_half_life((stored or b"").decode())
 
-    async def entry(self, message_key: str) -> LedgerEntry | None:
-        """What the message was learned as in the epoch that holds now, or None."""
-        await self._read_epoch()
-        return await super().entry(message_key)
-
-    async def entries(self, message_keys: Sequence[str]) -> list[LedgerEntry | StoreIncompatible | None]:
-        """As a model's, of the epoch that holds now."""
-        await self._read_epoch()
-        return await super().entries(message_keys)
-
-    async def ledger_keys(self, former_keys: Mapping[str, str]) -> dict[str, str]:
-        """As a model's, of the epoch that holds now. The layer was migrated together with its model."""
-        await self._read_epoch()
-        return await super().ledger_keys(former_keys)
+    async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
+        """The counts of ``tokens`` or sums, shape (n, classes), and the totals of the current epoch."""
+        return await (await self.current_model()).look_up(tokens)
 
     async def totals(self) -> Totals:
-        """The totals of the epoch that holds now."""
-        await self._read_epoch()
-        return await super().totals()
+        """The totals of the current epoch."""
+        return await (await self.current_model()).totals()
 
-    async def ledger_tokens(self) -> AsyncIterator[list[bytes]]:
-        """As a model's, of the epoch that holds now."""
-        await self._read_epoch()
-        async for packed in super().ledger_tokens():
-            yield packed
+    async def vocabulary_counts(self) -> NDArray[np.int64]:
+        """The counts of all tokens of the current epoch, shape (n, classes)."""
+        return await (await self.current_model()).vocabulary_counts()
+
+    async def first_scores(self) -> FirstScores:
+        """The first scores of the current epoch: none, since nobody labelled these messages."""
+        return await (await self.current_model()).first_scores()
+
+    async def last_change(self) -> bytes:
+        """The stream id of the last change in the current epoch; empty before the first one."""
+        return await (await self.current_model()).last_change()
+
+    async def wait_until_applied(self, change: bytes) -> None:
+        """Return at once: every look-up sees every change."""
+
+    async def entry(self, message_key: str) -> LedgerEntry | None:
+        """What the message was learned as in the current epoch, or None."""
+        return await (await self.current_model()).entry(message_key)
+
+    async def entries(self, message_keys: Sequence[str]) -> list[LedgerEntry | StoreIncompatible | None]:
+        """What each of these messages was learned as in the current epoch; see ``Model.entries``."""
+        return await (await self.current_model()).entries(message_keys)
+
+    async def ledger_keys(self, former_keys: Mapping[str, str]) -> dict[str, str]:
+        """As in ``Model.ledger_keys``, in the current epoch: the layer was migrated together with its model."""
+        return await (await self.current_model()).ledger_keys(former_keys)
 
     async def disputed_messages(self, people: Model) -> AsyncIterator[str]:
-        """The keys of the messages in this layer's ledger that are in the one of ``people`` too."""
-        await self._read_epoch()
-        start, cursor = len(self.keys.ledger("")), None
+        """The keys of the messages that are in the ledger of this layer and in the ledger of ``people`` too."""
+        keys = (await self.current_model()).keys
+        prefix_length, cursor = len(keys.ledger("")), None
         while cursor != 0:
             with store_errors():
-                reply: Any = await self.client.scan(cursor or 0, self.keys.ledger_pattern, _SCAN_COUNT)
-                cursor, found = reply
-                message_keys = [name[start:].decode() for name in found]
+                reply: Any = await self.client.scan(cursor or 0, keys.ledger_pattern, _SCAN_COUNT)
+                cursor, entry_keys = reply
+                message_keys = [key[prefix_length:].decode() for key in entry_keys]
                 async with self.client.pipeline(transaction=False) as pipe:
                     for message_key in message_keys:
                         pipe.exists(people.keys.ledger(message_key))
-                    taught = await pipe.execute()
-            for message_key, is_taught in zip(message_keys, taught, strict=True):
-                if is_taught:
+                    labelled = await pipe.execute()
+            for message_key, is_labelled in zip(message_keys, labelled, strict=True):
+                if is_labelled:
                     yield message_key
 
-    async def _read_epoch(self) -> None:
-        with store_errors():
-            epoch: Any = await self.client.get(self.keys.epoch_key)
-        self.keys = AutolearnKeys(self.keys.model, int(epoch or 0))
+    async def ledger_tokens(self) -> AsyncIterator[list[bytes]]:
+        """The tokens of all live ledger entries of the current epoch; see ``Model.ledger_tokens``."""
+        async for packed_tokens in (await self.current_model()).ledger_tokens():
+            yield packed_tokens
+
+    async def evict(
+        self, tokens: Sequence[bytes], counts: NDArray[np.int64], vocabulary: int | None
+    ) -> Eviction | None:
+        """Remove those ``tokens`` that still have these ``counts`` in the current epoch; see ``Model.evict``."""
+        return await (await self.current_model()).evict(tokens, counts, vocabulary)
+
+    async def commit_lesson(
+        self, message_key: str, old: LedgerEntry | None, new: LedgerEntry | None, note: LessonNote
+    ) -> bytes | LedgerConflict:
+        """Commit a lesson in the epoch of the last read; see ``Model.commit_lesson``."""
+        return await self._model.commit_lesson(message_key, old, new, note)
+
+    async def commit_lessons(
+        self, lessons: Sequence[LessonCommit]
+    ) -> list[bytes | LedgerConflict | StoreUnavailable | StoreIncompatible]:
+        """Commit several lessons in the epoch of the last read; see ``Model.commit_lessons``."""
+        return await self._model.commit_lessons(lessons)
 
     async def drop_epoch(self) -> Totals:
-        """Drop all that the layer holds; what that was. May be repeated, also after an interruption.
+        """Drop all that the layer holds, and return the totals of that.
 
-        Raises ``StoreUnavailable``; what is still there then is dropped, or not, but never half.
+        May be repeated, also after an interruption. Raises ``StoreUnavailable``: the layer is dropped then, or
+        not, but never half.
         """
-        totals = await self.totals()
+        model = await self.current_model()
         old, new = self.keys, AutolearnKeys(self.keys.model, self.keys.epoch + 1)
+        totals = await model.totals()
         with store_errors():
             if await self.client.exists(old.totals, *old.counts, old.history):
                 await self.client.register_script(lua_script("drop.lua"))(
                     keys=[old.epoch_key, old.sequence, old.changes, new.sequence],
                     args=[old.epoch, new.epoch, _OLD_STREAM_SECONDS],
                 )
-        await self._read_epoch()
-        await self._remove_old_epochs()
+        await self.current_model()
+        await self._remove_former_epochs()
         return totals
 
-    async def _remove_old_epochs(self) -> None:
-        """Remove what former epochs have left, by bounded steps."""
-        kept, told = self.keys.prefix.encode(), ("sequence", "changes")
+    async def _remove_former_epochs(self) -> None:
+        """Remove the keys that former epochs have left, in bounded steps."""
+        current_prefix = self.keys.prefix.encode()
         cursor = None
         while cursor != 0:
             with store_errors():
                 reply: Any = await self.client.scan(cursor or 0, match=self.keys.all_epochs, count=_SCAN_COUNT)
-                cursor, found = reply
-                former = [
+                cursor, keys = reply
+                former_keys = [
                     key
-                    for key in found
-                    if not key.startswith(kept) and key.rpartition(b":")[2].decode() not in told
+                    for key in keys
+                    if not key.startswith(current_prefix)
+                    and key.rpartition(b":")[2].decode() not in _KEYS_THAT_EXPIRE
                 ]
-                if former:
-                    await self.client.unlink(*former)
+                if former_keys:
+                    await self.client.unlink(*former_keys)
 
 
 class CountsLayer(Protocol):
-    """One layer's counts."""
+    """The counts of one layer."""
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens`` or sums, shape (n, classes), and the totals."""
@@ -146,15 +206,15 @@ class CountsLayer(Protocol):
         """The time base of the counts."""
 
     async def first_scores(self) -> FirstScores:
-        """The recent messages' P(spam) before their first label."""
+        """The P(spam) of recent messages before their first label."""
 
 
 class LayeredCounts:
-    """The counts of both layers added up; while the second cannot be read, those of the first.
+    """The counts of both layers added up; while the second layer cannot be read, the counts of the first.
 
-    The number of messages is the first's: what people taught makes a model ready, and the prior. The vocabulary is
-    the sum, so tokens that both hold count twice: between one and two times what it is, and its part in each
-    class's smoothing the same.
+    The number of messages is that of the first layer: what people taught decides whether a model is ready, and the
+    prior. The vocabulary size is the sum of both sizes, so a token that both layers hold counts twice. The result
+    lies between the true size and twice that, and its part in the smoothing is the same for each class.
     """
 
     def __init__(self, people: CountsLayer, auto: CountsLayer) -> None:
@@ -163,25 +223,26 @@ class LayeredCounts:
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens`` or sums, shape (n, classes), and the totals."""
-        rows, totals = await self._people.look_up(tokens)
+        counts, totals = await self._people.look_up(tokens)
         try:
-            more, others = await self._auto.look_up(tokens)
+            auto_counts, auto_totals = await self._auto.look_up(tokens)
         except StoreUnavailable:
-            return rows, totals
-        weights = tuple(a + b for a, b in zip(totals.tokens, others.tokens, strict=True))
-        return rows + more, Totals(totals.messages, weights, totals.vocabulary_size + others.vocabulary_size)
+            return counts, totals
+        weights = tuple(a + b for a, b in zip(totals.tokens, auto_totals.tokens, strict=True))
+        vocabulary_size = totals.vocabulary_size + auto_totals.vocabulary_size
+        return counts + auto_counts, Totals(totals.messages, weights, vocabulary_size)
 
     async def first_scores(self) -> FirstScores:
-        """The first layer's: those of the labels that people gave."""
+        """The first scores of the first layer, whose labels people gave."""
         return await self._people.first_scores()
 
     @property
     def half_life(self) -> HalfLife:
-        """That of both layers."""
+        """The time base of both layers."""
         return self._people.half_life
 
     async def vocabulary_counts(self) -> NDArray[np.int64]:
-        """The first layer's: what needs all tokens does not go with a second layer."""
+        """The counts of all tokens of the first layer: what needs them cannot be used with a second layer."""
         return await self._people.vocabulary_counts()
 
     async def wait_until_applied(self, change: bytes) -> None:

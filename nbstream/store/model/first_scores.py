@@ -1,12 +1,16 @@
-"""The first scores of a model for who asks Redis itself: all are read once, then only what has changed since.
+"""The first scores of a model, read from Redis: all of them once, afterwards only what has changed.
 
-Rules: as of a mirror, the place in the change stream is noted before the scan, changes may be seen twice, and a
-gap in their numbers means that all are read again.
+Rules: as in a mirror, the position in the change stream is read before the scan, a change may be applied although
+the scan has seen it, and a gap in the sequence numbers means that all first scores are read again.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from nbstream.store.model.position import PositionScript
+from nbstream.store.model.scan import scan_first_scores
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -17,28 +21,46 @@ if TYPE_CHECKING:
 _READ_COUNT = 500
 
 
-class FirstScoresFollower:
-    """First scores, and the place in the change stream that they are of."""
+@dataclass(slots=True)
+class _FirstScoresCopy:
+    """First scores in memory, and the last change that was applied to them."""
 
-    def __init__(self, first_scores: FirstScores, last_id: bytes, sequence: int) -> None:
-        self.first_scores = first_scores
-        self._last_id = last_id
-        self._sequence = sequence
+    first_scores: FirstScores
+    last_id: bytes
+    sequence: int
 
-    async def catch_up(self, client: Redis, keys: ModelKeys) -> bool:
-        """Follow what others did meanwhile; False where that cannot be known any more.
+
+class StoredFirstScores:
+    """The first scores of one model, for callers that have no mirror."""
+
+    def __init__(self, client: Redis, keys: ModelKeys) -> None:
+        self._client = client
+        self._keys = keys
+        self._position_script = PositionScript(client, keys)
+        self._copy: _FirstScoresCopy | None = None
+
+    async def read(self) -> FirstScores:
+        """The first scores as they are now. The first call takes about a second for 100,000 of them.
 
         Raises ``StoreIncompatible``, and what redis-py raises.
         """
+        while self._copy is None or not await self._catch_up(self._copy):
+            position = await self._position_script.read()
+            first_scores = await scan_first_scores(self._client, self._keys)
+            self._copy = _FirstScoresCopy(first_scores, position.change, position.sequence)
+        return self._copy.first_scores
+
+    async def _catch_up(self, copy: _FirstScoresCopy) -> bool:
+        """Apply the changes since the last call; False where they cannot be known, since the stream has a gap."""
         entries: Any = None
         while entries is None or len(entries) == _READ_COUNT:
-            entries = await client.xrange(keys.changes, min=b"(" + self._last_id, count=_READ_COUNT)
+            entries = await self._client.xrange(self._keys.changes, min=b"(" + copy.last_id, count=_READ_COUNT)
             for entry_id, fields in entries:
                 try:
-                    if int(fields[b"sequence"]) != self._sequence + 1:
+                    if int(fields[b"sequence"]) != copy.sequence + 1:
                         return False
-                    self.first_scores.apply_change(fields)
+                    copy.first_scores.apply_change(fields)
                 except (KeyError, ValueError):
                     return False
-                self._last_id, self._sequence = entry_id, self._sequence + 1
+                copy.last_id, copy.sequence = entry_id, copy.sequence + 1
         return True

@@ -1,22 +1,28 @@
-"""The history: what was learned, when, by whom, and what it did, so that it can be told and taken back.
+"""The history: what was learned, when, by whom, and what it did, so that it can be shown and undone.
 
-Rules: a record is written by the same script as the change it is about, so there is neither one without the other;
-it keeps the whole entry that it replaced, so that exactly that can be put back. The history is trimmed to a number
-of records, the oldest first.
+Rules: a record is written by the same script as the change that it describes, so neither exists without the other;
+it keeps the whole entry that was replaced, so that exactly that entry can be put back. The history is trimmed to a
+number of records, the oldest first.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nbstream.errors import StoreIncompatible
 from nbstream.store.model.ledger import LedgerEntry
+from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
+
+    from redis.asyncio import Redis
+
+    from nbstream.store.model.keys import ModelKeys
 
 _FORMER_PREFIX = b"former:"
+_BATCH = 500  # records
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +33,21 @@ class Assessment:
     verdict: str
 
     def pack(self) -> str:
-        """As it is stored."""
+        """The assessment as it is stored."""
         return f"{self.probability!r} {self.verdict}"
 
     @classmethod
     def unpack(cls, stored: bytes) -> Assessment:
-        """What ``pack`` packed."""
+        """What ``pack`` packed; raises ``ValueError`` for anything else."""
         probability, _, verdict = stored.decode().partition(" ")
         return cls(float(probability), verdict)
 
 
 @dataclass(frozen=True, slots=True)
 class LessonNote:
-    """Who changed something through which door, and what was thought of the message before and after.
+    """Who changed something through which listener or command, and the message's check before and after.
 
-    What came after is what the change made of it if nobody else taught anything at the same moment.
+    ``after`` is what the change made of the message if nobody else taught anything at the same moment.
     """
 
     source: str
@@ -54,8 +60,9 @@ class LessonNote:
 class HistoryRecord:
     """One change of what one message is learned as.
 
-    ``id`` is its place in the history, ``at`` seconds since the epoch; ``label`` and ``version`` are those of the
-    entry that it wrote, None where it left none; ``former`` the entry that was there before.
+    ``id`` is the record's stream id in the history, ``at`` its time in seconds since the epoch. ``label`` and
+    ``version`` are those of the entry that the change wrote, None where it left no entry; ``former`` is the entry
+    that was there before.
     """
 
     id: bytes
@@ -76,10 +83,10 @@ class HistoryRecord:
 
 @dataclass(frozen=True, slots=True)
 class HistorySelection:
-    """Which records are meant; None of ``until``, ``actor``, ``label`` and ``message_key`` means any.
+    """Which records to select; None in ``until``, ``actor``, ``label`` or ``message_key`` selects any.
 
-    ``since`` and ``until`` are seconds since the epoch, the latter no longer meant; ``label`` is what was learned,
-    or what was taken back where nothing was.
+    ``since`` (inclusive) and ``until`` (exclusive) are seconds since the epoch. ``label`` is what was learned, or,
+    where nothing was learned, what was unlearned.
     """
 
     since: float = 0.0
@@ -88,19 +95,46 @@ class HistorySelection:
     label: str | None = None
     message_key: str | None = None
 
-    def __contains__(self, found: HistoryRecord) -> bool:
-        label = found.label or (found.former.label if found.former else None)
+    def __contains__(self, record: HistoryRecord) -> bool:
+        label = record.label or (record.former.label if record.former else None)
         return (
-            self.since <= found.at
-            and (self.until is None or found.at < self.until)
-            and self.actor in {None, found.note.actor}
+            self.since <= record.at
+            and (self.until is None or record.at < self.until)
+            and self.actor in {None, record.note.actor}
             and self.label in {None, label}
-            and self.message_key in {None, found.message_key}
+            and self.message_key in {None, record.message_key}
         )
 
 
+class History:
+    """The history of one model. Its methods raise ``StoreIncompatible`` and ``StoreUnavailable``."""
+
+    def __init__(self, client: Redis, keys: ModelKeys) -> None:
+        self._client = client
+        self._key = keys.history
+
+    async def records(self, since: float = 0.0) -> AsyncIterator[HistoryRecord]:
+        """The records since that time (seconds since the epoch), newest first."""
+        newest: str | bytes = "+"
+        oldest = f"{max(0, round(since * 1000))}"
+        while True:
+            with store_errors():
+                entries: Any = await self._client.xrevrange(self._key, newest, oldest, count=_BATCH)
+            for record_id, fields in entries:
+                yield _read_record(record_id, fields)
+            if len(entries) < _BATCH:
+                return
+            newest = b"(" + entries[-1][0]
+
+    async def record(self, record_id: bytes) -> HistoryRecord | None:
+        """The record of that ``id``, or None where it has been trimmed."""
+        with store_errors():
+            entries: Any = await self._client.xrange(self._key, record_id, record_id)
+        return _read_record(*entries[0]) if entries else None
+
+
 def history_fields(new: LedgerEntry | None, note: LessonNote) -> list[str]:
-    """What the script writes of a change beside the message and its former entry: names and values in turn."""
+    """The names and values in turn that a record has beside its message and the former entry."""
     return [
         *("label", new.label if new else "", "version", new.version if new else ""),
         *("source", note.source, "actor", note.actor),
@@ -108,26 +142,26 @@ def history_fields(new: LedgerEntry | None, note: LessonNote) -> list[str]:
     ]
 
 
-def read_history_record(place: bytes, stored: Mapping[bytes, bytes]) -> HistoryRecord:
-    """A record from the fields of its stream entry. Raises ``StoreIncompatible`` for those of another program."""
+def _read_record(record_id: bytes, fields: Mapping[bytes, bytes]) -> HistoryRecord:
+    """The record in the fields of a stream entry. Raises ``StoreIncompatible`` for those of another program."""
     former = {
         name.removeprefix(_FORMER_PREFIX): value
-        for name, value in stored.items()
+        for name, value in fields.items()
         if name.startswith(_FORMER_PREFIX)
     }
     try:
         return HistoryRecord(
-            id=place,
-            at=int(place.partition(b"-")[0]) / 1000,
-            message_key=stored[b"id"].decode(),
-            label=stored[b"label"].decode() or None,
-            version=stored[b"version"].decode() or None,
+            id=record_id,
+            at=int(record_id.partition(b"-")[0]) / 1000,
+            message_key=fields[b"id"].decode(),
+            label=fields[b"label"].decode() or None,
+            version=fields[b"version"].decode() or None,
             former=LedgerEntry.unpack(former),
             note=LessonNote(
-                stored[b"source"].decode(),
-                stored[b"actor"].decode(),
-                Assessment.unpack(stored[b"before"]),
-                Assessment.unpack(stored[b"after"]),
+                fields[b"source"].decode(),
+                fields[b"actor"].decode(),
+                Assessment.unpack(fields[b"before"]),
+                Assessment.unpack(fields[b"after"]),
             ),
         )
     except (KeyError, ValueError) as error:

@@ -11,20 +11,7 @@ from nbstream.store.model import history, ledger
 if TYPE_CHECKING:
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.keys import ModelKeys
-
-
-@dataclass(frozen=True, slots=True)
-class RetentionLimits:
-    """How much a model keeps.
-
-    About how many changes stay in the change stream and how many records in the history, how many first scores of
-    each class, and for how many seconds a ledger entry stays.
-    """
-
-    max_changes: int
-    max_history_records: int
-    max_first_scores: int
-    ledger_seconds: int
+    from nbstream.store.model.retention import RetentionLimits
 
 
 @dataclass(frozen=True, slots=True)

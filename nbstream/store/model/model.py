@@ -1,144 +1,113 @@
-"""A model in Redis: one named set of counts with its ledger. Reads, and the one atomic write.
+"""One model in Redis: its reads, and the commit point of every lesson.
 
 Rules: every failure of Redis leaves here as ``StoreUnavailable``; every command has the client's deadline; a
-write may be repeated after a lost reply, since the script compares the ledger entry's version first.
+lesson may be committed again after a lost reply, since the script compares the version of the ledger entry first.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib import resources
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
-from redis.exceptions import AuthenticationError, NoScriptError, OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisError
 
 from nbstream.bayes.counts import CLASSES, ClassCounts, Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
-from nbstream.errors import StoreForbids, StoreIncompatible, StoreRefuses, StoreUnavailable
-from nbstream.store.model import former_version, history, ledger
-from nbstream.store.model.first_scores import FirstScoresFollower
+from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
+from nbstream.store.lua import lua_script
+from nbstream.store.model import former_version, ledger
+from nbstream.store.model.evict_script import Eviction, EvictScript
+from nbstream.store.model.first_scores import StoredFirstScores
+from nbstream.store.model.history import History
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.model.learn_script import (
-    LessonCommit,
+from nbstream.store.model.learn_script import LessonCommit, pack_arguments, pack_keys, unpack_reply
+from nbstream.store.model.position import ModelPosition, PositionScript
+from nbstream.store.model.retention import (
+    MAX_CHANGES,
+    MAX_FIRST_SCORES,
+    MAX_HISTORY_RECORDS,
     RetentionLimits,
-    pack_arguments,
-    pack_keys,
-    unpack_reply,
 )
-from nbstream.store.model.scan import scan_counts, scan_first_scores
+from nbstream.store.model.scan import scan_counts
 from nbstream.store.model.signature import verify_signature
+from nbstream.store.model.totals import totals_from_hash
+from nbstream.store.redis_errors import store_error, store_errors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from redis.asyncio import Redis
 
     from nbstream.policy.first_scores import FirstScores
-    from nbstream.store.model.history import HistoryRecord, LessonNote
+    from nbstream.store.model.history import LessonNote
 
 _log = logging.getLogger(__name__)
 
-MAX_CHANGES = 10_000
-"""About so many changes stay in the stream, some 60 MB of 300 tokens each; a mirror further behind rescans."""
-
-MAX_HISTORY_RECORDS = 100_000
-"""About so many changes can be told and undone: 150 bytes each, and another 2 kB where one replaced an entry."""
-
-MAX_FIRST_SCORES = 50_000
-"""So many first scores of each class are kept, unless told otherwise: 150 bytes each."""
-
-_HISTORY_BATCH = 500
-# In what Redis answers to a write while it cannot write to its disk, and 6.2 to a script while its memory is full.
-_WRITE_REFUSALS = ("MISCONF", "OOM command not allowed")
-
 _LEDGER_BATCH = 200  # entries: some 240 kB
-_SCRIPT_ATTEMPTS = 3  # at changes of which the server says that it does not know their script
+_SCRIPT_ATTEMPTS = 3  # to send lessons whose script the server does not know
 
 _Stored = TypeVar("_Stored")
-_Read = TypeVar("_Read")
-
-
-@contextmanager
-def store_errors() -> Iterator[None]:
-    """Turn what redis-py raises into ``StoreUnavailable`` or a kind of it, with the cause for the log."""
-    try:
-        yield
-    except (RedisError, OSError) as error:
-        raise _store_error(error) from error
-
-
-def _store_error(error: RedisError | OSError) -> StoreUnavailable:
-    if any(isinstance(each, AuthenticationError) for each in (error, error.__cause__)):  # redis-py wraps it
-        return StoreForbids("Redis refuses the password, or wants one: see redis.url and redis.password_file")
-    refused = isinstance(error, ResponseError) and any(each in str(error) for each in _WRITE_REFUSALS)
-    kind = StoreRefuses if refused or isinstance(error, OutOfMemoryError) else StoreUnavailable
-    return kind(f"Redis: {type(error).__name__}: {error}")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelPosition:
-    """Where a model is: the last change's stream id and number, the last record of the history, the totals."""
-
-    change: bytes
-    sequence: int
-    record: bytes
-    totals: Totals
+_Value = TypeVar("_Value")
 
 
 class Model:
-    """One model's keys behind a Redis client.
+    """One model behind a Redis client.
 
-    ``half_life_days`` is what a model that is new is signed with; once ``open`` is done, ``half_life`` is what the
-    model has. ``clock`` gives the seconds since the epoch. ``first_scores`` is how many are kept of each class.
+    ``model`` is the name of the model, or the keys of one of its layers. ``half_life_days`` is what a new model is
+    signed with; after ``open``, ``half_life`` is what the model has. ``clock`` returns seconds since the epoch of
+    Unix. ``first_scores`` is the number of first scores to keep of each class.
     """
 
     def __init__(
         self,
         client: Redis,
-        name: str,
+        model: str | ModelKeys,
         ledger_seconds: int,
         half_life_days: float | None = None,
         clock: Callable[[], float] = time.time,
         first_scores: int = MAX_FIRST_SCORES,
     ) -> None:
         self.client = client
-        self.keys = ModelKeys(name)
+        self.keys = ModelKeys(model) if isinstance(model, str) else model
         self.half_life = NO_HALF_LIFE
+        self.history = History(client, self.keys)
+        self.retention = RetentionLimits(MAX_CHANGES, MAX_HISTORY_RECORDS, first_scores, ledger_seconds)
         self._half_life_days = half_life_days
         self._clock = clock
-        self.retention = RetentionLimits(MAX_CHANGES, MAX_HISTORY_RECORDS, first_scores, ledger_seconds)
         self._writes_refused = False
-        self._position_script = client.register_script(lua_script("place.lua"))
+        self._position_script = PositionScript(client, self.keys)
+        self._evict_script = EvictScript(client, self.keys)
         self._learn_script = client.register_script(lua_script("learn.lua"))
-        self._evict_script = client.register_script(lua_script("evict.lua"))
-        self._scanned_vocabulary: tuple[bytes, NDArray[np.int64]] | None = None
-        self._first_scores_follower: FirstScoresFollower | None = None
+        self._first_scores = StoredFirstScores(client, self.keys)
+        self._vocabulary_at_change: tuple[bytes, NDArray[np.int64]] | None = None
 
-    async def open(self, *, sign: bool = True, like: HalfLife | None = None) -> None:
-        """Check that this program can use what is stored; ``sign`` a model that is new as written by it.
+    async def open(self, *, sign: bool = True, time_base: HalfLife | None = None) -> Self:
+        """Check that this program can use what is stored, and return the model.
 
-        ``like`` is the time base that the model is to have: that of another one whose counts are added to its own.
-        Without it a new model's t0 is now. The one of a model that nobody has taught yet may be replaced.
+        ``sign`` says whether a new model is signed as written by this program. ``time_base`` is the time base that
+        the model has to have, as when the counts of another model are added to its own; without it the t0 of a new
+        model is now. A model that nobody has taught yet may get another time base.
 
-        Raises ``StoreIncompatible`` where another schema or tokenizer wrote it, or its half-life is another one,
+        Raises ``StoreIncompatible`` where another schema, tokenizer or half-life wrote the model, and
         ``StoreUnavailable``.
         """
         days = self._half_life_days
-        wanted = like or (NO_HALF_LIFE if days is None else HalfLife(days, self._clock()))
+        wanted = time_base or (NO_HALF_LIFE if days is None else HalfLife(days, self._clock()))
         with store_errors():
             self.half_life = await verify_signature(
-                self.client, self.keys, wanted, sign=sign, exactly=like is not None
+                self.client, self.keys, wanted, sign=sign, exactly=time_base is not None
             )
+        return self
+
+    # Counts
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens``, shape (n, classes), and the totals, in one round trip.
 
-        For commands that check one message: they need no mirror. Others may learn between the two: a transaction
-        would be refused while Redis is out of memory, though nothing is written.
+        This is for commands that check one message and need no mirror. A lesson may come between the two reads: a
+        transaction would be refused while Redis is out of memory, although it writes nothing.
         """
         with store_errors():
             async with self.client.pipeline(transaction=False) as pipe:
@@ -152,49 +121,48 @@ class Model:
             counts[:, column] = [int(value or 0) for value in values]
         return counts, totals_from_hash(totals)
 
+    async def totals(self) -> Totals:
+        """The totals as they are in Redis."""
+        with store_errors():
+            fields: Any = await self.client.hgetall(self.keys.totals)
+        return totals_from_hash(fields)
+
     async def counts(self) -> ClassCounts:
-        """All counts there are, with their totals: some seconds for a million tokens."""
+        """All counts of the model, with their totals; this takes some seconds for a million tokens."""
         with store_errors():
             counts = await scan_counts(self.client, self.keys)
         counts.totals = await self.totals()
         return counts
 
     async def vocabulary_counts(self) -> NDArray[np.int64]:
-        """The counts of all tokens, shape (n, classes); scanned anew only after a change, by whomever."""
-        last = await self.last_change()  # before the scan: what comes during it is found by the next one
-        if self._scanned_vocabulary is None or self._scanned_vocabulary[0] != last:
-            self._scanned_vocabulary = last, (await self.counts()).vocabulary_counts()
-        return self._scanned_vocabulary[1]
+        """The counts of all tokens, shape (n, classes); they are scanned again only after a change."""
+        last = await self.last_change()  # before the scan: the next call sees a change that comes during it
+        if self._vocabulary_at_change is None or self._vocabulary_at_change[0] != last:
+            self._vocabulary_at_change = last, (await self.counts()).vocabulary_counts()
+        return self._vocabulary_at_change[1]
 
     async def first_scores(self) -> FirstScores:
-        """The first scores kept; the next call lets them follow. The first takes a second for 100,000."""
+        """The first scores that are stored. The first call takes about a second for 100,000 of them."""
         with store_errors():
-            while self._first_scores_follower is None or not await self._first_scores_follower.catch_up(
-                self.client, self.keys
-            ):
-                place = await self.position()
-                scanned = await scan_first_scores(self.client, self.keys)
-                self._first_scores_follower = FirstScoresFollower(scanned, place.change, place.sequence)
-        return self._first_scores_follower.first_scores
+            return await self._first_scores.read()
+
+    # Changes
+
+    async def position(self) -> ModelPosition:
+        """The last change, the last record of the history and the totals, all of one moment."""
+        with store_errors():
+            return await self._position_script.read()
+
+    async def last_change(self) -> bytes:
+        """The stream id of the last change; empty before the first one."""
+        with store_errors():
+            entries: Any = await self.client.xrevrange(self.keys.changes, count=1)
+        return entries[0][0] if entries else b""
 
     async def wait_until_applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""
 
-    async def position(self) -> ModelPosition:
-        """The last change, the last record of the history and the totals, all of one moment."""
-        keys = self.keys
-        with store_errors():
-            change, sequence, record, totals = await self._position_script(
-                keys=[keys.changes, keys.sequence, keys.history, keys.totals]
-            )
-        pairs = dict(zip(totals[0::2], totals[1::2], strict=True))
-        return ModelPosition(change, int(sequence), record, totals_from_hash(pairs))
-
-    async def last_change(self) -> bytes:
-        """The stream id of the last change; empty before the first."""
-        with store_errors():
-            entries: Any = await self.client.xrevrange(self.keys.changes, count=1)
-        return entries[0][0] if entries else b""
+    # The ledger
 
     async def entry(self, message_key: str) -> ledger.LedgerEntry | None:
         """What the message was learned as, or None."""
@@ -208,13 +176,13 @@ class Model:
             async with self.client.pipeline(transaction=False) as pipe:
                 for message_key in message_keys:
                     pipe.hgetall(self.keys.ledger(message_key))
-                found = await pipe.execute()
-        return [_value_or_error(ledger.LedgerEntry.unpack, fields) for fields in found]
+                hashes = await pipe.execute()
+        return [_value_or_error(ledger.LedgerEntry.unpack, fields) for fields in hashes]
 
     async def ledger_keys(self, former_keys: Mapping[str, str]) -> dict[str, str]:
-        """Of messages (key: former key) those that the ledger has under the former key alone, with that key.
+        """Those of the messages (key: former key) that the ledger has only under the former key, with that key.
 
-        None in a model that was not migrated, or so long ago that all entries of the older version are gone.
+        Empty in a model that was not migrated, or so long ago that all entries of the older version have expired.
         """
         with store_errors():
             async with self.client.pipeline(transaction=False) as pipe:
@@ -226,149 +194,107 @@ class Model:
         migrated_at = former_version.migrated_at((migrated or b"").decode())
         if self._clock() > migrated_at + self.retention.ledger_seconds:
             return {}
-        present, former = exist[0::2], exist[1::2]
-        pairs = zip(former_keys.items(), present, former, strict=True)
-        return {key: former_key for (key, former_key), has, had in pairs if had and not has}
+        pairs = zip(former_keys.items(), exist[0::2], exist[1::2], strict=True)
+        return {key: former_key for (key, former_key), present, former in pairs if former and not present}
+
+    async def ledger_tokens(self) -> AsyncIterator[list[bytes]]:
+        """The tokens of all live ledger entries, each packed as it is stored, a batch of entries at a time."""
+        cursor = None
+        while cursor != 0:
+            with store_errors():
+                reply: Any = await self.client.scan(cursor or 0, self.keys.ledger_pattern, _LEDGER_BATCH)
+                cursor, entry_keys = reply
+                async with self.client.pipeline(transaction=False) as pipe:
+                    for key in entry_keys:
+                        pipe.hget(key, "tokens")
+                    tokens = await pipe.execute()
+            yield [packed for packed in tokens if packed is not None]  # None: the entry has expired meanwhile
+
+    async def evict(
+        self, tokens: Sequence[bytes], counts: NDArray[np.int64], vocabulary: int | None
+    ) -> Eviction | None:
+        """Remove those ``tokens`` that still have these ``counts``; see ``EvictScript.run``."""
+        with store_errors():
+            return await self._evict_script.run(tokens, counts, vocabulary)
+
+    # Lessons
 
     async def commit_lesson(
         self, message_key: str, old: ledger.LedgerEntry | None, new: ledger.LedgerEntry | None, note: LessonNote
     ) -> bytes | ledger.LedgerConflict:
-        """Take back ``old`` and add ``new`` in one atomic step, and note it in the history.
+        """Commit one lesson: replace the ledger entry ``old`` by ``new``, None standing for no entry.
 
-        Returns the stream id of the change, or what the ledger holds where that is not ``old``: nothing was
-        changed then, and the caller may try again with that. Returns only after Redis has answered, so with an AOF
-        that is always synced what was returned is durable.
+        This is the commit point of every lesson. One atomic step takes back the counts of ``old``, adds those of
+        ``new``, writes the ledger entry, adds the change to the change stream and a record with ``note`` to the
+        history: all of it, or nothing. The method returns only after Redis has acknowledged the step, so with an
+        append-only file that is synced at each write (``appendfsync always``) the lesson is then durable.
+
+        Returns the stream id of the change, or what the ledger holds instead of ``old``: nothing was changed then,
+        and the caller may try again with that. After an error the same lesson may be committed again: where the
+        first attempt was carried out, the second one changes nothing. Raises ``StoreRefuses`` where Redis does
+        not write, ``StoreUnavailable``, and ``StoreIncompatible`` for an entry that cannot be read.
         """
-        change = LessonCommit(message_key, old, new, note)
+        lesson = LessonCommit(message_key, old, new, note)
         try:
             with store_errors():
-                answer: Any = await self._learn_script(
-                    keys=pack_keys(self.keys, message_key), args=pack_arguments(change, self.retention)
+                reply: Any = await self._learn_script(
+                    keys=pack_keys(self.keys, message_key), args=pack_arguments(lesson, self.retention)
                 )
-                found = unpack_reply(answer)
+                result = unpack_reply(reply)
         except StoreRefuses as error:
             self._log_refusal(str(error))
             raise
         self._log_refusal(None)
-        return found
+        return result
 
     async def commit_lessons(
-        self, changes: Sequence[LessonCommit]
+        self, lessons: Sequence[LessonCommit]
     ) -> list[bytes | ledger.LedgerConflict | StoreUnavailable | StoreIncompatible]:
-        """As ``replace`` for each of these, of as many messages, and in one round trip.
+        """Commit several lessons of different messages in one round trip; each is what ``commit_lesson`` commits.
 
-        Each is a step of its own: where one fails its place holds the error, and the others are done or not by
-        themselves. Raises ``StoreUnavailable`` where it is not known what was done; the same may be tried again.
+        Each lesson is an atomic step of its own. Where one fails, its place in the list holds the error, and the
+        others are committed all the same. Raises ``StoreUnavailable`` where it is not known what was committed;
+        the same lessons may be committed again.
         """
-        found: dict[int, bytes | ledger.LedgerConflict | StoreUnavailable | StoreIncompatible] = {}
-        waiting = list(range(len(changes)))
+        results: dict[int, bytes | ledger.LedgerConflict | StoreUnavailable | StoreIncompatible] = {}
+        waiting = list(range(len(lessons)))
         for _ in range(_SCRIPT_ATTEMPTS):
             if not waiting:
                 break
             with store_errors():
-                replies = await self._send_commits([changes[i] for i in waiting])
-                unknown = [
+                replies = await self._send_commits([lessons[i] for i in waiting])
+                without_script = [
                     i for i, reply in zip(waiting, replies, strict=True) if isinstance(reply, NoScriptError)
                 ]
-                if unknown:
+                if without_script:
                     await self.client.script_load(self._learn_script.script)
             for i, reply in zip(waiting, replies, strict=True):
                 failed = isinstance(reply, RedisError)
-                found[i] = _store_error(reply) if failed else _value_or_error(unpack_reply, reply)
-            waiting = unknown
-        answers = [found[i] for i in range(len(changes))]
-        refused = next((str(each) for each in answers if isinstance(each, StoreRefuses)), None)
-        self._log_refusal(refused)
-        return answers
+                results[i] = store_error(reply) if failed else _value_or_error(unpack_reply, reply)
+            waiting = without_script
+        in_order = [results[i] for i in range(len(lessons))]
+        self._log_refusal(next((str(result) for result in in_order if isinstance(result, StoreRefuses)), None))
+        return in_order
 
-    async def _send_commits(self, changes: Sequence[LessonCommit]) -> list[Any]:
+    async def _send_commits(self, lessons: Sequence[LessonCommit]) -> list[Any]:
         async with self.client.pipeline(transaction=False) as pipe:
-            for each in changes:
-                keys = pack_keys(self.keys, each.message_key)
-                pipe.evalsha(self._learn_script.sha, len(keys), *keys, *pack_arguments(each, self.retention))
+            for lesson in lessons:
+                keys = pack_keys(self.keys, lesson.message_key)
+                pipe.evalsha(self._learn_script.sha, len(keys), *keys, *pack_arguments(lesson, self.retention))
             return await pipe.execute(raise_on_error=False)
 
     def _log_refusal(self, refusal: str | None) -> None:
-        """Log when Redis begins to refuse what is learned, and when it takes it again; not each time."""
+        """Log when Redis begins to refuse lessons, and when it accepts them again, but not each time."""
         if refusal and not self._writes_refused:
             _log.error("nothing can be learned, mail is scored as before: %s", refusal)
         if self._writes_refused and not refusal:
             _log.info("Redis takes what is learned again")
         self._writes_refused = bool(refusal)
 
-    async def evict(
-        self, tokens: Sequence[bytes], counts: NDArray[np.int64], vocabulary: int | None
-    ) -> tuple[bytes, int] | None:
-        """Forget those of some hundred distinct ``tokens`` that still have these ``counts``, in one atomic step.
 
-        It stops when so much ``vocabulary`` is left; with None only counts below zero are forgotten. Returns the
-        stream id of the change and the number of tokens forgotten, or None where nothing was changed.
-        """
-        keys = [self.keys.totals, self.keys.changes, self.keys.sequence, *self.keys.counts]
-        columns = [" ".join(map(str, column)) for column in counts.T.tolist()]
-        goal = "" if vocabulary is None else vocabulary
-        with store_errors():
-            done: Any = await self._evict_script(
-                keys=keys, args=[goal, MAX_CHANGES, ledger.join_tokens(tokens), *columns]
-            )
-        return (done[0], int(done[1])) if done else None
-
-    async def ledger_tokens(self) -> AsyncIterator[list[bytes]]:
-        """The tokens of all live ledger entries, each packed as it is stored, some entries at a time."""
-        cursor = None
-        while cursor != 0:
-            with store_errors():
-                reply: Any = await self.client.scan(cursor or 0, self.keys.ledger_pattern, _LEDGER_BATCH)
-                cursor, entries = reply
-                async with self.client.pipeline(transaction=False) as pipe:
-                    for entry in entries:
-                        pipe.hget(entry, "tokens")
-                    packed = await pipe.execute()
-            yield [each for each in packed if each is not None]  # None: expired meanwhile
-
-    async def history(self, since: float = 0.0) -> AsyncIterator[HistoryRecord]:
-        """The changes since that time (seconds since the epoch), newest first."""
-        last: str | bytes = "+"
-        first = f"{max(0, round(since * 1000))}"
-        while True:
-            with store_errors():
-                entries: Any = await self.client.xrevrange(self.keys.history, last, first, count=_HISTORY_BATCH)
-            for place, stored in entries:
-                yield history.read_history_record(place, stored)
-            if len(entries) < _HISTORY_BATCH:
-                return
-            last = b"(" + entries[-1][0]
-
-    async def history_record(self, place: bytes) -> HistoryRecord | None:
-        """The record of that ``id``; None where it has been trimmed."""
-        with store_errors():
-            entries: Any = await self.client.xrange(self.keys.history, place, place)
-        return history.read_history_record(*entries[0]) if entries else None
-
-    async def totals(self) -> Totals:
-        """The totals as they are in Redis."""
-        with store_errors():
-            fields: Any = await self.client.hgetall(self.keys.totals)
-        return totals_from_hash(fields)
-
-
-def _value_or_error(read: Callable[[_Stored], _Read], stored: _Stored) -> _Read | StoreIncompatible:
-    """What is read of one of many, or the error: it is no reason to miss the others."""
+def _value_or_error(read: Callable[[_Stored], _Value], stored: _Stored) -> _Value | StoreIncompatible:
+    """What ``read`` returns or raises: one value of many that cannot be read must not hide the others."""
     try:
         return read(stored)
     except StoreIncompatible as error:
         return error
-
-
-def totals_from_hash(fields: Mapping[bytes, bytes]) -> Totals:
-    """``Totals`` from the fields of the totals hash; a missing field is 0."""
-    return Totals(
-        messages=tuple(int(fields.get(f"messages:{label}".encode(), 0)) for label in CLASSES),
-        tokens=tuple(int(fields.get(f"tokens:{label}".encode(), 0)) for label in CLASSES),
-        vocabulary_size=int(fields.get(b"vocabulary", 0)),
-    )
-
-
-def lua_script(name: str) -> str:
-    """The text of a Lua script of this folder."""
-    return resources.files("nbstream.store").joinpath("lua", name).read_text(encoding="utf-8")

@@ -13,7 +13,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from nbstream.errors import StoreUnavailable
-from nbstream.store.model.model import MAX_FIRST_SCORES, Model, store_errors
+from nbstream.store.model.model import Model
+from nbstream.store.model.retention import MAX_FIRST_SCORES
+from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

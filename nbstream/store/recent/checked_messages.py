@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
+from nbstream.store.lua import lua_script
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import inflate_first, join_tokens, split_tokens
-from nbstream.store.model.model import lua_script, store_errors
 from nbstream.store.recent import explanations
+from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.tokenizer import Tokens
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -24,11 +24,13 @@ from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.policy.first_scores import FirstScores
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.model.model import Model, store_errors
 from nbstream.store.model.scan import scan_counts, scan_first_scores
+from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nbstream.store.model.model import Model
 
 _log = logging.getLogger(__name__)
 
@@ -87,18 +89,31 @@ class _ChangeWaiter:
     applied: asyncio.Future[None]
 
 
+class MirrorSource(Protocol):
+    """What a mirror follows: a model, or a layer that has another model in each epoch."""
+
+    async def open(self) -> Model:
+        """Check that this program can use what is stored, and return the model to follow.
+
+        Raises ``StoreIncompatible`` or ``StoreUnavailable``.
+        """
+
+
 class Mirror:
     """A model's counts in memory; ``run`` keeps them equal to Redis until it is cancelled.
 
-    ``model`` has a Redis client that belongs to the mirror alone and does not retry by itself: after a connection
+    ``source`` has a Redis client that belongs to the mirror alone and does not retry by itself: after a connection
     has broken the next one may lead to another server, so everything is compared anew. ``before_connect`` is
     awaited before each attempt to connect.
     """
 
     def __init__(
-        self, model: Model, timeout_seconds: float, before_connect: Callable[[], Awaitable[None]] | None = None
+        self,
+        source: MirrorSource,
+        timeout_seconds: float,
+        before_connect: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._model = model
+        self._source = source
         self._before_connect = before_connect
         self._block_seconds = min(_BLOCK_SECONDS, timeout_seconds / 2)  # the reply must come before the deadline
         self._replica: _Replica | None = None
@@ -210,24 +225,24 @@ class Mirror:
             try:
                 if self._before_connect:
                     await self._before_connect()
-                await self._model.open()
-                replica = await self._load()
+                model = await self._source.open()
+                replica = await self._load(model)
                 self._log_losses(self._replica, replica)
                 self._replica = replica
                 backoff.reset()
-                self._announce_loaded(replica)
-                await self._follow(replica)
+                self._announce_loaded(model.keys.log_name, replica)
+                await self._follow(model, replica)
             except (_RescanNeeded, NbstreamError) as error:
                 self._note_disconnect(str(error), loud=backoff.failures % _LOG_EVERY == 0)
                 await asyncio.sleep(backoff.next_wait())
 
-    def _announce_loaded(self, replica: _Replica) -> None:
+    def _announce_loaded(self, log_name: str, replica: _Replica) -> None:
         self._connected, self._last_reply_at = True, time.monotonic()
         self.loaded.set()
         self._wake_waiters(replica)
         _log.info(
             "%s loaded: %d tokens of %d messages",
-            self._model.keys.log_name,
+            log_name,
             replica.counts.totals.vocabulary_size,
             sum(replica.counts.totals.messages),
         )
@@ -247,30 +262,30 @@ class Mirror:
         self._connected = False
         _log.log(logging.ERROR if loud else logging.DEBUG, "mirror: %s", problem)
 
-    async def _load(self) -> _Replica:
+    async def _load(self, model: Model) -> _Replica:
         """Scan all counts, then replay what was learned meanwhile."""
-        keys, client = self._model.keys, self._model.client
-        position = await self._model.position()
+        position = await model.position()
         with store_errors():
-            counts, first_scores = await scan_counts(client, keys), await scan_first_scores(client, keys)
+            counts = await scan_counts(model.client, model.keys)
+            first_scores = await scan_first_scores(model.client, model.keys)
         counts.totals = position.totals
-        replica = _Replica(counts, first_scores, position.change, position.sequence, self._model.half_life)
-        await self._replay(replica)
+        replica = _Replica(counts, first_scores, position.change, position.sequence, model.half_life)
+        await self._replay(model, replica)
         return replica
 
-    async def _replay(self, replica: _Replica) -> None:
+    async def _replay(self, model: Model, replica: _Replica) -> None:
         """Apply the changes after the noted position, up to the end of the stream as it is now."""
         entries: Any = None
         while entries is None or len(entries) == _READ_COUNT:
             with store_errors():
-                entries = await self._model.client.xrange(
-                    self._model.keys.changes, min=b"(" + replica.last_id, count=_READ_COUNT
+                entries = await model.client.xrange(
+                    model.keys.changes, min=b"(" + replica.last_id, count=_READ_COUNT
                 )
             for entry_id, fields in entries:
                 replica.apply(entry_id, fields)
 
-    async def _follow(self, replica: _Replica) -> None:
-        changes, client = self._model.keys.changes, self._model.client
+    async def _follow(self, model: Model, replica: _Replica) -> None:
+        changes, client = model.keys.changes, model.client
         block = max(1, round(self._block_seconds * 1000))
         while True:
             stop_if_cancelled()
@@ -281,14 +296,14 @@ class Mirror:
                 replica.apply(entry_id, fields)
             self._wake_waiters(replica)
             if not streams:
-                await self._check_position(replica)
+                await self._check_position(model, replica)
 
-    async def _check_position(self, replica: _Replica) -> None:
+    async def _check_position(self, model: Model, replica: _Replica) -> None:
         """Raise ``_RescanNeeded`` if Redis has fewer changes than this mirror, or another one in its place.
 
         To be called when a read of the stream gave nothing.
         """
-        position = await self._model.position()
+        position = await model.position()
         behind = _stream_position(position.change) < _stream_position(replica.last_id)
         if behind or (position.change == replica.last_id and position.sequence != replica.sequence):
             raise _RescanNeeded(

@@ -23,11 +23,14 @@ from redis.exceptions import WatchError
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.store.lua import lua_script
 from nbstream.store.model import former_version
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.keys import IMPORT_READY, StagedLedgerKeys
-from nbstream.store.model.model import MAX_CHANGES, Model, lua_script, store_errors
+from nbstream.store.model.model import Model
+from nbstream.store.model.retention import MAX_CHANGES
 from nbstream.store.model.time_base import HALF_LIFE_FIELD, pack_half_life
+from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer.archive import CountsRecord, LedgerRecord, TotalsRecord
 
 if TYPE_CHECKING:
@@ -105,7 +108,7 @@ class ModelImport:
         """
         client, keys = self._model.client, self._model.keys
         half_life = self._model.half_life  # the time base of the staged counts
-        await self._model.open(like=half_life)
+        await self._model.open(time_base=half_life)
         with store_errors():
             async with client.pipeline(transaction=True) as pipe:
                 empty_keys = [] if self._merge else [keys.totals, *keys.counts]

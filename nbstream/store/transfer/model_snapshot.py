@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.errors import StoreUnavailable
+from nbstream.store.lua import lua_script
 from nbstream.store.model import former_version
 from nbstream.store.model.keys import IMPORT_READY
-from nbstream.store.model.model import ModelPosition, lua_script, store_errors
+from nbstream.store.model.position import ModelPosition
 from nbstream.store.model.scan import SCAN_STEP
 from nbstream.store.model.signature import current_signature
+from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer import archive
 
 if TYPE_CHECKING:

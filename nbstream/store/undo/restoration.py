@@ -46,7 +46,7 @@ class Restoration:
 async def selected_changes(model: Model, selection: HistorySelection) -> Mapping[str, Sequence[UndoableChange]]:
     """Return for each message with a selected change all its changes since the selection begins, newest first."""
     changes_of: dict[str, list[UndoableChange]] = {}
-    async for record in model.history(selection.since):
+    async for record in model.history.records(selection.since):
         if selection.message_key in {None, record.message_key}:
             change = UndoableChange.from_record(record, selected=record in selection)
             changes_of.setdefault(record.message_key, []).append(change)
@@ -59,8 +59,8 @@ async def prepare_restoration(model: Model, message_key: str, changes: Sequence[
     plan = plan_undo(_entry_version(entry), changes)
     if not plan.reversible:
         return Restoration(message_key, plan, entry, entry)
-    newest = await model.history_record(plan.reversible[0].id)
-    oldest = await model.history_record(plan.reversible[-1].id)
+    newest = await model.history.record(plan.reversible[0].id)
+    oldest = await model.history.record(plan.reversible[-1].id)
     if newest is None or oldest is None:
         trimmed = [IrreversibleChange(change, "no longer in the history") for change in plan.reversible]
         return Restoration(message_key, UndoPlan((), (*trimmed, *plan.irreversible)), entry, entry)

@@ -206,7 +206,7 @@ async def test_who_teaches_through_a_mail_server_is_who_it_says(door: Door) -> N
         assert (await talk.say("DATA")).startswith("354")
         await talk.say(PRIZE.replace(b"<1@x>", b"<%d@x>" % number) + b".")
 
-    actors = [record.note.actor async for record in door.model.history()]
+    actors = [record.note.actor async for record in door.model.history.records()]
     assert actors == ["127.0.0.1", "127.0.0.1", "2001:db8::7", "192.0.2.7"]  # newest first; good for one mail each
 
 

@@ -53,7 +53,7 @@ async def test_a_text_has_no_header_and_a_message_has(worker: Worker) -> None:
 async def test_who_taught_is_in_the_history(worker: Worker) -> None:
     await worker.answer(text=SPAM, label="spam", **{"from": "shop"})
 
-    (record,) = [each async for each in worker.model.history()]
+    (record,) = [each async for each in worker.model.history.records()]
 
     assert (record.note.source, record.note.actor) == ("stream", "shop")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from nbstream.bayes.half_life import HalfLife
 from nbstream.filter import FilterPolicy
 from nbstream.filter.scorer import Scorer
 from nbstream.policy.policy import ThresholdPolicy
+from nbstream.store.lua import lua_script
 from nbstream.store.model.autolearn_layer import AutolearnModel, LayeredCounts
 from nbstream.store.model.keys import AutolearnKeys
 from nbstream.store.model.ledger import LedgerConflict
-from nbstream.store.model.model import Model, lua_script
+from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokens
 from tests.store.algebra import stored, summed
@@ -163,6 +165,50 @@ async def test_a_drop_that_was_killed_is_a_drop_and_the_next_one_removes_what_it
 
     assert (await layer.drop_epoch()).messages == (1, 0)
     assert not await client.exists(old.ledger("m1"), *old.counts, new.ledger("m1"), *new.counts)
+
+
+async def all_ledger_tokens(model: AutolearnModel) -> list[list[bytes]]:
+    return [tokens async for tokens in model.ledger_tokens()]
+
+
+async def look_up_ham_counts(model: AutolearnModel) -> list[int]:
+    counts, _ = await model.look_up(TOKENS)
+    return [ham for ham, _ in counts.tolist()]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        look_up_ham_counts,
+        lambda model: model.totals(),
+        lambda model: model.last_change(),
+        lambda model: model.entry("m1"),
+        lambda model: model.entries(["m1", "m2"]),
+        all_ledger_tokens,
+    ],
+)
+async def test_each_read_sees_that_another_process_has_dropped_the_layer(
+    layer: AutolearnModel, read: Callable[[AutolearnModel], Awaitable[object]]
+) -> None:
+    reader = AutolearnModel(layer.client, "test", 3600)
+    await change(layer, "m1", entry("spam", TOKENS))
+    before = await read(reader)
+
+    await layer.drop_epoch()
+    await change(layer, "m2", entry("ham", TOKENS[:2], 7))
+
+    assert await read(reader) == await read(layer) != before
+
+
+async def test_the_vocabulary_of_a_dropped_layer_is_not_read_again(layer: AutolearnModel) -> None:
+    reader = AutolearnModel(layer.client, "test", 3600)
+    await change(layer, "m1", entry("spam", TOKENS))
+    assert (await reader.vocabulary_counts()).tolist() == [[0, 1000]] * len(TOKENS)
+
+    await layer.drop_epoch()
+    await change(layer, "m2", entry("ham", TOKENS[:2], 7))
+
+    assert (await reader.vocabulary_counts()).tolist() == [[7, 0]] * 2
 
 
 async def test_two_drops_at_once_are_one(client: Redis, layer: AutolearnModel) -> None:

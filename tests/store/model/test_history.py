@@ -41,7 +41,7 @@ def spam_filter(client: Redis) -> Filter:
 
 async def records(model: Model, since: float = 0.0) -> list[HistoryRecord]:
     """Newest first."""
-    return [record async for record in model.history(since)]
+    return [record async for record in model.history.records(since)]
 
 
 async def test_learn_relearn_and_unlearn_each_leave_one_record(model: Model, spam_filter: Filter) -> None:
@@ -157,9 +157,9 @@ async def test_a_record_is_found_by_its_place(model: Model) -> None:
     for label in ("spam", "ham"):
         await change(model, "m1", entry(label, TOKENS))
     for record in await records(model):
-        assert await model.history_record(record.id) == record
+        assert await model.history.record(record.id) == record
 
-    assert await model.history_record(b"1-1") is None
+    assert await model.history.record(b"1-1") is None
 
 
 async def test_a_record_of_another_program_is_refused(model: Model) -> None:

@@ -7,17 +7,17 @@ import re
 import pytest
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.store.lua import lua_script
 from nbstream.store.model.history import history_fields
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.learn_script import (
     LearnScriptArguments,
     LearnScriptKeys,
     LessonCommit,
-    RetentionLimits,
     pack_arguments,
     pack_keys,
 )
-from nbstream.store.model.model import lua_script
+from nbstream.store.model.retention import RetentionLimits
 from tests.store.model.test_model import TOKENS, entry
 from tests.store.notes import NOTE
 

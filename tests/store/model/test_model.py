@@ -16,6 +16,7 @@ from nbstream.bayes.counts import CLASSES, Sums, Totals
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
@@ -46,7 +47,7 @@ async def model(client: Redis) -> Model:
     return opened
 
 
-async def change(model: Model, message: str, new: LedgerEntry | None) -> bytes | None:
+async def change(model: Model | AutolearnModel, message: str, new: LedgerEntry | None) -> bytes | None:
     found = await model.commit_lesson(message, await model.entry(message), new, NOTE)
     return found if isinstance(found, bytes) else None
 

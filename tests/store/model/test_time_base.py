@@ -132,14 +132,14 @@ async def test_a_second_model_is_signed_with_the_time_base_of_the_first(client: 
     first = await opened(client, 30)
     layer = model_of(client, None, name="layer")
 
-    await layer.open(like=first.half_life)
+    await layer.open(time_base=first.half_life)
 
     assert layer.half_life == first.half_life
     await change(layer, "m", entry("spam", [b"t"]))
-    await layer.open(like=first.half_life)
+    await layer.open(time_base=first.half_life)
     for other in (HalfLife(30, 1.0), HalfLife(31, 5000.25), NO_HALF_LIFE):
         with pytest.raises(StoreIncompatible):
-            await layer.open(like=other)
+            await layer.open(time_base=other)
 
 
 @pytest.mark.parametrize("stored", ["thirty", "30", "30 1 2", "-1 5", "nan 5", "30 inf"])

@@ -287,7 +287,7 @@ async def test_a_token_learned_after_its_counts_were_read_stays(model: Model) ->
     eviction = await model.evict(TOKENS, counts_before, 0)
 
     assert eviction is not None
-    assert eviction[1] == len(TOKENS) - 3
+    assert eviction.tokens == len(TOKENS) - 3
     counts, totals = await stored(model)
     assert counts == {"ham": dict.fromkeys(TOKENS[:3], 1), "spam": dict.fromkeys(TOKENS[:3], 5)}
     assert totals[b"vocabulary"] == 3

@@ -58,7 +58,7 @@ async def undo(model: Model, selection: HistorySelection, actor: str = "root") -
 
 async def history_records(model: Model) -> list[HistoryRecord]:
     """All records, newest first."""
-    return [record async for record in model.history()]
+    return [record async for record in model.history.records()]
 
 
 async def packed_entries(model: Model, messages: list[str]) -> list[dict[str, str | bytes] | None]:
@@ -287,7 +287,7 @@ async def test_after_an_undo_the_model_is_as_if_the_actor_had_never_taught(
 
 async def next_moment(model: Model) -> float:
     """A moment after all that is in the history and before all that comes."""
-    newest = [record.at async for record in model.history()][:1]
+    newest = [record.at async for record in model.history.records()][:1]
     while True:
         seconds, microseconds = await model.client.time()
         now = seconds + (microseconds // 1000) / 1000
