@@ -1,8 +1,8 @@
-"""Files in Maildirs: written all or none, and there after a power cut once they are.
+"""Files in Maildirs: either all of them are written or none, and once written they survive a power cut.
 
-Rules: every file is written in ``tmp`` and synced, then all are renamed into ``new``, then the folders are synced;
-what fails leaves none of them behind. Only a process that ends in between the renames leaves some: without an
-answer the client keeps the message and sends it again. Lines end in LF. File work runs in threads.
+Rules: every file is written in ``tmp`` and synced, then all are renamed into ``new``, then the folders are synced.
+A failure leaves none of them behind. Only a process that ends in between the renames leaves some of them: the
+client gets no answer then, keeps the message and sends it again. Lines end in LF. File work runs in threads.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ FOLDERS = ("tmp", "new", "cur")
 
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 _DISK_FULL_REPLY = SmtpReply(452, "4.3.1 Insufficient system storage")
-_delivery_numbers = itertools.count(1)  # per process, as Maildir asks
+_delivery_numbers = itertools.count(1)  # one series for each process, as the format of Maildirs asks
 
 
 @dataclass(frozen=True, slots=True)
 class MaildirDraft:
-    """A file to be: ``head`` has LF line ends and comes first, ``content`` has CRLF."""
+    """A file that is to be written: first ``head`` with LF line ends, then ``content`` with CRLF line ends."""
 
     maildir: pathlib.Path
     name: str
@@ -41,7 +41,10 @@ class MaildirDraft:
 
 
 async def write_drafts(drafts: Sequence[MaildirDraft]) -> SmtpReply | None:
-    """Write them all; 452 when a file system is full. Raises RelayUnavailable when it fails otherwise."""
+    """Write all drafts. Return None, or a 452 where a file system is full.
+
+    Raises ``RelayUnavailable`` where they cannot be written for another reason.
+    """
     try:
         await asyncio.to_thread(_write_all, drafts)
     except OSError as error:
@@ -54,7 +57,7 @@ async def write_drafts(drafts: Sequence[MaildirDraft]) -> SmtpReply | None:
 def _write_all(drafts: Sequence[MaildirDraft]) -> None:
     for draft in drafts:
         create_maildir(draft.maildir)
-    moves = [(each.maildir / "tmp" / each.name, each.maildir / "new" / each.name) for each in drafts]
+    moves = [(draft.maildir / "tmp" / draft.name, draft.maildir / "new" / draft.name) for draft in drafts]
     try:
         for draft, (written, _) in zip(drafts, moves, strict=True):
             _write_draft(draft, written)
@@ -63,7 +66,7 @@ def _write_all(drafts: Sequence[MaildirDraft]) -> None:
         for folder in dict.fromkeys(delivered.parent for _, delivered in moves):
             sync_folder(folder)
     except BaseException:
-        # A file in ``new`` that was not synced goes too: the client keeps the message and sends it again.
+        # A file in ``new`` that is not synced is removed, too: the client keeps the message and sends it again.
         for path in itertools.chain.from_iterable(moves):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
@@ -80,7 +83,7 @@ def _write_draft(draft: MaildirDraft, path: pathlib.Path) -> None:
 
 
 def unique_name() -> str:
-    """A name unique over time, process, delivery and host, as https://cr.yp.to/proto/maildir.html asks."""
+    """Return a name that is unique over time, process, delivery and host (https://cr.yp.to/proto/maildir.html)."""
     seconds, nanoseconds = divmod(time.time_ns(), 10**9)
     host = socket.gethostname().replace("/", "\\057").replace(":", "\\072")
     unique = f"M{nanoseconds // 1000}P{os.getpid()}Q{next(_delivery_numbers)}R{secrets.token_hex(4)}"
@@ -88,7 +91,7 @@ def unique_name() -> str:
 
 
 def is_writable(maildir: pathlib.Path) -> bool:
-    """Whether a file could be made there now."""
+    """Return whether a file could be written to the Maildir now."""
     try:
         create_maildir(maildir)
     except OSError:
@@ -97,7 +100,7 @@ def is_writable(maildir: pathlib.Path) -> bool:
 
 
 def create_maildir(maildir: pathlib.Path) -> None:
-    """Make the folders that are not there, for their owner alone."""
+    """Make the missing folders of the Maildir, open to their owner alone."""
     for name in FOLDERS:
         _make_folder(maildir / name)
 
@@ -111,7 +114,7 @@ def _make_folder(folder: pathlib.Path) -> None:
 
 
 def sync_folder(folder: pathlib.Path) -> None:
-    """Return once the names in it are on the disk."""
+    """Return once the names in the folder are on the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

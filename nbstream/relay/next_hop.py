@@ -1,8 +1,8 @@
-"""The contract between a listener and the place where its mail goes next.
+"""The contract between a listener and the next hop of its mail.
 
-Rules: one transaction carries one message; the hop's own answer is the answer of every step; a transaction
-ends with ``data`` or ``abort``, and by itself when a step raises. What cannot be asked of the hop raises
-``RelayUnavailable``, which is a 451 to the client: it keeps the message and tries again.
+Rules: one transaction carries one message. Every step returns the next hop's own reply. A transaction ends with
+``data`` or ``abort``, and by itself when a step raises. A step raises ``RelayUnavailable`` where the next hop
+gives no reply: the client gets a 451, keeps the message and tries again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from nbstream.wire.smtp_reply import SmtpReply
 
 @dataclass(frozen=True, slots=True)
 class SmtpPath:
-    """A MAIL or RCPT path with its ESMTP parameters, as the client sent them, case kept. RFC 5321 4.1.2.
+    """The path of MAIL or RCPT with its ESMTP parameters (RFC 5321 4.1.2), in the case that the client used.
 
-    ``address`` is without angle brackets; ``""`` is the null sender. Bytes that are no UTF-8 are kept as
-    surrogate escapes.
+    ``address`` has no angle brackets, and ``""`` is the null sender. Bytes that are no UTF-8 are surrogate
+    escapes.
     """
 
     address: str
@@ -27,39 +27,46 @@ class SmtpPath:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Whom a message is from and whom it is for: those recipients that the next hop has accepted."""
+    """The sender of a message, and those of its recipients that the next hop has accepted."""
 
     sender: SmtpPath
     recipients: tuple[SmtpPath, ...]
 
 
 class Transaction(Protocol):
-    """One message on its way, its MAIL accepted."""
+    """One message on its way to the next hop, which has accepted its MAIL."""
 
     async def rcpt(self, recipient: SmtpPath) -> SmtpReply:
-        """The hop's answer to one recipient, whatever it is; raises RelayUnavailable."""
+        """Return the next hop's reply to one recipient, whatever it is. Raises ``RelayUnavailable``."""
 
     async def data(self, content: bytes) -> SmtpReply:
-        """Hand over the message, and give the hop's final answer; raises RelayUnavailable.
+        """Hand over the message and return the next hop's final reply. Raises ``RelayUnavailable``.
 
-        ``content`` has CRLF line ends only and is not dot-stuffed. 2xx: the hop has taken responsibility.
+        ``content`` has CRLF line ends only and is not dot-stuffed. With a 2xx the next hop has taken
+        responsibility.
         """
 
     async def abort(self) -> None:
-        """Drop the transaction, at any time; raises nothing but its own cancellation."""
+        """Drop the transaction, at any time. Raises nothing but its own cancellation."""
 
 
 class NextHop(Protocol):
-    """Where mail goes next."""
+    """The server or Maildir to which checked mail goes."""
 
     async def features(self) -> frozenset[str]:
-        """The upper-case EHLO keywords of the hop: as last seen, or a safe minimum before that. Never raises."""
+        """Return the EHLO keywords of the next hop in upper case, or the usual ones before it was reached.
+
+        Never raises.
+        """
 
     async def begin(self, sender: SmtpPath) -> Transaction:
-        """Open a transaction; raises RelayRefused with the hop's answer to MAIL, or RelayUnavailable."""
+        """Open a transaction with MAIL.
+
+        Raises ``RelayRefused`` with the next hop's reply, or ``RelayUnavailable``.
+        """
 
     async def reachable(self) -> bool:
-        """Whether mail could leave now; bounded in time and cheap."""
+        """Return whether mail could leave now. The answer takes little work and a limited time."""
 
     async def close(self) -> None:
-        """Give back what is held open; a transaction begun before may still end, a new one cannot begin."""
+        """Close what is open. A transaction that has begun may still end, and none can begin any more."""

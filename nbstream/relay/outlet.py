@@ -1,13 +1,14 @@
-"""Where a checked message goes: to the next hop, to another address, or into the quarantine.
+"""The ways that a checked message can take: to the next hop, to another address, or into the quarantine.
 
-Rules: the answer is the hop's own where the message goes there, and 250 for the quarantine only once it is synced.
-With a Maildir as the next hop every group of recipients is one file, all of them or none. A transaction of SMTP
-has one answer, so there a message has one part. The transaction that was handed in is closed in every case.
+Rules: the reply is the next hop's own where the message goes there, and a 250 for the quarantine only once the
+file is synced. With a Maildir as the next hop every group of recipients is one file, and either all of them are
+written or none. A transaction of SMTP has one reply, so that a message has one part there. The given transaction
+is closed in every case.
 
-A redirected message says whom it was for only where that is one recipient: passed on to one of several it would
-tell him of the others, and some of them may be there by Bcc. A field is ASCII: an address that is not is left
-out. A hop that refuses the address of a redirection is a 451: the sender has no part in that, and shall not be
-told the address.
+A redirected message names its recipient only where it had one. With several of them, whoever reads the message
+would learn of the others, and some of them may be recipients by Bcc. A field is ASCII: an address that is not is
+left out. Where the next hop refuses the address of a redirection the reply is a 451: it is not the sender's
+mistake, and the sender must not learn the address.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ _MAX_LINE_BYTES = 998  # RFC 5322 2.1.1
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPart:
-    """What becomes of a message for some recipients: ``fields`` go on top; ``note`` is for the quarantine."""
+    """The action for some recipients of a message.
+
+    ``fields`` go on top of it, and ``note`` into the quarantine.
+    """
 
     action: Action
     fields: tuple[tuple[str, str], ...]
@@ -40,7 +44,7 @@ class DeliveryPart:
 
 
 class Outlet:
-    """The ways out of a door."""
+    """The ways out: the next hop, and the quarantine."""
 
     def __init__(self, next_hop: NextHop, quarantine: Quarantine) -> None:
         self._next_hop = next_hop
@@ -48,11 +52,14 @@ class Outlet:
 
     @property
     def splits_recipients(self) -> bool:
-        """Whether recipients of one message can be treated differently."""
+        """Whether the recipients of one message can be treated differently."""
         return isinstance(self._next_hop, MaildirNextHop)
 
     async def send(self, raw: bytes, parts: Sequence[DeliveryPart], transaction: Transaction) -> SmtpReply:
-        """Hand over ``raw`` (CRLF line ends); each action is one that keeps it. Raises RelayUnavailable."""
+        """Hand over ``raw`` (CRLF line ends) and return the reply to the client.
+
+        Each action is one that takes the message. Raises ``RelayUnavailable``.
+        """
         if isinstance(self._next_hop, MaildirNextHop):
             await transaction.abort()
             return await self._write_to_maildir(raw, parts, self._next_hop)
@@ -67,20 +74,22 @@ class Outlet:
                 await transaction.abort()
                 return await self._redirect(raw, part)
 
-    async def _write_to_maildir(self, raw: bytes, parts: Sequence[DeliveryPart], hop: MaildirNextHop) -> SmtpReply:
+    async def _write_to_maildir(
+        self, raw: bytes, parts: Sequence[DeliveryPart], next_hop: MaildirNextHop
+    ) -> SmtpReply:
         drafts = []
         for part in parts:
             if part.action.kind is ActionKind.QUARANTINE:
                 drafts.append(self._quarantine_draft(raw, part))
                 continue
-            redirected = part.action.kind is ActionKind.REDIRECT
-            recipients = (SmtpPath(part.action.address),) if redirected else part.envelope.recipients
+            is_redirected = part.action.kind is ActionKind.REDIRECT
+            recipients = (SmtpPath(part.action.address),) if is_redirected else part.envelope.recipients
             drafts.append(
-                hop.make_draft(part.envelope.sender, recipients, raw, _render_fields(_next_hop_fields(part)))
+                next_hop.make_draft(part.envelope.sender, recipients, raw, _render_fields(_next_hop_fields(part)))
             )
-        full = await maildir_files.write_drafts(drafts)
-        only_held = all(part.action.kind is ActionKind.QUARANTINE for part in parts)
-        return full or (_QUARANTINED_REPLY if only_held else DELIVERED_REPLY)
+        failure = await maildir_files.write_drafts(drafts)
+        all_quarantined = all(part.action.kind is ActionKind.QUARANTINE for part in parts)
+        return failure or (_QUARANTINED_REPLY if all_quarantined else DELIVERED_REPLY)
 
     def _quarantine_draft(self, raw: bytes, part: DeliveryPart) -> maildir_files.MaildirDraft:
         assert part.note is not None
@@ -100,7 +109,7 @@ class Outlet:
 
 
 def _next_hop_fields(part: DeliveryPart) -> tuple[tuple[str, str], ...]:
-    """The fields on top of what goes to the next hop."""
+    """Return the fields on top of what goes to the next hop."""
     recipients = part.envelope.recipients
     if part.action.kind is not ActionKind.REDIRECT or len(recipients) != 1:
         return part.fields

@@ -1,9 +1,10 @@
-"""The quarantine: a Maildir of messages that were taken from their sender, and wait for somebody's word.
+"""The quarantine: a Maildir of messages that were accepted, and wait until somebody releases or deletes them.
 
-Rules: a file's first field is JSON with all that a release needs, envelope parameters included; the message with
-its verdict comes after it. The id of the message and the time are in the file's name, so that nothing is opened to
-find one. A file in ``new`` waits. One in ``cur`` was being handed to the next hop when its release ended without
-an answer: it may have been delivered, and that is told. Whoever releases or removes it holds its lock (flock).
+Rules: the first field of a file is JSON with all that a release needs, the parameters of the envelope included;
+the message with its verdict follows. The name of the file has the id of the message and the time, so that no file
+is opened to find one. A file in ``new`` waits. A file in ``cur`` was being handed to the next hop when its release
+ended without a reply: it may have been delivered, and commands say so. Whoever releases or removes a message has
+locked its file (flock).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _DAY_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class QuarantineNote:
-    """What is kept of a message beside itself; ``policy`` is whose decided, empty where all have the same."""
+    """What the file says beside the message; ``policy`` is the one that decided, empty where there is only one."""
 
     id: str
     verdict: str
@@ -48,7 +49,10 @@ class QuarantineNote:
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedMessage:
-    """One file of the quarantine; ``in_doubt``: it may have been delivered already. ``at`` is in seconds."""
+    """One file of the quarantine.
+
+    ``at`` is when the message came, in seconds since 1970. ``in_doubt``: it may have been delivered already.
+    """
 
     id: str
     at: float
@@ -58,7 +62,7 @@ class QuarantinedMessage:
 
 @dataclass(frozen=True, slots=True)
 class RetentionResult:
-    """How many messages are left, how many were removed, and what was the first one's matter that could not be."""
+    """How many messages are left, how many were removed, and why the first of the others could not be removed."""
 
     remaining: int
     removed: int
@@ -69,21 +73,24 @@ QuarantineTransition: TypeAlias = Callable[[QuarantinedMessage], QuarantinedMess
 
 
 class Quarantine:
-    """The quarantine at ``path``, made when it is first needed."""
+    """The quarantine at ``path``, which is made when it is first needed."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
 
     def make_draft(self, note: QuarantineNote, fields: bytes, content: bytes) -> maildir_files.MaildirDraft:
-        """The file of a message, to be written; ``fields`` with LF line ends go on top of it."""
+        """Return the file of a message; ``fields`` with LF line ends go on top of the message."""
         name = f"{maildir_files.unique_name()},I={note.id}"
         return maildir_files.MaildirDraft(
             self._path, name, _NOTE_FIELD_START + _render_note(note) + b"\n" + fields, content
         )
 
     def messages(self, prefix: str = "") -> list[QuarantinedMessage]:
-        """What is there, of messages whose id begins so, oldest first; no file is opened. Raises InputError."""
-        found = []
+        """Return the messages whose id begins with ``prefix``, the oldest first. No file is opened.
+
+        Raises ``InputError``.
+        """
+        messages = []
         for folder in ("new", "cur"):
             try:
                 with os.scandir(self._path / folder) as entries:
@@ -91,101 +98,117 @@ class Quarantine:
                         name = _FILE_NAME.fullmatch(entry.name)
                         if name and name["id"].startswith(prefix):
                             path = pathlib.Path(entry.path)
-                            found.append(QuarantinedMessage(name["id"], float(name["at"]), path, folder == "cur"))
+                            messages.append(
+                                QuarantinedMessage(name["id"], float(name["at"]), path, folder == "cur")
+                            )
             except FileNotFoundError:
                 continue
             except OSError as error:
                 raise InputError(f"{self._path / folder}: {error.strerror}") from error
-        return sorted(found, key=lambda each: (each.at, each.path.name))
+        return sorted(messages, key=lambda message: (message.at, message.path.name))
 
-    def remove_expired(self, days: int | None, most: int = 1000) -> RetentionResult:
-        """Remove at most so many messages that are older than ``days``. Raises InputError."""
-        held = self.messages()
+    def remove_expired(self, days: int | None, limit: int = 1000) -> RetentionResult:
+        """Remove at most ``limit`` messages that are older than ``days``; None removes nothing.
+
+        Raises ``InputError``.
+        """
+        messages = self.messages()
         until = time.time() - days * _DAY_SECONDS if days is not None else 0.0
         removed, problem = 0, ""
-        for each in itertools.takewhile(lambda each: each.at < until, held):
-            if removed == most:
+        for message in itertools.takewhile(lambda message: message.at < until, messages):
+            if removed == limit:
                 break
             try:
-                with locked(each):
-                    each.path.unlink()
+                with locked(message):
+                    message.path.unlink()
                 removed += 1
             except NotReleased:
                 continue  # it is being released
             except (InputError, OSError) as error:
-                problem = problem or str(error)  # and what comes after it goes all the same
-        return RetentionResult(len(held) - removed, removed, problem)
+                problem = problem or str(error)  # the messages after it are removed all the same
+        return RetentionResult(len(messages) - removed, removed, problem)
 
 
 @contextmanager
-def locked(held: QuarantinedMessage) -> Iterator[None]:
-    """Keep others from releasing or removing it; NotReleased where they do already, or have done."""
-    gone = NotReleased("released or removed by somebody else just now")
+def locked(message: QuarantinedMessage) -> Iterator[None]:
+    """Keep others from releasing or removing the message.
+
+    Raises ``NotReleased`` where somebody else does that already, or has done it. Raises ``InputError``.
+    """
+    already_removed = NotReleased("released or removed by somebody else just now")
     try:
-        descriptor = os.open(held.path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(message.path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise gone from None
+        raise already_removed from None
     except OSError as error:
-        raise InputError(f"{held.path}: {error.strerror}") from error
+        raise InputError(f"{message.path}: {error.strerror}") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise NotReleased("is being released by somebody else") from None
-        if not held.path.exists():
-            raise gone
+        if not message.path.exists():
+            raise already_removed
         yield
     finally:
         os.close(descriptor)
 
 
-def mark_in_doubt(held: QuarantinedMessage) -> QuarantinedMessage:
-    """Say, durably, that it is being handed over: whatever happens now, nobody does so again unknowingly."""
-    return _move(held, held.path.parent.parent / "cur" / f"{held.path.name.partition(':')[0]}:2,P", in_doubt=True)
+def mark_in_doubt(message: QuarantinedMessage) -> QuarantinedMessage:
+    """Mark the message, durably, as being handed over, so that nobody delivers it again unknowingly."""
+    return _move(
+        message, message.path.parent.parent / "cur" / f"{message.path.name.partition(':')[0]}:2,P", in_doubt=True
+    )
 
 
-def mark_waiting(held: QuarantinedMessage) -> QuarantinedMessage:
-    """Say, durably, that it was not taken."""
-    return _move(held, held.path.parent.parent / "new" / held.path.name.partition(":")[0], in_doubt=False)
+def mark_waiting(message: QuarantinedMessage) -> QuarantinedMessage:
+    """Mark the message, durably, as not taken by the next hop."""
+    return _move(message, message.path.parent.parent / "new" / message.path.name.partition(":")[0], in_doubt=False)
 
 
-def _move(held: QuarantinedMessage, path: pathlib.Path, *, in_doubt: bool) -> QuarantinedMessage:
-    if path != held.path:
-        held.path.rename(path)
-        for folder in (path.parent, held.path.parent):
+def _move(message: QuarantinedMessage, path: pathlib.Path, *, in_doubt: bool) -> QuarantinedMessage:
+    if path != message.path:
+        message.path.rename(path)
+        for folder in (path.parent, message.path.parent):
             maildir_files.sync_folder(folder)
-    return QuarantinedMessage(held.id, held.at, path, in_doubt)
+    return QuarantinedMessage(message.id, message.at, path, in_doubt)
 
 
-def read_message(held: QuarantinedMessage) -> tuple[QuarantineNote, bytes]:
-    """The note, and the message with CRLF line ends and the verdict that it got. Raises InputError."""
-    with _open_file(held) as file:
-        return _read_note(held, file), normalize_line_ends(file.read())
+def read_message(message: QuarantinedMessage) -> tuple[QuarantineNote, bytes]:
+    """Return the note, and the message with CRLF line ends and the verdict that it got. Raises ``InputError``."""
+    with _open_file(message) as file:
+        return _read_note(message, file), normalize_line_ends(file.read())
 
 
-def read_subject(held: QuarantinedMessage) -> tuple[QuarantineNote, str]:
-    """The note and the subject; no more than the beginning of the message is read. Raises InputError."""
-    with _open_file(held) as file:
-        note, start = _read_note(held, file), normalize_line_ends(file.read(_SUBJECT_SEARCH_BYTES))
+def read_subject(message: QuarantinedMessage) -> tuple[QuarantineNote, str]:
+    """Return the note and the subject. Only the beginning of the message is read. Raises ``InputError``."""
+    with _open_file(message) as file:
+        note, start = (
+            _read_note(message, file),
+            normalize_line_ends(file.read(_SUBJECT_SEARCH_BYTES)),
+        )
     fields = header_fields.parse_fields(start, header_fields.body_offset(start))
-    return note, next((each.text for each in fields if each.name == "subject"), "")
+    return note, next((field.text for field in fields if field.name == "subject"), "")
 
 
 @contextmanager
-def _open_file(held: QuarantinedMessage) -> Iterator[io.BufferedReader]:
+def _open_file(message: QuarantinedMessage) -> Iterator[io.BufferedReader]:
     try:
-        with held.path.open("rb") as file:
+        with message.path.open("rb") as file:
             yield file
     except OSError as error:
-        raise InputError(f"{held.id}: {error.strerror}") from error
+        raise InputError(f"{message.id}: {error.strerror}") from error
 
 
 def _render_note(note: QuarantineNote) -> bytes:
-    """One folded header field of ASCII: JSON may have white space between its items, and escapes all within."""
+    """Return the value of a folded header field.
+
+    JSON has white space between its items, and escapes within them.
+    """
     return json.dumps(asdict(note), separators=(",\n\t", ": ")).encode("ascii")
 
 
-def _read_note(held: QuarantinedMessage, file: io.BufferedReader) -> QuarantineNote:
+def _read_note(message: QuarantinedMessage, file: io.BufferedReader) -> QuarantineNote:
     head = file.readline(_MAX_NOTE_BYTES)
     lines = [head.removeprefix(_NOTE_FIELD_START)]
     size = len(head)
@@ -193,15 +216,17 @@ def _read_note(held: QuarantinedMessage, file: io.BufferedReader) -> QuarantineN
         lines.append(file.readline(_MAX_NOTE_BYTES))
         size += len(lines[-1])
     try:
-        found = json.loads(b"".join(lines) if head.startswith(_NOTE_FIELD_START) else b"")
-        envelope = found["envelope"]
+        note = json.loads(b"".join(lines) if head.startswith(_NOTE_FIELD_START) else b"")
         sender, *recipients = (
-            SmtpPath(str(each["address"]), tuple(map(str, each["parameters"])))
-            for each in (envelope["sender"], *envelope["recipients"])
+            SmtpPath(str(path["address"]), tuple(map(str, path["parameters"])))
+            for path in (note["envelope"]["sender"], *note["envelope"]["recipients"])
         )
-        to = Envelope(sender, tuple(recipients))
         return QuarantineNote(
-            str(found["id"]), str(found["verdict"]), float(found["probability"]), str(found["policy"]), to
+            str(note["id"]),
+            str(note["verdict"]),
+            float(note["probability"]),
+            str(note["policy"]),
+            Envelope(sender, tuple(recipients)),
         )
     except (ValueError, KeyError, TypeError):
-        raise InputError(f"{held.id}: {held.path.name} was not written by nbstream") from None
+        raise InputError(f"{message.id}: {message.path.name} was not written by nbstream") from None

@@ -1,4 +1,4 @@
-"""How long the quarantine keeps a message."""
+"""The retention of the quarantine: messages that are older than the configured days are removed."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _INTERVAL_SECONDS = 60.0
-_MESSAGES_PER_STEP = 1000  # messages: a thread that is told to end is waited for
+_MESSAGES_PER_STEP = 1000  # the end of the daemon waits for the thread that removes them
 
 
 class QuarantineRetention:
-    """Removes what is older than ``days`` (None: nothing) and counts what is left, once a minute.
+    """Removes messages older than ``days`` (None: nothing) and counts the others, once a minute.
 
-    ``swept`` is told how many messages are there, and how many were removed.
+    ``on_swept`` is called with how many messages are left, and how many were removed.
     """
 
-    def __init__(self, quarantine: Quarantine, days: int | None, swept: Callable[[int, int], object]) -> None:
+    def __init__(self, quarantine: Quarantine, days: int | None, on_swept: Callable[[int, int], object]) -> None:
         self._quarantine = quarantine
         self._days = days
-        self._on_swept = swept
+        self._on_swept = on_swept
 
     async def run(self) -> None:
-        """Sweep until cancelled; a folder that cannot be read or written is told once, and tried again."""
-        told = ""
+        """Remove messages until cancelled; log a problem once, and try again as long as it lasts."""
+        logged_problem = ""
         while True:
             try:
-                swept = await self.remove_expired()
-                problem = swept.problem
+                result = await self.remove_expired()
+                problem = result.problem
             except InputError as error:
-                swept, problem = None, str(error)
-            if problem and problem != told:
+                result, problem = None, str(error)
+            if problem and problem != logged_problem:
                 _log.warning("the quarantine cannot be swept: %s", problem)
-            told = problem
-            if swept is None or swept.removed < _MESSAGES_PER_STEP:
+            logged_problem = problem
+            if result is None or result.removed < _MESSAGES_PER_STEP:
                 await asyncio.sleep(_INTERVAL_SECONDS)
 
     async def remove_expired(self) -> RetentionResult:
-        """Sweep once. Raises InputError."""
-        swept = await asyncio.to_thread(self._quarantine.remove_expired, self._days, _MESSAGES_PER_STEP)
-        self._on_swept(swept.remaining, swept.removed)
-        if swept.removed:
+        """Remove messages once. Raises ``InputError``."""
+        result = await asyncio.to_thread(self._quarantine.remove_expired, self._days, _MESSAGES_PER_STEP)
+        self._on_swept(result.remaining, result.removed)
+        if result.removed:
             _log.info(
                 "quarantine: messages removed for their age",
-                extra=event_fields(removed=swept.removed, held=swept.remaining, days=self._days),
+                extra=event_fields(removed=result.removed, held=result.remaining, days=self._days),
             )
-        return swept
+        return result

@@ -1,7 +1,7 @@
-"""Connections to an SMTP server: opened, lent, kept for a while, bounded in number.
+"""The connections to an SMTP server: opened, lent to transactions, kept open for a while, bounded in number.
 
-Rules: whatever ends the wait for a reply early, cancellation too, must end in ``drop``: a late reply never meets
-the next command. A connection is lent to one transaction at a time; the last one back goes first.
+Rules: whatever ends the wait for a reply early, cancellation included, must end in ``drop``, so that a late reply
+is never taken for the reply to the next command. A connection is lent to one transaction at a time.
 """
 
 from __future__ import annotations
@@ -23,31 +23,34 @@ _CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class NextHopLimits:
-    """Deadlines in seconds and bounds of the connections to a hop."""
+    """The deadlines, in seconds, and the bounds of the connections to a next hop."""
 
-    connect_timeout_seconds: float = 10.0  # until EHLO is answered; also the wait for a free connection
-    reply_timeout_seconds: float = 300.0  # of one command; for the message, sending it included
+    connect_timeout_seconds: float = 10.0  # until EHLO is answered; also the longest wait for a free connection
+    reply_timeout_seconds: float = 300.0  # for one command; for a message the time to send it included
     max_idle_seconds: float = 30.0
     max_connections: int = 200
 
 
 class ConnectionPool:
-    """The connections to one hop: lent, kept for a while, bounded in number; the last one back goes first."""
+    """The connections to one next hop. The one that came back last is lent first."""
 
-    def __init__(self, host: str, port: int, params: NextHopLimits) -> None:
-        self._host, self._port, self.limits = host, port, params
-        self._slots = asyncio.Semaphore(params.max_connections)
+    def __init__(self, host: str, port: int, limits: NextHopLimits) -> None:
+        self._host, self._port, self.limits = host, port, limits
+        self._slots = asyncio.Semaphore(limits.max_connections)
         self._idle: dict[NextHopConnection, asyncio.TimerHandle] = {}
         self._closed = False
         self.features: frozenset[str] | None = None
 
     @property
     def all_lent(self) -> bool:
-        """True while no connection more may be lent."""
+        """Whether all connections that may be open are lent."""
         return self._slots.locked()
 
     async def lease(self) -> NextHopConnection:
-        """A kept connection, or a fresh one; waits for a free place, and raises RelayUnavailable."""
+        """Return an idle connection, or else a new one.
+
+        Wait until one may be lent. Raises ``RelayUnavailable``.
+        """
         try:
             if self._slots.locked():
                 async with asyncio.timeout(self.limits.connect_timeout_seconds):
@@ -63,7 +66,7 @@ class ConnectionPool:
             raise
 
     def give_back(self, connection: NextHopConnection) -> None:
-        """Take a lent connection back, to be kept while it lives."""
+        """Take a lent connection back, and keep it open for a while if it still is."""
         self._slots.release()
         if self._closed or not connection.alive:
             connection.quit()
@@ -73,7 +76,7 @@ class ConnectionPool:
         self._idle[connection] = loop.call_later(self.limits.max_idle_seconds, self._close_expired, connection)
 
     def close(self) -> None:
-        """Close what is kept; what is lent is closed when it comes back."""
+        """Close the idle connections; a lent one is closed when it comes back."""
         self._closed = True
         while connection := self._idle_connection():
             connection.quit()
@@ -84,7 +87,7 @@ class ConnectionPool:
             timer.cancel()
             if connection.alive:
                 return connection
-            connection.drop()  # its timer would keep it for all the time of a reply
+            connection.drop()  # else its timer would keep it until the deadline of a reply
         return None
 
     def _close_expired(self, connection: NextHopConnection) -> None:
@@ -92,7 +95,7 @@ class ConnectionPool:
         connection.quit()
 
     async def open(self) -> NextHopConnection:
-        """A fresh connection after its EHLO; raises RelayUnavailable."""
+        """Return a new connection after its EHLO. Raises ``RelayUnavailable``."""
         if self._closed:
             raise RelayUnavailable("the relay is closed")
         # STARTTLS is not tried: many servers offer it with a certificate that nobody signed.
@@ -102,8 +105,8 @@ class ConnectionPool:
         try:
             async with asyncio.timeout(self.limits.connect_timeout_seconds):
                 await client.connect()
-                own = client.get_transport_info("sockname")
-                await client.ehlo(hostname=_ehlo_name(own[0]) if own else "localhost")
+                own_address = client.get_transport_info("sockname")
+                await client.ehlo(hostname=_ehlo_name(own_address[0]) if own_address else "localhost")
         except BaseException as error:
             client.close()
             if isinstance(error, aiosmtplib.SMTPException | OSError):
@@ -119,10 +122,10 @@ class ConnectionLost(RelayUnavailable):
 
 
 class NextHopConnection:
-    """One open connection. After a call that raised, it must be dropped: its reply may still come.
+    """One open connection. After a call that raised it must be dropped, since the reply may still come.
 
-    The library's commands do more than is needed here: with a deadline and a lock for each, and what checks its
-    arguments twice, they took a fifth more of a transaction. One timer serves all deadlines.
+    Commands are written directly, because those of the library rewrite and refuse addresses. One timer serves all
+    deadlines, because most replies are here long before theirs.
     """
 
     def __init__(self, client: aiosmtplib.SMTP, reply_timeout_seconds: float) -> None:
@@ -132,18 +135,22 @@ class NextHopConnection:
         self._transport = cast("asyncio.Transport", client.transport)
         self._loop = asyncio.get_running_loop()
         self._reply_timeout_seconds = reply_timeout_seconds
-        self._deadline = math.inf  # when the reply that is waited for must be here
+        self._deadline = math.inf  # of the reply that is waited for, on the clock of the loop
         self._timer: asyncio.TimerHandle | None = None
         self._timed_out = False
         self.reused = False
 
     @property
     def alive(self) -> bool:
-        """False once the connection is known to be closed."""
+        """Whether the connection is open, as far as is known."""
         return self._client.is_connected
 
     async def command(self, line: bytes, positive: int = 2) -> SmtpReply:
-        """Send one command; ``positive`` is the first digit of the reply that means yes."""
+        """Send one command and return its reply.
+
+        ``positive`` is the first digit of the reply that means yes. Raises ``RelayUnavailable``, and as one kind
+        of it ``ConnectionLost``.
+        """
         if _CONTROL_CHARACTER.search(line):
             raise ValueError(f"a control character in {line!r}")
         reply = self._to_reply(await self._exchange([line + b"\r\n"]), positive)
@@ -151,9 +158,12 @@ class NextHopConnection:
             raise ConnectionLost("the next hop closed a kept connection with a 421")
         return reply
 
-    async def send_content(self, stuffed: list[bytes]) -> SmtpReply:
-        """Send the message, final dot included, that a 354 has asked for; a hop may refuse it before the dot."""
-        reply = self._to_reply(await self._exchange(stuffed), 2)
+    async def send_content(self, stuffed_pieces: list[bytes]) -> SmtpReply:
+        """Send the message with its final dot, after the 354, and return the reply.
+
+        The next hop may refuse the message before its end. Raises ``RelayUnavailable``.
+        """
+        reply = self._to_reply(await self._exchange(stuffed_pieces), 2)
         if self._transport.get_write_buffer_size():
             self.drop()
             if reply.accepted:
@@ -165,7 +175,7 @@ class NextHopConnection:
         if self._timer is None:
             self._timer = self._loop.call_later(self._reply_timeout_seconds, self._on_timer)
         try:
-            # The library drops a reply that nobody waits for: so nothing is awaited before the read.
+            # The library drops a reply that nobody waits for: nothing must be awaited before the read.
             for piece in pieces:
                 self._protocol.write(piece)
             response = await self._protocol.read_response(timeout=None)
@@ -182,7 +192,7 @@ class NextHopConnection:
         return response
 
     def _on_timer(self) -> None:
-        """The timer of a command that may have been answered long ago: it goes on for the one that waits now."""
+        """End the wait whose deadline has passed, or set the timer again for the reply that is waited for now."""
         self._timer = None
         left = self._deadline - self._loop.time()
         if left <= 0:
@@ -192,13 +202,13 @@ class NextHopConnection:
             self._timer = self._loop.call_later(left, self._on_timer)
 
     def quit(self) -> None:
-        """Say goodbye and close, waiting for nothing."""
+        """Send QUIT and close without a wait for the reply."""
         if self.alive:
             self._protocol.write(b"QUIT\r\n")
         self._close()
 
     def drop(self) -> None:
-        """Close, and send nothing of what still waits to be sent: else a message given up would arrive."""
+        """Close, and send nothing that still waits to be sent: a message that was given up must not arrive."""
         self._transport.abort()
         self._close()
 
@@ -211,11 +221,11 @@ class NextHopConnection:
         reply = SmtpReply(response.code, response.message)
         if reply.code // 100 not in (positive, 4, 5):
             raise RelayUnavailable(f"the next hop answered out of turn: {reply}")
-        if reply.code == 421:  # the hop closes the connection after it, RFC 5321 3.8
+        if reply.code == 421:  # the server closes the connection after it, RFC 5321 3.8
             self.drop()
         return reply
 
 
 def _ehlo_name(address: str) -> str:
-    """What EHLO says of us: our address, as a name would have to be asked of the DNS. RFC 5321 4.1.3."""
+    """Return our address as the argument of EHLO (RFC 5321 4.1.3); a name would need a look-up in the DNS."""
     return f"[IPv6:{address.partition('%')[0]}]" if ":" in address else f"[{address}]"

@@ -1,13 +1,14 @@
-"""A next hop spoken to over SMTP (RFC 5321), on connections kept open between messages.
+"""A next hop that is reached over SMTP (RFC 5321), on connections that stay open between messages.
 
-Rules: a command has one reply and one deadline; whatever ends the wait early, cancellation too, closes the
-connection, so that a late reply never meets the next command. A connection is lent to one transaction at a
-time. A kept one may have died while it waited: until the final dot nothing is delivered, so the transaction
-is told again, once, to a fresh one. A deadline that passed is not tried again. After the dot nothing is.
+Rules: a command has one reply and one deadline. Whatever ends the wait early, cancellation included, closes the
+connection, so that a late reply is never taken for the reply to the next command. A connection is lent to one
+transaction at a time. An idle connection may have died: nothing is delivered before the final dot, and until then
+the transaction is repeated, once, on a new connection. Nothing is repeated after a deadline that passed, nor after
+the dot.
 
-Commands are written as bytes: the library's ``mail`` and ``rcpt`` rewrite addresses (source routes, comments)
-and refuse non-ASCII parameters. Its ``data`` runs two regular expressions over the message: 50 MB held the
-loop for 1.6 s, and 22 s where every line was a dot; written in pieces it is 10 ms with uvloop.
+Commands are written as bytes: the library's ``mail`` and ``rcpt`` rewrite addresses (source routes, comments) and
+refuse non-ASCII parameters. Its ``data`` would stop the loop for seconds at a large message: see
+docs/experiments.md.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from nbstream.relay.next_hop import SmtpPath
 from nbstream.relay.smtp_connections import ConnectionLost, ConnectionPool, NextHopConnection, NextHopLimits
 from nbstream.wire.smtp_reply import SmtpReply
 
-# Offered for a hop that was never seen: its mail gets 451 anyway, while a server that misses SMTPUTF8 or 8BITMIME
-# would bounce what it cannot pass on.
+# Offered while the next hop was never reached: mail for it gets a 451 anyway, while a client that misses SMTPUTF8
+# or 8BITMIME would bounce the mail that needs them.
 USUAL_FEATURES = frozenset({"8BITMIME", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE", "SMTPUTF8"})
 
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
@@ -32,18 +33,18 @@ _CONTROL_REFUSED = SmtpReply(501, "5.5.4 Control characters are not allowed in a
 class SmtpNextHop:
     """The server at ``host`` and ``port``, over plain SMTP."""
 
-    def __init__(self, host: str, port: int, params: NextHopLimits | None = None) -> None:
-        self._limits = params or NextHopLimits()
+    def __init__(self, host: str, port: int, limits: NextHopLimits | None = None) -> None:
+        self._limits = limits or NextHopLimits()
         self._pool = ConnectionPool(host, port, self._limits)
 
     async def features(self) -> frozenset[str]:
-        """The keywords of the last EHLO; asks for them when there was none yet. Never raises."""
+        """Return the keywords of the last EHLO; connect where there was none yet. Never raises."""
         if self._pool.features is None:
             await self.reachable()
         return self._pool.features or USUAL_FEATURES
 
     async def begin(self, sender: SmtpPath) -> SmtpTransaction:
-        """Send MAIL; raises RelayRefused with the hop's answer, or RelayUnavailable."""
+        """Send MAIL. Raises ``RelayRefused`` with the next hop's reply, or ``RelayUnavailable``."""
         transaction = SmtpTransaction(self._pool, await self._pool.lease())
         reply = await transaction.send_path(b"MAIL FROM:", sender)
         if not reply.accepted:
@@ -52,9 +53,9 @@ class SmtpNextHop:
         return transaction
 
     async def reachable(self) -> bool:
-        """Whether the hop answers within the connect timeout; asked on a kept connection if there is one."""
+        """Return whether the next hop answers in time; an idle connection is used where there is one."""
         if self._pool.all_lent:
-            return True  # they were opened, and are in use
+            return True  # all of them were opened, and are in use
         try:
             async with asyncio.timeout(self._limits.connect_timeout_seconds):
                 transaction = SmtpTransaction(self._pool, await self._pool.lease())
@@ -65,12 +66,12 @@ class SmtpNextHop:
         return reply.accepted
 
     async def close(self) -> None:
-        """Close the kept connections; one that is lent is closed when it comes back."""
+        """Close the idle connections; a lent one is closed when it comes back."""
         self._pool.close()
 
 
 class SmtpTransaction:
-    """A message on its way. The commands that the hop agreed to are kept, to be told again."""
+    """A message on its way, with the commands that the next hop has accepted, in case they have to be repeated."""
 
     def __init__(self, pool: ConnectionPool, connection: NextHopConnection) -> None:
         self._pool = pool
@@ -78,19 +79,19 @@ class SmtpTransaction:
         self._accepted_commands: list[bytes] = []
 
     async def rcpt(self, recipient: SmtpPath) -> SmtpReply:
-        """The hop's answer to one recipient, whatever it is; raises RelayUnavailable."""
+        """Return the next hop's reply to one recipient, whatever it is. Raises ``RelayUnavailable``."""
         return await self.send_path(b"RCPT TO:", recipient)
 
     async def data(self, content: bytes) -> SmtpReply:
-        """The hop's final answer, to DATA or to the message; raises RelayUnavailable."""
+        """Return the next hop's final reply, to DATA or to the message. Raises ``RelayUnavailable``."""
         try:
-            stuffed = await _dot_stuffed(content)
+            stuffed_pieces = await _dot_stuffed(content)
             reply = await self.exchange(b"DATA", positive=3)
             if reply.code >= 400:
                 await self.abort()
                 return reply
             assert self._connection is not None
-            reply = await self._connection.send_content(stuffed)
+            reply = await self._connection.send_content(stuffed_pieces)
         except BaseException:
             self.end(keep=False)
             raise
@@ -98,7 +99,7 @@ class SmtpTransaction:
         return reply
 
     async def abort(self) -> None:
-        """Take the transaction back and keep the connection, or else close it."""
+        """Reset the transaction and keep the connection, or else close it."""
         if self._connection is None:
             return
         keep = False
@@ -111,7 +112,7 @@ class SmtpTransaction:
             self.end(keep=keep)
 
     async def send_path(self, verb: bytes, path: SmtpPath) -> SmtpReply:
-        """The hop's answer to MAIL or RCPT; one that it accepts is part of the transaction."""
+        """Return the reply to MAIL or RCPT; an accepted command becomes part of the transaction."""
         line = verb + " ".join((f"<{path.address}>", *path.parameters)).encode("utf-8", "surrogateescape")
         if _CONTROL_CHARACTER.search(line):
             return _CONTROL_REFUSED
@@ -121,7 +122,10 @@ class SmtpTransaction:
         return reply
 
     async def exchange(self, line: bytes, positive: int = 2) -> SmtpReply:
-        """One command and its reply; a kept connection found dead is replaced once, and told all again."""
+        """Send one command and return its reply.
+
+        A reused connection that turns out to be dead is replaced, once, and the accepted commands are repeated.
+        """
         if self._connection is None:
             raise RelayUnavailable("the transaction has ended")
         try:
@@ -139,7 +143,7 @@ class SmtpTransaction:
             raise
 
     def end(self, *, keep: bool) -> None:
-        """End the transaction: the connection goes back, closed unless it is to be kept."""
+        """End the transaction: give the connection back, closed unless ``keep``."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -155,14 +159,17 @@ class SmtpTransaction:
 
 
 async def _dot_stuffed(content: bytes) -> list[bytes]:
-    """The content as DATA carries it, final dot included (RFC 5321 4.5.2); others run between two pieces."""
-    stuffed = []
+    """Return the content as DATA carries it, with the final dot (RFC 5321 4.5.2).
+
+    Other tasks run between two pieces of a large message.
+    """
+    stuffed_pieces = []
     for piece in split_at_line_ends(content):
         dot = b"." if piece.startswith(b".") else b""
-        stuffed.append(dot + piece.replace(b"\r\n.", b"\r\n.."))
-        if len(stuffed) > 1:
+        stuffed_pieces.append(dot + piece.replace(b"\r\n.", b"\r\n.."))
+        if len(stuffed_pieces) > 1:
             await asyncio.sleep(0)
-    # In one piece with the last lines: of a usual message that is one packet, not two.
-    last = stuffed.pop() if stuffed else b""
-    stuffed.append(last + (b".\r\n" if not content or content.endswith(b"\r\n") else b"\r\n.\r\n"))
-    return stuffed
+    # The final dot goes in one piece with the last lines, so that a usual message needs one packet, not two.
+    last = stuffed_pieces.pop() if stuffed_pieces else b""
+    stuffed_pieces.append(last + (b".\r\n" if not content or content.endswith(b"\r\n") else b"\r\n.\r\n"))
+    return stuffed_pieces

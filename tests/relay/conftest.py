@@ -8,33 +8,33 @@ import pytest
 from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
 
-from .scripted_hop import ScriptedHop
+from .scripted_server import ScriptedServer
 
-Play = Callable[..., Awaitable[ScriptedHop]]
+Play = Callable[..., Awaitable[ScriptedServer]]
 Relay = Callable[..., SmtpNextHop]
 
 
 @pytest.fixture
 async def play() -> AsyncIterator[Play]:
-    """Start a hop that plays these transcripts."""
+    """Start a server that plays these transcripts."""
     async with AsyncExitStack() as stack:
 
-        async def start(*transcripts: str) -> ScriptedHop:
-            hop = ScriptedHop(transcripts)
-            await hop.start()
-            stack.push_async_callback(hop.stop)
-            return hop
+        async def start(*transcripts: str) -> ScriptedServer:
+            server = ScriptedServer(transcripts)
+            await server.start()
+            stack.push_async_callback(server.stop)
+            return server
 
         yield start
 
 
 @pytest.fixture
 async def relay_to() -> AsyncIterator[Relay]:
-    """Make a relay to a hop, with these params."""
+    """Make a relay to a server, with these limits."""
     async with AsyncExitStack() as stack:
 
-        def make(hop: ScriptedHop, **params: float) -> SmtpNextHop:
-            next_hop = SmtpNextHop(hop.host, hop.port, NextHopLimits(**params))  # type: ignore[arg-type]  # by name
+        def make(server: ScriptedServer, **limits: float) -> SmtpNextHop:
+            next_hop = SmtpNextHop(server.host, server.port, NextHopLimits(**limits))  # type: ignore[arg-type]  # by name
             stack.push_async_callback(next_hop.close)
             return next_hop
 

@@ -23,9 +23,9 @@ CONTENT = b"Subject: x\r\n\r\nhello\r\n"
 
 
 async def deliver(
-    hop: MaildirNextHop, content: bytes = CONTENT, sender: SmtpPath = ALICE, *recipients: SmtpPath
+    next_hop: MaildirNextHop, content: bytes = CONTENT, sender: SmtpPath = ALICE, *recipients: SmtpPath
 ) -> SmtpReply:
-    transaction = await hop.begin(sender)
+    transaction = await next_hop.begin(sender)
     for recipient in recipients or (BOB,):
         assert (await transaction.rcpt(recipient)).code == 250
     return await transaction.data(content)
@@ -85,9 +85,9 @@ async def test_line_ends_become_lf_and_nothing_else_changes(size: int, tmp_path:
 
 
 async def test_a_mail_reader_finds_the_messages(tmp_path: pathlib.Path) -> None:
-    hop = MaildirNextHop(tmp_path / "deep" / "m")
+    next_hop = MaildirNextHop(tmp_path / "deep" / "m")
     for _ in range(3):
-        await deliver(hop)
+        await deliver(next_hop)
 
     messages = list(mailbox.Maildir(tmp_path / "deep" / "m", create=False))
 
@@ -105,8 +105,8 @@ async def test_folders_and_files_are_private(tmp_path: pathlib.Path) -> None:
 async def test_file_and_folder_are_synced_in_order(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hop = MaildirNextHop(tmp_path)
-    await deliver(hop)
+    next_hop = MaildirNextHop(tmp_path)
+    await deliver(next_hop)
     earlier = files(tmp_path)
     synced: list[tuple[pathlib.Path, int]] = []
 
@@ -115,7 +115,7 @@ async def test_file_and_folder_are_synced_in_order(
         synced.append((target, len(list((tmp_path / "new").iterdir()))))
 
     monkeypatch.setattr(os, "fsync", record)
-    await deliver(hop)
+    await deliver(next_hop)
 
     (file,) = set(files(tmp_path)) - set(earlier)
     assert synced == [(tmp_path / "tmp" / file.name, 1), (tmp_path / "new", 2)]
@@ -126,8 +126,8 @@ async def test_file_and_folder_are_synced_in_order(
 async def test_what_fails_leaves_no_file(
     code: int, failing: int, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hop = MaildirNextHop(tmp_path)
-    assert await hop.reachable()
+    next_hop = MaildirNextHop(tmp_path)
+    assert await next_hop.reachable()
     calls = iter(range(1, 9))
 
     def fail(_descriptor: int) -> None:
@@ -138,9 +138,9 @@ async def test_what_fails_leaves_no_file(
 
     if code == errno.EIO:
         with pytest.raises(RelayUnavailable):
-            await deliver(hop)
+            await deliver(next_hop)
     else:
-        assert await deliver(hop) == SmtpReply(452, "4.3.1 Insufficient system storage")
+        assert await deliver(next_hop) == SmtpReply(452, "4.3.1 Insufficient system storage")
     assert files(tmp_path) == []
 
 
@@ -149,19 +149,19 @@ async def test_a_folder_that_cannot_be_written_is_temporary(in_place_of: str, tm
     maildir = tmp_path / "m"
     (maildir / in_place_of).parent.mkdir(parents=True, exist_ok=True)
     (maildir / in_place_of).write_text("in the way")
-    hop = MaildirNextHop(maildir)
+    next_hop = MaildirNextHop(maildir)
 
     with pytest.raises(RelayUnavailable) as unavailable:
-        await deliver(hop)
+        await deliver(next_hop)
 
     assert str(tmp_path) not in str(error_reply(unavailable.value))
-    assert not await hop.reachable()
+    assert not await next_hop.reachable()
     assert [path.read_text() for path in files(tmp_path)] == ["in the way"]
 
 
 async def test_an_aborted_transaction_leaves_nothing(tmp_path: pathlib.Path) -> None:
-    hop = MaildirNextHop(tmp_path / "m")
-    transaction = await hop.begin(ALICE)
+    next_hop = MaildirNextHop(tmp_path / "m")
+    transaction = await next_hop.begin(ALICE)
     await transaction.rcpt(BOB)
 
     await transaction.abort()

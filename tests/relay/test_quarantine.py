@@ -1,4 +1,4 @@
-"""The quarantine's files: what is kept beside a message, who finds it, and when it goes."""
+"""The files of the quarantine: what stands beside a message, how it is found, and when it is removed."""
 
 from __future__ import annotations
 
@@ -34,31 +34,33 @@ def note(message_id: str = A, envelope: Envelope = ENVELOPE) -> QuarantineNote:
 
 
 async def put(
-    held: Quarantine, message_id: str = A, content: bytes = CONTENT, envelope: Envelope = ENVELOPE
+    folder: Quarantine, message_id: str = A, content: bytes = CONTENT, envelope: Envelope = ENVELOPE
 ) -> QuarantinedMessage:
-    before = {each.path for each in held.messages()}
+    before = {message.path for message in folder.messages()}
     assert (
         await maildir_files.write_drafts(
-            [held.make_draft(note(message_id, envelope), b"X-Nbstream: spam\n", content)]
+            [folder.make_draft(note(message_id, envelope), b"X-Nbstream: spam\n", content)]
         )
         is None
     )
-    (new,) = (each for each in held.messages() if each.path not in before)
+    (new,) = (message for message in folder.messages() if message.path not in before)
     return new
 
 
-def aged(held: QuarantinedMessage, days: float) -> QuarantinedMessage:
-    """The same, since so many days ago."""
-    name = f"{int(time.time() - days * DAY)}.{held.path.name.partition('.')[2]}"
-    return QuarantinedMessage(held.id, held.at, held.path.rename(held.path.with_name(name)), held.in_doubt)
+def aged(message: QuarantinedMessage, days: float) -> QuarantinedMessage:
+    """The same message, as if it had come so many days ago."""
+    name = f"{int(time.time() - days * DAY)}.{message.path.name.partition('.')[2]}"
+    return QuarantinedMessage(
+        message.id, message.at, message.path.rename(message.path.with_name(name)), message.in_doubt
+    )
 
 
-async def test_a_message_is_found_again_with_its_envelope(tmp_path: pathlib.Path) -> None:
-    held = await put(Quarantine(tmp_path / "q"))
+async def test_a_message_is_read_with_its_envelope(tmp_path: pathlib.Path) -> None:
+    message = await put(Quarantine(tmp_path / "q"))
 
-    assert quarantine.read_message(held) == (note(), b"X-Nbstream: spam\r\n" + CONTENT)
-    assert quarantine.read_subject(held) == (note(), "x")
-    assert not held.in_doubt
+    assert quarantine.read_message(message) == (note(), b"X-Nbstream: spam\r\n" + CONTENT)
+    assert quarantine.read_subject(message) == (note(), "x")
+    assert not message.in_doubt
 
 
 _ADDRESS = st.text(st.characters(codec=None), max_size=30).map(
@@ -75,30 +77,30 @@ async def test_any_envelope_and_any_content_come_back(
     content = b"X: y\r\n\r\n" + body.replace(b"\r", b"").replace(b"\n", b"\r\n")
     envelope = Envelope(sender, tuple(recipients))
 
-    held = await put(Quarantine(tmp_path), content=content, envelope=envelope)
+    message = await put(Quarantine(tmp_path), content=content, envelope=envelope)
 
-    assert quarantine.read_message(held) == (note(envelope=envelope), b"X-Nbstream: spam\r\n" + content)
-    held.path.unlink()
+    assert quarantine.read_message(message) == (note(envelope=envelope), b"X-Nbstream: spam\r\n" + content)
+    message.path.unlink()
 
 
-async def test_it_is_a_private_maildir(tmp_path: pathlib.Path) -> None:
-    held = await put(Quarantine(tmp_path / "q"))
+async def test_the_quarantine_is_a_private_maildir(tmp_path: pathlib.Path) -> None:
+    message = await put(Quarantine(tmp_path / "q"))
 
-    (message,) = mailbox.Maildir(tmp_path / "q", create=False)
-    assert message["Subject"] == "x"
-    assert stat.S_IMODE(held.path.stat().st_mode) == 0o600
+    (mail,) = mailbox.Maildir(tmp_path / "q", create=False)
+    assert mail["Subject"] == "x"
+    assert stat.S_IMODE(message.path.stat().st_mode) == 0o600
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "q").iterdir()} == {0o700}
 
 
-async def test_messages_are_found_by_the_beginning_of_their_id_and_oldest_first(tmp_path: pathlib.Path) -> None:
-    held = Quarantine(tmp_path)
-    assert held.messages() == []
-    young, old = await put(held, A), aged(await put(held, B), 3)
-    (tmp_path / "new" / "1.x.y").write_bytes(b"somebody else's")
+async def test_messages_are_listed_by_the_beginning_of_their_id_oldest_first(tmp_path: pathlib.Path) -> None:
+    folder = Quarantine(tmp_path)
+    assert folder.messages() == []
+    young, old = await put(folder, A), aged(await put(folder, B), 3)
+    (tmp_path / "new" / "1.x.y").write_bytes(b"of somebody else")
 
-    assert [each.path for each in held.messages()] == [old.path, young.path]
-    assert [each.id for each in held.messages("ab")] == [B]
-    assert held.messages("abd") == []
+    assert [message.path for message in folder.messages()] == [old.path, young.path]
+    assert [message.id for message in folder.messages("ab")] == [B]
+    assert folder.messages("abd") == []
 
 
 @pytest.mark.parametrize(
@@ -112,98 +114,104 @@ async def test_messages_are_found_by_the_beginning_of_their_id_and_oldest_first(
     ],
 )
 async def test_a_file_that_is_not_ours_is_refused(tmp_path: pathlib.Path, content: bytes) -> None:
-    held = await put(Quarantine(tmp_path))
-    held.path.write_bytes(content)
+    message = await put(Quarantine(tmp_path))
+    message.path.write_bytes(content)
 
     with pytest.raises(InputError, match="not written by nbstream"):
-        quarantine.read_message(held)
+        quarantine.read_message(message)
 
 
-async def test_only_the_beginning_of_a_large_message_is_glanced_at(tmp_path: pathlib.Path) -> None:
-    held = await put(Quarantine(tmp_path), content=CONTENT + b"x" * 1_000_000 + b"\r\nSubject: late\r\n")
+async def test_only_the_beginning_of_a_large_message_is_read_for_its_subject(tmp_path: pathlib.Path) -> None:
+    message = await put(Quarantine(tmp_path), content=CONTENT + b"x" * 1_000_000 + b"\r\nSubject: late\r\n")
 
-    assert quarantine.read_subject(held)[1] == "x"
+    assert quarantine.read_subject(message)[1] == "x"
 
 
-async def test_marks_are_kept_in_the_folder_and_told(tmp_path: pathlib.Path) -> None:
-    held = Quarantine(tmp_path)
-    first = await put(held)
+async def test_a_message_that_may_have_been_delivered_is_marked_in_the_folder(tmp_path: pathlib.Path) -> None:
+    folder = Quarantine(tmp_path)
+    first = await put(folder)
 
     marked = quarantine.mark_in_doubt(first)
-    assert held.messages() == [marked]
+    assert folder.messages() == [marked]
     assert marked.in_doubt
     assert quarantine.mark_in_doubt(marked) == marked
 
     assert quarantine.mark_waiting(marked) == first
-    assert held.messages() == [first]
+    assert folder.messages() == [first]
 
 
-async def test_a_message_is_taken_by_one_at_a_time_and_never_after_it_went(tmp_path: pathlib.Path) -> None:
-    held = await put(Quarantine(tmp_path))
+async def test_a_message_is_locked_by_one_at_a_time_and_never_after_it_was_removed(tmp_path: pathlib.Path) -> None:
+    message = await put(Quarantine(tmp_path))
 
-    with quarantine.locked(held), pytest.raises(NotReleased, match="is being released"), quarantine.locked(held):
+    with (
+        quarantine.locked(message),
+        pytest.raises(NotReleased, match="is being released"),
+        quarantine.locked(message),
+    ):
         pass
-    with quarantine.locked(held):
-        held.path.unlink()
-    with pytest.raises(NotReleased, match="by somebody else just now"), quarantine.locked(held):
+    with quarantine.locked(message):
+        message.path.unlink()
+    with pytest.raises(NotReleased, match="by somebody else just now"), quarantine.locked(message):
         pass
 
 
-async def test_what_goes_while_its_lock_is_asked_for_is_not_taken(
+async def test_a_message_that_is_removed_while_it_is_being_locked_is_not_released(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = await put(Quarantine(tmp_path))
-    monkeypatch.setattr(fcntl, "flock", lambda _descriptor, _mode: held.path.unlink())
+    message = await put(Quarantine(tmp_path))
+    monkeypatch.setattr(fcntl, "flock", lambda _descriptor, _mode: message.path.unlink())
 
-    with pytest.raises(NotReleased, match="by somebody else just now"), quarantine.locked(held):
+    with pytest.raises(NotReleased, match="by somebody else just now"), quarantine.locked(message):
         pass
 
 
-async def test_what_is_too_old_goes_and_is_told(tmp_path: pathlib.Path) -> None:
-    held = Quarantine(tmp_path)
-    old, doubtful = aged(await put(held), 31), aged(quarantine.mark_in_doubt(await put(held)), 40)
-    young, busy = await put(held), aged(await put(held), 50)
-    told: list[tuple[int, int]] = []
+async def test_old_messages_are_removed_and_counted(tmp_path: pathlib.Path) -> None:
+    folder = Quarantine(tmp_path)
+    old, doubtful = aged(await put(folder), 31), aged(quarantine.mark_in_doubt(await put(folder)), 40)
+    young, busy = await put(folder), aged(await put(folder), 50)
+    counts_seen: list[tuple[int, int]] = []
 
     with quarantine.locked(busy):
         assert await QuarantineRetention(
-            held, 30, lambda *counts: told.append(counts)
+            folder, 30, lambda *counts: counts_seen.append(counts)
         ).remove_expired() == RetentionResult(2, 2)
 
-    assert {each.path for each in held.messages()} == {young.path, busy.path}
+    assert {message.path for message in folder.messages()} == {young.path, busy.path}
     assert not old.path.exists()
     assert not doubtful.path.exists()
-    assert told == [(2, 2)]
+    assert counts_seen == [(2, 2)]
 
 
-async def test_for_ever_is_for_ever(tmp_path: pathlib.Path) -> None:
-    held = Quarantine(tmp_path)
-    aged(await put(held), 3650)
+async def test_without_a_limit_of_days_nothing_is_removed(tmp_path: pathlib.Path) -> None:
+    folder = Quarantine(tmp_path)
+    aged(await put(folder), 3650)
 
-    assert held.remove_expired(None) == RetentionResult(1, 0)
+    assert folder.remove_expired(None) == RetentionResult(1, 0)
     assert Quarantine(tmp_path / "none").remove_expired(30) == RetentionResult(0, 0)
 
 
-async def test_what_cannot_be_removed_hinders_nothing_else_and_is_told(tmp_path: pathlib.Path) -> None:
-    held = Quarantine(tmp_path)
-    stuck, old = aged(await put(held), 90), aged(await put(held), 80)
+async def test_a_message_that_cannot_be_removed_is_reported_and_the_others_are_removed(
+    tmp_path: pathlib.Path,
+) -> None:
+    folder = Quarantine(tmp_path)
+    stuck, old = aged(await put(folder), 90), aged(await put(folder), 80)
     stuck.path.unlink()
     stuck.path.mkdir()
 
-    swept = held.remove_expired(30)
+    result = folder.remove_expired(30)
 
-    assert (swept.remaining, swept.removed) == (1, 1)
-    assert str(stuck.path) in swept.problem
+    assert (result.remaining, result.removed) == (1, 1)
+    assert str(stuck.path) in result.problem
     assert not old.path.exists()
 
 
-async def test_so_many_go_at_once(tmp_path: pathlib.Path) -> None:
-    held = Quarantine(tmp_path)
+async def test_at_most_the_limit_is_removed_at_once(tmp_path: pathlib.Path) -> None:
+    folder = Quarantine(tmp_path)
     for _ in range(3):
-        aged(await put(held), 90)
+        aged(await put(folder), 90)
 
-    assert held.remove_expired(30, most=2) == RetentionResult(1, 2)
-    assert held.remove_expired(30, most=2) == RetentionResult(0, 1)
+    assert folder.remove_expired(30, limit=2) == RetentionResult(1, 2)
+    assert folder.remove_expired(30, limit=2) == RetentionResult(0, 1)
 
 
 async def test_a_folder_that_cannot_be_read_is_an_input_error(tmp_path: pathlib.Path) -> None:
@@ -213,7 +221,7 @@ async def test_a_folder_that_cannot_be_read_is_an_input_error(tmp_path: pathlib.
         Quarantine(tmp_path).remove_expired(30)
 
 
-# Files, all or none
+# Files are written all or none
 
 
 def drafts(folder: pathlib.Path) -> list[maildir_files.MaildirDraft]:
@@ -224,35 +232,35 @@ def drafts(folder: pathlib.Path) -> list[maildir_files.MaildirDraft]:
     ]
 
 
-def left(folder: pathlib.Path) -> list[pathlib.Path]:
+def files_in(folder: pathlib.Path) -> list[pathlib.Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-async def test_all_files_are_synced_before_one_is_to_be_seen(
+async def test_all_files_are_synced_before_one_is_visible(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = drafts(tmp_path)
+    written_drafts = drafts(tmp_path)
     for name in ("one", "two"):
         maildir_files.create_maildir(tmp_path / name)
     synced: list[tuple[str, int]] = []
 
     def record(descriptor: int) -> None:
         path = pathlib.Path(f"/proc/self/fd/{descriptor}").readlink()
-        synced.append((path.parent.name, len(left(tmp_path / "one/new") + left(tmp_path / "two/new"))))
+        synced.append((path.parent.name, len(files_in(tmp_path / "one/new") + files_in(tmp_path / "two/new"))))
 
     monkeypatch.setattr(os, "fsync", record)
 
-    assert await maildir_files.write_drafts(made) is None
+    assert await maildir_files.write_drafts(written_drafts) is None
 
     assert synced == [("tmp", 0)] * 3 + [("one", 3), ("two", 3)]
 
 
 @pytest.mark.parametrize("failing", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-async def test_wherever_it_fails_no_file_is_left(
+async def test_no_file_is_left_wherever_writing_fails(
     failing: int, code: int, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = drafts(tmp_path)
+    written_drafts = drafts(tmp_path)
     for name in ("one", "two"):
         maildir_files.create_maildir(tmp_path / name)
     calls = iter(range(1, 9))
@@ -264,19 +272,21 @@ async def test_wherever_it_fails_no_file_is_left(
     monkeypatch.setattr(os, "fsync", fail)
 
     if code == errno.ENOSPC:
-        assert await maildir_files.write_drafts(made) == SmtpReply(452, "4.3.1 Insufficient system storage")
+        assert await maildir_files.write_drafts(written_drafts) == SmtpReply(
+            452, "4.3.1 Insufficient system storage"
+        )
     else:
         with pytest.raises(RelayUnavailable):
-            await maildir_files.write_drafts(made)
-    assert left(tmp_path) == []
+            await maildir_files.write_drafts(written_drafts)
+    assert files_in(tmp_path) == []
 
 
 async def test_a_file_that_cannot_be_renamed_takes_the_others_with_it(tmp_path: pathlib.Path) -> None:
-    made = drafts(tmp_path)
+    written_drafts = drafts(tmp_path)
     maildir_files.create_maildir(tmp_path / "two")
     (tmp_path / "two" / "new").rmdir()
     (tmp_path / "two" / "new").write_bytes(b"")
 
     with pytest.raises(RelayUnavailable):
-        await maildir_files.write_drafts(made)
-    assert left(tmp_path) == [tmp_path / "two" / "new"]
+        await maildir_files.write_drafts(written_drafts)
+    assert files_in(tmp_path) == [tmp_path / "two" / "new"]

@@ -1,4 +1,4 @@
-"""Out of the quarantine over real sockets: what the hop says decides whether the file goes."""
+"""The release from the quarantine over real sockets: the reply of the next hop decides about the file."""
 
 from __future__ import annotations
 
@@ -46,28 +46,28 @@ def script(text: str) -> str:
     return "\n".join(line.strip() if line.strip() != "C:" else "C: " for line in text.strip().splitlines() if line)
 
 
-async def put(folder: pathlib.Path) -> tuple[Quarantine, QuarantinedMessage]:
-    waiting = Quarantine(folder / "q")
+async def put(path: pathlib.Path) -> tuple[Quarantine, QuarantinedMessage]:
+    folder = Quarantine(path / "q")
     assert (
         await maildir_files.write_drafts(
-            [waiting.make_draft(QuarantineNote("a" * 24, "spam", 0.9, "", ENVELOPE), b"", CONTENT)]
+            [folder.make_draft(QuarantineNote("a" * 24, "spam", 0.9, "", ENVELOPE), b"", CONTENT)]
         )
         is None
     )
-    (held,) = waiting.messages()
-    return waiting, held
+    (message,) = folder.messages()
+    return folder, message
 
 
-async def test_the_envelope_is_what_it_was_and_the_file_goes_after_the_250(
+async def test_a_message_goes_with_its_envelope_and_its_file_is_removed_after_the_250(
     play: Play, relay_to: Relay, tmp_path: pathlib.Path
 ) -> None:
-    waiting, held = await put(tmp_path)
-    hop = await play(script(BEGUN + DATA + "S: 250 queued"))
+    folder, message = await put(tmp_path)
+    server = await play(script(BEGUN + DATA + "S: 250 queued"))
 
-    await release_message(held, ENVELOPE, CONTENT, relay_to(hop))
+    await release_message(message, ENVELOPE, CONTENT, relay_to(server))
 
-    await hop.played()
-    assert waiting.messages() == []
+    await server.played()
+    assert folder.messages() == []
 
 
 @pytest.mark.parametrize(
@@ -80,111 +80,115 @@ async def test_the_envelope_is_what_it_was_and_the_file_goes_after_the_250(
         (DATA + "S: 452 full", RelayRefused),
     ],
 )
-async def test_what_the_hop_does_not_take_waits_on(
+async def test_a_message_that_the_next_hop_refuses_waits_on(
     rest: str, expected: type[NbstreamError], play: Play, relay_to: Relay, tmp_path: pathlib.Path
 ) -> None:
-    waiting, held = await put(tmp_path)
-    hop = await play(script(BEGUN + rest))
+    folder, message = await put(tmp_path)
+    server = await play(script(BEGUN + rest))
 
     with pytest.raises(expected):
-        await release_message(held, ENVELOPE, CONTENT, relay_to(hop))
+        await release_message(message, ENVELOPE, CONTENT, relay_to(server))
 
-    await hop.played()
-    assert waiting.messages() == [held]
+    await server.played()
+    assert folder.messages() == [message]
 
 
-async def test_a_hop_that_is_away_changes_nothing(relay_to: Relay, play: Play, tmp_path: pathlib.Path) -> None:
-    waiting, held = await put(tmp_path)
-    hop = await play()
-    await hop.stop()
+async def test_a_next_hop_that_is_away_changes_nothing(
+    relay_to: Relay, play: Play, tmp_path: pathlib.Path
+) -> None:
+    folder, message = await put(tmp_path)
+    server = await play()
+    await server.stop()
 
     with pytest.raises(RelayUnavailable):
-        await release_message(held, ENVELOPE, CONTENT, relay_to(hop))
+        await release_message(message, ENVELOPE, CONTENT, relay_to(server))
 
-    assert waiting.messages() == [held]
+    assert folder.messages() == [message]
 
 
-async def test_an_answer_that_never_came_is_a_doubt_that_stays(
+async def test_a_message_whose_reply_never_came_stays_in_doubt(
     play: Play, relay_to: Relay, tmp_path: pathlib.Path
 ) -> None:
-    waiting, held = await put(tmp_path)
-    hop = await play(script(BEGUN + DATA + "S: drop"))
+    folder, message = await put(tmp_path)
+    server = await play(script(BEGUN + DATA + "S: drop"))
 
     with pytest.raises(NotReleased, match="may have been delivered"):
-        await release_message(held, ENVELOPE, CONTENT, relay_to(hop))
+        await release_message(message, ENVELOPE, CONTENT, relay_to(server))
 
-    (doubtful,) = waiting.messages()
+    (doubtful,) = folder.messages()
     assert doubtful.in_doubt
     assert quarantine.read_message(doubtful)[0].envelope == ENVELOPE
 
 
 @pytest.mark.parametrize("answer", ["554 no", "452 full"])
-async def test_a_refusal_the_second_time_leaves_the_doubt_of_the_first(
+async def test_a_message_in_doubt_stays_so_when_it_is_refused_the_second_time(
     answer: str, play: Play, relay_to: Relay, tmp_path: pathlib.Path
 ) -> None:
-    waiting, held = await put(tmp_path)
-    doubtful = quarantine.mark_in_doubt(held)
-    hop = await play(script(BEGUN + DATA + f"S: {answer}"))
+    folder, message = await put(tmp_path)
+    doubtful = quarantine.mark_in_doubt(message)
+    server = await play(script(BEGUN + DATA + f"S: {answer}"))
 
     with pytest.raises(RelayRefused):
-        await release_message(doubtful, ENVELOPE, CONTENT, relay_to(hop))
+        await release_message(doubtful, ENVELOPE, CONTENT, relay_to(server))
 
-    assert waiting.messages() == [doubtful]
+    assert folder.messages() == [doubtful]
 
 
-async def test_a_release_that_is_killed_while_the_hop_has_the_message_is_a_doubt(
+async def test_a_release_that_is_cancelled_before_the_reply_leaves_the_message_in_doubt(
     play: Play, relay_to: Relay, tmp_path: pathlib.Path
 ) -> None:
-    waiting, held = await put(tmp_path)
-    hop = await play(script(BEGUN + DATA + "S: nothing"))
-    releasing = asyncio.create_task(release_message(held, ENVELOPE, CONTENT, relay_to(hop)))
-    await hop.silent.wait()
+    folder, message = await put(tmp_path)
+    server = await play(script(BEGUN + DATA + "S: nothing"))
+    releasing = asyncio.create_task(release_message(message, ENVELOPE, CONTENT, relay_to(server)))
+    await server.silent.wait()
 
     releasing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await releasing
-    hop.go_on.set()
+    server.go_on.set()
 
-    assert [each.in_doubt for each in waiting.messages()] == [True]
+    assert [waiting.in_doubt for waiting in folder.messages()] == [True]
 
 
-async def test_into_a_maildir(tmp_path: pathlib.Path) -> None:
-    waiting, held = await put(tmp_path)
+async def test_a_message_is_released_into_a_maildir(tmp_path: pathlib.Path) -> None:
+    folder, message = await put(tmp_path)
 
-    await release_message(held, ENVELOPE, CONTENT, MaildirNextHop(tmp_path / "m"))
+    await release_message(message, ENVELOPE, CONTENT, MaildirNextHop(tmp_path / "m"))
 
     (file,) = (tmp_path / "m" / "new").iterdir()
     assert file.read_bytes() == (
         b"Return-Path: <a@a.test>\nX-Envelope-To: b@b.test\nX-Envelope-To: c@c.test\nSubject: x\n\nhello\n"
     )
-    assert waiting.messages() == []
+    assert folder.messages() == []
 
 
-async def test_a_command_killed_while_the_hop_has_the_message_delivers_it_again_only_on_purpose(
+async def test_after_a_killed_release_the_message_is_delivered_again_only_on_purpose(
     play: Play, tmp_path: pathlib.Path, redis_binary: pathlib.Path
 ) -> None:
-    waiting, held = await put(tmp_path)
-    hop = await play(script(BEGUN + "S: 250 ok\nC: DATA\nS: 354 go\nC: some\nS: nothing"), script(BEGUN + TAKEN))
+    folder, message = await put(tmp_path)
+    server = await play(
+        script(BEGUN + "S: 250 ok\nC: DATA\nS: 354 go\nC: some\nS: nothing"), script(BEGUN + TAKEN)
+    )
     config = tmp_path / "nb.yaml"
     config.write_text(
-        f"state_dir: {tmp_path / 'state'}\nquarantine: {{path: {held.path.parents[1]}}}\n"
-        f"relay: {{next_hop: 'smtp://127.0.0.1:{hop.port}'}}\n"
+        f"state_dir: {tmp_path / 'state'}\nquarantine: {{path: {message.path.parents[1]}}}\n"
+        f"relay: {{next_hop: 'smtp://127.0.0.1:{server.port}'}}\n"
     )
-    words = (sys.executable, "-m", "nbstream.cli", "quarantine", "release", held.id, "-c", str(config))
+    words = (sys.executable, "-m", "nbstream.cli", "quarantine", "release", message.id, "-c", str(config))
 
     killed = await asyncio.create_subprocess_exec(*words, stdout=DEVNULL)
     async with asyncio.timeout(60):
-        await hop.silent.wait()
+        await server.silent.wait()
     killed.kill()
     await killed.wait()
-    hop.go_on.set()
+    server.go_on.set()
 
-    assert [each.in_doubt for each in waiting.messages()] == [True]
+    assert [waiting.in_doubt for waiting in folder.messages()] == [True]
     careful = await asyncio.create_subprocess_exec(*words, stdout=DEVNULL, stderr=PIPE)
-    told = (await careful.communicate())[1].decode()
-    assert (careful.returncode, "may have been delivered" in told) == (75, True)
+    output = (await careful.communicate())[1].decode()
+    assert (careful.returncode, "may have been delivered" in output) == (75, True)
     on_purpose = await asyncio.create_subprocess_exec(*words, "--again", stdout=PIPE)
-    told = (await on_purpose.communicate())[0].decode()
-    assert (on_purpose.returncode, told.partition(";")[0]) == (0, f"{held.id} released")
-    await hop.played()
-    assert waiting.messages() == []
+    output = (await on_purpose.communicate())[0].decode()
+    assert (on_purpose.returncode, output.partition(";")[0]) == (0, f"{message.id} released")
+    await server.played()
+    assert folder.messages() == []

@@ -1,4 +1,4 @@
-"""How connections are kept, found dead, replaced and closed."""
+"""How connections are kept open, replaced when they are dead, and closed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nbstream.wire.smtp_reply import SmtpReply
 from tests.waiting import until
 
 from .conftest import Play, Relay
-from .scripted_hop import DEADLINE_SECONDS
+from .scripted_server import DEADLINE_SECONDS
 
 ALICE, BOB, CAROL = SmtpPath("alice@a.test"), SmtpPath("bob@b.test"), SmtpPath("carol@c.test")
 QUEUED = SmtpReply(250, "2.0.0 Queued")
@@ -42,45 +42,45 @@ async def send(relay: SmtpNextHop, *recipients: SmtpPath) -> SmtpReply:
 
 
 async def test_messages_one_after_another_share_a_connection(play: Play, relay_to: Relay) -> None:
-    hop = await play(MESSAGE * 3)
-    relay = relay_to(hop)
+    server = await play(MESSAGE * 3)
+    relay = relay_to(server)
 
     assert [await send(relay) for _ in range(3)] == [QUEUED] * 3
-    await hop.played()
+    await server.played()
 
 
 async def test_transactions_at_the_same_time_have_a_connection_each(play: Play, relay_to: Relay) -> None:
-    hop = await play(ENVELOPE, ENVELOPE)
-    relay = relay_to(hop)
+    server = await play(ENVELOPE, ENVELOPE)
+    relay = relay_to(server)
 
     first, second = await relay.begin(ALICE), await relay.begin(ALICE)
     await second.rcpt(BOB)
     await first.rcpt(BOB)
 
-    await hop.played()
+    await server.played()
 
 
 async def test_an_aborted_transaction_gives_its_connection_back(play: Play, relay_to: Relay) -> None:
-    hop = await play(ASK_MAIL + OK + RSET + MESSAGE)
-    relay = relay_to(hop)
+    server = await play(ASK_MAIL + OK + RSET + MESSAGE)
+    relay = relay_to(server)
 
     transaction = await relay.begin(ALICE)
     await transaction.abort()
 
     assert await send(relay) == QUEUED
-    await hop.played()
+    await server.played()
 
 
 @pytest.mark.parametrize("answer", [DROP, "S: 502 5.5.1 What?\n" + GONE, GONE], ids=["drop", "502", "silence"])
 async def test_an_abort_that_fails_closes_the_connection(answer: str, play: Play, relay_to: Relay) -> None:
-    hop = await play(ASK_MAIL + OK + "C: RSET\n" + answer, MESSAGE)
-    relay = relay_to(hop, connect_timeout_seconds=0.5)
+    server = await play(ASK_MAIL + OK + "C: RSET\n" + answer, MESSAGE)
+    relay = relay_to(server, connect_timeout_seconds=0.5)
 
     transaction = await relay.begin(ALICE)
     await transaction.abort()
 
     assert await send(relay) == QUEUED
-    await hop.played()
+    await server.played()
 
 
 DEATHS = {
@@ -96,14 +96,14 @@ DEATHS = {
 
 
 @pytest.mark.parametrize("death", DEATHS.values(), ids=DEATHS)
-async def test_a_kept_connection_that_died_is_replaced(death: str, play: Play, relay_to: Relay) -> None:
+async def test_a_idle_connection_that_died_is_replaced(death: str, play: Play, relay_to: Relay) -> None:
     to_two = MESSAGE.replace(ASK_DATA, ASK_CAROL + OK + ASK_DATA)
-    hop = await play(MESSAGE + death, to_two)
-    relay = relay_to(hop)
+    server = await play(MESSAGE + death, to_two)
+    relay = relay_to(server)
     await send(relay)
 
     assert await send(relay, BOB, CAROL) == QUEUED
-    await hop.played()
+    await server.played()
 
 
 @pytest.mark.parametrize("answer", ["S: 550 5.1.1 No more\n", "S: 451 4.3.0 Not now\n", DROP])
@@ -111,73 +111,73 @@ async def test_a_replacement_that_takes_a_recipient_back_ends_the_transaction(
     answer: str, play: Play, relay_to: Relay
 ) -> None:
     after = "" if answer == DROP else GONE
-    hop = await play(MESSAGE + ENVELOPE + ASK_DATA + DROP, ASK_MAIL + OK + ASK_BOB + answer + after, MESSAGE)
-    relay = relay_to(hop)
+    server = await play(MESSAGE + ENVELOPE + ASK_DATA + DROP, ASK_MAIL + OK + ASK_BOB + answer + after, MESSAGE)
+    relay = relay_to(server)
     await send(relay)
 
     with pytest.raises(RelayUnavailable):
         await send(relay)
 
     assert await send(relay) == QUEUED
-    await hop.played()
+    await server.played()
 
 
-async def test_a_refused_recipient_is_not_told_again(play: Play, relay_to: Relay) -> None:
+async def test_a_refused_recipient_is_not_repeated(play: Play, relay_to: Relay) -> None:
     refused = ASK_CAROL + "S: 550 5.1.1 No\n"
-    hop = await play(MESSAGE + ASK_MAIL + OK + refused + ASK_BOB + DROP, MESSAGE)
-    relay = relay_to(hop)
+    server = await play(MESSAGE + ASK_MAIL + OK + refused + ASK_BOB + DROP, MESSAGE)
+    relay = relay_to(server)
     await send(relay)
 
     assert await send(relay, CAROL, BOB) == QUEUED
-    await hop.played()
+    await server.played()
 
 
-@pytest.mark.parametrize("asked", [ASK_MAIL, ENVELOPE + ASK_DATA], ids=["MAIL", "DATA"])
-async def test_a_fresh_connection_that_dies_is_not_replaced(asked: str, play: Play, relay_to: Relay) -> None:
-    hop = await play(asked + DROP)
+@pytest.mark.parametrize("command", [ASK_MAIL, ENVELOPE + ASK_DATA], ids=["MAIL", "DATA"])
+async def test_a_fresh_connection_that_dies_is_not_replaced(command: str, play: Play, relay_to: Relay) -> None:
+    server = await play(command + DROP)
 
     with pytest.raises(RelayUnavailable):
-        await send(relay_to(hop))
-    await hop.played()
+        await send(relay_to(server))
+    await server.played()
 
 
 async def test_a_dead_connection_is_replaced_once(play: Play, relay_to: Relay) -> None:
-    hop = await play(MESSAGE + ASK_MAIL + DROP, ASK_MAIL + DROP)
-    relay = relay_to(hop)
+    server = await play(MESSAGE + ASK_MAIL + DROP, ASK_MAIL + DROP)
+    relay = relay_to(server)
     await send(relay)
 
     with pytest.raises(RelayUnavailable):
         await send(relay)
-    await hop.played()
+    await server.played()
 
 
 @pytest.mark.parametrize("death", ["", "C: hello\n", "C: hello\nC: .\n"], ids=["354", "middle", "dot"])
 async def test_nothing_is_sent_again_once_the_message_was(death: str, play: Play, relay_to: Relay) -> None:
-    hop = await play(MESSAGE + ENVELOPE + ASK_DATA + "S: 354 Go\n" + death + DROP)
-    relay = relay_to(hop)
+    server = await play(MESSAGE + ENVELOPE + ASK_DATA + "S: 354 Go\n" + death + DROP)
+    relay = relay_to(server)
     await send(relay)
 
     with pytest.raises(RelayUnavailable) as unavailable:
         await send(relay)
 
     assert error_reply(unavailable.value).code == 451
-    await hop.played()
+    await server.played()
 
 
-async def test_a_final_421_is_the_hops_answer_and_the_end_of_the_connection(play: Play, relay_to: Relay) -> None:
-    hop = await play(MESSAGE.replace("250 2.0.0 Queued", "421 4.3.2 Shutting down") + GONE, MESSAGE)
-    relay = relay_to(hop)
+async def test_a_421_to_the_message_is_passed_on_and_ends_the_connection(play: Play, relay_to: Relay) -> None:
+    server = await play(MESSAGE.replace("250 2.0.0 Queued", "421 4.3.2 Shutting down") + GONE, MESSAGE)
+    relay = relay_to(server)
 
     assert await send(relay) == SmtpReply(421, "4.3.2 Shutting down")
     assert await send(relay) == QUEUED
-    await hop.played()
+    await server.played()
 
 
-async def test_a_421_of_a_fresh_connection_is_the_hops_answer(play: Play, relay_to: Relay) -> None:
-    hop = await play(
+async def test_a_421_of_a_fresh_connection_is_the_reply_of_the_next_hop(play: Play, relay_to: Relay) -> None:
+    server = await play(
         ASK_MAIL + "S: 421 4.7.0 Too many\n" + GONE, ASK_MAIL + OK + ASK_BOB + "S: 421 4.7.0 Too many\n" + GONE
     )
-    relay = relay_to(hop)
+    relay = relay_to(server)
 
     with pytest.raises(RelayRefused) as refused:
         await relay.begin(ALICE)
@@ -186,7 +186,7 @@ async def test_a_421_of_a_fresh_connection_is_the_hops_answer(play: Play, relay_
     assert error_reply(refused.value) == await transaction.rcpt(BOB) == SmtpReply(421, "4.7.0 Too many")
     with pytest.raises(RelayUnavailable):
         await transaction.rcpt(CAROL)
-    await hop.played()
+    await server.played()
 
 
 SILENCES = {
@@ -198,35 +198,35 @@ SILENCES = {
 
 @pytest.mark.parametrize("silence", SILENCES.values(), ids=SILENCES)
 async def test_a_late_reply_closes_the_connection(silence: str, play: Play, relay_to: Relay) -> None:
-    hop = await play(MESSAGE + silence + GONE, MESSAGE)
-    relay = relay_to(hop, reply_timeout_seconds=0.5)
+    server = await play(MESSAGE + silence + GONE, MESSAGE)
+    relay = relay_to(server, reply_timeout_seconds=0.5)
     await send(relay)
 
     with pytest.raises(RelayUnavailable):
         await send(relay)
 
     assert await send(relay) == QUEUED
-    await hop.played()
+    await server.played()
 
 
 async def test_each_command_has_the_whole_time_for_its_reply(play: Play, relay_to: Relay) -> None:
-    hop = await play(ASK_MAIL + OK + ASK_BOB + "S: nothing\n" + OK)
-    transaction = await relay_to(hop, reply_timeout_seconds=2).begin(ALICE)
+    server = await play(ASK_MAIL + OK + ASK_BOB + "S: nothing\n" + OK)
+    transaction = await relay_to(server, reply_timeout_seconds=2).begin(ALICE)
     since = time.monotonic()
     await until(lambda: time.monotonic() > since + 1.5)
 
     reply = asyncio.create_task(transaction.rcpt(BOB))
     await until(lambda: time.monotonic() > since + 2.5)  # too long for MAIL, had it not been answered
-    hop.go_on.set()
+    server.go_on.set()
 
     assert (await reply).accepted
-    await hop.played()
+    await server.played()
 
 
 @pytest.mark.parametrize("death", ["while it waited", "at MAIL"])
 async def test_a_connection_that_died_leaves_nothing_behind(death: str, play: Play, relay_to: Relay) -> None:
-    hop = await play(MESSAGE + DEATHS[death], MESSAGE)
-    relay = relay_to(hop)
+    server = await play(MESSAGE + DEATHS[death], MESSAGE)
+    relay = relay_to(server)
     await send(relay)
     before = connections()
 
@@ -238,70 +238,70 @@ async def test_a_connection_that_died_leaves_nothing_behind(death: str, play: Pl
 def connections() -> int:
     """How many anything knows of, a timer too."""
     gc.collect()
-    return sum(isinstance(each, NextHopConnection) for each in gc.get_objects())
+    return sum(isinstance(thing, NextHopConnection) for thing in gc.get_objects())
 
 
 @pytest.mark.parametrize("silence", SILENCES.values(), ids=SILENCES)
 async def test_a_cancelled_command_closes_the_connection(silence: str, play: Play, relay_to: Relay) -> None:
-    hop = await play(silence + GONE, MESSAGE)
-    relay = relay_to(hop, max_connections=1)
+    server = await play(silence + GONE, MESSAGE)
+    relay = relay_to(server, max_connections=1)
     task = asyncio.create_task(send(relay))
     async with asyncio.timeout(DEADLINE_SECONDS):
-        await hop.silent.wait()
+        await server.silent.wait()
 
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
     assert await send(relay) == QUEUED
-    await hop.played()
+    await server.played()
 
 
 async def test_a_message_given_up_never_reaches_its_final_dot(play: Play, relay_to: Relay) -> None:
-    hop = await play(ASK_MAIL + OK + ASK_DATA + "S: 354 Go\nC: some\nS: nothing\n" + GONE)
-    transaction = await relay_to(hop).begin(ALICE)
+    server = await play(ASK_MAIL + OK + ASK_DATA + "S: 354 Go\nC: some\nS: nothing\n" + GONE)
+    transaction = await relay_to(server).begin(ALICE)
     task = asyncio.create_task(transaction.data(b"x" * 30_000_000))
     async with asyncio.timeout(DEADLINE_SECONDS):
-        await hop.silent.wait()
+        await server.silent.wait()
 
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    hop.go_on.set()
+    server.go_on.set()
 
-    await hop.played()
-    assert not hop.last_words.endswith(b".\r\n")
+    await server.played()
+    assert not server.last_words.endswith(b".\r\n")
 
 
 @pytest.mark.parametrize("line", ["hello?", "250 " + "x" * 9000, "354 Go", "150 Wait"])
-async def test_a_reply_that_is_none_closes_the_connection(line: str, play: Play, relay_to: Relay) -> None:
-    hop = await play(ASK_MAIL + f"S: {line}\n" + GONE)
+async def test_a_malformed_reply_closes_the_connection(line: str, play: Play, relay_to: Relay) -> None:
+    server = await play(ASK_MAIL + f"S: {line}\n" + GONE)
 
     with pytest.raises(RelayUnavailable):
-        await relay_to(hop).begin(ALICE)
-    await hop.played()
+        await relay_to(server).begin(ALICE)
+    await server.played()
 
 
-async def test_a_reply_too_many_answers_no_command(play: Play, relay_to: Relay) -> None:
-    hop = await play(ASK_MAIL + OK + "S: 250 2.0.0 Ok, once more\n" + GONE)
-    transaction = await relay_to(hop).begin(ALICE)
+async def test_a_second_reply_answers_no_later_command(play: Play, relay_to: Relay) -> None:
+    server = await play(ASK_MAIL + OK + "S: 250 2.0.0 Ok, once more\n" + GONE)
+    transaction = await relay_to(server).begin(ALICE)
 
     with pytest.raises(RelayUnavailable):
         await transaction.rcpt(BOB)
-    await hop.played()
+    await server.played()
 
 
 async def test_what_comes_with_the_last_reply_takes_nothing_back(play: Play, relay_to: Relay) -> None:
-    hop = await play(MESSAGE + "S: 421 4.3.2 Shutting down\n" + GONE, MESSAGE)
-    relay = relay_to(hop)
+    server = await play(MESSAGE + "S: 421 4.3.2 Shutting down\n" + GONE, MESSAGE)
+    relay = relay_to(server)
 
     assert [await send(relay) for _ in range(2)] == [QUEUED] * 2
-    await hop.played()
+    await server.played()
 
 
 async def test_connections_are_bounded_and_the_wait_for_one_too(play: Play, relay_to: Relay) -> None:
-    hop = await play(ENVELOPE + RSET + MESSAGE)
-    relay = relay_to(hop, max_connections=1, connect_timeout_seconds=0.5)
+    server = await play(ENVELOPE + RSET + MESSAGE)
+    relay = relay_to(server, max_connections=1, connect_timeout_seconds=0.5)
     transaction = await relay.begin(ALICE)
     await transaction.rcpt(BOB)
 
@@ -311,51 +311,51 @@ async def test_connections_are_bounded_and_the_wait_for_one_too(play: Play, rela
     await transaction.abort()
 
     assert await waiting == QUEUED
-    await hop.played()
+    await server.played()
 
 
-async def test_mail_flows_again_when_the_hop_is_back(play: Play, relay_to: Relay) -> None:
-    hop = await play(MESSAGE)
-    relay = relay_to(hop, max_connections=1)
-    await hop.stop()
+async def test_mail_flows_again_when_the_next_hop_is_back(play: Play, relay_to: Relay) -> None:
+    server = await play(MESSAGE)
+    relay = relay_to(server, max_connections=1)
+    await server.stop()
 
     for _ in range(2):
         with pytest.raises(RelayUnavailable):
             await relay.begin(ALICE)
-    await hop.start()
+    await server.start()
 
     assert await send(relay) == QUEUED
-    await hop.played()
+    await server.played()
 
 
-async def test_a_failed_transaction_frees_its_place(play: Play, relay_to: Relay) -> None:
-    hop = await play(
+async def test_a_failed_transaction_frees_its_connection(play: Play, relay_to: Relay) -> None:
+    server = await play(
         ASK_MAIL + DROP, ENVELOPE.removesuffix(OK) + DROP, ENVELOPE + ASK_DATA + "S: 354 Go\n" + DROP, MESSAGE
     )
-    relay = relay_to(hop, max_connections=1)
+    relay = relay_to(server, max_connections=1)
 
     for _ in range(3):
         with pytest.raises(RelayUnavailable):
             await send(relay)
 
     assert await send(relay) == QUEUED
-    await hop.played()
+    await server.played()
 
 
 async def test_an_idle_connection_is_closed_politely(play: Play, relay_to: Relay) -> None:
-    hop = await play(MESSAGE + QUIT + GONE, MESSAGE)
-    relay = relay_to(hop, max_idle_seconds=0)
+    server = await play(MESSAGE + QUIT + GONE, MESSAGE)
+    relay = relay_to(server, max_idle_seconds=0)
     await send(relay)
     async with asyncio.timeout(DEADLINE_SECONDS):
-        await hop.silent.wait()
+        await server.silent.wait()
 
     assert await send(relay) == QUEUED
-    await hop.played()
+    await server.played()
 
 
-async def test_closing_ends_the_kept_connections_and_takes_no_new_mail(play: Play, relay_to: Relay) -> None:
-    hop = await play(ENVELOPE + RSET + QUIT + GONE, MESSAGE + QUIT + GONE)
-    relay = relay_to(hop)
+async def test_closing_ends_the_idle_connections_and_takes_no_new_mail(play: Play, relay_to: Relay) -> None:
+    server = await play(ENVELOPE + RSET + QUIT + GONE, MESSAGE + QUIT + GONE)
+    relay = relay_to(server)
     still_open = await relay.begin(ALICE)
     await still_open.rcpt(BOB)
     await send(relay)
@@ -365,31 +365,31 @@ async def test_closing_ends_the_kept_connections_and_takes_no_new_mail(play: Pla
         await relay.begin(ALICE)
     await still_open.abort()
 
-    await hop.played()
+    await server.played()
 
 
 async def test_features_are_those_of_the_last_ehlo(play: Play, relay_to: Relay) -> None:
-    hop = await play("C: NOOP\n" + OK + MESSAGE + DROP)
-    relay = relay_to(hop)
+    server = await play("C: NOOP\n" + OK + MESSAGE + DROP)
+    relay = relay_to(server)
 
     assert await relay.features() == {"PIPELINING", "SIZE", "DSN"}
     await send(relay)
-    await hop.played()
-    await hop.stop()
+    await server.played()
+    await server.stop()
     assert await relay.features() == {"PIPELINING", "SIZE", "DSN"}
 
 
-async def test_a_kept_connection_says_whether_the_hop_is_reachable(play: Play, relay_to: Relay) -> None:
-    hop = await play(MESSAGE + "C: NOOP\n" + OK + "C: NOOP\n" + DROP, "C: NOOP\n" + OK + "C: NOOP\n" + GONE)
-    relay = relay_to(hop, connect_timeout_seconds=0.5)
+async def test_a_idle_connection_says_whether_the_next_hop_is_reachable(play: Play, relay_to: Relay) -> None:
+    server = await play(MESSAGE + "C: NOOP\n" + OK + "C: NOOP\n" + DROP, "C: NOOP\n" + OK + "C: NOOP\n" + GONE)
+    relay = relay_to(server, connect_timeout_seconds=0.5)
     await send(relay)
 
     assert [await relay.reachable() for _ in range(3)] == [True, True, False]
-    await hop.played()
+    await server.played()
 
 
 @pytest.mark.parametrize("listening", [True, False], ids=["never greets", "refuses connections"])
-async def test_a_hop_that_cannot_be_reached(listening: bool) -> None:
+async def test_a_next_hop_that_cannot_be_reached(listening: bool) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         if listening:

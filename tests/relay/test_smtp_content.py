@@ -22,7 +22,9 @@ lines = st.lists(
     ),
     max_size=8,
 )
-contents = st.builds(lambda kept, end: b"\r\n".join(kept) + end, lines, st.sampled_from([b"", b"\r\n"]))
+contents = st.builds(
+    lambda some_lines, end: b"\r\n".join(some_lines) + end, lines, st.sampled_from([b"", b"\r\n"])
+)
 
 
 class LongLines(SMTP):

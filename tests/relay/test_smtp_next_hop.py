@@ -1,4 +1,4 @@
-"""What a hop is told and what is made of its answers; tests/relay/test_smtp_connections.py has the rest."""
+"""What is sent to a next hop over SMTP, and what becomes of its replies; see also test_smtp_connections.py."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ALICE, BOB, CAROL = SmtpPath("alice@a.test"), SmtpPath("bob@b.test"), SmtpPath("
 CONTENT = b"Subject: x\r\n\r\nhello\r\n"
 
 
-async def test_every_answer_of_the_hop_is_the_answer(play: Play, relay_to: Relay) -> None:
-    hop = await play("""
+async def test_every_reply_of_the_next_hop_is_passed_on(play: Play, relay_to: Relay) -> None:
+    server = await play("""
         C: MAIL FROM:<alice@a.test>
         S: 250 2.1.0 Ok
         C: RCPT TO:<bob@b.test>
@@ -35,13 +35,13 @@ async def test_every_answer_of_the_hop_is_the_answer(play: Play, relay_to: Relay
         S: 250-2.0.0 Queued
         S: 250 2.0.0 as 4F1
     """)
-    transaction = await relay_to(hop).begin(ALICE)
+    transaction = await relay_to(server).begin(ALICE)
 
     assert await transaction.rcpt(BOB) == SmtpReply(251, "2.1.5 Will forward")
     assert await transaction.rcpt(CAROL) == SmtpReply(550, "5.1.1 No such user\n5.1.1 here")
     assert await transaction.rcpt(ALICE) == SmtpReply(452, "4.2.2 Over quota")
     assert await transaction.data(CONTENT) == SmtpReply(250, "2.0.0 Queued\n2.0.0 as 4F1")
-    await hop.played()
+    await server.played()
 
 
 @pytest.mark.parametrize(
@@ -57,30 +57,30 @@ async def test_every_answer_of_the_hop_is_the_answer(play: Play, relay_to: Relay
     ],
     ids=lambda path: ascii(path.address) or "null sender",
 )
-async def test_a_path_reaches_the_hop_as_the_client_sent_it(path: SmtpPath, play: Play, relay_to: Relay) -> None:
+async def test_a_path_is_passed_on_as_the_client_sent_it(path: SmtpPath, play: Play, relay_to: Relay) -> None:
     said = " ".join((f"<{path.address}>", *path.parameters))
-    hop = await play(f"""
+    server = await play(f"""
         C: MAIL FROM:{said}
         S: 250 2.1.0 Ok
         C: RCPT TO:{said}
         S: 250 2.1.5 Ok
     """)
 
-    transaction = await relay_to(hop).begin(path)
+    transaction = await relay_to(server).begin(path)
     reply = await transaction.rcpt(path)
 
     assert reply.accepted
-    await hop.played()
+    await server.played()
 
 
 async def test_a_control_character_never_reaches_a_command_line(play: Play, relay_to: Relay) -> None:
-    hop = await play("""
+    server = await play("""
         C: MAIL FROM:<alice@a.test>
         S: 250 2.1.0 Ok
         C: RSET
         S: 250 2.0.0 Ok
     """)
-    relay = relay_to(hop)
+    relay = relay_to(server)
 
     with pytest.raises(RelayRefused) as refused:
         await relay.begin(SmtpPath("a\r\nRCPT TO:<x@x.test>"))
@@ -89,28 +89,28 @@ async def test_a_control_character_never_reaches_a_command_line(play: Play, rela
     await transaction.abort()
 
     assert (refused.value.code, reply.code) == (501, 501)
-    await hop.played()
+    await server.played()
 
 
-async def test_a_refused_sender_is_the_hops_own_answer(play: Play, relay_to: Relay) -> None:
-    hop = await play("""
+async def test_a_refused_sender_is_answered_with_the_reply_of_the_next_hop(play: Play, relay_to: Relay) -> None:
+    server = await play("""
         C: MAIL FROM:<alice@a.test>
         S: 550 5.7.1 Not you
         C: MAIL FROM:<bob@b.test>
         S: 250 2.1.0 Ok
     """)
-    relay = relay_to(hop)
+    relay = relay_to(server)
 
     with pytest.raises(RelayRefused) as refused:
         await relay.begin(ALICE)
     await relay.begin(BOB)  # on the same connection
 
     assert error_reply(refused.value) == SmtpReply(550, "5.7.1 Not you")
-    await hop.played()
+    await server.played()
 
 
-async def test_a_refused_message_is_the_hops_own_answer(play: Play, relay_to: Relay) -> None:
-    hop = await play("""
+async def test_a_refused_message_is_answered_with_the_reply_of_the_next_hop(play: Play, relay_to: Relay) -> None:
+    server = await play("""
         C: MAIL FROM:<alice@a.test>
         S: 250 2.1.0 Ok
         C: RCPT TO:<bob@b.test>
@@ -122,17 +122,19 @@ async def test_a_refused_message_is_the_hops_own_answer(play: Play, relay_to: Re
         C: MAIL FROM:<bob@b.test>
         S: 250 2.1.0 Ok
     """)
-    relay = relay_to(hop)
+    relay = relay_to(server)
     transaction = await relay.begin(ALICE)
     await transaction.rcpt(BOB)
 
     assert await transaction.data(b"") == SmtpReply(554, "5.6.0 Empty")
     await relay.begin(BOB)  # on the same connection
-    await hop.played()
+    await server.played()
 
 
-async def test_a_refused_data_command_is_the_hops_own_answer(play: Play, relay_to: Relay) -> None:
-    hop = await play("""
+async def test_a_refused_data_command_is_answered_with_the_reply_of_the_next_hop(
+    play: Play, relay_to: Relay
+) -> None:
+    server = await play("""
         C: MAIL FROM:<alice@a.test>
         S: 250 2.1.0 Ok
         C: RCPT TO:<bob@b.test>
@@ -144,18 +146,18 @@ async def test_a_refused_data_command_is_the_hops_own_answer(play: Play, relay_t
         C: MAIL FROM:<bob@b.test>
         S: 250 2.1.0 Ok
     """)
-    relay = relay_to(hop)
+    relay = relay_to(server)
     transaction = await relay.begin(ALICE)
     await transaction.rcpt(BOB)
 
     assert await transaction.data(CONTENT) == SmtpReply(554, "5.5.1 No valid recipients")
     await relay.begin(BOB)  # on the same connection
-    await hop.played()
+    await server.played()
 
 
 @pytest.mark.parametrize("answer", ["250 2.0.0 Queued", "220 ?", "hello"])
 async def test_only_a_354_asks_for_the_message(answer: str, play: Play, relay_to: Relay) -> None:
-    hop = await play(f"""
+    server = await play(f"""
         C: MAIL FROM:<alice@a.test>
         S: 250 2.1.0 Ok
         C: RCPT TO:<bob@b.test>
@@ -164,16 +166,16 @@ async def test_only_a_354_asks_for_the_message(answer: str, play: Play, relay_to
         S: {answer}
         C: gone
     """)
-    transaction = await relay_to(hop).begin(ALICE)
+    transaction = await relay_to(server).begin(ALICE)
     await transaction.rcpt(BOB)
 
     with pytest.raises(RelayUnavailable):
         await transaction.data(CONTENT)
-    await hop.played()
+    await server.played()
 
 
 async def test_a_refusal_before_the_end_of_the_message_counts(play: Play, relay_to: Relay) -> None:
-    hop = await play("""
+    server = await play("""
         C: MAIL FROM:<alice@a.test>
         S: 250 2.1.0 Ok
         C: DATA
@@ -182,14 +184,14 @@ async def test_a_refusal_before_the_end_of_the_message_counts(play: Play, relay_
         S: 552 5.3.4 Too big
         C: gone
     """)
-    transaction = await relay_to(hop).begin(ALICE)
+    transaction = await relay_to(server).begin(ALICE)
 
     assert await transaction.data(b"x" * 30_000_000) == SmtpReply(552, "5.3.4 Too big")
-    await hop.played()
+    await server.played()
 
 
 async def test_an_acceptance_before_the_end_of_the_message_does_not(play: Play, relay_to: Relay) -> None:
-    hop = await play("""
+    server = await play("""
         C: MAIL FROM:<alice@a.test>
         S: 250 2.1.0 Ok
         C: DATA
@@ -198,21 +200,21 @@ async def test_an_acceptance_before_the_end_of_the_message_does_not(play: Play, 
         S: 250 2.0.0 Queued
         C: gone
     """)
-    transaction = await relay_to(hop).begin(ALICE)
+    transaction = await relay_to(server).begin(ALICE)
 
     with pytest.raises(RelayUnavailable):
         await transaction.data(b"x" * 30_000_000)
-    await hop.played()
+    await server.played()
 
 
 async def test_an_ended_transaction_takes_nothing_more(play: Play, relay_to: Relay) -> None:
-    hop = await play("""
+    server = await play("""
         C: MAIL FROM:<alice@a.test>
         S: 250 2.1.0 Ok
         C: RSET
         S: 250 2.0.0 Ok
     """)
-    transaction = await relay_to(hop).begin(ALICE)
+    transaction = await relay_to(server).begin(ALICE)
     await transaction.abort()
     await transaction.abort()
 
@@ -220,4 +222,4 @@ async def test_an_ended_transaction_takes_nothing_more(play: Play, relay_to: Rel
         await transaction.rcpt(BOB)
     with pytest.raises(RelayUnavailable):
         await transaction.data(CONTENT)
-    await hop.played()
+    await server.played()

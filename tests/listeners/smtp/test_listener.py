@@ -21,7 +21,7 @@ from nbstream.mail.lines import normalize_line_ends
 from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
 from tests.listeners.conftest import Door, open_door
-from tests.relay.scripted_hop import ScriptedHop
+from tests.relay.scripted_server import ScriptedServer
 from tests.waiting import DEADLINE_SECONDS, until
 
 MESSAGE = b"From: a@example.org\r\nSubject: hello\r\n\r\nHow are you?\r\n"
@@ -251,7 +251,7 @@ async def test_a_peer_outside_the_trusted_networks_is_not_told_the_verdict(clien
 @asynccontextmanager
 async def open_door_before(transcript: str, client: Redis, maildir: Path) -> AsyncIterator[Door]:
     """A door whose next hop plays the transcript, after the question for its features; it must play to the end."""
-    hop = ScriptedHop(["C: NOOP\nS: 250 ok\n" + textwrap.dedent(transcript).strip()])
+    hop = ScriptedServer(["C: NOOP\nS: 250 ok\n" + textwrap.dedent(transcript).strip()])
     await hop.start()
     try:
         next_hop = SmtpNextHop(hop.host, hop.port, NextHopLimits(connect_timeout_seconds=5))
@@ -341,7 +341,7 @@ async def test_a_next_hop_that_goes_away_between_recipients_is_451_to_the_end(
     client: Redis, tmp_path: Path
 ) -> None:
     begun = "C: MAIL FROM:<a@b>\nS: 250 ok\nC: RCPT TO:<one@b>\nS: 250 ok\nC: RCPT TO:<two@b>\nS: drop"
-    hop = ScriptedHop(["C: NOOP\nS: 250 ok\n" + begun, "C: MAIL FROM:<a@b>\nS: drop"])
+    hop = ScriptedServer(["C: NOOP\nS: 250 ok\n" + begun, "C: MAIL FROM:<a@b>\nS: drop"])
     await hop.start()
     try:
         next_hop = SmtpNextHop(hop.host, hop.port, NextHopLimits(connect_timeout_seconds=5))
@@ -374,7 +374,9 @@ async def test_a_client_that_leaves_ends_the_transaction_at_the_next_hop(client:
 async def test_a_hop_may_take_longer_than_a_client_may_be_silent(client: Redis, tmp_path: Path) -> None:
     message = ("MAIL FROM:<from@example.org>", "RCPT TO:<to@example.org>", "DATA")
     asked = "".join(f"C: {line}\nS: 250 ok\n" for line in message[:2])
-    hop = ScriptedHop(["C: NOOP\nS: 250 ok\n" + asked + "C: DATA\nS: 354 go\nC: some\nS: nothing\nS: 250 queued"])
+    hop = ScriptedServer(
+        ["C: NOOP\nS: 250 ok\n" + asked + "C: DATA\nS: 354 go\nC: some\nS: nothing\nS: 250 queued"]
+    )
     await hop.start()
     try:
         next_hop = SmtpNextHop(hop.host, hop.port, NextHopLimits(connect_timeout_seconds=5))
@@ -585,7 +587,7 @@ async def test_a_reply_that_took_its_time_does_not_wait_for_the_next(
     transcript = (
         "C: NOOP\nS: 250 ok\nC: MAIL FROM:<a@b>\nS: 250 fine\nC: RCPT TO:<c@d>\nS: nothing\nS: 250 fine too"
     )
-    hop = ScriptedHop([transcript])
+    hop = ScriptedServer([transcript])
     await hop.start()
     async with open_door(client, tmp_path, SmtpNextHop(hop.host, hop.port)) as door:
         dialogue = await door.talk()

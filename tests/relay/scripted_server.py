@@ -1,4 +1,4 @@
-"""A next hop that plays transcripts over a real socket: the first connection plays the first one, and so on.
+"""An SMTP server that plays transcripts over a real socket: the first connection plays the first one, and so on.
 
 A transcript has one step a line. ``C: x``: the client says exactly x. ``S: x``: the server says x.
 ``S: drop``: the server closes. ``S: nothing``: it neither speaks nor reads until ``go_on`` is set.
@@ -14,19 +14,19 @@ from collections.abc import Sequence
 
 DEADLINE_SECONDS = 20
 
-GREETING = b"220 hop.test ESMTP\r\n"
-FEATURES = b"250-hop.test\r\n250-PIPELINING\r\n250-size 1000\r\n250 DSN\r\n"
+GREETING = b"220 server.test ESMTP\r\n"
+FEATURES = b"250-server.test\r\n250-PIPELINING\r\n250-size 1000\r\n250 DSN\r\n"
 
 
-class ScriptedHop:
+class ScriptedServer:
     """The server; ``played`` waits until every transcript has been played to its end, and says what differed."""
 
     def __init__(self, transcripts: Sequence[str]) -> None:
         self._transcripts = [textwrap.dedent(transcript).strip().split("\n") for transcript in transcripts]
         self._ended = [asyncio.get_running_loop().create_future() for _ in transcripts]
         self._connections: list[asyncio.StreamWriter] = []
-        self._strangers = 0
-        self.silent = asyncio.Event()  # the hop has reached ``S: nothing`` or ``C: gone``
+        self._unexpected_connections = 0
+        self.silent = asyncio.Event()  # the server has reached ``S: nothing`` or ``C: gone``
         self.go_on = asyncio.Event()
         self.last_words = b""
         self.host, self.port = "127.0.0.1", 0
@@ -45,18 +45,18 @@ class ScriptedHop:
     async def played(self) -> None:
         async with asyncio.timeout(DEADLINE_SECONDS):
             await asyncio.gather(*self._ended)
-        assert self._strangers == 0, "a connection more than there are transcripts"
+        assert self._unexpected_connections == 0, "a connection more than there are transcripts"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         number = len(self._connections)
         self._connections.append(writer)
         if number >= len(self._transcripts):
-            self._strangers += 1
+            self._unexpected_connections += 1
             writer.close()
             return
         try:
             await self._play(self._transcripts[number], reader, writer)
-        except Exception as error:  # noqa: BLE001  # told to the test, which waits in played()
+        except Exception as error:  # noqa: BLE001  # the test gets it, which waits in played()
             self._ended[number].set_exception(error)
         else:
             self._ended[number].set_result(None)
@@ -68,28 +68,28 @@ class ScriptedHop:
         assert await reader.readline() == b"EHLO [127.0.0.1]\r\n"
         writer.write(FEATURES)
         for step in steps:
-            who, _, said = step.partition(": ")
+            side, _, line = step.partition(": ")
             if step == "S: drop":
                 return
             if step == "C: gone":
                 self.silent.set()
-                self.last_words = await _until_gone(reader)
+                self.last_words = await _read_to_the_end(reader)
             elif step == "S: nothing":
                 self.silent.set()
                 await self.go_on.wait()
             elif step == "C: some":
                 await reader.readexactly(1)
-            elif who == "S":
-                writer.write(said.encode() + b"\r\n")
+            elif side == "S":
+                writer.write(line.encode() + b"\r\n")
             else:
-                assert await reader.readline() == said.encode("utf-8", "surrogateescape") + b"\r\n"
+                assert await reader.readline() == line.encode("utf-8", "surrogateescape") + b"\r\n"
 
 
-async def _until_gone(reader: asyncio.StreamReader) -> bytes:
-    said = bytearray()
+async def _read_to_the_end(reader: asyncio.StreamReader) -> bytes:
+    received = bytearray()
     try:
         while more := await reader.read(65536):
-            said += more
+            received += more
     except ConnectionResetError:
         pass
-    return bytes(said)
+    return bytes(received)
