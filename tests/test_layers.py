@@ -49,6 +49,7 @@ INNER_LAYERS = {
         {"actor", "arguments", "exit_codes", "interrupts", "output_files", "standard_streams"},
         {"terminal"},
         {"clue_table", "message_files", "parser"},
+        {"message_lists"},
         {"reader_process"},
         {"commands"},
         {"main"},

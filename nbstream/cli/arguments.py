@@ -85,4 +85,4 @@ def timestamp(text: str) -> float:
             return time.time() - int(ago[1]) * _SECONDS[ago[2]]
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise argparse.ArgumentTypeError(f"{text} is none of 30m, 2h, 3d, 2026-01-31T12:00") from None
+        raise argparse.ArgumentTypeError(f"{text} is none of 30m, 2h, 3d, 2026-01-31T12:00+01:00") from None

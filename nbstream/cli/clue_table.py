@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from nbstream.policy.explanation import CountedClue, Explanation
 
 _SPAM_COLOUR, _HAM_COLOUR, _NO_COLOUR = "\x1b[31m", "\x1b[32m", "\x1b[0m"
+LOG_RATIO_HEAD = "+spam -ham"
+"""The head of a column of log-ratios: it says for which class a sign speaks."""
 _MIN_COLUMNS = 8  # columns of words, however narrow the terminal is
 _GAP = "  "
 
@@ -38,14 +40,17 @@ class _Row:
     """A line of the table; the first of its numbers is ``log_ratio``, in nats."""
 
     log_ratio: float
-    numbers: tuple[str, str, str, str]  # weight, sum, ham, spam
+    numbers: tuple[str, str, str, str]  # log-ratio, sum, ham, spam
     origin: str
     token: str
 
 
 def render_table(explanation: Explanation, look: TableStyle) -> list[str]:
     """The prior, the clues and the sum that they make, then what became of it."""
-    rows = [_Row(0.0, ("weight", "sum", "ham", "spam"), "from", "token"), *_make_rows(explanation, look.clues)]
+    rows = [
+        _Row(0.0, (LOG_RATIO_HEAD, "sum", "ham", "spam"), "from", "token"),
+        *_make_rows(explanation, look.clues),
+    ]
     widths = [max(map(len, column)) for column in zip(*(row.numbers for row in rows), strict=True)]
     origin, token = max(_display_width(row.origin) for row in rows), max(_display_width(row.token) for row in rows)
     if look.columns is not None:
@@ -69,9 +74,9 @@ def _make_rows(explanation: Explanation, limit: int | None) -> list[_Row]:
     rows += [_make_row(clue, sum_) for clue, sum_ in zip(clues, sums, strict=True)]
     left = explanation.clues[len(clues) :]
     if left:
-        weight = math.fsum(clue.log_ratio for clue in left)
-        numbers = (_format_nats(weight), _format_nats(explanation.score), "", "")
-        rows.append(_Row(weight, numbers, "", f"({len(left)} more clues)"))
+        log_ratio = math.fsum(clue.log_ratio for clue in left)
+        numbers = (_format_nats(log_ratio), _format_nats(explanation.score), "", "")
+        rows.append(_Row(log_ratio, numbers, "", f"({len(left)} more clues)"))
     return rows
 
 
@@ -83,12 +88,12 @@ def _make_row(clue: CountedClue, sum_: float) -> _Row:
 
 
 def _render_row(row: _Row, widths: list[int], origin: int, token: int, *, colour: bool) -> str:
-    weight, *others = (number.rjust(width) for number, width in zip(row.numbers, widths, strict=True))
+    log_ratio, *others = (number.rjust(width) for number, width in zip(row.numbers, widths, strict=True))
     if colour and row.log_ratio:
-        weight = f"{_SPAM_COLOUR if row.log_ratio > 0 else _HAM_COLOUR}{weight}{_NO_COLOUR}"
+        log_ratio = f"{_SPAM_COLOUR if row.log_ratio > 0 else _HAM_COLOUR}{log_ratio}{_NO_COLOUR}"
     words = _truncate(row.origin, origin)
     padding = " " * (origin - _display_width(words))
-    return _GAP.join([weight, *others, words + padding, _truncate(row.token, token)]).rstrip()
+    return _GAP.join([log_ratio, *others, words + padding, _truncate(row.token, token)]).rstrip()
 
 
 def _conclusion_lines(explanation: Explanation) -> list[str]:

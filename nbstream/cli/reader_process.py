@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
-from nbstream.cli import message_files
+from nbstream.cli import message_files, message_lists
 from nbstream.cli.exit_codes import EX_SOFTWARE
 from nbstream.errors import InputError, ReaderProcessFailed, ReaderProcessFault
 from nbstream.filter import TokenizedMessage
@@ -29,6 +29,8 @@ from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
+    from nbstream.cli.message_files import NamedMessage
+    from nbstream.mail.message import Message
     from nbstream.mail.mime import MessageLimits
     from nbstream.tokens.tokenizer import Tokenizer
 
@@ -37,26 +39,58 @@ _SIZE_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
+class BareText:
+    """A message without the header of a mail: it may be a text, or a file that is no message at all."""
+
+    name: str
+    message_key: str
+
+
+@dataclass(frozen=True, slots=True)
 class MessageChunk:
-    """Some messages in order, what could not be read on the way to them, and whether they are the last."""
+    """Some messages in order, which of them are bare texts, and what could not be read on the way to them.
+
+    ``last`` is true for the chunk after which nothing comes.
+    """
 
     messages: Sequence[TokenizedMessage]
+    bare_texts: Sequence[BareText]
     errors: Sequence[InputError]
     last: bool
 
 
-def read_chunks(paths: Sequence[str], tokenizer: Tokenizer, limits: MessageLimits) -> Iterator[MessageChunk]:
-    """The messages of all paths, as ``message_files.read_messages`` reads them."""
+def read_chunks(
+    paths: Sequence[str], label: str | None, tokenizer: Tokenizer, limits: MessageLimits
+) -> Iterator[MessageChunk]:
+    """Yield the messages of all paths, as ``message_files.read_messages`` reads them.
+
+    ``label`` is the class that they are learned into: a list of messages is an error then. None stands for
+    unlearning, which takes back whatever an older version has learned.
+    """
     errors: list[InputError] = []
-    taught: list[TokenizedMessage] = []
+    messages: list[TokenizedMessage] = []
+    bare_texts: list[BareText] = []
     for source in message_files.read_messages(paths, errors):
-        message = incoming_message(source.raw, limits)
-        taught.append(TokenizedMessage(message.key, tokenizer.tokenize(message), message.former_key))
-        if len(taught) == _MESSAGES_PER_CHUNK:
-            yield MessageChunk(tuple(taught), tuple(errors), last=False)
-            taught.clear()
-            errors.clear()
-    yield MessageChunk(tuple(taught), tuple(errors), last=True)
+        try:
+            message = _parse_message(source, label, limits)
+        except InputError as error:
+            errors.append(error)
+            continue
+        messages.append(TokenizedMessage(message.key, tokenizer.tokenize(message), message.former_key))
+        if not message.is_mail:
+            bare_texts.append(BareText(source.name, message.key))
+        if len(messages) == _MESSAGES_PER_CHUNK:
+            yield MessageChunk(tuple(messages), tuple(bare_texts), tuple(errors), last=False)
+            for items in (messages, bare_texts, errors):
+                items.clear()
+    yield MessageChunk(tuple(messages), tuple(bare_texts), tuple(errors), last=True)
+
+
+def _parse_message(source: NamedMessage, label: str | None, limits: MessageLimits) -> Message:
+    """Return the message. Raises ``InputError`` for a list that was to be learned."""
+    if label is not None:
+        message_lists.refuse_list(source, label)
+    return incoming_message(source.raw, limits)
 
 
 @contextmanager

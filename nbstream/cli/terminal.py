@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 
 from nbstream.cli.standard_streams import discard_buffer
 
@@ -23,3 +24,8 @@ def print_note(text: str) -> None:
         print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
     except OSError:
         discard_buffer(sys.stderr)
+
+
+def local_time(at: float) -> str:
+    """Return a moment by the user's clock, to the second and with its offset, in a form that ``--since`` takes."""
+    return datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds")

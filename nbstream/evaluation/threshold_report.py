@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nbstream.evaluation.threshold_choices import ThresholdChoice, TuningResult
     from nbstream.evaluation.tuning import IntervalEstimate
 
-SCORES_NOTE = "The scores are those that each message got before its label, from the model as it was then."
+SCORES_NOTE = "Each message counts by the probability that it had before its label, from the model as it was then."
 BIASED_SAMPLE_TEXT = (
     "of the ham that was labelled much was not called ham: where only errors are labelled, "
     "all rates of ham called spam are too high, and no budget can be promised"

@@ -8,7 +8,7 @@ from nbstream.filter.autolearner import Autolearner, AutolearnLayer, AutolearnRe
 from nbstream.filter.check_queue import CheckQueue
 from nbstream.filter.filter import CheckDecider, Filter, LearnableMessage
 from nbstream.filter.lesson_plan import TokenizedMessage
-from nbstream.filter.lesson_text import describe_lesson, describe_lessons, describe_outcomes
+from nbstream.filter.lesson_text import describe_known_messages, describe_lesson, describe_lessons
 from nbstream.filter.observers import CompositeObserver, RememberingObserver
 from nbstream.filter.parts import FilterParts
 from nbstream.filter.protocols import (
@@ -42,7 +42,7 @@ __all__ = [
     "RememberingObserver",
     "SilentObserver",
     "TokenizedMessage",
+    "describe_known_messages",
     "describe_lesson",
     "describe_lessons",
-    "describe_outcomes",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
@@ -36,13 +36,9 @@ def describe_lesson(lesson: Lesson) -> str:
 
 def describe_lessons(lessons: Sequence[Lesson]) -> str:
     """Describe several lessons by counting them: ``2 learned, 1 already; ham 180/200 known``."""
-    return describe_outcomes(Counter(str(lesson.outcome) for lesson in lessons), lessons[-1].after.state)
-
-
-def describe_outcomes(outcomes: Mapping[str, int], state: ModelState) -> str:
-    """Describe lessons that were counted by their outcome. ``state`` is the state after the last lesson."""
-    text = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-    return f"{text}; {describe_known_messages(state)}"
+    outcomes = Counter(str(lesson.outcome) for lesson in lessons)
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+    return f"{counts}; {describe_known_messages(lessons[-1].after.state)}"
 
 
 def describe_known_messages(state: ModelState) -> str:

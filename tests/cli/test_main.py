@@ -56,9 +56,9 @@ def test_teach_check_take_back(run: Run, tmp_path: Path) -> None:
 
     learned = run("learn", "spam", spam)
     assert learned.returncode == 0
-    assert learned.stdout == "4 learned; ham 0/3 known\n"
-    assert run("learn", "ham", ham).stdout == "4 learned; ham 4, spam 4 known\n"
-    assert run("learn", "spam", spam).stdout.startswith("4 already; ")
+    assert learned.stdout == "4 learned as spam; ham 0/3 known\n"
+    assert run("learn", "ham", ham).stdout == "4 learned as ham; ham 4, spam 4 known\n"
+    assert run("learn", "spam", spam).stdout.startswith("4 already learned as spam; ")
 
     checked = run("check", "--json", "-", text=PRIZE.format(9, 9))
     line = json.loads(checked.stdout)
@@ -82,7 +82,9 @@ def test_an_id_teaches_relearns_and_takes_back_what_was_learned(run: Run) -> Non
     message_id = json.loads(run("check", "--json", "-", text=PRIZE.format(1, 1)).stdout)["id"]
 
     assert run("learn", "ham", "--id", message_id).stdout.startswith("1 relearned as ham, was learned as spam: P ")
-    assert run("learn", "ham", "--id", message_id, message_id).stdout == "2 already; ham 1/3, spam 0/3 known\n"
+    assert run("learn", "ham", "--id", message_id, message_id).stdout == (
+        "2 already learned as ham; ham 1/3, spam 0/3 known\n"
+    )
     assert run("unlearn", "--id", message_id).stdout.startswith("1 unlearned, was learned as ham: P ")
     assert json.loads(run("status", "--json").stdout)["learned"] == {"ham": 0, "spam": 0}
 

@@ -117,7 +117,7 @@ async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Pat
     tokenizer, limits = Tokenizer(), MessageLimits()
     paths = list(map(str, (missing, box, binary)))
 
-    with reader_process.in_own_process(reader_process.read_chunks(paths, tokenizer, limits)) as chunks:
+    with reader_process.in_own_process(reader_process.read_chunks(paths, "spam", tokenizer, limits)) as chunks:
         found = [chunk async for chunk in chunks]
 
     taught = [each for chunk in found for each in chunk.messages]
@@ -134,14 +134,18 @@ def test_who_wants_no_more_does_not_wait_for_the_rest(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)  # whoever opens it waits for somebody to write
 
-    with reader_process.in_own_process(reader_process.read_chunks([str(pipe)], Tokenizer(), MessageLimits())):
+    with reader_process.in_own_process(
+        reader_process.read_chunks([str(pipe)], "spam", Tokenizer(), MessageLimits())
+    ):
         pass
 
 
 async def test_who_ignores_the_end_of_children_may_start_it(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as a program of Perl may, and what it starts has that
     try:
-        with reader_process.in_own_process(reader_process.read_chunks([], Tokenizer(), MessageLimits())) as chunks:
+        with reader_process.in_own_process(
+            reader_process.read_chunks([], None, Tokenizer(), MessageLimits())
+        ) as chunks:
             found = [chunk async for chunk in chunks]
     finally:
         signal.signal(signal.SIGCHLD, before)
@@ -160,7 +164,7 @@ async def test_where_no_process_more_is_allowed_it_reads_itself(
     box.write_bytes(mbox(RAWS))
 
     with reader_process.in_own_process(
-        reader_process.read_chunks([str(box)], Tokenizer(), MessageLimits())
+        reader_process.read_chunks([str(box)], "spam", Tokenizer(), MessageLimits())
     ) as chunks:
         found = [chunk async for chunk in chunks]
 
@@ -176,7 +180,7 @@ from nbstream.cli.exit_codes import exit_code
 from nbstream.errors import ReaderProcessFailed
 
 def failing():
-    yield reader_process.MessageChunk((), (), last=False)
+    yield reader_process.MessageChunk((), (), (), last=False)
     raise ZeroDivisionError("so it is")
 
 async def read(chunks):
@@ -211,7 +215,7 @@ async def test_a_reader_that_is_killed_ends_the_command_and_leaves_whole_lessons
         assert "has ended before the last of them" in said
         assert found.process.stdout
         told = (await found.process.stdout.read()).decode()
-        assert "learned; " in told
+        assert "learned as spam; " in told
         assert told.endswith("; a few more may be, the same command goes on\n")
         assert await whole(found, client)
 

@@ -246,10 +246,10 @@ def test_the_command_line_teaches_by_id_and_takes_it_back(site: Site) -> None:
         r"1 learned as spam: P 0\.50 -> 0\.\d\d, still unsure; ham 0/2, spam 1/2 known\n", first.stdout
     )
     assert command("learn", "ham", "-c", site.config, "--id", *(each.id for each in seen)).stdout == (
-        "1 learned, 1 relearned; spam 0/2 known\n"
+        "1 learned as ham, 1 relearned as ham; spam 0/2 known\n"
     )
     assert command("unlearn", "-c", site.config, "--id", *(each.id for each in seen)).stdout == (
-        "2 unlearned; ham 0/2, spam 0/2 known\n"
+        "2 unlearned from ham; ham 0/2, spam 0/2 known\n"
     )
     assert site.learned() == {"ham": 0, "spam": 0}
 

@@ -151,7 +151,7 @@ WORDS = """
 PATH is a message, an mbox, a Maildir (its own `cur` and `new`, not the folders inside it such as `.Junk`), any
 other folder (all files in it, at any depth, except hidden files, pipes and devices), or `-` for standard input. An
 ID is the `id` in the `X-Nbstream` field of a message. A TIME is an age (`30m`, `2h`, `3d`) or a moment
-(`2026-01-31T12:00`, local unless it has an offset). Many paths in one call are quicker than many calls.
+(`2026-01-31T12:00+01:00`, local without an offset). Many paths in one call are quicker than many calls.
 """
 
 

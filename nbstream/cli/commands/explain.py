@@ -22,9 +22,8 @@ from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.clue_table import TableStyle, render_summary, render_table
-from nbstream.cli.commands.history import local_time
 from nbstream.cli.exit_codes import exit_code
-from nbstream.cli.terminal import print_error, printable
+from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.errors import InputError
 from nbstream.filter.message_record import MessageRecord, find_message_record
 from nbstream.policy.incoming_message import incoming_message

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.cli import interrupts
-from nbstream.cli.terminal import print_error, printable
+from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.store.model.history import HistorySelection
 from nbstream.wire.explanation_json import iso_time
 
@@ -68,11 +67,6 @@ def history_record_to_text(record: HistoryRecord) -> str:
     )
     who = f"{note.source} {note.actor}".rstrip()
     return printable(f"{local_time(record.at)}  {record.message_key}  {record.description}  {who}  {thought}")
-
-
-def local_time(at: float) -> str:
-    """A moment as the user's clock shows it, in a form that ``--since`` takes."""
-    return datetime.fromtimestamp(at).astimezone().replace(tzinfo=None).isoformat(timespec="seconds")
 
 
 def _assessment_to_json(opinion: Assessment) -> dict[str, Any]:

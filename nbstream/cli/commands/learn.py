@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,14 @@ from nbstream.cli.actor import current_user
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.terminal import print_error
 from nbstream.errors import NbstreamError, StoreIncompatible
-from nbstream.filter import describe_lesson, describe_outcomes
+from nbstream.filter import LessonOutcome, describe_known_messages, describe_lesson
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from nbstream.cli.reader_process import MessageChunk
+    from pathlib import Path
+
+    from nbstream.cli.reader_process import BareText, MessageChunk
     from nbstream.config import Settings
     from nbstream.filter import Filter, LearnableMessage, Lesson, TokenizedMessage
 
@@ -29,44 +32,48 @@ _SOURCE = "cli"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Say what changed; 0 also for what was so, 66 for unreadable paths and unknown ids, 75 when Redis is away.
+    """Learn or unlearn, print what changed, and return the exit code.
 
-    78 for what the ledger holds of a message and this program cannot read; the others are learned.
+    It is 0 also where nothing had to change, 66 for unreadable paths, lists of messages and unknown ids, 75 when
+    Redis is away, and 78 where this program cannot read what the ledger holds of a message. The rest is learned.
     """
     if not options.paths and not options.ids:
         options.wrong_usage("a PATH or --id ID is needed")
     settings = config.load_settings(config.find_config_file(options.config))
     tokenizer = Tokenizer(assembly.tokenizer_options(settings))
     with reader_process.in_own_process(
-        reader_process.read_chunks(options.paths, tokenizer, assembly.mime_limits(settings))
+        reader_process.read_chunks(options.paths, options.label, tokenizer, assembly.mime_limits(settings))
     ) as chunks:
         return interrupts.run_interruptible(_run(options, settings, chunks))
 
 
 async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGenerator[MessageChunk, None]) -> int:
     errors: list[NbstreamError] = []
-    lessons, untold = LessonSummary(errors, options.label), ""
+    summary, interrupted = LessonSummary(errors, options.label), ""
+    bare_texts, source = BareTextCount(), LessonSource(_SOURCE, current_user())
     try:
         async with (
             assembly.open_one_shot_filter(settings, sign=True) as (spam_filter, _),
             aclosing(chunks),
-            aclosing(_subjects(options, spam_filter, chunks, errors)) as subjects,
+            aclosing(_subjects(options, spam_filter, chunks, errors, bare_texts)) as subjects,
         ):
-            untold = "; a few more may be, the same command goes on"  # of those that Redis has not answered for
-            with _lesson_progress(options) as moved:
+            interrupted = "; a few more may be, the same command goes on"  # those that Redis has not answered for
+            with _lesson_progress(options) as advance:
 
-                def told(lesson: Lesson | StoreIncompatible) -> None:
-                    lessons.add(lesson)
-                    moved(1)
+                def add_lesson(lesson: Lesson | StoreIncompatible) -> None:
+                    summary.add(lesson)
+                    advance(1)
 
-                await spam_filter.learn_many(subjects, options.label, LessonSource(_SOURCE, current_user()), told)
-            untold = ""
+                await spam_filter.learn_many(subjects, options.label, source, add_lesson)
+            interrupted = ""
     finally:
-        print(lessons.describe() + untold)
+        print(summary.describe() + interrupted)
         for error in errors:
             print_error(error)
-        if errors and lessons.last:
+        if errors and summary.last:
             print_error(f"{len(errors)} could not be read, the rest was")
+        if options.label and bare_texts.count and summary.last:
+            print_error(bare_texts.warning(options.config))
     return exit_code(errors[0]) if errors else 0
 
 
@@ -75,8 +82,9 @@ async def _subjects(
     spam_filter: Filter,
     chunks: AsyncGenerator[MessageChunk, None],
     errors: list[NbstreamError],
+    bare_texts: BareTextCount,
 ) -> AsyncGenerator[LearnableMessage | TokenizedMessage, None]:
-    """What the ids and the paths stand for, in order; what cannot be found or read is added to ``errors``."""
+    """Yield what the ids and the paths stand for, in order; what cannot be read is added to ``errors``."""
     for message_key in options.ids:
         try:
             checked = await spam_filter.recall(message_key)
@@ -89,27 +97,28 @@ async def _subjects(
             errors.append(message_files.unknown_id_error(message_key))
     async for chunk in chunks:
         errors += chunk.errors
-        for taught in chunk.messages:
-            yield taught
+        bare_texts.add(chunk.bare_texts)
+        for message in chunk.messages:
+            yield message
 
 
 @contextmanager
 def _lesson_progress(options: argparse.Namespace) -> Iterator[Callable[[int], object]]:
-    """What is told how many lessons there are more, and shows them where somebody looks."""
+    """Give a function that takes how many more lessons there are, and shows them on a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
     from tqdm import tqdm  # noqa: PLC0415 - a twentieth of the time to start
 
-    found = message_files.count_messages(options.paths)
-    with tqdm(total=None if found is None else found + len(options.ids), unit=" messages") as shown:
-        yield shown.update
+    count = message_files.count_messages(options.paths)
+    with tqdm(total=None if count is None else count + len(options.ids), unit=" messages") as bar:
+        yield bar.update
 
 
 class LessonSummary:
-    """What is told of lessons: of each how it came out, and the last one whole; ``errors`` get why one is none.
+    """Counts lessons by what became of them, and remembers the last one; ``errors`` get why a message is none.
 
-    They give ``label``, None takes back.
+    ``label`` is the class that the messages are learned into, or None where they are unlearned.
     """
 
     def __init__(self, errors: list[NbstreamError], label: str | None) -> None:
@@ -119,17 +128,60 @@ class LessonSummary:
         self.last: Lesson | None = None
 
     def add(self, lesson: Lesson | StoreIncompatible) -> None:
-        """One more."""
+        """Count one more lesson, or note why there is none."""
         if isinstance(lesson, StoreIncompatible):
             self._errors.append(lesson)
             return
-        self._outcomes[str(lesson.outcome)] += 1
+        self._outcomes[_describe_outcome(lesson)] += 1
         self.last = lesson
 
     def describe(self) -> str:
-        """In words, one line."""
+        """Return one line: the one lesson in detail, or how many came out how."""
         if self.last is None:
             return f"nothing {self._verb}"
         if self._outcomes.total() == 1:
             return f"1 {describe_lesson(self.last)}"
-        return describe_outcomes(self._outcomes, self.last.after.state)
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self._outcomes.items()))
+        return f"{counts}; {describe_known_messages(self.last.after.state)}"
+
+
+def _describe_outcome(lesson: Lesson) -> str:
+    """Return what became of a message, and of which class it is or was."""
+    match lesson.outcome:
+        case LessonOutcome.UNKNOWN:
+            return "unknown"
+        case LessonOutcome.ALREADY:
+            return f"already learned as {lesson.label}"
+        case LessonOutcome.UNLEARNED:
+            return f"unlearned from {lesson.label}"
+        case _:
+            return f"{lesson.outcome} as {lesson.label}"
+
+
+class BareTextCount:
+    """Counts messages without the header of a mail, and remembers the first one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: BareText | None = None
+
+    def add(self, bare_texts: Sequence[BareText]) -> None:
+        """Count some more."""
+        self.count += len(bare_texts)
+        if self._first is None and bare_texts:
+            self._first = bare_texts[0]
+
+    def warning(self, config_file: Path | None) -> str:
+        """Return what was learned that may be no message, and the command that takes it back."""
+        assert self._first is not None
+        name = "standard input" if self._first.name == message_files.STANDARD_INPUT else self._first.name
+        unlearn = "nbstream unlearn" + (f" -c {shlex.quote(str(config_file))}" if config_file else "")
+        if self.count == 1:
+            return (
+                f"{name} has no header of a mail and is learned as bare text; if it is no message: "
+                f"{unlearn} --id {self._first.message_key}"
+            )
+        return (
+            f"{self.count} of them have no header of a mail and are learned as bare texts, {name} first; "
+            f"of what is no message: {unlearn} PATH"
+        )

@@ -15,9 +15,8 @@ from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.cli import interrupts
 from nbstream.cli.actor import current_user
-from nbstream.cli.commands.history import local_time
 from nbstream.cli.exit_codes import EX_NOINPUT, exit_code
-from nbstream.cli.terminal import print_error, printable
+from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.errors import InputError, NbstreamError, NotReleased
 from nbstream.filter import describe_lesson
 from nbstream.mail import header_fields

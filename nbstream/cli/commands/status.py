@@ -19,6 +19,7 @@ from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.verdict import ModelState, Thresholds, format_threshold
 from nbstream.store.embedded.locks import daemon_pid
 from nbstream.store.model.time_base import utc_time
+from nbstream.wire.explanation_json import iso_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +56,7 @@ async def _run(options: argparse.Namespace) -> int:
             "needed": dict(state.needed),
             "tokens": totals.vocabulary_size,
             "half_life_days": half_life.days,
-            "half_life_since": None if half_life.days is None else half_life.since,
+            "half_life_since": None if half_life.days is None else iso_time(half_life.since),
             "half_lives_left": None if left is None else round(left, 2),
             "autolearn": bool(settings.autolearn),
             "autolearned": dict(zip(CLASSES, auto.messages, strict=True)),

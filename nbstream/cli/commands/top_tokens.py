@@ -1,7 +1,8 @@
 """``nbstream top-tokens``: the tokens that speak loudest for a class.
 
 Rules: the log-ratio of a token is the vote that it has in a check as a clue of the multinomial model, smoothed as
-the configuration says; all counts are read, which takes some seconds for a million tokens.
+the configuration says, and has the same sign as there: positive speaks for spam, whichever class is listed. All
+counts are read, which takes some seconds for a million tokens.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from nbstream.assembly import assembly
 from nbstream.bayes import multinomial
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
+from nbstream.cli.clue_table import LOG_RATIO_HEAD
 from nbstream.cli.terminal import print_error, printable
 
 if TYPE_CHECKING:
@@ -26,9 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _TokenLine:
-    """A token, its log-ratio in nats, and how often it was learned, by the weight of the messages.
+    """A token, its log-ratio in nats (positive speaks for spam), and how often each class had it.
 
-    With a half-life by the weight that is left of theirs now.
+    The messages are counted by their weight; with a half-life, by what is left of it now.
     """
 
     token: str
@@ -44,34 +46,41 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
-    chosen = assembly.make_event_models(settings.model.event_models).multinomial
+    event_models = assembly.make_event_models(settings.model.event_models)
     async with assembly.open_one_shot_filter(settings) as (_, model):
         counts, unit = await model.counts(), model.half_life.unit(time.time())
     lines = _top_tokens(
-        counts, CLASSES.index(options.label), options.k, chosen or multinomial.MultinomialOptions(), unit
+        counts, options.label, options.k, event_models.multinomial or multinomial.MultinomialOptions(), unit
     )
     if not counts.totals.vocabulary_size:
         print_error(f"model {settings.model.name!r} knows no tokens yet")
     elif not options.json:
-        print(f"{'log-ratio':>9} {'ham':>12} {'spam':>12}  token")
+        print(f"{LOG_RATIO_HEAD} {'ham':>12} {'spam':>12}  token")
     for line in lines:
         print(json.dumps(asdict(line)) if options.json else _render_text(line))
     return 0
 
 
 def _top_tokens(
-    counts: ClassCounts, column: int, k: int, params: multinomial.MultinomialOptions, unit: float
+    counts: ClassCounts, label: str, k: int, options: multinomial.MultinomialOptions, unit: float
 ) -> list[_TokenLine]:
-    """The ``k`` tokens with the largest ln P(token | this class) - ln P(token | the other), then by name."""
+    """Return the ``k`` tokens that speak loudest for a class, and equally loud ones by name.
+
+    Their log-ratios are ln P(token | spam) - ln P(token | ham) for both classes.
+    """
     tokens, vocabulary = counts.tokens(), counts.vocabulary_counts()
-    rows = multinomial.token_log_probabilities(vocabulary, counts.totals, params, unit)
-    ratios = (rows[:, column] - rows[:, 1 - column]).tolist()
-    top = nsmallest(k, range(len(tokens)), key=lambda row: (-ratios[row], tokens[row]))
+    ham, spam = map(CLASSES.index, ("ham", "spam"))
+    rows = multinomial.token_log_probabilities(vocabulary, counts.totals, options, unit)
+    log_ratios = (rows[:, spam] - rows[:, ham]).tolist()
+    sign = 1 if label == "spam" else -1
+    top = nsmallest(k, range(len(tokens)), key=lambda row: (-sign * log_ratios[row], tokens[row]))
     return [
-        _TokenLine(tokens[row].decode("utf-8", "replace"), ratios[row], *(vocabulary[row] / unit).tolist())
+        _TokenLine(tokens[row].decode("utf-8", "replace"), log_ratios[row], *(vocabulary[row] / unit).tolist())
         for row in top
     ]
 
 
 def _render_text(line: _TokenLine) -> str:
-    return f"{line.log_ratio:+9.2f} {line.ham:12.3f} {line.spam:12.3f}  {printable(line.token)}"
+    return (
+        f"{line.log_ratio:+{len(LOG_RATIO_HEAD)}.2f} {line.ham:12.3f} {line.spam:12.3f}  {printable(line.token)}"
+    )

@@ -19,8 +19,7 @@ from nbstream.assembly import assembly
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 from nbstream.cli.actor import current_user
-from nbstream.cli.commands.history import local_time
-from nbstream.cli.terminal import print_error, printable
+from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.filter.preview import HypotheticalCounts, Preview, preview_verdicts
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.autolearn_layer import LayeredCounts

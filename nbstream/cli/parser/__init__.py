@@ -7,8 +7,9 @@ manual page nbstream(1) and the shell completions are made from this parser.
 from __future__ import annotations
 
 from nbstream import __version__
+from nbstream.cli import arguments
 from nbstream.cli.parser import daemon, evaluation, messages, model
-from nbstream.cli.parser.command_parser import CONFIG_HELP, CONFIG_OPTION, CommandParser
+from nbstream.cli.parser.command_parser import CONFIG_HELP, CommandParser
 from nbstream.cli.parser.exit_code_meanings import COMMAND_EXIT_CODES, EXIT_CODES
 
 __all__ = ["COMMAND_EXIT_CODES", "CONFIG_HELP", "EXIT_CODES", "build_parser"]
@@ -20,10 +21,9 @@ def build_parser() -> CommandParser:
         prog="nbstream",
         usage="%(prog)s [-h] [--version] [-c FILE] COMMAND ...",
         description="A spam filter daemon with an online naive Bayes.",
-        parents=[CONFIG_OPTION],
     )
     parser.add_argument("--version", action="version", version=f"nbstream {__version__}")
-    parser.set_defaults(config=None)
+    parser.add_argument("-c", "--config", type=arguments.file_path, metavar="FILE", help=CONFIG_HELP)
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=CommandParser, prog="nbstream"
     )

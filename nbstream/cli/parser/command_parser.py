@@ -52,7 +52,7 @@ class _HelpFormatter(argparse.HelpFormatter):
 _EXAMPLES_HEAD = "examples:"
 
 CONFIG_OPTION = CommandParser(add_help=False)
-"""The parent of all parsers: ``-c`` sets nothing where it is not given, since it may stand before the command."""
+"""The parent of all commands: ``-c`` sets nothing where it is not given, since it may stand before the command."""
 CONFIG_OPTION.add_argument(
     "-c", "--config", type=arguments.file_path, default=argparse.SUPPRESS, metavar="FILE", help=CONFIG_HELP
 )

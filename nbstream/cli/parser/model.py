@@ -34,8 +34,9 @@ def _add_top_tokens(commands: Commands) -> None:
         commands,
         "top-tokens",
         "the tokens that speak loudest for a class",
-        details="For each token it prints the log-ratio and the counts in ham and in spam, by the weight of the "
-        "messages; with a half-life, what is left of them now.",
+        details="For each token it prints the log-ratio, which is positive where the token speaks for spam and "
+        "negative where it speaks for ham, and the counts in ham and in spam, by the weight of the messages; with "
+        "a half-life, what is left of them now.",
     )
     top.add_argument(
         "--class", dest="label", choices=("spam", "ham"), default="spam", help="for which (default: spam)"
@@ -80,7 +81,7 @@ def _add_selection(parser: CommandParser) -> None:
         "--since",
         type=arguments.timestamp,
         metavar="TIME",
-        help="from then on: 30m, 2h, 3d ago, or 2026-01-31T12:00",
+        help="from then on: 30m, 2h, 3d ago, or 2026-01-31T12:00+01:00 (without an offset local time)",
     )
     parser.add_argument("--actor", metavar="A", help="only what this one taught: a peer's address, a user")
     parser.add_argument("--label", choices=("spam", "ham"), help="only what was learned, or unlearned, as this")

@@ -68,7 +68,7 @@ def check(taught: Taught, raw: bytes, *, explained: bool = True) -> Check:
 def rows(out: str) -> list[list[str]]:
     """The table's lines, cell by cell."""
     lines = out.splitlines()
-    start = next(number for number, line in enumerate(lines) if re.match(r" *weight ", line))
+    start = next(number for number, line in enumerate(lines) if re.match(r" *\+spam -ham ", line))
     return [re.split(r" {2,}", line.strip()) for line in lines[start : lines.index("", start)]]
 
 
@@ -94,7 +94,7 @@ def test_the_table_runs_from_the_prior_to_the_score(model: Taught) -> None:
 
     title, prior, *clues = rows(model("explain", "--all", then.id)[0])
 
-    assert title == ["weight", "sum", "ham", "spam", "from", "token"]
+    assert title == ["+spam -ham", "sum", "ham", "spam", "from", "token"]
     assert prior[2:] == [
         str(then.state.learned["ham"]),
         str(then.state.learned["spam"]),
@@ -297,7 +297,7 @@ def test_a_message_cannot_move_the_terminal(model: Taught, tmp_path: Path, argum
 
     assert len(then.clues) > 10
     assert all(c.isprintable() for c in out.replace("\n", ""))
-    assert out.count("weight" if not arguments else "log_ratio") >= 2
+    assert out.count("+spam -ham" if not arguments else "log_ratio") >= 2
 
 
 @pytest.mark.parametrize("words", [[], ["-n", "-1", NOBODY], ["-n", "1", "--all", NOBODY]], ids=str)
@@ -349,7 +349,7 @@ def test_on_a_terminal_the_weights_are_coloured_and_long_tokens_cut(model: Taugh
     assert re.sub(r"\x1b\[\d+m", "", narrow) == plain
     assert re.sub(r"\x1b\[\d+m", "", wide) == piped
     assert [row[:4] for row in rows(plain)] == [row[:4] for row in rows(piped)]
-    table = plain[plain.index("weight") :].partition("\n\n")[0].splitlines()
+    table = plain[plain.index("+spam -ham") :].partition("\n\n")[0].splitlines()
     assert all(len(line) <= 60 for line in table)
     assert any(line.endswith("~") for line in table)
 
@@ -411,5 +411,5 @@ def test_what_the_handbook_shows_is_what_is_printed(taught: Taught) -> None:
     out, _ = taught("explain", "-n", "8", then.id)
 
     (shown,) = [block for block in fenced(page("guides/why-a-verdict.md"), "") if block.startswith("id       ")]
-    moment = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+    moment = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d")
     assert moment.sub("TIME", out.rstrip("\n")) == moment.sub("TIME", shown.rstrip("\n"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,8 @@ def folder(taught: Taught, tmp_path: Path) -> Path:
 def test_status_tells_the_half_life_and_what_is_left(taught: Taught, folder: Path) -> None:
     (found,) = taught.json("status")
     assert found["half_life_days"] == 30
-    assert abs(found["half_life_since"] - time.time()) < 600
+    assert abs(datetime.fromisoformat(found["half_life_since"]).timestamp() - time.time()) < 600
+    assert datetime.fromisoformat(found["half_life_since"]).utcoffset() is not None
     assert 25.9 < found["half_lives_left"] <= 26
 
     out, _ = taught("status")

@@ -14,8 +14,8 @@ LUNCH = b"Subject: lunch\n\nShall we have lunch on Friday?\n"
 
 
 def now() -> datetime:
-    """As the user's clock shows it."""
-    return datetime.now(UTC).astimezone().replace(tzinfo=None)
+    """By the user's clock."""
+    return datetime.now(UTC).astimezone()
 
 
 def test_an_empty_history_says_so(taught: Taught) -> None:
@@ -39,7 +39,7 @@ def test_each_change_is_one_line_and_the_newest_is_last(taught: Taught) -> None:
         [prize, "unlearned ham", "cli ben"],
     ]
     assert all(started <= datetime.fromisoformat(line[0]) <= now() for line in lines)
-    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", line[0]) for line in lines)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", line[0]) for line in lines)
     assert re.fullmatch(r"0\.5000 unsure -> 0\.\d{4} unsure", lines[0][4])
     assert all(re.fullmatch(r"[01]\.\d{4} [a-z]+ -> [01]\.\d{4} [a-z]+", line[4]) for line in lines)
 
@@ -73,6 +73,8 @@ def test_it_is_limited_by_actor_label_time_and_number(taught: Taught) -> None:
     assert changes("--limit", "1", "--label", "ham") == ["learned ham"]
     assert changes("--limit", "0") == []
     assert len(changes("--since", "1m")) == len(changes("--since", "2000-01-01")) == 3
+    first = taught("history")[0].split("  ")[0]
+    assert len(changes("--since", first)) == 3
     tomorrow = now() + timedelta(days=1)
     assert changes("--since", tomorrow.isoformat()) == []
 

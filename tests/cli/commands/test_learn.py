@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -15,9 +16,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
+from tests.cli.taught import Taught
 from tests.conftest import RedisServer
 from tests.letters import letters
 from tests.store.algebra import live_entries, stored, summed
@@ -69,11 +73,13 @@ async def test_a_mailbox_whose_learning_was_killed_is_learned_once(own_redis: Re
     assert BATCH_SIZE < learned < COUNT
     assert await stored(model) == await summed(model)
 
-    assert run(config, "learn", "spam", mbox).startswith(f"{learned + 1} already, {COUNT - learned} learned; ")
+    assert run(config, "learn", "spam", mbox).startswith(
+        f"{learned + 1} already learned as spam, {COUNT - learned} learned as spam; "
+    )
     assert (await model.totals()).messages == (0, COUNT)
     assert await stored(model) == await summed(model)
 
-    assert run(config, "unlearn", mbox).startswith(f"1 unknown, {COUNT} unlearned; ")
+    assert run(config, "unlearn", mbox).startswith(f"1 unknown, {COUNT} unlearned from spam; ")
     assert await stored(model) == ({"ham": {}, "spam": {}}, {})
     await client.aclose()
 
@@ -118,7 +124,7 @@ async def test_one_whose_entry_cannot_be_read_is_named_and_the_others_are_learne
     out, err = await learning.communicate()
 
     assert learning.returncode == 78
-    assert out.decode().startswith(f"1 already, {COUNT - 1} relearned; ")
+    assert out.decode().startswith(f"1 already learned as ham, {COUNT - 1} relearned as ham; ")
     assert err.decode().splitlines() == [
         f"nbstream: {spoilt}: a ledger entry cannot be read: another program wrote it",
         "nbstream: 1 could not be read, the rest was",
@@ -145,7 +151,120 @@ async def test_an_id_whose_entry_cannot_be_read_is_named_too(own_redis: RedisSer
     out, err = await learning.communicate()
 
     assert learning.returncode == 78
-    assert out.decode().startswith("2 relearned; ")
+    assert out.decode().startswith("2 relearned as ham; ")
     assert err.decode().startswith(
         f"nbstream: {spoilt}: a ledger entry cannot be read: another program wrote it\n"
+    )
+
+
+def learn(taught: Taught, *words: str, code: int = 0) -> tuple[str, str]:
+    return taught("learn", *words, code=code)
+
+
+BARE_TEXT = "Shall we have lunch on Friday?\n"
+
+
+def test_a_bare_text_is_learned_and_a_warning_says_how_to_take_it_back(taught: Taught, tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text(BARE_TEXT)
+
+    out, err = learn(taught, "spam", str(tmp_path / "list.txt"))
+
+    assert out.startswith("1 learned as spam: ")
+    (command,) = re.findall(
+        rf"^nbstream: {tmp_path}/list.txt has no header of a mail and is learned as bare text; "
+        r"if it is no message: nbstream (unlearn -c \S+ --id [a-z2-7]{24})\n$",
+        err,
+    )
+    assert taught(*[word for word in command.split() if word not in {"-c", str(taught.config)}]) == (
+        "1 unlearned, was learned as spam: P 0.50 -> 0.50, still unsure; ham 0/1, spam 0/1 known\n",
+        "",
+    )
+
+
+def test_of_many_bare_texts_there_is_one_warning(taught: Taught, tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"{number:02}.txt").write_text(f"{BARE_TEXT} {number}")
+    (tmp_path / "mail.eml").write_text(f"Subject: lunch\n\n{BARE_TEXT}")
+
+    out, err = learn(taught, "ham", *map(str, sorted(tmp_path.glob("*.???"))))
+
+    assert out.startswith("41 learned as ham; ")
+    assert err.startswith(
+        f"nbstream: 40 of them have no header of a mail and are learned as bare texts, {tmp_path}/00.txt first; "
+    )
+    assert err.count("\n") == 1
+
+
+def test_a_mail_is_learned_without_a_warning(taught: Taught, tmp_path: Path) -> None:
+    (tmp_path / "mail.eml").write_text(f"Subject: lunch\n\n{BARE_TEXT}")
+
+    assert learn(taught, "ham", str(tmp_path / "mail.eml"))[1] == ""
+
+
+@pytest.mark.parametrize("separator", ["\t../data/inmail.", " ../data/inmail."], ids=["tab", "trec"])
+def test_an_index_is_refused_and_the_right_commands_are_named(
+    taught: Taught, tmp_path: Path, separator: str
+) -> None:
+    (tmp_path / "index").write_text("".join(f"{label}{separator}{n}\n" for n, label in enumerate(["spam", "ham"])))
+
+    out, err = learn(taught, "spam", str(tmp_path / "index"), code=66)
+
+    assert out == "nothing learned\n"
+    assert err == (
+        f"nbstream: {tmp_path}/index: an index of labelled messages, not a message; to learn its spam: "
+        f"cd {tmp_path} && sed -n 's/^spam[[:blank:]]*//p' index | xargs -d '\\n' nbstream learn spam; "
+        f"to measure with it: nbstream evaluate {tmp_path}/index\n"
+    )
+
+
+def test_a_list_of_paths_is_refused_and_the_command_that_is_named_learns_them(
+    taught: Taught, tmp_path: Path
+) -> None:
+    for name in ("one.eml", "1700000000.M1P2.mx:2,S"):
+        (tmp_path / name).write_text(f"Subject: {name}\n\n{BARE_TEXT}")
+    paths = "".join(f"{tmp_path / name}\n" for name in ("1700000000.M1P2.mx:2,S", "one.eml"))
+    (tmp_path / "list.txt").write_text(paths)
+
+    out, err = learn(taught, "spam", str(tmp_path / "list.txt"), str(tmp_path / "one.eml"), code=66)
+
+    assert out.startswith("1 learned as spam: ")
+    (command,) = re.findall(r"a list of paths, not a message; to learn what it lists: (.*)\n", err)
+    learned = subprocess.run(
+        ["bash", "-c", command.replace("nbstream", f"{sys.executable} -m nbstream.cli -c {taught.config}", 1)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert learned.stdout.startswith("1 already learned as spam, 1 learned as spam; ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["spam and eggs\n", "spam\n", "ham is fine\n", "no/such/file\n", "list.txt is a name\n", "Subject: /tmp\n"],
+)
+def test_a_text_that_only_resembles_a_list_is_learned(taught: Taught, tmp_path: Path, text: str) -> None:
+    (tmp_path / "list.txt").write_text(text)
+
+    assert learn(taught, "spam", str(tmp_path / "list.txt"))[0].startswith("1 learned as spam: ")
+
+
+def test_what_an_older_version_learned_of_a_list_can_be_unlearned(taught: Taught, tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text(f"{tmp_path}\n")
+    taught.teach(f"{tmp_path}\n".encode(), "spam")
+
+    assert taught("unlearn", str(tmp_path / "list.txt"))[0].startswith("1 unlearned, was learned as spam: ")
+
+
+def test_a_list_on_standard_input_is_refused_too(
+    taught: Taught, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "list.txt").write_text(f"{tmp_path}\n")
+    with (tmp_path / "list.txt").open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        _, err = learn(taught, "ham", "-", code=66)
+
+    assert err == (
+        "nbstream: -: a list of paths, not a message; "
+        "to learn what it lists: ... | xargs -d '\\n' nbstream learn ham\n"
     )

@@ -121,12 +121,21 @@ def test_without_the_multinomial_model_its_default_smoothing_is_used(top_tokens:
     assert top_tokens.json() == by_default
 
 
+def test_positive_speaks_for_spam_whichever_class_is_listed(top_tokens: TopTokens) -> None:
+    top_tokens.teach()
+    by_token = {line["token"]: line["log_ratio"] for line in top_tokens.json()}
+
+    for line in top_tokens.json("--class", "ham"):
+        assert line["log_ratio"] == by_token[line["token"]]
+    assert float(by_token["word:prize"]) > 0 > float(by_token["word:lunch"])
+
+
 def test_a_token_cannot_move_the_terminal(top_tokens: TopTokens) -> None:
     top_tokens.teach()
 
     out, err = top_tokens("--class", "ham")
 
-    assert [line.split() for line in out.splitlines()][:1] == [["log-ratio", "ham", "spam", "token"]]
+    assert [line.split() for line in out.splitlines()][:1] == [["+spam", "-ham", "ham", "spam", "token"]]
     assert [line.split()[1:] for line in out.splitlines()][1:3] == [
         ["2.500", "0.000", "word:lunch"],
         ["0.500", "0.000", "word:?[2J\ufffd"],
