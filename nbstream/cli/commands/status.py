@@ -1,4 +1,7 @@
-"""``nbstream status``: what the model knows and still needs, and whether the policy in the file is in force."""
+"""``nbstream status``: what the model knows and still needs, and whether the policy in the file is in force.
+
+Rules: everything is collected first and printed then, so that what cannot be asked leaves no half of an answer.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,16 @@ import argparse
 import json
 import math
 import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config
 from nbstream.assembly import assembly
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.event_models import GaussianModel
+from nbstream.bayes.half_life import HalfLife
 from nbstream.cli import interrupts
 from nbstream.errors import ConfigError
 from nbstream.listeners import control_socket
@@ -22,86 +29,72 @@ from nbstream.store.model.time_base import utc_time
 from nbstream.wire.explanation_json import iso_time
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nbstream.config import Settings
     from nbstream.store.model.model import Model
-
 
 _ASK_SECONDS = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class DaemonStatus:
+    """The daemon on the state folder: ``pid`` is None where none runs.
+
+    ``worker_pids`` is empty and ``policy_hash`` None where it does not answer.
+    """
+
+    pid: int | None
+    worker_pids: tuple[int, ...] = ()
+    policy_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStatus:
+    """What the model in Redis has learned: messages by class, and tokens.
+
+    ``half_lives_left`` says when export and import must move the time base (None: never); ``autolearned`` counts
+    the messages that were learned without people.
+    """
+
+    name: str
+    state: ModelState
+    vocabulary_size: int
+    half_life: HalfLife
+    half_lives_left: float | None
+    autolearned: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """All that the command prints, as it was at one moment.
+
+    ``thresholds`` are the default ones, ``recipient_thresholds`` those of recipient rules that have others, by
+    their pattern. ``policy_hash`` is that of the configuration ``config_file`` (None: of the defaults), which the
+    daemon may not have applied.
+    """
+
+    model: ModelStatus
+    autolearn_enabled: bool
+    thresholds: Thresholds
+    recipient_thresholds: Mapping[str, Thresholds]
+    daemon: DaemonStatus
+    redis_url: str
+    state_dir: Path
+    config_file: Path | None
+    policy_hash: str
+
+    @property
+    def is_policy_stale(self) -> bool:
+        """Whether a daemon runs that goes by another policy than the one in the file."""
+        return self.daemon.policy_hash not in {None, self.policy_hash}
+
+
 def run(options: argparse.Namespace) -> int:
     """Print the state of the model; ``StoreUnavailable`` (75) when Redis is away."""
-    return interrupts.run_interruptible(_run(options))
-
-
-async def _run(options: argparse.Namespace) -> int:
-    settings = _load_settings(options.config)
-    pid = daemon_pid(settings.state_dir)
-    digest, told = config.policy_hash(settings), _ask_daemon(settings) if pid else {}
-    in_force, workers = told.get("policy"), told.get("workers") or []
-    async with assembly.open_one_shot_filter(settings) as (_, model):
-        sums, totals = await model.look_up(GaussianModel.sum_names)  # the largest that there are
-        half_life = model.half_life
-        auto = await assembly.make_autolearn_model(settings, model.client).totals()
-        thresholds, others = await _read_thresholds(settings, model)
-    left = half_life.half_lives_left(time.time(), max(*totals.tokens, int(sums.max())))
-    state = ModelState(dict(zip(CLASSES, totals.messages, strict=True)), settings.model.min_learned.model_dump())
+    status = interrupts.run_interruptible(collect_status(_load_settings(options.config)))
     if options.json:
-        found = {
-            "model": settings.model.name,
-            "state": str(state),
-            "learned": dict(state.learned),
-            "needed": dict(state.needed),
-            "tokens": totals.vocabulary_size,
-            "half_life_days": half_life.days,
-            "half_life_since": None if half_life.days is None else iso_time(half_life.since),
-            "half_lives_left": None if left is None else round(left, 2),
-            "autolearn": bool(settings.autolearn),
-            "autolearned": dict(zip(CLASSES, auto.messages, strict=True)),
-            "unsure_from": thresholds.unsure,
-            "spam_from": _finite_or_none(thresholds.spam),
-            "reject_from": _finite_or_none(thresholds.reject),
-            "promise": thresholds.promise or None,
-            "recipients": [
-                {
-                    "match": match,
-                    "unsure_from": each.unsure,
-                    "spam_from": _finite_or_none(each.spam),
-                    "reject_from": _finite_or_none(each.reject),
-                    "promise": each.promise or None,
-                }
-                for match, each in others.items()
-            ],
-            "redis": settings.redis.display_url,
-            "daemon_pid": pid,
-            "worker_pids": workers,
-            "policy": digest,
-            "policy_in_force": in_force,
-            "config": str(settings.source) if settings.source else None,
-        }
-        print(json.dumps(found))
-        return 0
-    needed = ", ".join(f"{label} {state.learned[label]}/{count}" for label, count in state.needed.items())
-    print(f"model    {settings.model.name}: {state} (learned/needed: {needed})")
-    print(f"verdict  {_describe_thresholds(thresholds)}")
-    for match, each in others.items():
-        print(f"         {match}: {_describe_thresholds(each)}")
-    print(f"tokens   {totals.vocabulary_size}")
-    if left is not None:
-        since = f"{half_life.days:g} days, t0 {utc_time(half_life.since)}"
-        print(f"halving  {since}; export and import move it, in {left:.1f} half-lives at the latest")
-    if settings.autolearn or any(auto.messages):
-        known = ", ".join(f"{label} {count}" for label, count in zip(CLASSES, auto.messages, strict=True))
-        print(f"auto     {'on' if settings.autolearn else 'off, not used'} (learned without people: {known})")
-    print(f"redis    {settings.redis.display_url}")
-    shared = f", workers {', '.join(map(str, workers))}" if workers else ""
-    print(f"daemon   {f'running, process {pid}{shared}' if pid else 'not running on this state folder'}")
-    print(f"state    {settings.state_dir}")
-    print(f"config   {settings.source.absolute() if settings.source else 'defaults'}")
-    stale = f", but {in_force} is in force: nbstream reload" if in_force not in {None, digest} else ""
-    print(f"policy   {digest}{stale}")
+        print(json.dumps(status_to_json(status)))
+    else:
+        print("\n".join(_render_text(status)))
     return 0
 
 
@@ -109,38 +102,147 @@ def _load_settings(file: Path | None) -> Settings:
     try:
         return config.load_settings(config.find_config_file(file))
     except ConfigError as error:
-        kept = "a daemon that runs keeps the settings that it has read before"
-        raise ConfigError(f"{error}\n{kept}; nothing else is known without the file") from error
+        note = "a daemon that runs keeps the settings that it has read before"
+        raise ConfigError(f"{error}\n{note}; nothing else is known without the file") from error
+
+
+async def collect_status(settings: Settings) -> Status:
+    """Ask Redis and the daemon; a daemon that does not answer is no error.
+
+    Raises ``ConfigError``, ``StoreIncompatible`` or ``StoreUnavailable`` where Redis cannot be used.
+    """
+    daemon = _ask_daemon(settings)
+    async with assembly.open_one_shot_filter(settings) as (_, model):
+        model_status = await _collect_model_status(settings, model)
+        thresholds, recipient_thresholds = await _read_thresholds(settings, model)
+    return Status(
+        model=model_status,
+        autolearn_enabled=bool(settings.autolearn),
+        thresholds=thresholds,
+        recipient_thresholds=recipient_thresholds,
+        daemon=daemon,
+        redis_url=settings.redis.display_url,
+        state_dir=settings.state_dir,
+        config_file=settings.source,
+        policy_hash=config.policy_hash(settings),
+    )
+
+
+def _ask_daemon(settings: Settings) -> DaemonStatus:
+    pid = daemon_pid(settings.state_dir)
+    if pid is None:
+        return DaemonStatus(None)
+    try:
+        answer = control_socket.ask_daemon(settings.state_dir, "policy", _ASK_SECONDS)
+    except (OSError, ValueError):
+        return DaemonStatus(pid)
+    return DaemonStatus(pid, tuple(answer.get("workers") or ()), answer.get("policy"))
+
+
+async def _collect_model_status(settings: Settings, model: Model) -> ModelStatus:
+    sums, totals = await model.look_up(GaussianModel.sum_names)  # the largest sums that there are
+    autolearn_totals = await assembly.make_autolearn_model(settings, model.client).totals()
+    largest = max(*totals.tokens, int(sums.max()))
+    learned = dict(zip(CLASSES, totals.messages, strict=True))
+    return ModelStatus(
+        name=settings.model.name,
+        state=ModelState(learned, settings.model.min_learned.model_dump()),
+        vocabulary_size=totals.vocabulary_size,
+        half_life=model.half_life,
+        half_lives_left=model.half_life.half_lives_left(time.time(), largest),
+        autolearned=dict(zip(CLASSES, autolearn_totals.messages, strict=True)),
+    )
 
 
 async def _read_thresholds(settings: Settings, model: Model) -> tuple[Thresholds, dict[str, Thresholds]]:
-    """Those in force, and those of the rules for recipients that have others, by their pattern."""
+    """Return the default thresholds, and by their pattern those of the recipient rules that have others."""
     rules = assembly.make_rules(settings)
-    top = rules.default.policy
+    default = rules.default.policy
     policies = {rule.pattern.text: rule.treatment.policy for rule in rules.rules}
-    budgets = any(policy.budget_rates for policy in (top, *policies.values()))
+    budgets = any(policy.budget_rates for policy in (default, *policies.values()))
     first_scores = await model.first_scores() if budgets else FirstScores()
-    others = {match: policy.thresholds(first_scores) for match, policy in policies.items() if policy != top}
-    return top.thresholds(first_scores), others
+    others = {match: policy.thresholds(first_scores) for match, policy in policies.items() if policy != default}
+    return default.thresholds(first_scores), others
+
+
+def status_to_json(status: Status) -> dict[str, Any]:
+    """Return the members of the JSON object; null is unknown, or a threshold that is never reached."""
+    model, half_life = status.model, status.model.half_life
+    left = model.half_lives_left
+    return {
+        "model": model.name,
+        "state": str(model.state),
+        "learned": dict(model.state.learned),
+        "needed": dict(model.state.needed),
+        "tokens": model.vocabulary_size,
+        "half_life_days": half_life.days,
+        "half_life_since": None if half_life.days is None else iso_time(half_life.since),
+        "half_lives_left": None if left is None else round(left, 2),
+        "autolearn": status.autolearn_enabled,
+        "autolearned": dict(model.autolearned),
+        **_thresholds_to_json(status.thresholds),
+        "recipients": [
+            {"match": match, **_thresholds_to_json(thresholds)}
+            for match, thresholds in status.recipient_thresholds.items()
+        ],
+        "redis": status.redis_url,
+        "daemon_pid": status.daemon.pid,
+        "worker_pids": list(status.daemon.worker_pids),
+        "policy": status.policy_hash,
+        "policy_in_force": status.daemon.policy_hash,
+        "config": str(status.config_file) if status.config_file else None,
+    }
+
+
+def _thresholds_to_json(thresholds: Thresholds) -> dict[str, Any]:
+    return {
+        "unsure_from": thresholds.unsure,
+        "spam_from": _finite_or_none(thresholds.spam),
+        "reject_from": _finite_or_none(thresholds.reject),
+        "promise": thresholds.promise or None,
+    }
+
+
+def _render_text(status: Status) -> Iterator[str]:
+    model = status.model
+    needed = ", ".join(f"{label} {model.state.learned[label]}/{n}" for label, n in model.state.needed.items())
+    yield f"model    {model.name}: {model.state} (learned/needed: {needed})"
+    yield f"verdict  {_describe_thresholds(status.thresholds)}"
+    for match, thresholds in status.recipient_thresholds.items():
+        yield f"         {match}: {_describe_thresholds(thresholds)}"
+    yield f"tokens   {model.vocabulary_size}"
+    if model.half_lives_left is not None:
+        since = f"{model.half_life.days:g} days, t0 {utc_time(model.half_life.since)}"
+        left = f"{model.half_lives_left:.1f} half-lives"
+        yield f"halving  {since}; export and import move it, in {left} at the latest"
+    if status.autolearn_enabled or any(model.autolearned.values()):
+        counts = ", ".join(f"{label} {count}" for label, count in model.autolearned.items())
+        use = "on" if status.autolearn_enabled else "off, not used"
+        yield f"auto     {use} (learned without people: {counts})"
+    yield f"redis    {status.redis_url}"
+    yield f"daemon   {_describe_daemon(status.daemon)}"
+    yield f"state    {status.state_dir}"
+    yield f"config   {status.config_file.absolute() if status.config_file else 'defaults'}"
+    stale = f", but {status.daemon.policy_hash} is in force: nbstream reload" if status.is_policy_stale else ""
+    yield f"policy   {status.policy_hash}{stale}"
+
+
+def _describe_daemon(daemon: DaemonStatus) -> str:
+    if daemon.pid is None:
+        return "not running on this state folder"
+    workers = f", workers {', '.join(map(str, daemon.worker_pids))}" if daemon.worker_pids else ""
+    return f"running, process {daemon.pid}{workers}"
+
+
+def _describe_thresholds(thresholds: Thresholds) -> str:
+    """Return the thresholds in force and what is promised of a budget, in words."""
+    unsure = f"unsure from {format_threshold(thresholds.unsure)}"
+    spam = f"spam from {format_threshold(thresholds.spam)}"
+    text = f"{unsure}, {'nothing is called spam' if math.isinf(thresholds.spam) else spam}"
+    if (reject := _finite_or_none(thresholds.reject)) is not None:
+        text += f", refused from {format_threshold(reject)}"
+    return f"{text}; {thresholds.promise}" if thresholds.promise else text
 
 
 def _finite_or_none(threshold: float | None) -> float | None:
     return threshold if threshold is not None and math.isfinite(threshold) else None
-
-
-def _describe_thresholds(thresholds: Thresholds) -> str:
-    """The thresholds in force, and what is promised."""
-    told = f"unsure from {format_threshold(thresholds.unsure)}, spam from {format_threshold(thresholds.spam)}"
-    if math.isinf(thresholds.spam):
-        told = f"unsure from {format_threshold(thresholds.unsure)}, nothing is called spam"
-    if (reject := _finite_or_none(thresholds.reject)) is not None:
-        told += f", refused from {format_threshold(reject)}"
-    return f"{told}; {thresholds.promise}" if thresholds.promise else told
-
-
-def _ask_daemon(settings: Settings) -> dict[str, Any]:
-    """What the running daemon says of itself: the policy that it goes by, its workers; empty where it does not."""
-    try:
-        return control_socket.ask_daemon(settings.state_dir, "policy", _ASK_SECONDS)
-    except (OSError, ValueError):
-        return {}

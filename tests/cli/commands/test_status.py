@@ -1,0 +1,47 @@
+"""``nbstream status``: one ``Status`` is collected, and its text and its JSON say the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from dataclasses import replace
+
+from nbstream.cli.commands.status import DaemonStatus, collect_status, status_to_json
+from nbstream.config import load_settings
+from tests.cli.taught import Taught
+
+PRIZE = b"Subject: prize\n\nClaim your free prize now\n"
+
+
+def test_what_is_collected_is_what_is_printed_as_json(taught: Taught) -> None:
+    taught.teach(PRIZE, "spam")
+
+    status = asyncio.run(collect_status(load_settings(taught.config)))
+
+    assert status.model.state.learned == {"ham": 0, "spam": 1}
+    assert status.daemon == DaemonStatus(None)
+    assert taught.json("status") == [json.loads(json.dumps(status_to_json(status)))]
+
+
+def test_the_text_says_the_same(taught: Taught) -> None:
+    taught.teach(PRIZE, "spam")
+    (members,) = taught.json("status")
+
+    out, _ = taught("status")
+
+    lines = {line[:9].strip(): line[9:] for line in out.splitlines()}
+    assert list(lines) == ["model", "verdict", "tokens", "redis", "daemon", "state", "config", "policy"]
+    assert lines["model"] == f"test: {members['state']} (learned/needed: spam 1/1, ham 0/1)"
+    assert lines["tokens"] == str(members["tokens"])
+    assert lines["policy"] == members["policy"]
+    assert lines["config"] == os.path.realpath(members["config"])
+
+
+def test_a_policy_is_stale_only_where_a_daemon_goes_by_another(taught: Taught) -> None:
+    status = asyncio.run(collect_status(load_settings(taught.config)))
+
+    def stale(policy_hash: str | None) -> bool:
+        return replace(status, daemon=DaemonStatus(1, (), policy_hash)).is_policy_stale
+
+    assert [stale(None), stale(status.policy_hash), stale("0123456789ab")] == [False, False, True]
