@@ -1,8 +1,8 @@
-"""``nbstream undo``: take back what was taught, as the history tells it.
+"""``nbstream undo``: take back what was taught, as the history says it.
 
-Rules: without ``--yes`` nothing is written, and what would be is told change by change; a change that cannot be
-taken back is told with its reason and hinders no other. By messages, the one changed last first; within a message
-the newest change first. An interrupted run may be repeated.
+Rules: without ``--yes`` nothing is written, and each change is printed with what would become of it. A change that
+cannot be taken back is printed with its reason, and stands in the way of no other. The message that was changed
+last comes first, and within a message its newest change. An interrupted run may be repeated.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,14 +36,22 @@ if TYPE_CHECKING:
     from nbstream.store.undo.restoration import Restoration
 
 _MAX_PREVIEWED = 1000
-"""So many of the messages checked last are looked at again: a second or two."""
-_ALREADY_SO = "already so"
-_CHANGED_MEANWHILE = "stays: changed by others at this very moment"
+"""So many of the messages that were checked last are scored again: a second or two."""
 
 
 @dataclass(frozen=True, slots=True)
-class _UndoResult:
-    """What all of it comes to: changes by what became of them, the messages learned before and after."""
+class _ChangeOutcome:
+    """What became of one change of a message; ``why`` is empty where it needs no reason."""
+
+    message_key: str
+    change: UndoableChange
+    outcome: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _UndoSummary:
+    """Changes counted by their outcome, the messages learned before and after, and in a preview the verdicts."""
 
     outcomes: Mapping[str, int]
     before: Totals
@@ -52,7 +60,7 @@ class _UndoResult:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Say what is or would be taken back; ``StoreUnavailable`` (75) when Redis is away."""
+    """Print what is or would be taken back; ``StoreUnavailable`` (75) when Redis is away."""
     if options.since is None and options.id is None:
         options.wrong_usage("one of --since and --id is needed")
     return interrupts.run_interruptible(_run(options))
@@ -61,106 +69,134 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     selection = HistorySelection(options.since or 0.0, options.until, options.actor, options.label, options.id)
+    counts: Counter[str] = Counter()
     async with assembly.open_one_shot_filter(settings) as (_, model):
-        found = await selected_changes(model, selection)
-        if not found:
+        changes = await selected_changes(model, selection)
+        if not changes:
             print_error(f"no such change in the history of model {settings.model.name!r}")
             return 0
+        before, hypothetical = await model.totals(), None
         if options.yes:
-            result = await _undo_changes(model, found, as_json=options.json)
+            outcomes = _undo_changes(model, changes)
         else:
-            result = await _preview_undo(settings, model, found, as_json=options.json)
-    print(_render_json(result, done=options.yes) if options.json else _render_text(result, done=options.yes))
+            hypothetical = HypotheticalCounts(model)
+            outcomes = _preview_changes(model, hypothetical, changes)
+        async for outcome in outcomes:  # each is printed at once: what an interrupted run has done can be read
+            print(_outcome_to_json(outcome) if options.json else _outcome_to_text(outcome))
+            counts[outcome.outcome] += 1
+        if hypothetical is None:
+            summary = _UndoSummary(counts, before, await model.totals(), None)
+        else:
+            _, after = await hypothetical.look_up([])
+            summary = _UndoSummary(counts, before, after, await _preview_verdicts(settings, model, hypothetical))
+    print(
+        _summary_to_json(summary, done=options.yes)
+        if options.json
+        else _summary_to_text(summary, done=options.yes)
+    )
     return 0
 
 
 async def _undo_changes(
-    model: Model, found: Mapping[str, Sequence[UndoableChange]], *, as_json: bool
-) -> _UndoResult:
-    """Do it, a message at a time."""
-    outcomes: Counter[str] = Counter()
-    before = await model.totals()
-    for key, changes in found.items():
+    model: Model, changes: Mapping[str, Sequence[UndoableChange]]
+) -> AsyncIterator[_ChangeOutcome]:
+    """Take the changes back, a message at a time, and yield what became of each."""
+    for key, message_changes in changes.items():
         stop_if_cancelled()
-        restoration = await prepare_restoration(model, key, changes)
-        done = "taken back" if await apply_restoration(model, restoration, current_user()) else _CHANGED_MEANWHILE
-        outcomes.update(_print_restoration(restoration, done, as_json=as_json))
-    return _UndoResult(outcomes, before, await model.totals(), None)
+        restoration = await prepare_restoration(model, key, message_changes)
+        if await apply_restoration(model, restoration, current_user()):
+            done = "taken back", ""
+        else:
+            done = "stays", "changed by others at this very moment"
+        for outcome in _change_outcomes(restoration, *done):
+            yield outcome
 
 
-async def _preview_undo(
-    settings: Settings, model: Model, found: Mapping[str, Sequence[UndoableChange]], *, as_json: bool
-) -> _UndoResult:
-    """What it would come to."""
-    outcomes: Counter[str] = Counter()
-    supposed = HypotheticalCounts(model)
-    for key, changes in found.items():
+async def _preview_changes(
+    model: Model, hypothetical: HypotheticalCounts, changes: Mapping[str, Sequence[UndoableChange]]
+) -> AsyncIterator[_ChangeOutcome]:
+    """Change only ``hypothetical``, and yield what would become of each change."""
+    for key, message_changes in changes.items():
         stop_if_cancelled()
-        restoration = await prepare_restoration(model, key, changes)
-        supposed.replace_entry(restoration.current_entry, restoration.restored_entry)
-        outcomes.update(_print_restoration(restoration, "would be taken back", as_json=as_json))
-    _, after = await supposed.look_up([])
-    remembered = assembly.make_recent_messages(settings, model).newest(_MAX_PREVIEWED)
-    counts: CountSource = supposed
+        restoration = await prepare_restoration(model, key, message_changes)
+        hypothetical.replace_entry(restoration.current_entry, restoration.restored_entry)
+        for outcome in _change_outcomes(restoration, "would be taken back"):
+            yield outcome
+
+
+def _change_outcomes(restoration: Restoration, done: str, why: str = "") -> Iterator[_ChangeOutcome]:
+    key = restoration.message_key
+    for change in restoration.plan.reversible:
+        if restoration.changes_ledger:
+            yield _ChangeOutcome(key, change, done, why)
+        else:
+            yield _ChangeOutcome(key, change, "already so")
+    for irreversible in restoration.plan.irreversible:
+        yield _ChangeOutcome(key, irreversible.change, "stays", irreversible.reason)
+
+
+async def _preview_verdicts(settings: Settings, model: Model, hypothetical: HypotheticalCounts) -> Preview:
+    """Compare the verdicts of the messages that were checked last with those that they would get."""
+    messages = assembly.make_recent_messages(settings, model).newest(_MAX_PREVIEWED)
+    counts: CountSource = hypothetical
     if settings.autolearn:
         layer = assembly.make_autolearn_model(settings, model.client)
         await layer.open(sign=False)
-        counts = LayeredCounts(supposed, layer)
-    verdicts = await preview_verdicts(remembered, assembly.make_scorer(settings, counts))
-    return _UndoResult(outcomes, await model.totals(), after, verdicts)
+        counts = LayeredCounts(hypothetical, layer)
+    return await preview_verdicts(messages, assembly.make_scorer(settings, counts))
 
 
-def _print_restoration(restoration: Restoration, done: str, *, as_json: bool) -> Iterator[str]:
-    """Print what became of each change of a message; the outcomes."""
-    taken = done if restoration.changes_ledger else _ALREADY_SO
-    for change in restoration.plan.reversible:
-        print(_render_change(restoration.message_key, change, taken, as_json=as_json))
-        yield taken.partition(":")[0]
-    for kept in restoration.plan.irreversible:
-        print(_render_change(restoration.message_key, kept.change, f"stays: {kept.reason}", as_json=as_json))
-        yield "stays"
+def _outcome_to_text(outcome: _ChangeOutcome) -> str:
+    change = outcome.change
+    who = f"{change.source} {change.actor}".rstrip()
+    result = f"{outcome.outcome}: {outcome.why}" if outcome.why else outcome.outcome
+    return printable(f"{local_time(change.at)}  {outcome.message_key}  {change.description}  {who}  {result}")
 
 
-def _render_change(key: str, change: UndoableChange, outcome: str, *, as_json: bool) -> str:
-    if not as_json:
-        who = f"{change.source} {change.actor}".rstrip()
-        return printable(f"{local_time(change.at)}  {key}  {change.description}  {who}  {outcome}")
-    word, _, why = outcome.partition(": ")
-    told = {"time": iso_time(change.at), "id": key, "change": change.description}
+def _outcome_to_json(outcome: _ChangeOutcome) -> str:
+    change = outcome.change
     return json.dumps(
-        {**told, "source": change.source, "actor": change.actor, "outcome": word, "why": why or None}
+        {
+            "time": iso_time(change.at),
+            "id": outcome.message_key,
+            "change": change.description,
+            "source": change.source,
+            "actor": change.actor,
+            "outcome": outcome.outcome,
+            "why": outcome.why or None,
+        }
     )
 
 
-def _render_text(result: _UndoResult, *, done: bool) -> str:
-    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(result.outcomes.items()))
+def _summary_to_text(summary: _UndoSummary, *, done: bool) -> str:
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(summary.outcomes.items()))
     knew, knows = ("knew", "now") if done else ("knows", "then")
     lines = [
-        f"changes: {told}; the model {knew} {_describe_totals(result.before)}, "
-        f"{knows} {_describe_totals(result.after)}"
+        f"changes: {counts}; the model {knew} {_describe_totals(summary.before)}, "
+        f"{knows} {_describe_totals(summary.after)}"
     ]
-    if result.verdicts and result.verdicts.messages:
-        changed = result.verdicts.changes.items()
+    if summary.verdicts and summary.verdicts.messages:
+        changed = summary.verdicts.changes.items()
         others = ", ".join(f"{count} {was} -> {would}" for (was, would), count in sorted(changed))
         lines.append(
-            f"verdicts: of the last {result.verdicts.messages} messages {others or 'none would be another'}"
+            f"verdicts: of the last {summary.verdicts.messages} messages {others or 'none would be another'}"
         )
     if not done:
         lines.append("nothing was changed; --yes does it")
     return "\n".join(lines)
 
 
-def _render_json(result: _UndoResult, *, done: bool) -> str:
-    told: dict[str, Any] = {"done": done, "changes": dict(result.outcomes)}
-    for name, totals in (("before", result.before), ("after", result.after)):
-        told[name] = dict(zip(CLASSES, totals.messages, strict=True))
-    if result.verdicts:
-        told["checked"] = result.verdicts.messages
-        told["verdicts"] = [
+def _summary_to_json(summary: _UndoSummary, *, done: bool) -> str:
+    members: dict[str, Any] = {"done": done, "changes": dict(summary.outcomes)}
+    for name, totals in (("before", summary.before), ("after", summary.after)):
+        members[name] = dict(zip(CLASSES, totals.messages, strict=True))
+    if summary.verdicts:
+        members["checked"] = summary.verdicts.messages
+        members["verdicts"] = [
             {"was": was, "would": would, "messages": count}
-            for (was, would), count in sorted(result.verdicts.changes.items())
+            for (was, would), count in sorted(summary.verdicts.changes.items())
         ]
-    return json.dumps(told)
+    return json.dumps(members)
 
 
 def _describe_totals(totals: Totals) -> str:
