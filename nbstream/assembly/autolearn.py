@@ -1,55 +1,65 @@
-"""The parts of a daemon that learn without people, beside those that people teach."""
+"""What learns without people, from settings."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import make_scorer
+from nbstream.assembly.store import make_autolearn_model, make_mirror
 from nbstream.filter import Autolearner, AutolearnLayer, AutolearnReconciler
-from nbstream.store.replica.mirror import Mirror
+from nbstream.policy.autolearn import AutolearnOptions
 
 if TYPE_CHECKING:
-    from nbstream.assembly.assembly import RedisClients
+    from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
+    from nbstream.filter import CountSource, LessonStore
     from nbstream.metrics.daemon import DaemonMetrics
     from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
+    from nbstream.store.replica.mirror import Mirror
 
 
 @dataclass(frozen=True, slots=True)
 class AutolearnParts:
-    """The layer that is learned without people, and what learns it."""
+    """The layer that is learned without people, what learns it, and what takes back lessons in dispute."""
 
     model: AutolearnModel
     mirror: Mirror
     layer: AutolearnLayer
     learner: Autolearner
-    settler: AutolearnReconciler
+    reconciler: AutolearnReconciler
 
-    @classmethod
-    def from_settings(
-        cls, settings: Settings, store: RedisClients, model: Model, mirror: Mirror, metrics: DaemonMetrics
-    ) -> AutolearnParts:
-        """The parts beside ``model`` and its ``mirror``."""
-        layer_model = assembly.make_autolearn_model(settings, store.client)
-        layer_mirror = Mirror(
-            assembly.make_autolearn_model(settings, store.blocking_client),
-            settings.redis.timeout_seconds,
-            store.embedded.ensure_running if store.embedded else None,
-        )
-        metrics.watch_autolearned(layer_mirror)
-        layer = AutolearnLayer(layer_model, layer_mirror)
-        learner = assembly.make_autolearner(settings, model, mirror, layer, metrics.filter.autolearned)
-        return cls(
-            layer_model,
-            layer_mirror,
-            layer,
-            learner,
-            AutolearnReconciler(layer, lambda: layer_model.disputed_messages(model)),
-        )
 
-    def runnable_parts(self, *, settling: bool) -> dict[str, Mirror | Autolearner | AutolearnReconciler]:
-        """Those that run, by the names of their tasks; one process of those that share a model is to settle."""
-        settlers = {"settler": self.settler} if settling else {}
-        return {"auto mirror": self.mirror, "autolearner": self.learner, **settlers}
+def make_autolearn_parts(
+    settings: Settings, clients: RedisClients, model: Model, mirror: Mirror, metrics: DaemonMetrics
+) -> AutolearnParts:
+    """Return the parts beside ``model``, which people teach, and its ``mirror``."""
+    layer_model = make_autolearn_model(settings, clients.client)
+    layer_mirror = make_mirror(settings, clients, make_autolearn_model(settings, clients.blocking_client))
+    layer = AutolearnLayer(layer_model, layer_mirror)
+    return AutolearnParts(
+        layer_model,
+        layer_mirror,
+        layer,
+        make_autolearner(settings, model, mirror, layer, metrics.filter.autolearned),
+        AutolearnReconciler(layer, lambda: layer_model.disputed_messages(model)),
+    )
+
+
+def make_autolearner(
+    settings: Settings,
+    people: LessonStore,
+    counts: CountSource,
+    layer: AutolearnLayer,
+    report_outcome: Callable[[str, str], object] = lambda _label, _outcome: None,
+) -> Autolearner:
+    """Return what learns without people; ``counts`` are those of ``people`` alone.
+
+    ``report_outcome`` is called with the label and the outcome of each lesson.
+    """
+    autolearn = settings.autolearn
+    assert autolearn is not None
+    options = AutolearnOptions(autolearn.ham, autolearn.spam, autolearn.lead)
+    return Autolearner(people, layer, make_scorer(settings, counts), options, report_outcome)

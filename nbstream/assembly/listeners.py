@@ -1,120 +1,237 @@
-"""The doors for programs: which are open, and what the daemon asks of each."""
+"""The table of listeners: everything that the rest of the daemon knows about a protocol.
+
+Sockets, start, reload, drain and the rule who may teach all go through this table. A protocol is a package in
+``listeners``, one entry here and one section of the configuration.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from nbstream.assembly import assembly
+from nbstream.assembly.http import make_http_listener, make_metrics_listener
 from nbstream.config import TcpAddress
-from nbstream.listeners.http.listener import HttpListener
+from nbstream.listeners.byte_budget import ByteBudget
+from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
-from nbstream.listeners.spamd.handler import SpamdHandlerOptions
 from nbstream.listeners.spamd.listener import SpamdLimits, SpamdListener
 from nbstream.listeners.stream.listener import StreamLimits, StreamListener
+from nbstream.listeners.teachers import Teachers
 from nbstream.metrics.stream import StreamMetrics
 from nbstream.store import stream_queue
 from nbstream.store.model.keys import ModelKeys
 
 if TYPE_CHECKING:
-    import socket
-
-    from nbstream.assembly.assembly import RedisClients
-    from nbstream.config import HttpListenerSettings, Settings
-    from nbstream.config.listeners import SocketListenerSettings, SpamdListenerSettings
-    from nbstream.filter import Filter
+    from nbstream.assembly.parts import ServerParts
+    from nbstream.config import HttpListenerSettings, Settings, SmtpListenerSettings
+    from nbstream.config.listeners import (
+        ListenersSettings,
+        MetricsListenerSettings,
+        SocketListenerSettings,
+        SpamdListenerSettings,
+        StreamListenerSettings,
+    )
+    from nbstream.listeners.listener import Listener
+    from nbstream.listeners.runtime import Runtime
     from nbstream.listeners.sockets import ListenAddress
-    from nbstream.metrics.daemon import DaemonMetrics
-    from nbstream.metrics.delivery import DeliveryMetrics
+
+Section = TypeVar("Section")
 
 
-class Listener(Protocol):
-    """One door. ``spam_filter`` may be replaced at any time: the next request goes by the new one."""
+@dataclass(frozen=True, slots=True)
+class ListenerContext:
+    """What a listener is made of, beside its own section: the settings at the start, parts, and its byte budget.
 
-    spam_filter: Filter
+    ``is_draining`` tells whether the process takes no more mail.
+    """
 
-    async def drain(self, seconds: float) -> None:
-        """Stop accepting, let requests under way finish within ``seconds``, then close what is left."""
+    settings: Settings
+    parts: ServerParts
+    runtime: Runtime
+    byte_budget: ByteBudget
+    is_draining: Callable[[], bool]
 
-
-class SocketListener(Listener, Protocol):
-    """A door that programs connect to."""
-
-    async def start(self, listening: socket.socket) -> None:
-        """Serve on this socket."""
-
-
-def make_spamd_listener(
-    settings: Settings, spam_filter: Filter, metrics: DeliveryMetrics
-) -> SocketListener | None:
-    """The door for clients of SpamAssassin's server, where it is open."""
-    chosen = settings.listeners.spamd
-    return SpamdListener(spam_filter, spamd_limits(settings, chosen), metrics) if chosen else None
+    def message_service(self, listener_name: str) -> MessageService:
+        """Return a message service for the listener of that name."""
+        return MessageService(listener_name, self.runtime, self.parts.metrics.delivery)
 
 
-def apply_settings(door: Listener, settings: Settings) -> None:
-    """Have a door go by the live sections of ``settings`` from its next request on."""
-    if isinstance(door, HttpListener) and not door.checks_messages:
-        return
-    door.spam_filter = door.spam_filter.with_policy(assembly.make_filter_policy(settings))
-    if isinstance(door, SpamdListener) and settings.listeners.spamd:
-        door.limits = spamd_limits(settings, settings.listeners.spamd)
+@dataclass(frozen=True, slots=True)
+class ListenerEntry(Generic[Section]):
+    """One listener.
+
+    ``name`` is that of its section under ``listeners``, and its name in logs, metrics and the history. ``section``
+    gets the section, which is None where the listener is off; ``make`` makes the listener of it, ``address`` says
+    where it listens (None: it has no socket), and ``byte_limit`` how many bytes of messages it may have in memory.
+    ``teachers`` are those who may teach through it.
+
+    ``binds_all_addresses``: of a host name with several addresses all are used. ``is_of_workers``: where there are
+    several processes, each worker has one, else the supervisor. ``drains_last``: it answers for the health of the
+    process until all others have drained. ``counts_connections``: its clients are counted in the metrics.
+    """
+
+    name: str
+    section: Callable[[ListenersSettings], Section | None]
+    make: Callable[[Section, ListenerContext], Listener]
+    address: Callable[[Section], ListenAddress] | None
+    byte_limit: Callable[[Section], int]
+    teachers: Callable[[Settings], Teachers]
+    binds_all_addresses: bool = False
+    is_of_workers: bool = True
+    drains_last: bool = False
+    counts_connections: bool = True
+
+    def is_on(self, settings: Settings) -> bool:
+        """Return whether the settings have this listener."""
+        return self.section(settings.listeners) is not None
+
+    def listen_address(self, settings: Settings) -> ListenAddress | None:
+        """Return where it listens; None where it is off or has no socket."""
+        section = self.section(settings.listeners)
+        return None if section is None or self.address is None else self.address(section)
+
+    def make_listener(
+        self, settings: Settings, parts: ServerParts, runtime: Runtime, is_draining: Callable[[], bool]
+    ) -> Listener:
+        """Return the listener, which is on; it is not started yet."""
+        section = self.section(settings.listeners)
+        assert section is not None
+        budget = ByteBudget(self.byte_limit(section))
+        return self.make(section, ListenerContext(settings, parts, runtime, budget, is_draining))
 
 
-def spamd_limits(settings: Settings, chosen: SpamdListenerSettings) -> SpamdLimits:
-    """The limits of the spamd door, how it marks mail, and who may teach by it."""
-    answers = SpamdHandlerOptions(
-        model=settings.model.name,
-        limits=assembly.mime_limits(settings),
-        allow_from=assembly.feedback_options(settings).allow_from,
-        clues=settings.headers.clues,
+def _tcp_address(section: SmtpListenerSettings | MetricsListenerSettings) -> ListenAddress:
+    return TcpListenAddress(section.listen.host, section.listen.port)
+
+
+def _socket_address(section: SocketListenerSettings | HttpListenerSettings) -> ListenAddress:
+    if isinstance(section.listen, TcpAddress):
+        return TcpListenAddress(section.listen.host, section.listen.port)
+    return UnixListenAddress(section.listen.path, section.socket_mode, section.socket_group)
+
+
+def _peers_that_may_teach(settings: Settings) -> Teachers:
+    return Teachers(settings.feedback.allow_from)
+
+
+def _whoever_reaches_it(_: Settings) -> Teachers:
+    """No network: what has no address was let in by permissions, and all else may not teach."""
+    return Teachers()
+
+
+def _make_smtp(section: SmtpListenerSettings, context: ListenerContext) -> Listener:
+    # Imported here: where the listener is off, and in all commands, aiosmtpd is not loaded.
+    from nbstream.listeners.smtp.listener import SmtpListener  # noqa: PLC0415 - see above
+    from nbstream.listeners.smtp.listener_state import SmtpLimits  # noqa: PLC0415 - see above
+    from nbstream.relay.outlet import Outlet  # noqa: PLC0415 - see above
+
+    parts = context.parts
+    limits = SmtpLimits(
+        hostname=section.hostname or socket.getfqdn(),
+        max_message_bytes=section.max_message_bytes,
+        idle_timeout_seconds=section.idle_timeout_seconds,
+        max_connections=section.max_connections,
+        max_recipients=section.max_recipients,
     )
-    return SpamdLimits(
-        handler_options=answers,
-        max_message_bytes=chosen.max_message_bytes,
-        idle_timeout_seconds=chosen.idle_timeout_seconds,
-        max_connections=chosen.max_connections,
-        max_bytes_in_flight=chosen.max_bytes_in_flight,
+    outlet = Outlet(parts.next_hop, parts.quarantine)
+    return SmtpListener(limits, context.byte_budget, parts.next_hop, outlet, context.runtime, parts.metrics)
+
+
+def _make_http(section: HttpListenerSettings, context: ListenerContext) -> Listener:
+    return make_http_listener(
+        section,
+        context.settings,
+        context.parts,
+        context.message_service("http"),
+        context.byte_budget,
+        context.is_draining,
     )
 
 
-def make_stream_listener(
-    settings: Settings, store: RedisClients, spam_filter: Filter, metrics: DaemonMetrics
-) -> StreamListener | None:
-    """The door without a socket, where it is open: its ``run`` is the daemon's to run."""
-    chosen = settings.listeners.stream
-    if chosen is None:
-        return None
-    waiting = stream_queue.StreamQueue(
-        store.client,
-        store.blocking_client,
+def _make_spamd(section: SpamdListenerSettings, context: ListenerContext) -> Listener:
+    limits = SpamdLimits(
+        max_message_bytes=section.max_message_bytes,
+        idle_timeout_seconds=section.idle_timeout_seconds,
+        max_connections=section.max_connections,
+    )
+    return SpamdListener(limits, context.byte_budget, context.message_service("spamd"))
+
+
+def _make_stream(section: StreamListenerSettings, context: ListenerContext) -> Listener:
+    settings, clients = context.settings, context.parts.clients
+    queue = stream_queue.StreamQueue(
+        clients.client,
+        clients.blocking_client,
         ModelKeys(settings.model.name),
         stream_queue.StreamQueueOptions(
-            claim_seconds=chosen.claim_seconds,
-            tries=chosen.tries,
-            max_answers=chosen.answers,
-            max_dead_letters=chosen.dead,
+            claim_seconds=section.claim_seconds,
+            tries=section.tries,
+            max_answers=section.answers,
+            max_dead_letters=section.dead,
             timeout_seconds=settings.redis.timeout_seconds,
         ),
     )
-    params = StreamLimits(
-        assembly.mime_limits(settings),
-        max_message_bytes=chosen.max_message_bytes,
-        max_in_flight=chosen.max_in_flight,
-        max_bytes_in_flight=chosen.max_bytes_in_flight,
-        claim_seconds=chosen.claim_seconds,
+    limits = StreamLimits(
+        max_message_bytes=section.max_message_bytes,
+        max_in_flight=section.max_in_flight,
+        claim_seconds=section.claim_seconds,
     )
-    return StreamListener(
-        waiting,
-        spam_filter,
-        assembly.make_rules(settings),
-        params,
-        StreamMetrics(metrics.registry, metrics.delivery),
-    )
+    observer = StreamMetrics(context.parts.metrics.registry)
+    return StreamListener(queue, limits, context.byte_budget, context.message_service("stream"), observer)
 
 
-def listen_address(settings: SocketListenerSettings | HttpListenerSettings) -> ListenAddress:
-    """Where a door listens."""
-    listen = settings.listen
-    if isinstance(listen, TcpAddress):
-        return TcpListenAddress(listen.host, listen.port)
-    return UnixListenAddress(listen.path, settings.socket_mode, settings.socket_group)
+def _make_metrics(_: MetricsListenerSettings, context: ListenerContext) -> Listener:
+    return make_metrics_listener(context.parts.metrics.registry.render_for_listener)
+
+
+LISTENERS: tuple[ListenerEntry[Any], ...] = (
+    ListenerEntry(
+        "smtp",
+        section=lambda listeners: listeners.smtp,
+        make=_make_smtp,
+        address=_tcp_address,
+        byte_limit=lambda section: section.max_bytes_in_flight,
+        teachers=_peers_that_may_teach,
+        binds_all_addresses=True,
+    ),
+    ListenerEntry(
+        "http",
+        section=lambda listeners: listeners.http,
+        make=_make_http,
+        address=_socket_address,
+        byte_limit=lambda section: section.max_bytes_in_flight,
+        teachers=_peers_that_may_teach,
+        drains_last=True,
+    ),
+    ListenerEntry(
+        "spamd",
+        section=lambda listeners: listeners.spamd,
+        make=_make_spamd,
+        address=_socket_address,
+        byte_limit=lambda section: section.max_bytes_in_flight,
+        teachers=_peers_that_may_teach,
+    ),
+    ListenerEntry(
+        "stream",
+        section=lambda listeners: listeners.stream,
+        make=_make_stream,
+        address=None,
+        counts_connections=False,
+        byte_limit=lambda section: section.max_bytes_in_flight,
+        teachers=_whoever_reaches_it,
+    ),
+    ListenerEntry(
+        "metrics",
+        section=lambda listeners: listeners.metrics,
+        make=_make_metrics,
+        address=_tcp_address,
+        byte_limit=lambda _: 0,  # it takes no messages
+        teachers=_whoever_reaches_it,
+        is_of_workers=False,
+        counts_connections=False,
+        drains_last=True,
+    ),
+)
+"""All listeners, in the order in which they are opened."""

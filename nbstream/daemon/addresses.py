@@ -1,15 +1,14 @@
-"""Where the doors listen, and the sockets of one process."""
+"""Where the listeners listen, and the sockets of one process, for every entry of the table of listeners."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream.assembly.listeners import listen_address
+from nbstream.assembly.listeners import LISTENERS
 from nbstream.errors import CannotStart
 from nbstream.listeners.sockets import (
     ListenAddress,
@@ -21,98 +20,86 @@ from nbstream.listeners.sockets import (
 )
 
 if TYPE_CHECKING:
+    from nbstream.assembly.listeners import ListenerEntry
     from nbstream.config import Settings
 
+ListenAddresses: TypeAlias = Mapping[str, ListenAddress]
+"""By the names of listeners; those without a socket are left out."""
+
 ListenerSockets: TypeAlias = Mapping[str, list[socket.socket]]
-"""By the names of doors under ``listeners``; only that for mail may have several."""
+"""By the names of listeners; only one that binds all addresses of its host may have several."""
 
 UnixSocketInodes: TypeAlias = Mapping[Path, int]
 """The inodes of unix sockets, by their paths."""
 
-
-@dataclass(frozen=True, slots=True)
-class BoundAddresses:
-    """Where the daemon listens, by door."""
-
-    smtp: tuple[str, int] | None = None
-    others: Mapping[str, str] = field(default_factory=dict)
-    """Of all others: ``HOST:PORT`` or ``unix:PATH``."""
-
-    def as_text(self) -> dict[str, str]:
-        """All of them as text, for the log."""
-        smtp = {"smtp": str(TcpListenAddress(*self.smtp))} if self.smtp else {}
-        return {**smtp, **self.others}
+_NAMES_THAT_BIND_ALL = {entry.name for entry in LISTENERS if entry.binds_all_addresses}
 
 
-def listen_addresses(settings: Settings) -> dict[str, ListenAddress]:
-    """Where each open door listens, as the settings say."""
-    listeners = settings.listeners
-    found: dict[str, ListenAddress] = {}
-    if listeners.smtp:
-        found["smtp"] = TcpListenAddress(listeners.smtp.listen.host, listeners.smtp.listen.port)
-    if listeners.http:
-        found["http"] = listen_address(listeners.http)
-    if listeners.spamd:
-        found["spamd"] = listen_address(listeners.spamd)
-    if listeners.metrics:
-        found["metrics"] = TcpListenAddress(listeners.metrics.listen.host, listeners.metrics.listen.port)
-    return found
+def listen_addresses(
+    settings: Settings, is_wanted: Callable[[ListenerEntry[object]], bool] = lambda _: True
+) -> dict[str, ListenAddress]:
+    """Return where each listener that is on and wanted listens, as the settings say."""
+    addresses = {entry.name: entry.listen_address(settings) for entry in LISTENERS if is_wanted(entry)}
+    return {name: address for name, address in addresses.items() if address is not None}
 
 
 def open_sockets(
-    places: Mapping[str, ListenAddress], make: Callable[[ListenAddress], socket.socket] = open_listening_socket
+    addresses: ListenAddresses, make: Callable[[ListenAddress], socket.socket] = open_listening_socket
 ) -> ListenerSockets:
-    """A socket for each place, and for the door of mail one for each address that its host has.
+    """Open a socket for each address, and for a listener that binds all of them one for each of its host.
 
     Raises ``CannotStart``; then none is left open.
     """
-    found: dict[str, list[socket.socket]] = {}
+    sockets: dict[str, list[socket.socket]] = {}
     try:
-        for name, where in places.items():
-            with _naming_listener(name, where):
-                single = resolve_host(where) if name == "smtp" and isinstance(where, TcpListenAddress) else [where]
-                sockets = found.setdefault(name, [])
-                for each in single:
-                    sockets.append(make(each))
+        for name, address in addresses.items():
+            opened = sockets.setdefault(name, [])
+            with _naming_listener(name, address):
+                for single in _single_addresses(name, address):
+                    opened.append(make(single))
     except BaseException:
-        close_sockets(found)
+        close_sockets(sockets)
         raise
-    return found
+    return sockets
+
+
+def _single_addresses(name: str, address: ListenAddress) -> list[ListenAddress]:
+    if name in _NAMES_THAT_BIND_ALL and isinstance(address, TcpListenAddress):
+        return resolve_host(address)
+    return [address]
 
 
 def close_sockets(sockets: ListenerSockets) -> None:
     """Close them all."""
-    for each in sockets.values():
-        for one in each:
-            one.close()
+    for opened in sockets.values():
+        for listening in opened:
+            listening.close()
 
 
-def unix_socket_inodes(places: Mapping[str, ListenAddress]) -> UnixSocketInodes:
-    """The names that the sockets made for ``places`` have in the file system; a closed one keeps its own."""
-    paths = [where.path for where in places.values() if isinstance(where, UnixListenAddress)]
+def unix_socket_inodes(addresses: ListenAddresses) -> UnixSocketInodes:
+    """Return the inodes of the unix sockets that were made for ``addresses``; a closed socket keeps its file."""
+    paths = [address.path for address in addresses.values() if isinstance(address, UnixListenAddress)]
     return {path: path.stat().st_ino for path in paths}
 
 
-def remove_unix_sockets(names: UnixSocketInodes) -> None:
-    """Remove those that are still ours: another program may have put a socket of its own there."""
-    for path, inode in names.items():
+def remove_unix_sockets(inodes: UnixSocketInodes) -> None:
+    """Remove the files that are still ours: another program may have put a socket of its own there."""
+    for path, inode in inodes.items():
         with suppress(OSError):
             if path.stat().st_ino == inode:
                 path.unlink()
 
 
-def bound_addresses(places: Mapping[str, ListenAddress], sockets: ListenerSockets) -> BoundAddresses:
-    """Where these sockets, made for ``places``, listen: with the ports that the system chose."""
-    smtp = sockets["smtp"][0].getsockname()[:2] if "smtp" in sockets else None
-    others = {name: bound_address(places[name], found[0]) for name, found in sockets.items() if name != "smtp"}
-    return BoundAddresses(smtp, others)
+def bound_addresses(addresses: ListenAddresses, sockets: ListenerSockets) -> ListenAddresses:
+    """Return where these sockets, made for ``addresses``, listen: with the ports that the system chose."""
+    return {name: bound_address(addresses[name], opened[0]) for name, opened in sockets.items()}
 
 
 @contextmanager
-def _naming_listener(name: str, where: ListenAddress) -> Iterator[None]:
-    """Say which door could not be opened."""
+def _naming_listener(name: str, address: ListenAddress) -> Iterator[None]:
+    """Turn an ``OSError`` into one that names the listener which could not be opened."""
     try:
         yield
     except OSError as error:
-        text = f"listeners.{name}.listen: cannot listen on {where}: {error.strerror}"
+        text = f"listeners.{name}.listen: cannot listen on {address}: {error.strerror}"
         raise CannotStart(text) from error

@@ -1,4 +1,4 @@
-"""The daemon as one process: its house, its signals, and the file that it goes by. One daemon per state folder."""
+"""The daemon as one process: its server, its signals and its configuration file. One daemon per state folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nbstream.assembly import assembly
+from nbstream.assembly.store import open_redis
 from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
 from nbstream.daemon.reloader import Reloader
@@ -17,7 +17,7 @@ from nbstream.store.embedded.locks import lock_daemon
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.daemon.addresses import BoundAddresses, ListenerSockets, UnixSocketInodes
+    from nbstream.daemon.addresses import ListenAddresses, ListenerSockets, UnixSocketInodes
 
 _log = logging.getLogger(__name__)
 
@@ -36,31 +36,31 @@ class SingleProcessDaemon:
         self._server.stop()
 
     def reload(self) -> None:
-        """Read the configuration anew, soon; whether it was applied, log, metrics and the control door say.
+        """Read the configuration anew, soon; log, metrics and the control socket say whether it was applied.
 
         That works from the first moment of ``run`` to its last: while it waits for Redis, and while it drains.
         """
         self._reloader.request()
 
-    async def run(self, on_ready: Callable[[BoundAddresses], None] | None = None) -> None:
+    async def run(self, on_ready: Callable[[ListenAddresses], None] | None = None) -> None:
         """Serve until ``stop`` or SIGTERM or SIGINT, then drain; SIGHUP reloads.
 
         ``on_ready`` is called once mail is accepted. Raises ``ConfigError``, ``StoreIncompatible`` or
         ``CannotStart``.
         """
         signals.handle_signals(self.stop, self.reload)
-        where = addresses.listen_addresses(self._settings)
+        listen_addresses = addresses.listen_addresses(self._settings)
         sockets: ListenerSockets = {}
-        names: UnixSocketInodes = {}
+        inodes: UnixSocketInodes = {}
 
-        def opened() -> ListenerSockets:
-            nonlocal sockets, names
-            sockets = addresses.open_sockets(where)
-            names = addresses.unix_socket_inodes(where)
+        def open_sockets() -> ListenerSockets:
+            nonlocal sockets, inodes
+            sockets = addresses.open_sockets(listen_addresses)
+            inodes = addresses.unix_socket_inodes(listen_addresses)
             return sockets
 
         def ready(loaded: bool) -> None:
-            bound_addresses = addresses.bound_addresses(where, sockets)
+            bound_addresses = addresses.bound_addresses(listen_addresses, sockets)
             log_ready(bound_addresses, loaded=loaded)
             if on_ready:
                 on_ready(bound_addresses)
@@ -68,22 +68,22 @@ class SingleProcessDaemon:
         with lock_daemon(self._settings.state_dir):
             async with (
                 serve_control(self._reloader, self._settings.state_dir),
-                assembly.open_redis(self._settings) as store,
+                open_redis(self._settings) as clients,
             ):
                 try:
-                    await self._server.run(store, opened, ready)
+                    await self._server.run(clients, open_sockets, ready)
                 finally:
-                    addresses.remove_unix_sockets(names)
+                    addresses.remove_unix_sockets(inodes)
                 _log.info("stopped")
 
     async def _apply_settings(self, settings: Settings) -> None:
         self._server.apply_settings(settings)
 
 
-def log_ready(addresses: BoundAddresses, *, loaded: bool) -> None:
-    """Log that mail is taken, and where."""
+def log_ready(bound_addresses: ListenAddresses, *, loaded: bool) -> None:
+    """Log that mail is accepted, and where."""
     _log.log(
         logging.INFO if loaded else logging.WARNING,
         "ready" if loaded else "listening, but not ready: no counts are loaded",
-        extra=event_fields(**addresses.as_text()),
+        extra=event_fields(**{name: str(address) for name, address in bound_addresses.items()}),
     )

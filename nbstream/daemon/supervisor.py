@@ -16,10 +16,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from nbstream import logs
-from nbstream.assembly import assembly
 from nbstream.assembly.http import make_metrics_listener
+from nbstream.assembly.policy import make_rules
 from nbstream.daemon import addresses, signals
-from nbstream.daemon.addresses import BoundAddresses
 from nbstream.daemon.control import serve_control
 from nbstream.daemon.process import log_ready
 from nbstream.daemon.reloader import Reloader
@@ -35,7 +34,7 @@ from nbstream.store.embedded.server import EmbeddedRedis
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.daemon.addresses import ListenerSockets
+    from nbstream.daemon.addresses import ListenAddresses
     from nbstream.listeners.http.listener import HttpListener
 
 _log = logging.getLogger(__name__)
@@ -75,7 +74,7 @@ class Supervisor:
         if self._metrics:
             self._metrics.process.reloaded(applied)
 
-    async def run(self, on_ready: Callable[[BoundAddresses], None] | None = None) -> None:
+    async def run(self, on_ready: Callable[[ListenAddresses], None] | None = None) -> None:
         """Serve until ``stop`` or SIGTERM or SIGINT, then drain; SIGHUP reloads.
 
         ``on_ready`` is called once all workers take mail. Raises ``ConfigError``, ``CannotStart`` or
@@ -126,17 +125,15 @@ class Supervisor:
         finally:
             stopping.cancel()
 
-    async def _serve(self, metrics: DaemonMetrics, on_ready: Callable[[BoundAddresses], None] | None) -> None:
-        shares = SharedSockets(self._settings)
+    async def _serve(self, metrics: DaemonMetrics, on_ready: Callable[[ListenAddresses], None] | None) -> None:
+        shared_sockets = SharedSockets(self._settings)
         try:
-            door, for_scrapers = await self._open_metrics()
-            told = BoundAddresses(
-                shares.bound_addresses.smtp, {**shares.bound_addresses.others, **for_scrapers.others}
-            )
+            metrics_listener, metrics_addresses = await self._open_metrics()
+            bound_addresses = {**shared_sockets.bound_addresses, **metrics_addresses}
             crew = WorkerContext(
                 settings=lambda: self._settings,
                 settings_since=lambda: self._settings_since,
-                share_sockets=shares.open_for_worker,
+                share_sockets=shared_sockets.open_for_worker,
                 metrics_folder=self._metrics_folder,
                 on_worker_death=metrics.process.worker_died,
                 any_was_ready=lambda: any(post.ready.is_set() for post in self._slots),
@@ -144,32 +141,30 @@ class Supervisor:
             self._slots = [WorkerSlot(number, crew) for number in self._worker_numbers]
             tasks = [asyncio.create_task(post.run(), name=f"worker {post.number}") for post in self._slots]
             try:
-                await self._wait_until_stopped(tasks, told, on_ready)
+                await self._wait_until_stopped(tasks, bound_addresses, on_ready)
             finally:
                 _log.info("draining")
                 # Else who connects to a unix socket that the workers have closed would wait for nobody.
-                shares.leave_to_workers()
+                shared_sockets.leave_to_workers()
                 await self._drain(tasks)
-                if door:
-                    await door.drain(0)
+                if metrics_listener:
+                    await metrics_listener.drain(0)
             # Of all: asyncio would tell of one that nobody asked for.
             for failure in [task.exception() for task in tasks if not task.cancelled()]:
                 if failure:
                     raise failure
         finally:
-            shares.close()
+            shared_sockets.close()
 
-    async def _open_metrics(self) -> tuple[HttpListener | None, BoundAddresses]:
-        """The door for metrics, where it is open; it is the parent's own."""
-        where = {
-            name: place for name, place in addresses.listen_addresses(self._settings).items() if name == "metrics"
-        }
-        sockets: ListenerSockets = addresses.open_sockets(where)
-        if not sockets:
-            return None, BoundAddresses()
-        door = make_metrics_listener(self._render_metrics)
-        await door.start(*sockets["metrics"])
-        return door, addresses.bound_addresses(where, sockets)
+    async def _open_metrics(self) -> tuple[HttpListener | None, ListenAddresses]:
+        """Open the listener for metrics, which is the supervisor's own; None where it is off."""
+        listen_addresses = addresses.listen_addresses(self._settings, lambda entry: not entry.is_of_workers)
+        if not listen_addresses:
+            return None, {}
+        sockets = addresses.open_sockets(listen_addresses)
+        listener = make_metrics_listener(self._render_metrics)
+        await listener.start(*sockets["metrics"])
+        return listener, addresses.bound_addresses(listen_addresses, sockets)
 
     async def _render_metrics(self) -> bytes:
         """What all count, and the state of the model as the workers tell it."""
@@ -188,8 +183,8 @@ class Supervisor:
     async def _wait_until_stopped(
         self,
         tasks: list[asyncio.Task[None]],
-        told: BoundAddresses,
-        on_ready: Callable[[BoundAddresses], None] | None,
+        bound_addresses: ListenAddresses,
+        on_ready: Callable[[ListenAddresses], None] | None,
     ) -> None:
         """Return at ``stop``, or when a worker has said that it is of no use to go on."""
         begun = asyncio.create_task(self._wait_until_all_ready())
@@ -197,9 +192,9 @@ class Supervisor:
             await self._wait_unless_stopped(begun, *tasks)
             if not begun.done():
                 return
-            log_ready(told, loaded=all(post.loaded for post in self._slots))
+            log_ready(bound_addresses, loaded=all(post.loaded for post in self._slots))
             if on_ready:
-                on_ready(told)
+                on_ready(bound_addresses)
             await self._wait_unless_stopped(*tasks)
         finally:
             await cancel_and_wait(begun)
@@ -232,7 +227,7 @@ class Supervisor:
         First each builds what it would build of them, and only if that works everywhere each does it. One that
         then does not is replaced by one that is started with them.
         """
-        assembly.make_rules(settings)
+        make_rules(settings)
         problems = await self._ask_all("try", settings)
         if problems:
             raise ConfigError("\n".join(f"worker {post.number}: {why}" for post, why in problems.items()))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from nbstream import __version__, config, logs
-from nbstream.assembly import assembly
+from nbstream.assembly.store import open_redis
 from nbstream.daemon import thread_switching
 from nbstream.daemon.addresses import close_sockets
 from nbstream.daemon.channel import Channel, pack_settings, unpack_settings
@@ -94,8 +94,8 @@ async def _run_server(channel: Channel, first: ChannelMessage) -> None:
     sockets = {name: [_inherited_socket(each) for each in found] for name, found in first["sockets"].items()}
     obeying = asyncio.create_task(_follow_supervisor(channel, house, metrics), name="parent")
     try:
-        async with assembly.open_redis(settings) as store:
-            await house.run(store, lambda: sockets, lambda loaded: channel.send_soon({"ready": loaded}))
+        async with open_redis(settings) as clients:
+            await house.run(clients, lambda: sockets, lambda loaded: channel.send_soon({"ready": loaded}))
     finally:
         close_sockets(sockets)
         await cancel_and_wait(obeying)

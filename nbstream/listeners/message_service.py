@@ -1,4 +1,9 @@
-"""What doors for programs do with a message: check it, or learn it, with metrics and a line in the log."""
+"""What the listeners for programs do with a message: check it, or learn it, with metrics and a line in the log.
+
+Rules: a protocol is an adapter around this service, which alone knows the filter. A listener that answers at once
+uses ``check`` and ``teach``, which report what they do. One that tries again after a failure uses ``try_check``
+and ``try_teach``, and reports each message once, when it is answered.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +20,11 @@ from nbstream.policy.incoming_message import incoming_message
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from nbstream.filter import Check, Filter, Lesson
-    from nbstream.mail.mime import MessageLimits
+    from nbstream.listeners.peers import Peer
+    from nbstream.listeners.runtime import Runtime
     from nbstream.policy.recipient_rules import RecipientTreatment
 
 _log = logging.getLogger(__name__)
@@ -31,103 +37,149 @@ class MessageServiceObserver(Protocol):
     """What is reported beside what the filter reports itself."""
 
     def connected(self, listener: str, accepted: bool) -> None:
-        """A client connected; a door that is full, or closes, turns it away."""
+        """Report a client that connected, and was accepted or turned away."""
 
     def delivered(self, listener: str, verdict: str) -> None:
-        """One message was checked and answered; the verdict is "none" where the check failed."""
+        """Report a message that was checked and answered; the verdict is "none" where the check failed."""
 
     def filter_failed(self, reason: str) -> None:
-        """One check failed."""
+        """Report a check that failed."""
 
     def feedback_refused(self, label: str, source: str) -> None:
-        """Feedback came from a peer that is not believed."""
+        """Report feedback from a peer that may not teach."""
 
 
 class MessageService:
-    """Takes whole messages from a door of that name; ``spam_filter`` may be replaced at any time."""
+    """Takes whole messages from the listener of that name."""
 
-    def __init__(
-        self, name: str, spam_filter: Filter, limits: MessageLimits, observer: MessageServiceObserver
-    ) -> None:
-        self.spam_filter = spam_filter
-        self._listener_name = name
-        self._limits = limits
+    def __init__(self, listener_name: str, runtime: Runtime, observer: MessageServiceObserver) -> None:
+        self.runtime = runtime
+        """What the next message goes by."""
+        self._listener_name = listener_name
         self._observer = observer
 
+    def apply(self, runtime: Runtime) -> None:
+        """Go by ``runtime`` from the next message on."""
+        self.runtime = runtime
+
     def connected(self, accepted: bool) -> None:
-        """A client connected to the door, or was turned away."""
+        """Report a client that connected to the listener, and was accepted or turned away."""
         self._observer.connected(self._listener_name, accepted)
 
+    def may_teach(self, peer: Peer) -> bool:
+        """Return whether the feedback of the peer is believed."""
+        return self.runtime.teachers_through(self._listener_name).may_teach(peer)
+
+    def treatments_of(self, addresses: Iterable[str]) -> Collection[RecipientTreatment]:
+        """Return what holds for these recipients."""
+        rules = self.runtime.rules
+        return {rules.treatment_of(address) for address in addresses}
+
     async def parse_mail(self, raw: bytes) -> Message:
-        """The message in ``raw``, line ends of any kind, without verdict fields: the same through every door."""
+        """Return the message in ``raw``, whose line ends may be of any kind, without verdict fields."""
+        limits = self.runtime.message_limits
         if len(raw) > _THREAD_BYTES:
-            return await asyncio.to_thread(self._parse_mail, raw)
-        return self._parse_mail(raw)
+            return await asyncio.to_thread(incoming_message, raw, limits)
+        return incoming_message(raw, limits)
 
-    def parse_text(self, text: str) -> Message:
-        """A text that is no mail."""
-        return Message.from_text(text, self._limits)
-
-    def _parse_mail(self, raw: bytes) -> Message:
-        return incoming_message(raw, self._limits)
+    async def parse_text(self, text: str) -> Message:
+        """Return a text that is no mail as a message."""
+        limits = self.runtime.message_limits
+        if len(text) > _THREAD_BYTES:
+            return await asyncio.to_thread(Message.from_text, text, limits)
+        return Message.from_text(text, limits)
 
     async def check(
         self, message: Message, treatments: Collection[RecipientTreatment] = ()
     ) -> tuple[Check, float]:
-        """The check, and the seconds that it took.
+        """Check the message and report it; return the check and the seconds that it took.
+
+        ``treatments`` are as in ``try_check``. Raises ``StoreUnavailable`` while no counts are loaded.
+        """
+        started = time.perf_counter()
+        try:
+            check = await self.try_check(message, treatments)
+        except Exception as error:
+            is_expected = isinstance(error, NbstreamError)
+            self._observer.filter_failed("store" if is_expected else "error")
+            self._observer.delivered(self._listener_name, "none")
+            if is_expected:
+                _log.error("%s: check failed: %s", self._listener_name, error)
+            raise
+        seconds = time.perf_counter() - started
+        self.report_answer(check, seconds)
+        return check, seconds
+
+    async def try_check(self, message: Message, treatments: Collection[RecipientTreatment] = ()) -> Check:
+        """Check the message and report nothing.
 
         Of several ``treatments`` the mildest verdict holds, of equal ones that of the rule further up in the file;
         where there are none, that of the filter's own policy. Raises ``StoreUnavailable`` while no counts are
         loaded.
         """
+        spam_filter = self.runtime.spam_filter
 
-        async def mildest(check: Check) -> Check:
-            ordered = sorted(treatments, key=lambda each: each.position)
-            decided = [await self.spam_filter.decide_for_treatment(check, each) for each in ordered]
-            return min(decided, key=lambda each: _SEVERITY.index(each.verdict))
+        async def decide(check: Check) -> Check:
+            return await _mildest_decision(spam_filter, check, treatments)
 
-        started = time.perf_counter()
-        try:
-            check = await self.spam_filter.check(message, mildest if treatments else None)
-        except Exception as error:
-            known = isinstance(error, NbstreamError)
-            self._observer.filter_failed("store" if known else "error")
-            self._observer.delivered(self._listener_name, "none")
-            if known:
-                _log.error("%s: check failed: %s", self._listener_name, error)
-            raise
-        seconds = time.perf_counter() - started
-        self._observer.delivered(self._listener_name, str(check.verdict))
-        log_message(self._listener_name, check, seconds)
-        return check, seconds
+        return await spam_filter.check(message, decide if treatments else None)
+
+    async def decide(self, check: Check, treatments: Collection[RecipientTreatment]) -> Check:
+        """Return a check as ``treatments`` decide it; see ``try_check``. Raises ``StoreUnavailable``."""
+        return await _mildest_decision(self.runtime.spam_filter, check, treatments)
 
     async def teach(self, message: Message, label: str | None, actor: str) -> Lesson:
-        """Learn that the message is ``label``; None takes back what it was learned as.
+        """Learn that the message is ``label``, and log why where that fails; None takes back what was learned.
 
         Raises ``StoreUnavailable`` or ``CountsFull``; nothing is half done then.
         """
         try:
-            if label is None:
-                lesson = await self.spam_filter.unlearn(message, self._listener_name, actor)
-            else:
-                lesson = await self.spam_filter.learn(message, label, self._listener_name, actor)
+            return await self.try_teach(message, label, actor)
         except NbstreamError as error:
             # The store itself says once that Redis refuses to write.
             level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
             _log.log(level, "%s: feedback not taken: %s", self._listener_name, error)
             raise
+
+    async def try_teach(self, message: Message, label: str | None, actor: str) -> Lesson:
+        """Do what ``teach`` does, and log the lesson, but no failure."""
+        spam_filter = self.runtime.spam_filter
+        if label is None:
+            lesson = await spam_filter.unlearn(message, self._listener_name, actor)
+        else:
+            lesson = await spam_filter.learn(message, label, self._listener_name, actor)
         log_lesson(lesson, self._listener_name, actor)
         return lesson
+
+    def report_answer(
+        self, check: Check | None, seconds: float, *, entry: str | None = None, **details: str | None
+    ) -> None:
+        """Count and log a message that was answered; ``entry`` and ``details`` are as in ``log_message``."""
+        self._observer.delivered(self._listener_name, str(check.verdict) if check else "none")
+        log_message(self._listener_name, check, seconds, entry=entry, **details)
+
+    def report_fault(self) -> None:
+        """Count a try that ended by a fault of ours."""
+        self._observer.filter_failed("error")
 
     def feedback_refused(
         self,
         label: str = "none",
         why: str = "its sender is not allowed to teach",
-        told: Mapping[str, object] | None = None,
+        fields: Mapping[str, object] | None = None,
     ) -> None:
-        """Feedback was not taken, from a peer that is not believed or for what cannot be learned.
+        """Report feedback that was not taken: its peer may not teach, or it holds nothing to learn.
 
-        ``told`` are fields of the line in the log.
+        ``fields`` are further fields of the line in the log.
         """
         self._observer.feedback_refused(label, self._listener_name)
-        _log.warning("%s: feedback refused: %s", self._listener_name, why, extra={"fields": told or {}})
+        _log.warning("%s: feedback refused: %s", self._listener_name, why, extra={"fields": fields or {}})
+
+
+async def _mildest_decision(
+    spam_filter: Filter, check: Check, treatments: Collection[RecipientTreatment]
+) -> Check:
+    """Return the check as the mildest of ``treatments`` decides it, and as it is where there are none."""
+    ordered = sorted(treatments, key=lambda treatment: treatment.position)
+    decided = [await spam_filter.decide_for_treatment(check, treatment) for treatment in ordered]
+    return min(decided, key=lambda decision: _SEVERITY.index(decision.verdict), default=check)

@@ -1,29 +1,45 @@
-"""Where a peer is: in a network that the configuration names, or on this machine."""
+"""Who is at the other end of a connection: a peer on this machine, or one with an address in some network."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-def is_in_networks(host: str, networks: Iterable[Network]) -> bool:
-    """True when this peer (an IP address) is in one of the networks."""
-    address = _parse_address(host)
-    return address is not None and any(address in network for network in networks)
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A peer by its IP address; a text that is no address stands for one that is not known.
 
+    ``address`` is None for a peer without one: it came over a unix socket or a stream, and the permissions of
+    these have let it in.
+    """
 
-def is_on_this_machine(host: str) -> bool:
-    """True when this peer (an IP address) runs on this machine."""
-    address = _parse_address(host)
-    return address is not None and address.is_loopback
+    address: str | None = None
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether the peer runs on this machine."""
+        if self.address is None:
+            return True
+        address = _parse_address(self.address)
+        return address is not None and address.is_loopback
+
+    def is_in_networks(self, networks: Iterable[Network]) -> bool:
+        """Return whether the address of the peer is in one of the networks; a peer without one is in none."""
+        address = None if self.address is None else _parse_address(self.address)
+        return address is not None and any(address in network for network in networks)
+
+    def __str__(self) -> str:
+        return "local" if self.address is None else self.address
 
 
 @lru_cache(maxsize=256)  # asked for each message of a connection
 def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """A peer's address, IPv4 also where it was written as IPv6; None for what is none."""
+    """Return a peer's address, IPv4 also where it was written as IPv6; None for what is no address."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -94,12 +94,12 @@ def _bind_tcp(family: int, address: tuple[Any, ...], *, shared: bool = False) ->
     return found
 
 
-def bound_address(place: ListenAddress, found: socket.socket) -> str:
-    """Where ``found``, made for ``place``, listens: with the port that the system chose."""
-    if isinstance(place, UnixListenAddress):
-        return str(place)  # the socket itself knows the name only that it was made under
-    host, port = found.getsockname()[:2]
-    return str(TcpListenAddress(host, port))
+def bound_address(address: ListenAddress, listening: socket.socket) -> ListenAddress:
+    """Return where a socket that was made for ``address`` listens: with the port that the system chose."""
+    if isinstance(address, UnixListenAddress):
+        return address  # the socket itself knows only the name that it was made under
+    host, port = listening.getsockname()[:2]
+    return TcpListenAddress(host, port)
 
 
 def resolve_host(place: TcpListenAddress) -> list[ListenAddress]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter, Gauge
 
 if TYPE_CHECKING:
-    from nbstream.metrics.delivery import DeliveryMetrics
     from nbstream.metrics.registry import MetricsRegistry
     from nbstream.store.stream_queue import QueueBacklog
 
@@ -15,10 +14,9 @@ _OUTCOMES = ("answered", "refused", "repeated", "claimed", "dead", "lost")
 
 
 class StreamMetrics:
-    """Counts for the stream listener (``StreamObserver``); what all listeners have is counted in ``delivery``."""
+    """Counts what the stream listener alone does, beside what all listeners count in ``DeliveryMetrics``."""
 
-    def __init__(self, registry: MetricsRegistry, delivery: DeliveryMetrics) -> None:
-        self._delivery = delivery
+    def __init__(self, registry: MetricsRegistry) -> None:
         self._entries = Counter(
             "nbstream_stream_entries",
             "Entries of the stream, by outcome: answered, refused (with an error), repeated (another worker had "
@@ -41,14 +39,6 @@ class StreamMetrics:
         )
         for outcome in _OUTCOMES:
             self._entries.labels(outcome)
-
-    def delivered(self, listener: str, verdict: str) -> None:
-        """Count one entry that was answered."""
-        self._delivery.delivered(listener, verdict)
-
-    def filter_failed(self, reason: str) -> None:
-        """Count one try that ended with a fault."""
-        self._delivery.filter_failed(reason)
 
     def entry_finished(self, outcome: str) -> None:
         """Count what became of one entry."""

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import classifier_options, make_filter, open_one_shot_filter
+from nbstream.assembly.store import open_temporary_model
 from nbstream.bayes import bernoulli, categorical, gaussian, lesson_weight, multinomial, priors
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.classifier import ClassifierOptions, EventModelOptions
@@ -24,7 +25,7 @@ def settings_of(folder: Path, model: str) -> config.Settings:
 
 
 def test_the_defaults_of_the_settings_are_those_of_the_parts() -> None:
-    assert assembly.classifier_options(config.Settings()) == ClassifierOptions()
+    assert classifier_options(config.Settings()) == ClassifierOptions()
 
 
 @pytest.mark.parametrize(
@@ -55,13 +56,13 @@ def test_the_event_models_are_those_of_the_settings(
     tmp_path: Path, text: str, expected: EventModelOptions
 ) -> None:
     settings = settings_of(tmp_path, f"{{event_models: {text}}}")
-    assert assembly.classifier_options(settings).event_models == expected
+    assert classifier_options(settings).event_models == expected
 
 
 def test_the_prior_and_the_weights_are_those_of_the_settings(tmp_path: Path) -> None:
-    params = assembly.classifier_options(settings_of(tmp_path, "{prior_messages: 0, learning_weights: full}"))
+    params = classifier_options(settings_of(tmp_path, "{prior_messages: 0, learning_weights: full}"))
     assert (params.prior, params.lesson_weight) == (priors.PriorOptions(0.0), None)
-    params = assembly.classifier_options(settings_of(tmp_path, "{prior_messages: 3, learning_weights: error}"))
+    params = classifier_options(settings_of(tmp_path, "{prior_messages: 3, learning_weights: error}"))
     assert (params.prior, params.lesson_weight) == (priors.PriorOptions(3.0), lesson_weight.LessonWeightOptions())
 
 
@@ -79,7 +80,7 @@ async def test_only_what_is_chosen_is_learned_beside_the_tokens(
     tmp_path: Path, event_models: str, learned: set[bytes]
 ) -> None:
     model, message = MemoryModel(), Message.parse(next(letters(1))[1])
-    spam_filter = assembly.make_filter(settings_of(tmp_path, f"{{event_models: {event_models}}}"), model, model)
+    spam_filter = make_filter(settings_of(tmp_path, f"{{event_models: {event_models}}}"), model, model)
 
     await spam_filter.learn(message, "spam", "test")
 
@@ -99,7 +100,7 @@ async def test_the_smallest_and_the_largest_numbers_that_are_taken_give_finite_s
         f"categorical: {{alpha: {number}}}, gaussian: {{variance_floor: {number}, min_messages: {number}}}}}"
     )
     model = MemoryModel()
-    spam_filter = assembly.make_filter(settings_of(tmp_path, f"{{event_models: {chosen}}}"), model, model)
+    spam_filter = make_filter(settings_of(tmp_path, f"{{event_models: {chosen}}}"), model, model)
     for label, raw in letters(40):
         lesson = await spam_filter.learn(Message.parse(raw), label, "test")
         assert abs(lesson.after.score) < 1e15
@@ -114,7 +115,7 @@ async def test_every_model_keeps_as_many_first_scores_as_the_settings_say(
     settings = config.load_settings(file)
 
     async with (
-        assembly.open_temporary_model(settings, "test") as temporary,
-        assembly.open_one_shot_filter(settings) as (_, model),
+        open_temporary_model(settings, "test") as temporary,
+        open_one_shot_filter(settings) as (_, model),
     ):
         assert (temporary.retention.max_first_scores, model.retention.max_first_scores) == (1234, 1234)

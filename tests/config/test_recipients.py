@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from nbstream.assembly import assembly
+from nbstream.assembly.policy import make_filter_policy, make_rules
 from nbstream.config import Settings, inheritance, load_settings
 from nbstream.errors import ConfigError
 from nbstream.policy.config_bounds import MAX_BUDGETS
@@ -38,7 +38,7 @@ recipients:
   - {match: "Boss@B.example", actions: {spam: "redirect:abuse@b.example"}}
   - {match: "*@c.example"}
 """
-    rules = assembly.make_rules(read(tmp_path, text))
+    rules = make_rules(read(tmp_path, text))
 
     found = {
         address: (
@@ -193,7 +193,7 @@ def budgets(count: int) -> str:
 
 
 def test_there_are_as_many_budgets_as_a_first_score_can_hold(tmp_path: Path) -> None:
-    rates = sorted(assembly.make_filter_policy(read(tmp_path, budgets(MAX_BUDGETS - 1))).budget_rates)
+    rates = sorted(make_filter_policy(read(tmp_path, budgets(MAX_BUDGETS - 1))).budget_rates)
 
     first = FirstScore(1.0, "m", 0.5, tuple((rate, False) for rate in rates))
     assert FirstScore.unpack(first.pack()) == first

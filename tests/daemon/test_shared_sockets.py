@@ -33,6 +33,13 @@ def shares(settings: config.Settings) -> Iterator[SharedSockets]:
     found.close()
 
 
+def smtp_address(shares: SharedSockets) -> tuple[str, int]:
+    """Where the SMTP listener is."""
+    address = shares.bound_addresses["smtp"]
+    assert isinstance(address, TcpListenAddress)
+    return address.host, address.port
+
+
 def accepted(one: socket.socket) -> int:
     """How many connections wait there."""
     one.setblocking(False)
@@ -46,12 +53,11 @@ def accepted(one: socket.socket) -> int:
 
 
 def test_connections_are_spread_over_those_that_share(shares: SharedSockets) -> None:
-    assert shares.bound_addresses.smtp
     workers = [shares.open_for_worker(), shares.open_for_worker()]
     for each in workers:
         each["smtp"][0].listen(MANY)
 
-    clients = [socket.create_connection(shares.bound_addresses.smtp) for _ in range(MANY)]
+    clients = [socket.create_connection(smtp_address(shares)) for _ in range(MANY)]
 
     found = [accepted(each["smtp"][0]) for each in workers]
     assert (all(found), sum(found)) == (True, MANY)
@@ -60,16 +66,14 @@ def test_connections_are_spread_over_those_that_share(shares: SharedSockets) -> 
 
 
 def test_nobody_is_let_in_before_a_worker_listens(shares: SharedSockets, tmp_path: Path) -> None:
-    assert shares.bound_addresses.smtp
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(shares.bound_addresses.smtp)
+        socket.create_connection(smtp_address(shares))
     with socket.socket(socket.AF_UNIX) as client, pytest.raises(ConnectionRefusedError):
         client.connect(str(tmp_path / "http.sock"))
 
 
 def test_an_address_in_use_is_refused_with_its_key_also_where_others_share_it(shares: SharedSockets) -> None:
-    assert shares.bound_addresses.smtp
-    port = shares.bound_addresses.smtp[1]
+    _, port = smtp_address(shares)
     other = config.Settings.model_validate(
         {"listeners": {"smtp": {"listen": f"127.0.0.1:{port}"}, "http": None}},
     )

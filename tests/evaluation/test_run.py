@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import make_filter, message_limits
 from nbstream.config import MinLearnedSettings, ModelSettings, Settings
 from nbstream.evaluation.run import (
     CachingTokenizer,
@@ -41,8 +41,8 @@ async def measured(
 ) -> tuple[EvaluationResult, LessonCountingStore]:
     counts = model or MemoryModel()
     tally = LessonCountingStore(counts)
-    spam_filter = assembly.make_filter(SETTINGS, tally, counts, make_tokenizer=CachingTokenizer)
-    return await evaluate(spam_filter, messages, params, assembly.mime_limits(SETTINGS)), tally
+    spam_filter = make_filter(SETTINGS, tally, counts, make_tokenizer=CachingTokenizer)
+    return await evaluate(spam_filter, messages, params, message_limits(SETTINGS)), tally
 
 
 async def test_a_message_is_scored_before_its_label_is_learned() -> None:

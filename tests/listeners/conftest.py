@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import smtplib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,10 +16,10 @@ from redis.asyncio import Redis
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.filter import Filter, FilterParts, FilterPolicy
-from nbstream.listeners.smtp import delivery, feedback
-from nbstream.listeners.smtp.listener import SmtpLimits, SmtpListener
+from nbstream.listeners.byte_budget import ByteBudget
+from nbstream.listeners.smtp.listener import SmtpListener
+from nbstream.listeners.smtp.listener_state import SmtpLimits
 from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
-from nbstream.mail.mime import MessageLimits
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.policy import ThresholdPolicy
@@ -33,11 +32,11 @@ from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
+from tests.listeners.runtimes import HAM_ADDRESS, LOOPBACK, SPAM_ADDRESS, make_runtime
 from tests.listeners.stream.stream_worker import Worker, working
 from tests.waiting import DEADLINE_SECONDS
 
-SPAM, HAM = "spam@nbstream.invalid", "ham@nbstream.invalid"
-LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
+SPAM, HAM = SPAM_ADDRESS, HAM_ADDRESS
 
 
 @dataclass
@@ -168,6 +167,7 @@ async def open_door(
     follow = options.pop("follow", True)
     pass_on_failure = options.pop("pass_on_failure", True)
     clues = options.pop("clues", True)
+    max_bytes_in_flight = options.pop("max_bytes_in_flight", 256 << 20)
     min_learned = options.pop("min_learned", {"spam": 1, "ham": 1})
     metrics = DaemonMetrics.create()
     async with AsyncExitStack() as stack:
@@ -176,18 +176,20 @@ async def open_door(
         spam_filter, model, mirror = judge.spam_filter, judge.model, judge.mirror
         metrics.watch_model(mirror, lambda: params)
         hop = next_hop or MaildirNextHop(maildir)
+        runtime = make_runtime(
+            spam_filter,
+            rules=rules,
+            allow_from=allow_from,
+            passes_on_failure=pass_on_failure,
+            shows_clues=clues,
+        )
         listener = SmtpListener(
             SmtpLimits(hostname="door.example.org", **options),
+            ByteBudget(max_bytes_in_flight),
             hop,
-            delivery.Delivery(
-                spam_filter,
-                delivery.DeliveryOptions("test", rules, MessageLimits(), pass_on_failure, clues),
-                Outlet(hop, Quarantine(maildir.with_name("Quarantine"))),
-                metrics.delivery,
-            ),
-            feedback.FeedbackMailbox(
-                spam_filter, feedback.FeedbackOptions(SPAM, HAM, allow_from, MessageLimits()), metrics.feedback
-            ),
+            Outlet(hop, Quarantine(maildir.with_name("Quarantine"))),
+            runtime,
+            metrics,
         )
         socket = open_listening_socket(TcpListenAddress("127.0.0.1", 0))
         host, port = socket.getsockname()

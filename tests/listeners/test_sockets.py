@@ -145,9 +145,9 @@ def test_it_is_told_where_a_door_listens(listen: Listen, tmp_path: Path) -> None
     anywhere, here = TcpListenAddress("127.0.0.1", 0), UnixListenAddress(tmp_path / "door.sock")
     tcp, unix = listen(anywhere), listen(here)
 
-    assert bound_address(anywhere, tcp) == f"127.0.0.1:{tcp.getsockname()[1]}"
-    assert not bound_address(anywhere, tcp).endswith(":0")
-    assert bound_address(here, unix) == f"unix:{tmp_path / 'door.sock'}"
+    assert str(bound_address(anywhere, tcp)) == f"127.0.0.1:{tcp.getsockname()[1]}"
+    assert not str(bound_address(anywhere, tcp)).endswith(":0")
+    assert str(bound_address(here, unix)) == f"unix:{tmp_path / 'door.sock'}"
     assert str(TcpListenAddress("::1", 783)) == "[::1]:783"
 
 

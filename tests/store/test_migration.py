@@ -13,7 +13,8 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import make_filter
+from nbstream.assembly.store import make_autolearn_model, make_model
 from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
 from nbstream.filter import AutolearnLayer, Filter, LessonOutcome
 from nbstream.mail.message import Message
@@ -40,13 +41,13 @@ async def old(client: Redis) -> Redis:
 
 
 async def opened(client: Redis, clock: float | None = None) -> Filter:
-    model = assembly.make_model(SETTINGS, client)
+    model = make_model(SETTINGS, client)
     if clock is not None:
         model._clock = lambda: clock
     await model.open(sign=False)
-    layer = assembly.make_autolearn_model(SETTINGS, client)
+    layer = make_autolearn_model(SETTINGS, client)
     await layer.open(sign=False)
-    return assembly.make_filter(SETTINGS, model, model, auto=AutolearnLayer(layer, layer))
+    return make_filter(SETTINGS, model, model, autolearn_layer=AutolearnLayer(layer, layer))
 
 
 async def content(client: Redis) -> dict[bytes, Any]:
@@ -61,7 +62,7 @@ def with_encoded_words(mails: list[tuple[str, bytes]]) -> list[tuple[str, bytes]
 
 async def test_an_old_model_is_refused_with_the_command_that_keeps_it(old: Redis) -> None:
     with pytest.raises(StoreIncompatible, match=r"tokenizer 2 \(this is 3\).*stop all.*`nbstream migrate`"):
-        await assembly.make_model(SETTINGS, old).open()
+        await make_model(SETTINGS, old).open()
 
 
 async def test_migrating_signs_and_changes_nothing_else(old: Redis) -> None:
@@ -162,7 +163,7 @@ async def test_back_and_forth_leaves_the_signature_of_the_older_version(old: Red
 
 
 async def test_there_is_no_way_back_for_a_model_that_was_never_migrated(client: Redis) -> None:
-    await assembly.make_model(SETTINGS, client).open()
+    await make_model(SETTINGS, client).open()
 
     with pytest.raises(StoreIncompatible, match="never migrated"):
         await migrate_back(client, MODEL)
@@ -258,7 +259,7 @@ async def test_an_export_of_the_older_version_can_be_imported(old: Redis) -> Non
 
 async def exported(client: Redis, written: dict[str, str] | None = None) -> io.BytesIO:
     """The model as a file; with the signature ``written``, as the older version wrote it."""
-    model = assembly.make_model(SETTINGS, client)
+    model = make_model(SETTINGS, client)
     stream = io.BytesIO()
     snapshot = ModelSnapshot(model)
     header = await snapshot.header()
@@ -272,9 +273,9 @@ async def exported(client: Redis, written: dict[str, str] | None = None) -> io.B
 
 
 async def imported(client: Redis, stream: io.BytesIO) -> None:
-    model = assembly.make_model(SETTINGS, client)
+    model = make_model(SETTINGS, client)
     await model.open()
-    layer = assembly.make_autolearn_model(SETTINGS, client)
+    layer = make_autolearn_model(SETTINGS, client)
     await layer.open()
     stream.seek(0)
     reader = archive.ArchiveReader(stream, "file", current_signature())

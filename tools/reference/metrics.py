@@ -50,7 +50,7 @@ def metrics() -> list[ExportedMetric]:
     mirror = cast("Mirror", _LoadedModel())
     policy = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.01)), dict.fromkeys(CLASSES, 50))
     daemon = DaemonMetrics.create()
-    StreamMetrics(daemon.registry, daemon.delivery)
+    StreamMetrics(daemon.registry)
     daemon.watch_model(mirror, lambda: policy)
     daemon.watch_autolearned(mirror)
     daemon.process.set_policy("")

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import message_limits, open_one_shot_filter
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.exit_codes import EX_SPAM, exit_code
 from nbstream.cli.terminal import print_error, printable
@@ -30,10 +30,10 @@ async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     errors: list[InputError] = []
     spam = 0
-    async with assembly.open_one_shot_filter(settings) as (spam_filter, _):
+    async with open_one_shot_filter(settings) as (spam_filter, _):
         for source in message_files.read_messages(options.paths, errors):
             stop_if_cancelled()
-            check = await spam_filter.check(incoming_message(source.raw, assembly.mime_limits(settings)))
+            check = await spam_filter.check(incoming_message(source.raw, message_limits(settings)))
             spam += check.verdict.is_spam
             print(_render_json(source.name, check) if options.json else _render_text(source.name, check))
     for error in errors:

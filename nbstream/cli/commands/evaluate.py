@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.autolearn import make_autolearner
+from nbstream.assembly.filter import make_filter, message_limits
+from nbstream.assembly.store import make_autolearn_model, open_temporary_model
 from nbstream.cli import interrupts, message_files, output_files
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.terminal import print_error, print_note
@@ -116,19 +118,19 @@ async def _run(
         if settings.autolearn:
             beside = await _autolearn_model(settings, model)
             layer = AutolearnLayer(beside, beside)
-            learner = assembly.make_autolearner(settings, tally, model, layer)
-        spam_filter = assembly.make_filter(
-            settings, tally, model, learner, make_tokenizer=CachingTokenizer, auto=layer
+            learner = make_autolearner(settings, tally, model, layer)
+        spam_filter = make_filter(
+            settings, tally, model, learner, make_tokenizer=CachingTokenizer, autolearn_layer=layer
         )
         with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
-            return await evaluate(spam_filter, bar, params, assembly.mime_limits(settings), learner), tally
+            return await evaluate(spam_filter, bar, params, message_limits(settings), learner), tally
 
 
 async def _autolearn_model(settings: Settings, model: MemoryModel | Model) -> MemoryModel | AutolearnModel:
     """The layer that is learned without people, in the same place as ``model``, and removed with it."""
     if isinstance(model, MemoryModel):
         return MemoryModel()
-    layer = assembly.make_autolearn_model(settings, model.client, model.keys.model)
+    layer = make_autolearn_model(settings, model.client, model.keys.model)
     await layer.open()
     return layer
 
@@ -151,7 +153,7 @@ async def _open_model(settings: Settings, url: str | None) -> AsyncIterator[Memo
         redis = _redis_settings(settings, read_redis_url(url))
     except ValueError as error:
         raise ConfigError(f"--redis: {error}") from error
-    async with assembly.open_temporary_model(settings.model_copy(update={"redis": redis}), "evaluate") as model:
+    async with open_temporary_model(settings.model_copy(update={"redis": redis}), "evaluate") as model:
         yield model
 
 

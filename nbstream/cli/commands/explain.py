@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import make_scorer, message_limits, open_one_shot_filter
+from nbstream.assembly.store import make_recent_messages
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.clue_table import TableStyle, render_summary, render_table
 from nbstream.cli.exit_codes import exit_code
@@ -57,7 +58,7 @@ async def _run(options: argparse.Namespace) -> int:
     errors: list[InputError] = []
     look = _table_style(options.clues)
     told = 0
-    async with assembly.open_one_shot_filter(settings) as (spam_filter, model):
+    async with open_one_shot_filter(settings) as (spam_filter, model):
         async for subject in _subjects(options.subjects, settings, spam_filter, model, errors):
             if told and not options.json:
                 print()
@@ -75,7 +76,7 @@ async def _subjects(
     for name in names:
         if _is_message_id(name):
             found = await find_message_record(
-                name, assembly.make_recent_messages(settings, model), model, assembly.make_scorer(settings, model)
+                name, make_recent_messages(settings, model), model, make_scorer(settings, model)
             )
             if found:
                 yield _Subject(None, found)
@@ -84,8 +85,8 @@ async def _subjects(
             continue
         for source in message_files.read_messages([name], errors):
             stop_if_cancelled()
-            check = await spam_filter.check(incoming_message(source.raw, assembly.mime_limits(settings)))
-            memory = assembly.make_recent_messages(
+            check = await spam_filter.check(incoming_message(source.raw, message_limits(settings)))
+            memory = make_recent_messages(
                 settings, model
             )  # a wait for each would be ten times the work on a folder
             remembered, then = await memory.recall_with_explanation(check.id, wait=False) or (None, None)

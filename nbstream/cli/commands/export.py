@@ -18,7 +18,7 @@ from typing import IO
 from tqdm import tqdm
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.cli import interrupts, standard_streams
 from nbstream.cli.message_files import STANDARD_INPUT
 from nbstream.cli.terminal import print_note
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     with _open_output(options.file) as stream:
-        async with assembly.open_one_shot_filter(settings) as (_, model):
+        async with open_one_shot_filter(settings) as (_, model):
             snapshot = ModelSnapshot(model)
             header = await snapshot.header()
             writer = archive.ArchiveWriter(stream, header)

@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.store import open_autolearn_model
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
-    async with assembly.open_autolearn_model(settings) as layer:
+    async with open_autolearn_model(settings) as layer:
         totals = await (layer.drop_epoch() if options.yes else layer.totals())
     print(_render_json(totals, done=options.yes) if options.json else _render_text(totals, done=options.yes))
     return 0

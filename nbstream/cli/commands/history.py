@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.cli import interrupts
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.store.model.history import HistorySelection
@@ -29,7 +29,7 @@ async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     selection = HistorySelection(since=options.since or 0.0, actor=options.actor, label=options.label)
     lines: list[str] = []
-    async with assembly.open_one_shot_filter(settings) as (_, model):
+    async with open_one_shot_filter(settings) as (_, model):
         async for record in model.history.records(selection.since):
             if options.limit is not None and len(lines) >= options.limit:
                 break

@@ -15,7 +15,7 @@ from typing import IO, Any
 from tqdm import tqdm
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 from nbstream.cli.message_files import STANDARD_INPUT
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
-    async with assembly.open_one_shot_filter(settings) as (_, model):
+    async with open_one_shot_filter(settings) as (_, model):
         if await finish_import(model) is not None:
             print_note(f"finished the import that was interrupted; {options.file} was not read")
         elif already_learned := await _import_file(model, options.file, merge=options.merge):

@@ -11,7 +11,7 @@ from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import message_limits, open_one_shot_filter, tokenizer_options
 from nbstream.cli import interrupts, message_files, reader_process
 from nbstream.cli.actor import current_user
 from nbstream.cli.exit_codes import exit_code
@@ -40,9 +40,9 @@ def run(options: argparse.Namespace) -> int:
     if not options.paths and not options.ids:
         options.wrong_usage("a PATH or --id ID is needed")
     settings = config.load_settings(config.find_config_file(options.config))
-    tokenizer = Tokenizer(assembly.tokenizer_options(settings))
+    tokenizer = Tokenizer(tokenizer_options(settings))
     with reader_process.in_own_process(
-        reader_process.read_chunks(options.paths, options.label, tokenizer, assembly.mime_limits(settings))
+        reader_process.read_chunks(options.paths, options.label, tokenizer, message_limits(settings))
     ) as chunks:
         return interrupts.run_interruptible(_run(options, settings, chunks))
 
@@ -53,7 +53,7 @@ async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGen
     bare_texts, source = BareTextCount(), LessonSource(_SOURCE, current_user())
     try:
         async with (
-            assembly.open_one_shot_filter(settings, sign=True) as (spam_filter, _),
+            open_one_shot_filter(settings, sign=True) as (spam_filter, _),
             aclosing(chunks),
             aclosing(_subjects(options, spam_filter, chunks, errors, bare_texts)) as subjects,
         ):

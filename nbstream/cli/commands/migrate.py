@@ -11,7 +11,7 @@ import json
 import time
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.store import open_redis
 from nbstream.cli import interrupts
 from nbstream.errors import DaemonRunning
 from nbstream.store.embedded.locks import daemon_pid
@@ -27,7 +27,7 @@ async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     if not options.force and (pid := daemon_pid(settings.state_dir)) is not None:
         raise DaemonRunning(f"a daemon (pid {pid}) runs on state_dir {settings.state_dir}: stop it and try again")
-    async with assembly.open_redis(settings) as store:
+    async with open_redis(settings) as store:
         if store.embedded:
             await store.embedded.ensure_running()
         name = settings.model.name

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.delivery import make_next_hop, make_quarantine
+from nbstream.assembly.filter import message_limits, open_one_shot_filter
 from nbstream.cli import interrupts
 from nbstream.cli.actor import current_user
 from nbstream.cli.exit_codes import EX_NOINPUT, exit_code
@@ -44,7 +45,7 @@ _SPAM_LEVEL_FIELD = "X-Spam-Level"  # sieve scripts file by it, and the message 
 def run(options: argparse.Namespace) -> int:
     """Print or release; 66 for an unknown id, 69 where the next hop refuses, 75 where it or Redis is away."""
     settings = config.load_settings(config.find_config_file(options.config))
-    held = assembly.make_quarantine(settings)
+    held = make_quarantine(settings)
     if options.action == "list":
         return _list_messages(held, as_json=options.json)
     if options.action == "show":
@@ -92,7 +93,7 @@ def _render_text(held: QuarantinedMessage, note: QuarantineNote, subject: str) -
 def _show_message(settings: Settings, waiting: Quarantine, prefix: str) -> int:
     for each in _messages_by_prefix(waiting, prefix):
         note, content = quarantine.read_message(each)
-        message = incoming_message(content, assembly.mime_limits(settings))
+        message = incoming_message(content, message_limits(settings))
         for line in _message_lines(each, note, message):
             print(printable(line.expandtabs()))
     return 0
@@ -139,9 +140,9 @@ def _messages_by_prefix(waiting: Quarantine, prefix: str) -> list[QuarantinedMes
 
 async def _release_messages(settings: Settings, waiting: Quarantine, options: argparse.Namespace) -> int:
     errors: list[NbstreamError] = []
-    next_hop = assembly.make_next_hop(settings)
+    next_hop = make_next_hop(settings)
     try:
-        async with assembly.open_one_shot_filter(settings, sign=True) as (spam_filter, _):
+        async with open_one_shot_filter(settings, sign=True) as (spam_filter, _):
             for prefix in options.ids:
                 for held in _messages_to_release(waiting, prefix, errors):
                     try:
@@ -177,7 +178,7 @@ async def _release_one(
         if held.in_doubt and not again:
             raise NotReleased(f"{IN_DOUBT_TEXT}; to deliver it all the same, --again")
         note, content = quarantine.read_message(held)
-        message = incoming_message(content, assembly.mime_limits(settings))
+        message = incoming_message(content, message_limits(settings))
         lesson = await spam_filter.learn(message, "ham", "cli", current_user())
         fields = verdict_fields.render_verdict_fields(
             note.id,

@@ -17,10 +17,11 @@ from nbstream import config, logs
 from nbstream.daemon import thread_switching
 from nbstream.daemon.process import SingleProcessDaemon
 from nbstream.daemon.supervisor import Supervisor
+from nbstream.listeners.sockets import TcpListenAddress
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.daemon.addresses import BoundAddresses
+    from nbstream.daemon.addresses import ListenAddresses
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     logs.set_up_logging(settings.log.format, settings.log.level)
 
-    def ready(addresses: BoundAddresses) -> None:
+    def ready(addresses: ListenAddresses) -> None:
         if options.hints:
             print(first_steps(settings, options, addresses), flush=True)
 
@@ -68,16 +69,16 @@ def _raise_file_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def first_steps(settings: Settings, options: argparse.Namespace, addresses: BoundAddresses) -> str:
+def first_steps(settings: Settings, options: argparse.Namespace, addresses: ListenAddresses) -> str:
     """Three shell commands for a newcomer: teach, send a message, look at what came out."""
     program = shlex.quote(str(Path(sys.argv[0]).absolute()))
     chosen = f" -c {shlex.quote(str(options.config.absolute()))}" if options.config else ""
     mail = "Subject: You won\\n\\nClaim your free prize now\\n"
     lines = [f"printf '{mail}' | {program} learn spam{chosen} -"]
-    if addresses.smtp:
-        host, port = addresses.smtp
+    smtp = addresses.get("smtp")
+    if isinstance(smtp, TcpListenAddress):
         envelope = "'you@example.org', ['me@example.org']"
-        send = f"import smtplib; smtplib.SMTP('{host}', {port}).sendmail({envelope}, '{mail}')"
+        send = f"import smtplib; smtplib.SMTP('{smtp.host}', {smtp.port}).sendmail({envelope}, '{mail}')"
         lines.append(f'{shlex.quote(sys.executable)} -c "{send}"')
     if settings.maildir_folder:
         lines.append(f"tail -n +1 {shlex.quote(str(settings.maildir_folder))}/new/*")

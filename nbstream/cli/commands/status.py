@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import open_one_shot_filter
+from nbstream.assembly.policy import make_rules
+from nbstream.assembly.store import make_autolearn_model
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.event_models import GaussianModel
 from nbstream.bayes.half_life import HalfLife
@@ -112,7 +114,7 @@ async def collect_status(settings: Settings) -> Status:
     Raises ``ConfigError``, ``StoreIncompatible`` or ``StoreUnavailable`` where Redis cannot be used.
     """
     daemon = _ask_daemon(settings)
-    async with assembly.open_one_shot_filter(settings) as (_, model):
+    async with open_one_shot_filter(settings) as (_, model):
         model_status = await _collect_model_status(settings, model)
         thresholds, recipient_thresholds = await _read_thresholds(settings, model)
     return Status(
@@ -141,7 +143,7 @@ def _ask_daemon(settings: Settings) -> DaemonStatus:
 
 async def _collect_model_status(settings: Settings, model: Model) -> ModelStatus:
     sums, totals = await model.look_up(GaussianModel.sum_names)  # the largest sums that there are
-    autolearn_totals = await assembly.make_autolearn_model(settings, model.client).totals()
+    autolearn_totals = await make_autolearn_model(settings, model.client).totals()
     largest = max(*totals.tokens, int(sums.max()))
     learned = dict(zip(CLASSES, totals.messages, strict=True))
     return ModelStatus(
@@ -156,7 +158,7 @@ async def _collect_model_status(settings: Settings, model: Model) -> ModelStatus
 
 async def _read_thresholds(settings: Settings, model: Model) -> tuple[Thresholds, dict[str, Thresholds]]:
     """Return the default thresholds, and by their pattern those of the recipient rules that have others."""
-    rules = assembly.make_rules(settings)
+    rules = make_rules(settings)
     default = rules.default.policy
     policies = {rule.pattern.text: rule.treatment.policy for rule in rules.rules}
     budgets = any(policy.budget_rates for policy in (default, *policies.values()))

@@ -15,7 +15,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import make_event_models, open_one_shot_filter
 from nbstream.bayes import multinomial
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
@@ -46,8 +46,8 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
-    event_models = assembly.make_event_models(settings.model.event_models)
-    async with assembly.open_one_shot_filter(settings) as (_, model):
+    event_models = make_event_models(settings.model.event_models)
+    async with open_one_shot_filter(settings) as (_, model):
         counts, unit = await model.counts(), model.half_life.unit(time.time())
     lines = _top_tokens(
         counts, options.label, options.k, event_models.multinomial or multinomial.MultinomialOptions(), unit

@@ -13,7 +13,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import open_one_shot_filter
+from nbstream.assembly.policy import make_policy
 from nbstream.cli import interrupts, output_files
 from nbstream.cli.terminal import print_error, printable
 from nbstream.errors import ConfigError
@@ -36,11 +37,11 @@ def run(options: argparse.Namespace) -> int:
     other = None
     if options.other:
         name = printable(options.other.name)[-_NAME_LENGTH:]
-        other = f"with {name}", assembly.make_policy(config.load_settings(options.other))
+        other = f"with {name}", make_policy(config.load_settings(options.other))
     output_files.check_writable([options.plot] if options.plot else [])
     draw = _plot_function() if options.plot else None
     first_scores = interrupts.run_interruptible(_read_first_scores(settings))
-    found = threshold_choices.compare_thresholds(first_scores, assembly.make_policy(settings), other)
+    found = threshold_choices.compare_thresholds(first_scores, make_policy(settings), other)
     for warning in _warnings(found, settings.model.name):
         print_error(warning)
     if options.json:
@@ -54,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _read_first_scores(settings: Settings) -> FirstScores:
-    async with assembly.open_one_shot_filter(settings) as (_, model):
+    async with open_one_shot_filter(settings) as (_, model):
         return await model.first_scores()
 
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import make_scorer, open_one_shot_filter
+from nbstream.assembly.store import make_autolearn_model, make_recent_messages
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 from nbstream.cli.actor import current_user
@@ -70,7 +71,7 @@ async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     selection = HistorySelection(options.since or 0.0, options.until, options.actor, options.label, options.id)
     counts: Counter[str] = Counter()
-    async with assembly.open_one_shot_filter(settings) as (_, model):
+    async with open_one_shot_filter(settings) as (_, model):
         changes = await selected_changes(model, selection)
         if not changes:
             print_error(f"no such change in the history of model {settings.model.name!r}")
@@ -137,13 +138,13 @@ def _change_outcomes(restoration: Restoration, done: str, why: str = "") -> Iter
 
 async def _preview_verdicts(settings: Settings, model: Model, hypothetical: HypotheticalCounts) -> Preview:
     """Compare the verdicts of the messages that were checked last with those that they would get."""
-    messages = assembly.make_recent_messages(settings, model).newest(_MAX_PREVIEWED)
+    messages = make_recent_messages(settings, model).newest(_MAX_PREVIEWED)
     counts: CountSource = hypothetical
     if settings.autolearn:
-        layer = assembly.make_autolearn_model(settings, model.client)
+        layer = make_autolearn_model(settings, model.client)
         await layer.open(sign=False)
         counts = LayeredCounts(hypothetical, layer)
-    return await preview_verdicts(messages, assembly.make_scorer(settings, counts))
+    return await preview_verdicts(messages, make_scorer(settings, counts))
 
 
 def _outcome_to_text(outcome: _ChangeOutcome) -> str:

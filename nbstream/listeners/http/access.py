@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from nbstream.listeners.peers import Network, is_in_networks, is_on_this_machine
+from nbstream.listeners.peers import Network, Peer
+from nbstream.listeners.teachers import Teachers
 
 HeaderFields: TypeAlias = Sequence[tuple[str, str]]
 """Header fields as names and values, repeated ones too."""
@@ -31,35 +32,33 @@ _FORWARDING_FIELDS = frozenset({"x-forwarded-for", "x-real-ip"})
 class HttpAccess:
     """The passwords (None: none is set) and the networks of peers that need none.
 
-    ``teachers`` gives the networks whose feedback is believed, as they are now.
+    ``teachers`` gives those who may teach, as they are now.
     """
 
     password: str | None = None
     write_password: str | None = None
     allow_from: Sequence[Network] = ()
-    teachers: Callable[[], Sequence[Network]] = tuple
+    teachers: Callable[[], Teachers] = Teachers
 
-    def may_read(self, peer: str | None, fields: HeaderFields) -> bool:
-        """Whether a request with these header fields may read and check; ``peer`` is None on a unix socket."""
-        return self._is_in_networks(peer, fields, self.allow_from) or _offers_any_of(
-            fields, self.password, self.write_password
-        )
+    def may_read(self, peer: Peer, fields: HeaderFields) -> bool:
+        """Whether a request with these header fields may read and check."""
+        return self._needs_no_password(peer, fields) or _offers_any_of(fields, self.password, self.write_password)
 
-    def may_teach(self, peer: str | None, fields: HeaderFields) -> bool:
+    def may_teach(self, peer: Peer, fields: HeaderFields) -> bool:
         """Whether it may teach."""
-        if self._is_in_networks(peer, fields, self.allow_from) and self._is_in_networks(
-            peer, fields, self.teachers()
-        ):
+        teachers = self.teachers()
+        if self._needs_no_password(peer, fields) and all(map(teachers.may_teach, _speakers(peer, fields))):
             return True
         return _offers_any_of(fields, self.password if self.write_password is None else self.write_password)
 
-    @staticmethod
-    def _is_in_networks(peer: str | None, fields: HeaderFields, networks: Sequence[Network]) -> bool:
-        """Whether the peer and all for whom it speaks are in these networks; the mode of a unix socket lets in."""
-        if peer is not None and is_on_this_machine(peer) and _has_public_name(fields):
+    def _needs_no_password(self, peer: Peer, fields: HeaderFields) -> bool:
+        """Whether the peer and all for whom it speaks are allowed; the permissions of a unix socket let in."""
+        if peer.address is not None and peer.is_on_this_machine and _has_public_name(fields):
             return False
-        addresses = [*([] if peer is None else [peer]), *_forwarded_addresses(fields)]
-        return all(is_in_networks(address, networks) for address in addresses)
+        return all(
+            speaker.address is None or speaker.is_in_networks(self.allow_from)
+            for speaker in _speakers(peer, fields)
+        )
 
 
 def offers_secret(fields: HeaderFields) -> bool:
@@ -81,6 +80,12 @@ def _is_public_name(name: str) -> bool:
     except ValueError:
         return "." in host.rstrip(".").removesuffix(".localhost")
     return False
+
+
+def _speakers(peer: Peer, fields: HeaderFields) -> Iterator[Peer]:
+    """The peer, and all whom its forwarding fields name."""
+    yield peer
+    yield from map(Peer, _forwarded_addresses(fields))
 
 
 def _forwarded_addresses(fields: HeaderFields) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Our own API: thin handlers between ``wire.api_v1`` and the desk."""
+"""Our own API: thin handlers between ``wire.api_v1`` and the message service."""
 
 from __future__ import annotations
 
@@ -45,10 +45,12 @@ class ApiLookups:
 class ApiV1:
     """The handlers below ``/v1/``."""
 
-    def __init__(self, desk: MessageService, bodies: BodyReader, facts: ApiLookups, version: str) -> None:
-        self._message_service = desk
+    def __init__(
+        self, message_service: MessageService, bodies: BodyReader, lookups: ApiLookups, version: str
+    ) -> None:
+        self._message_service = message_service
         self._body_reader = bodies
-        self._lookups = facts
+        self._lookups = lookups
         self._document = openapi.document(version)
 
     def routes(self) -> Iterable[Route]:
@@ -85,7 +87,7 @@ class ApiV1:
 
     async def _parse_message(self, request: web.Request, content: bytes) -> Message:
         if request.content_type == api_v1.TEXT_TYPE:
-            return self._message_service.parse_text(charsets.decode_text(content, request.charset))
+            return await self._message_service.parse_text(charsets.decode_text(content, request.charset))
         return await self._message_service.parse_mail(content)
 
     async def _message(self, request: web.Request) -> web.Response:

@@ -29,16 +29,15 @@ class HttpLimits:
 
     max_message_bytes: int = 50 << 20
     max_connections: int = 200
-    max_bytes_in_flight: int = 256 << 20
     request_timeout_seconds: float = 60.0
 
 
 class BodyReader:
     """Reads the bodies of all requests of a listener."""
 
-    def __init__(self, limits: HttpLimits) -> None:
+    def __init__(self, limits: HttpLimits, byte_budget: ByteBudget) -> None:
         self._limits = limits
-        self._byte_budget = ByteBudget(limits.max_bytes_in_flight)
+        self._byte_budget = byte_budget
 
     @asynccontextmanager
     async def read(self, request: web.Request) -> AsyncIterator[bytes]:

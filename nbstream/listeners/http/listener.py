@@ -21,12 +21,13 @@ from nbstream.listeners.http.bodies import HttpLimits
 from nbstream.listeners.http.connections import SERVER_NAME, HttpConnection, HttpConnections
 from nbstream.listeners.http.error_responses import error_problem
 from nbstream.listeners.http.responses import RequestRefused, json_response, refusal_response
+from nbstream.listeners.peers import Peer
 from nbstream.wire import api_v1
 from nbstream.wire.api_v1 import HttpProblem
 
 if TYPE_CHECKING:
-    from nbstream.filter import Filter
     from nbstream.listeners.message_service import MessageService
+    from nbstream.listeners.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Rou
 class HttpListener:
     """Serves routes on one socket.
 
-    ``desk`` is what the routes teach and check with, None where they do neither.
+    ``message_service`` is what the routes teach and check with, None where they do neither.
     """
 
     def __init__(
@@ -96,11 +97,11 @@ class HttpListener:
         routes: Iterable[Route],
         access: HttpAccess | None = None,
         limits: HttpLimits | None = None,
-        desk: MessageService | None = None,
+        message_service: MessageService | None = None,
     ) -> None:
         self._access = access
         self._limits = limits or HttpLimits()
-        self._message_service = desk
+        self._message_service = message_service
         self._is_unix_socket = False
         application = web.Application(middlewares=[self._serve])
         application.on_response_prepare.append(_set_server_field)
@@ -111,29 +112,19 @@ class HttpListener:
             application,
             self._limits.max_connections,
             self._limits.request_timeout_seconds,
-            desk.connected if desk else lambda _: None,
+            message_service.connected if message_service else lambda _: None,
         )
 
-    @property
-    def checks_messages(self) -> bool:
-        """Whether it checks and learns; without a ``desk`` it has no ``spam_filter``."""
-        return self._message_service is not None
-
-    @property
-    def spam_filter(self) -> Filter:
-        """What checks and learns; it may be replaced at any time, the next request goes by the new one."""
-        assert self._message_service is not None
-        return self._message_service.spam_filter
-
-    @spam_filter.setter
-    def spam_filter(self, spam_filter: Filter) -> None:
-        if self._message_service is not None:
-            self._message_service.spam_filter = spam_filter
-
-    async def start(self, listening: socket.socket) -> None:
-        """Serve on this socket."""
+    async def start(self, *sockets: socket.socket) -> None:
+        """Serve on these sockets, of which there is one."""
+        (listening,) = sockets
         self._is_unix_socket = listening.family == socket.AF_UNIX
         await self._connections.start(listening)
+
+    def apply(self, runtime: Runtime) -> None:
+        """Go by ``runtime`` from the next request on."""
+        if self._message_service is not None:
+            self._message_service.apply(runtime)
 
     @property
     def busy(self) -> bool:
@@ -155,17 +146,17 @@ class HttpListener:
         access = self._access
         if access is None or route.level is AccessLevel.OPEN:
             return
-        peer, fields = None if self._is_unix_socket else request.remote or "", tuple(request.headers.items())
+        peer, fields = Peer(None if self._is_unix_socket else request.remote or ""), tuple(request.headers.items())
         may = access.may_read if route.level is AccessLevel.READ else access.may_teach
         if may(peer, fields):
             return
         # The address is what programs such as fail2ban read; the path is that of the route.
         password = "wrong" if offers_secret(fields) else "none"
-        told = {"peer": "local" if peer is None else peer, "path": route.path, "password": password}
+        log_fields = {"peer": str(peer), "path": route.path, "password": password}
         if route.level is AccessLevel.TEACH and self._message_service is not None:
-            self._message_service.feedback_refused(told=told)
+            self._message_service.feedback_refused(fields=log_fields)
         else:
-            _log.warning("http: a request was refused", extra={"fields": told})
+            _log.warning("http: a request was refused", extra={"fields": log_fields})
         raise RequestRefused(
             401, f"the password{' for teaching' if route.level is AccessLevel.TEACH else ''} is needed"
         )

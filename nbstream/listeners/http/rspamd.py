@@ -1,4 +1,4 @@
-"""rspamd's API: thin handlers between ``wire.rspamd`` and the desk, for clients that were written for rspamd."""
+"""rspamd's API: thin handlers between ``wire.rspamd`` and the message service, for clients of rspamd."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nbstream.wire import rspamd
 if TYPE_CHECKING:
     from nbstream.listeners.http.bodies import BodyReader
     from nbstream.listeners.message_service import MessageService
-    from nbstream.policy.recipient_rules import RecipientRules, RecipientTreatment
+    from nbstream.policy.recipient_rules import RecipientTreatment
     from nbstream.store.recent.checked_messages import CheckedMessage
 
 _HISTORY_LENGTH = 200
@@ -26,30 +26,27 @@ _HISTORY_LENGTH = 200
 class RspamdApi:
     """The handlers.
 
-    ``verdicts`` counts the messages checked since the start, ``recent`` has those remembered, ``rules`` say by
-    which policy the mail of a recipient is decided, now.
+    ``verdicts`` counts the messages checked since the start, ``recent`` has those remembered.
     """
 
     def __init__(  # noqa: PLR0913 - what the answers tell of
         self,
-        desk: MessageService,
+        message_service: MessageService,
         bodies: BodyReader,
-        facts: ApiLookups,
+        lookups: ApiLookups,
         *,
         version: str,
         health: Callable[[], Awaitable[HealthStatus]],
         verdicts: Callable[[], Mapping[str, int]],
         recent: Callable[[int], AsyncIterator[CheckedMessage]],
-        rules: Callable[[], RecipientRules],
     ) -> None:
-        self._message_service = desk
+        self._message_service = message_service
         self._body_reader = bodies
-        self._lookups = facts
+        self._lookups = lookups
         self._version = version
         self._health = health
         self._verdicts = verdicts
         self._newest_messages = recent
-        self._rules = rules
         self._started = time.monotonic()
 
     def routes(self) -> Iterable[Route]:
@@ -77,11 +74,8 @@ class RspamdApi:
 
     def _treatments(self, request: web.Request) -> Collection[RecipientTreatment]:
         """Those of the recipients that the client names."""
-        named = request.headers.getall(rspamd.RECIPIENT_FIELD, ())
-        if not named:
-            return ()
-        rules = self._rules()
-        return {rules.treatment_of(each.strip().strip("<>")) for each in named}
+        recipients = request.headers.getall(rspamd.RECIPIENT_FIELD, ())
+        return self._message_service.treatments_of(recipient.strip().strip("<>") for recipient in recipients)
 
     async def _learn_spam(self, request: web.Request) -> web.Response:
         return await self._learn(request, "spam")

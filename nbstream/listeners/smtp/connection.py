@@ -12,6 +12,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, AnyStr
 
+from nbstream.listeners.peers import Peer
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.aiosmtpd_seam import AiosmtpdConnection
 
@@ -47,12 +48,12 @@ class SmtpConnection(AiosmtpdConnection):
         self.command_size_limit = _COMMAND_BYTES
         self.command_size_limits = collections.defaultdict(lambda: _COMMAND_BYTES)
         self._unsent_replies, self._last_reply_at = b"", 0.0
-        self._peer_host = ""
+        self._peer = Peer("")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note who it is."""
-        peer = transport.get_extra_info("peername")
-        self._peer_host = str(peer[0]) if isinstance(peer, tuple) else ""
+        name = transport.get_extra_info("peername")
+        self._peer = Peer(str(name[0]) if isinstance(name, tuple) else "")
         super().connection_made(transport)
 
     def idle_timeout_passed(self) -> None:

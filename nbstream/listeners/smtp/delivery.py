@@ -33,9 +33,9 @@ from nbstream.wire.smtp_reply import SmtpReply
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.filter import Check, Filter
-    from nbstream.mail.mime import MessageLimits
-    from nbstream.policy.recipient_rules import Decision, RecipientGroup, RecipientRules
+    from nbstream.filter import Check
+    from nbstream.listeners.runtime import Runtime
+    from nbstream.policy.recipient_rules import Decision, RecipientGroup
     from nbstream.relay.next_hop import SmtpPath, Transaction
     from nbstream.relay.outlet import Outlet
 
@@ -73,20 +73,6 @@ class DeliveryObserver(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryOptions:
-    """``pass_on_failure``: a message whose check failed passes unmarked; else it is deferred with 451.
-
-    ``clues``: whether the strongest clues are told in the header.
-    """
-
-    model: str
-    rules: RecipientRules
-    limits: MessageLimits
-    pass_on_failure: bool = True
-    clues: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class DeliveryResult:
     """The answer to the client, and the check where there was one: decided by the mildest policy, if many."""
 
@@ -106,17 +92,11 @@ class DeliveryResult:
 class Delivery:
     """Takes complete messages from a door to where they go."""
 
-    def __init__(
-        self, spam_filter: Filter, params: DeliveryOptions, outlet: Outlet, observer: DeliveryObserver
-    ) -> None:
-        self._filter = spam_filter
-        self._options = params
+    def __init__(self, runtime: Runtime, outlet: Outlet, observer: DeliveryObserver) -> None:
+        self._filter = runtime.spam_filter
+        self._runtime = runtime
         self._outlet = outlet
         self._observer = observer
-
-    def connected(self, listener: str, accepted: bool) -> None:
-        """A client connected to a door that delivers, or was turned away."""
-        self._observer.connected(listener, accepted)
 
     async def deliver(
         self, content: bytes, envelope: Envelope, transaction: Transaction, listener: str
@@ -166,12 +146,12 @@ class Delivery:
             return _check_with_decision(check, found[0].decision)
 
         try:
-            return await self._filter.check(Message(raw, self._options.limits), decide), found
+            return await self._filter.check(Message(raw, self._runtime.message_limits), decide), found
         except Exception as error:
             known = isinstance(error, NbstreamError)
             self._observer.filter_failed("store" if known else "error")
             _log.error("check failed: %s", error, exc_info=not known)
-            if self._options.pass_on_failure:
+            if self._runtime.passes_on_failure:
                 return None, ()
             raise CheckFailed("check failed") from error
 
@@ -179,7 +159,7 @@ class Delivery:
         self, check: Check, recipients: Sequence[SmtpPath]
     ) -> list[RecipientGroup[SmtpPath]]:
         """What becomes of the message for whom."""
-        rules = self._options.rules
+        rules = self._runtime.rules
         pairs = [(each, rules.treatment_of(each.address)) for each in recipients]
         opinions = {rules.default.policy: _policy_verdict(check)}
         for treatment in {treatment.policy: treatment for _, treatment in pairs}.values():
@@ -197,10 +177,10 @@ class Delivery:
             own.verdict,
             own.probability,
             own.reason,
-            model=self._options.model,
+            model=self._runtime.model_name,
             thresholds=own.thresholds,
             policy=policy,
-            clues=own.clues if self._options.clues else (),
+            clues=own.clues if self._runtime.shows_clues else (),
         )
         envelope = Envelope(sender, group.recipients)
         note = QuarantineNote(own.id, str(own.verdict), own.probability, policy, envelope)

@@ -8,37 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import FeedbackRefused, NbstreamError, StoreRefuses
 from nbstream.filter import describe_lesson, describe_lessons
 from nbstream.listeners.lesson_log import log_lesson
-from nbstream.listeners.peers import Network, is_in_networks, is_on_this_machine
 from nbstream.listeners.smtp.error_replies import error_reply
 from nbstream.policy.feedback_mail import FeedbackContent, parse_feedback_mail
 from nbstream.policy.incoming_message import incoming_message
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
-    from nbstream.filter import Filter, LearnableMessage, Lesson
-    from nbstream.mail.mime import MessageLimits
+    from nbstream.filter import LearnableMessage, Lesson
+    from nbstream.listeners.peers import Peer
+    from nbstream.listeners.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 
 _THREAD_BYTES = 256 * 1024
 _NOT_ALLOWED_REPLY = SmtpReply(550, "5.7.1 Feedback is not accepted from here")
-
-
-@dataclass(frozen=True, slots=True)
-class FeedbackOptions:
-    """The two addresses, and the networks whose word is believed."""
-
-    spam_address: str
-    ham_address: str
-    allow_from: Sequence[Network]
-    limits: MessageLimits
 
 
 class FeedbackObserver(Protocol):
@@ -54,29 +43,22 @@ class FeedbackObserver(Protocol):
 class FeedbackMailbox:
     """Learns from mail that is sent to the feedback addresses."""
 
-    def __init__(self, spam_filter: Filter, params: FeedbackOptions, observer: FeedbackObserver) -> None:
-        self._filter = spam_filter
+    def __init__(self, runtime: Runtime, observer: FeedbackObserver) -> None:
+        self._filter = runtime.spam_filter
+        self._limits = runtime.message_limits
         self._observer = observer
-        self._options = params
-        self._labels = {params.spam_address.lower(): "spam", params.ham_address.lower(): "ham"}
+        addresses = runtime.feedback_addresses
+        self._labels = {addresses.spam.lower(): "spam", addresses.ham.lower(): "ham"}
 
     def label_of(self, address: str) -> str | None:
         """The label that an address stands for; None for every other recipient."""
         return self._labels.get(address.lower())
 
-    def may_teach(self, host: str) -> bool:
-        """True when feedback from this peer (an IP address) is believed."""
-        return is_in_networks(host, self._options.allow_from)
-
-    def may_name_teacher(self, host: str) -> bool:
-        """True when this peer may also say for whom it teaches: it runs on this machine, as a mail server does."""
-        return is_on_this_machine(host) and self.may_teach(host)
-
-    def refuse(self, label: str, source: str, peer: str) -> SmtpReply:
-        """The answer to feedback from a peer (an IP address) that is not allowed."""
+    def refuse(self, label: str, source: str, peer: Peer) -> SmtpReply:
+        """The answer to feedback from a peer that may not teach."""
         self._observer.feedback_refused(label, source)
         _log.warning(
-            "feedback refused: its sender is not in feedback.allow_from", extra={"fields": {"peer": peer}}
+            "feedback refused: its sender is not in feedback.allow_from", extra={"fields": {"peer": str(peer)}}
         )
         return _NOT_ALLOWED_REPLY
 
@@ -108,7 +90,7 @@ class FeedbackMailbox:
         return SmtpReply(250, f"2.0.0 {len(lessons)} messages as {label}: {describe_lessons(lessons)}")
 
     async def _parse_feedback(self, content: bytes, label: str) -> FeedbackContent:
-        arguments = (content, label, self._labels.keys(), self._options.limits)
+        arguments = (content, label, self._labels.keys(), self._limits)
         if len(content) > _THREAD_BYTES:
             return await asyncio.to_thread(parse_feedback_mail, *arguments)
         return parse_feedback_mail(*arguments)
@@ -118,7 +100,7 @@ class FeedbackMailbox:
     ) -> Iterable[LearnableMessage]:
         """One at a time, so that a large mail is not there once more with all its parts."""
         if meant.id is None:
-            limits = self._options.limits
+            limits = self._limits
             return (incoming_message(raw, limits) for raw in meant.messages)
         try:
             checked = await self._filter.recall(meant.id)

@@ -1,14 +1,15 @@
-"""The SMTP door: accepts connections on the running loop, bounds what they use together, and drains them."""
+"""The SMTP listener: accepts connections on the running loop, bounds what they use together, and drains them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-from nbstream.listeners.byte_budget import ByteBudget
 from nbstream.listeners.smtp import replies
+from nbstream.listeners.smtp.delivery import Delivery, DeliveryObserver
+from nbstream.listeners.smtp.feedback import FeedbackMailbox, FeedbackObserver
+from nbstream.listeners.smtp.listener_state import LISTENER_NAME, MessageHandlers, SmtpLimits, SmtpListenerState
 from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.listeners.sockets import BACKLOG
 from nbstream.wire.smtp_reply import SmtpReply
@@ -16,88 +17,82 @@ from nbstream.wire.smtp_reply import SmtpReply
 if TYPE_CHECKING:
     import socket
 
-    from nbstream.listeners.smtp.delivery import Delivery
-    from nbstream.listeners.smtp.feedback import FeedbackMailbox
+    from nbstream.listeners.byte_budget import ByteBudget
+    from nbstream.listeners.runtime import Runtime
     from nbstream.relay.next_hop import NextHop
+    from nbstream.relay.outlet import Outlet
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SmtpLimits:
-    """Limits of the door; bytes in flight are counted over all connections."""
+class SmtpObservers(Protocol):
+    """The observers of what the listener does; the metrics of the daemon have them."""
 
-    hostname: str
-    max_message_bytes: int = 50 * 1024 * 1024
-    idle_timeout_seconds: float = 300
-    max_connections: int = 200
-    max_bytes_in_flight: int = 256 * 1024 * 1024
-    max_recipients: int = 1000
+    @property
+    def delivery(self) -> DeliveryObserver:
+        """The observer of connections and deliveries."""
 
-
-@dataclass(frozen=True, slots=True)
-class MessageHandlers:
-    """What becomes of mail: a transaction goes by one set of rules from MAIL to its end."""
-
-    delivery: Delivery
-    feedback: FeedbackMailbox
+    @property
+    def feedback(self) -> FeedbackObserver:
+        """The observer of feedback."""
 
 
 class SmtpListener:
-    """Accepts connections, and bounds what they use together.
-
-    ``message_handlers`` may be replaced at any time: the next transaction goes by the new ones, on open
-    connections too.
-    """
-
-    name = "smtp"
+    """Accepts connections, and bounds what they use together."""
 
     def __init__(
-        self, params: SmtpLimits, next_hop: NextHop, delivery: Delivery, feedback: FeedbackMailbox
+        self,
+        limits: SmtpLimits,
+        byte_budget: ByteBudget,
+        next_hop: NextHop,
+        outlet: Outlet,
+        runtime: Runtime,
+        observers: SmtpObservers,
     ) -> None:
-        self.limits = params
-        self.next_hop = next_hop
-        self.message_handlers = MessageHandlers(delivery, feedback)
-        self.sessions: set[SmtpSession] = set()
-        self.draining = False
-        self.byte_budget = ByteBudget(params.max_bytes_in_flight)
+        self._outlet = outlet
+        self._observers = observers
+        self.state = SmtpListenerState(limits, byte_budget, next_hop, self._message_handlers(runtime))
         self._servers: list[asyncio.Server] = []
-        self._no_sessions = asyncio.Event()
 
-    async def start(self, *listening: socket.socket) -> None:
+    async def start(self, *sockets: socket.socket) -> None:
         """Serve on these sockets."""
         loop = asyncio.get_running_loop()
-        for each in listening:
-            self._servers.append(await loop.create_server(self._accept, sock=each, backlog=BACKLOG))
+        for listening in sockets:
+            self._servers.append(await loop.create_server(self._accept, sock=listening, backlog=BACKLOG))
+
+    def apply(self, runtime: Runtime) -> None:
+        """Go by ``runtime`` from the next transaction on, on open connections too."""
+        self.state.message_handlers = self._message_handlers(runtime)
+
+    def _message_handlers(self, runtime: Runtime) -> MessageHandlers:
+        return MessageHandlers(
+            Delivery(runtime, self._outlet, self._observers.delivery),
+            FeedbackMailbox(runtime, self._observers.feedback),
+            runtime.teachers_through(LISTENER_NAME),
+        )
 
     def _accept(self) -> asyncio.BaseProtocol:
-        room = not self.draining and len(self.sessions) < self.limits.max_connections
-        self.message_handlers.delivery.connected(self.name, room)
-        if not room:
-            return _RefusingProtocol(replies.CLOSING if self.draining else replies.TOO_MANY_CONNECTIONS)
-        return SmtpSession(self)
-
-    def session_closed(self, session: SmtpSession) -> None:
-        """A session's connection is gone."""
-        self.sessions.discard(session)
-        if not self.sessions:
-            self._no_sessions.set()
+        state = self.state
+        has_room = not state.draining and len(state.sessions) < state.limits.max_connections
+        self._observers.delivery.connected(LISTENER_NAME, has_room)
+        if not has_room:
+            return _RefusingProtocol(replies.CLOSING if state.draining else replies.TOO_MANY_CONNECTIONS)
+        return SmtpSession(state)
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let mail in flight finish within ``seconds``, then close what is left."""
-        self.draining = True
+        self.state.draining = True
         for server in self._servers:
             server.close()
-        for session in list(self.sessions):
+        for session in list(self.state.sessions):
             session.close_if_idle()
-        if self.sessions:
-            self._no_sessions.clear()
+        if self.state.sessions:
             try:
                 async with asyncio.timeout(seconds):
-                    await self._no_sessions.wait()
+                    await self.state.no_sessions.wait()
             except TimeoutError:
                 _log.warning("smtp: mail in flight did not finish in %g s", seconds)
-        for session in list(self.sessions):
+        for session in list(self.state.sessions):
             session.abort()
 
 

@@ -20,12 +20,13 @@ from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
 from nbstream.listeners.smtp.error_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
+from nbstream.listeners.smtp.listener_state import LISTENER_NAME
 from nbstream.relay.next_hop import Envelope, SmtpPath, Transaction
 from nbstream.wire import smtp as wire
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
-    from nbstream.listeners.smtp.listener import SmtpListener
+    from nbstream.listeners.smtp.listener_state import SmtpListenerState
 
 _log = logging.getLogger(__name__)
 
@@ -35,9 +36,9 @@ _FORWARDED_EXTENSIONS = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATU
 class SmtpSession(SmtpConnection):
     """One connection. State from MAIL to the end of DATA: rules, sender, recipients, the hop's transaction."""
 
-    def __init__(self, listener: SmtpListener) -> None:
-        params = listener.limits
-        super().__init__(params.hostname, params.max_message_bytes, params.idle_timeout_seconds)
+    def __init__(self, listener: SmtpListenerState) -> None:
+        limits = listener.limits
+        super().__init__(limits.hostname, limits.max_message_bytes, limits.idle_timeout_seconds)
         self._listener = listener
         self._message_handlers = listener.message_handlers
         self._forwarded_address = ""
@@ -50,7 +51,7 @@ class SmtpSession(SmtpConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin a session."""
-        self._listener.sessions.add(self)
+        self._listener.session_opened(self)
         super().connection_made(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -116,9 +117,7 @@ class SmtpSession(SmtpConnection):
         self.session.host_name = hostname
         offered = sorted((await self._listener.next_hop.features()) & _FORWARDED_EXTENSIONS)
         size = f"SIZE {self._listener.limits.max_message_bytes}"
-        own = (
-            ["XFORWARD ADDR"] if self._listener.message_handlers.feedback.may_name_teacher(self._peer_host) else []
-        )
+        own = ["XFORWARD ADDR"] if self._listener.message_handlers.may_name_teacher(self._peer) else []
         lines = [self.hostname, *own, *(size if each == "SIZE" else each for each in offered)]
         await self._send_reply(SmtpReply(250, "\n".join(lines)))
 
@@ -139,7 +138,7 @@ class SmtpSession(SmtpConnection):
         """XFORWARD: a mail server on this machine says from whom the next mail came: that is who teaches."""
         address = wire.forwarded_address(arg)
         reply = replies.SYNTAX_XFORWARD if address is None else replies.OK
-        if not self._listener.message_handlers.feedback.may_name_teacher(self._peer_host):
+        if not self._listener.message_handlers.may_name_teacher(self._peer):
             reply = replies.XFORWARD_NOT_ALLOWED
         elif self._sender is not None:
             reply = replies.MAIL_ALREADY_GIVEN
@@ -202,8 +201,8 @@ class SmtpSession(SmtpConnection):
         return reply
 
     async def _feedback_rcpt(self, label: str, recipient: SmtpPath) -> SmtpReply:
-        if not self._message_handlers.feedback.may_teach(self._peer_host):
-            return self._message_handlers.feedback.refuse(label, self._listener.name, self._peer_host)
+        if not self._message_handlers.teachers.may_teach(self._peer):
+            return self._message_handlers.feedback.refuse(label, LISTENER_NAME, self._peer)
         if self._recipients and self._feedback_label != label:
             return replies.FEEDBACK_MIXED_WITH_MAIL
         self._feedback_label = label
@@ -243,16 +242,17 @@ class SmtpSession(SmtpConnection):
         self.stop_idle_timer()  # what follows has deadlines of its own; it is the client who waits now
         try:
             if self._feedback_label is not None:
-                feedback, actor = self._message_handlers.feedback, self._forwarded_address or self._peer_host
-                return await feedback.learn(content, self._feedback_label, self._listener.name, actor)
+                feedback, actor = self._message_handlers.feedback, self._forwarded_address or str(self._peer)
+                return await feedback.learn(content, self._feedback_label, LISTENER_NAME, actor)
             transaction, self._transaction = self._transaction, None
             assert transaction is not None
             assert self._sender is not None
             envelope = Envelope(self._sender, tuple(self._recipients))
-            deliver, name = self._message_handlers.delivery.deliver, self._listener.name
-            delivered = await deliver(content, envelope, transaction, name)
-            believed = self._message_handlers.feedback.may_teach(self._peer_host)
-            return delivered.reply_with_verdict if believed else delivered.reply
+            delivered = await self._message_handlers.delivery.deliver(
+                content, envelope, transaction, LISTENER_NAME
+            )
+            may_teach = self._message_handlers.teachers.may_teach(self._peer)
+            return delivered.reply_with_verdict if may_teach else delivered.reply
         finally:
             self.restart_idle_timer()
 

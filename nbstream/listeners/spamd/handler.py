@@ -8,17 +8,12 @@ socket, may teach; those on this machine may say for whom.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nbstream.errors import NbstreamError
 from nbstream.filter import LessonOutcome
-from nbstream.listeners.message_service import MessageService
-from nbstream.listeners.peers import Network, is_in_networks, is_on_this_machine
 from nbstream.listeners.spamd.error_codes import error_code
 from nbstream.mail import marking
-from nbstream.mail.mime import MessageLimits
 from nbstream.policy import verdict_fields
 from nbstream.policy.clues_field import clues_field_value
 from nbstream.policy.verdict import Verdict
@@ -33,8 +28,10 @@ from nbstream.wire.spamd import (
 )
 
 if TYPE_CHECKING:
-    from nbstream.filter import Check, Filter
-    from nbstream.listeners.message_service import MessageServiceObserver
+    from nbstream.filter import Check
+    from nbstream.listeners.message_service import MessageService
+    from nbstream.listeners.peers import Peer
+    from nbstream.listeners.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 
@@ -53,44 +50,13 @@ _SYMBOLS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SpamdHandlerOptions:
-    """How messages are looked at and marked, and whose word is believed; ``clues``: told in marked mail."""
-
-    model: str
-    limits: MessageLimits = field(default_factory=MessageLimits)
-    allow_from: Sequence[Network] = ()
-    clues: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class SpamdPeer:
-    """Who asks: an IP address, another word where it is not known, or empty: who could open the unix socket."""
-
-    host: str = ""
-
-    @property
-    def is_on_this_machine(self) -> bool:
-        """Whether it runs on this machine."""
-        return not self.host or is_on_this_machine(self.host)
-
-    def may_teach(self, networks: Sequence[Network]) -> bool:
-        """Whether its feedback is believed."""
-        return not self.host or is_in_networks(self.host, networks)
-
-    def actor(self, user: str) -> str:
-        """Who teaches, for the history."""
-        return f"user {user}" if user and self.is_on_this_machine else self.host
-
-
 class SpamdHandler:
-    """Answers requests by one filter and one set of params."""
+    """Answers requests with a message service."""
 
-    def __init__(self, spam_filter: Filter, params: SpamdHandlerOptions, observer: MessageServiceObserver) -> None:
-        self._message_service = MessageService(LISTENER_NAME, spam_filter, params.limits, observer)
-        self._options = params
+    def __init__(self, message_service: MessageService) -> None:
+        self._message_service = message_service
 
-    async def handle(self, request: SpamdRequest, body: bytes, peer: SpamdPeer) -> bytes:
+    async def handle(self, request: SpamdRequest, body: bytes, peer: Peer) -> bytes:
         """The whole answer to a request whose message is ``body``, unpacked. Raises nothing but cancellation."""
         if request.command is SpamdCommand.PING:
             return wire.PONG_REPLY
@@ -101,6 +67,7 @@ class SpamdHandler:
         return await self._check(request, body)
 
     async def _check(self, request: SpamdRequest, body: bytes) -> bytes:
+        runtime = self._message_service.runtime
         try:
             check, _ = await self._message_service.check(await self._message_service.parse_mail(body))
         except Exception as error:  # noqa: BLE001 - a fault in a check costs no mail, and no door
@@ -108,63 +75,21 @@ class SpamdHandler:
             return SpamdRefusal(error_code(error), _CHECK_FAILED_TEXT).render()
         score, required = verdict_fields.comparable_scores(check.verdict, check.probability, check.thresholds)
         judgement = wire.SpamdJudgement(check.verdict.is_spam, score, required)
-        return wire.render_check(request, judgement, *self._content(request.command, check, body))
+        return wire.render_check(request, judgement, *_content(request.command, check, body, runtime))
 
-    def _content(self, command: SpamdCommand, check: Check, body: bytes) -> tuple[bytes, ...]:
-        match command:
-            case SpamdCommand.SYMBOLS:
-                return (_SYMBOLS[check.verdict],)
-            case SpamdCommand.REPORT:
-                return (self._report(check),)
-            case SpamdCommand.REPORT_IFSPAM:
-                return (self._report(check),) if check.verdict.is_spam else ()
-            case SpamdCommand.PROCESS | SpamdCommand.HEADERS:
-                head, rest = marking.split_header_and_body(body)
-                marked = marking.rewrite_header(
-                    head, self._fields(check), verdict_fields.VERDICT_FIELDS, verdict_fields.GUARD_FIELD
-                )
-                return (marked, rest) if command is SpamdCommand.PROCESS else (marked,)
-        return ()
-
-    def _report(self, check: Check) -> bytes:
-        """Why, for people: the verdict and the strongest clues, ASCII whatever the message held."""
-        lines = [
-            f"nbstream: {check.verdict}, P(spam) {check.probability:.6f}",
-            check.reason,
-            f"model {self._options.model}, id {check.id}",
-        ]
-        if check.clues:
-            lines += ["", *clues_field_value(check.clues).replace("\r\n\t", "\n").split("\n")]
-        return ("\n".join(lines) + "\n").encode("ascii", "replace")
-
-    def _fields(self, check: Check) -> list[tuple[str, str]]:
-        return verdict_fields.render_verdict_fields(
-            check.id,
-            check.verdict,
-            check.probability,
-            check.reason,
-            model=self._options.model,
-            thresholds=check.thresholds,
-            clues=check.clues if self._options.clues else (),
-        )
-
-    async def _learn_or_forget(self, request: SpamdRequest, body: bytes, peer: SpamdPeer) -> bytes:
+    async def _learn_or_forget(self, request: SpamdRequest, body: bytes, peer: Peer) -> bytes:
         if request.tell is TellRequest.NOTHING:
             return wire.render_tell()
         problem = (
-            _NOT_ALLOWED
-            if not peer.may_teach(self._options.allow_from)
-            else None
-            if body.strip()
-            else _EMPTY_MESSAGE
+            _NOT_ALLOWED if not self._message_service.may_teach(peer) else None if body.strip() else _EMPTY_MESSAGE
         )
         if problem:
-            self._message_service.feedback_refused(str(request.tell), problem.text, {"peer": peer.host or "local"})
+            self._message_service.feedback_refused(str(request.tell), problem.text, {"peer": str(peer)})
             return problem.render()
         label = None if request.tell is TellRequest.FORGET else str(request.tell)
         try:
             message = await self._message_service.parse_mail(body)
-            lesson = await self._message_service.teach(message, label, peer.actor(request.user))
+            lesson = await self._message_service.teach(message, label, _actor(peer, request.user))
         except Exception as error:  # noqa: BLE001 - a fault in a lesson costs no door
             _log_fault("lesson", error)
             return SpamdRefusal(error_code(error), _LESSON_FAILED_TEXT).render()
@@ -172,6 +97,52 @@ class SpamdHandler:
             did_set=lesson.outcome in {LessonOutcome.LEARNED, LessonOutcome.RELEARNED},
             did_remove=lesson.outcome is LessonOutcome.UNLEARNED,
         )
+
+
+def _content(command: SpamdCommand, check: Check, body: bytes, runtime: Runtime) -> tuple[bytes, ...]:
+    match command:
+        case SpamdCommand.SYMBOLS:
+            return (_SYMBOLS[check.verdict],)
+        case SpamdCommand.REPORT:
+            return (_report(check, runtime.model_name),)
+        case SpamdCommand.REPORT_IFSPAM:
+            return (_report(check, runtime.model_name),) if check.verdict.is_spam else ()
+        case SpamdCommand.PROCESS | SpamdCommand.HEADERS:
+            head, rest = marking.split_header_and_body(body)
+            marked = marking.rewrite_header(
+                head, _fields(check, runtime), verdict_fields.VERDICT_FIELDS, verdict_fields.GUARD_FIELD
+            )
+            return (marked, rest) if command is SpamdCommand.PROCESS else (marked,)
+    return ()
+
+
+def _report(check: Check, model_name: str) -> bytes:
+    """Why, for people: the verdict and the strongest clues, ASCII whatever the message held."""
+    lines = [
+        f"nbstream: {check.verdict}, P(spam) {check.probability:.6f}",
+        check.reason,
+        f"model {model_name}, id {check.id}",
+    ]
+    if check.clues:
+        lines += ["", *clues_field_value(check.clues).replace("\r\n\t", "\n").split("\n")]
+    return ("\n".join(lines) + "\n").encode("ascii", "replace")
+
+
+def _fields(check: Check, runtime: Runtime) -> list[tuple[str, str]]:
+    return verdict_fields.render_verdict_fields(
+        check.id,
+        check.verdict,
+        check.probability,
+        check.reason,
+        model=runtime.model_name,
+        thresholds=check.thresholds,
+        clues=check.clues if runtime.shows_clues else (),
+    )
+
+
+def _actor(peer: Peer, user: str) -> str:
+    """Return who teaches, for the history: a peer on this machine may say for which user it does."""
+    return f"user {user}" if user and peer.is_on_this_machine else peer.address or ""
 
 
 def _log_fault(what: str, error: Exception) -> None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from nbstream.listeners.byte_budget import ByteBudget
-from nbstream.listeners.spamd.handler import LISTENER_NAME, SpamdHandler, SpamdHandlerOptions, SpamdPeer
+from nbstream.listeners.peers import Peer
+from nbstream.listeners.spamd.handler import SpamdHandler
 from nbstream.wire.spamd import (
     EX_TEMPFAIL,
     EX_TIMEOUT,
@@ -27,8 +28,8 @@ from nbstream.wire.spamd import (
 )
 
 if TYPE_CHECKING:
-    from nbstream.filter import Filter
-    from nbstream.listeners.message_service import MessageServiceObserver
+    from nbstream.listeners.message_service import MessageService
+    from nbstream.listeners.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 
@@ -45,43 +46,38 @@ _SILENT = SpamdRefusal(EX_TIMEOUT, "Timeout: the request is not complete")
 class SpamdLimits:
     """Limits of the door; bytes in flight are counted over all connections."""
 
-    handler_options: SpamdHandlerOptions
     max_message_bytes: int = 50 << 20
     idle_timeout_seconds: float = 300
     max_connections: int = 200
-    max_bytes_in_flight: int = 256 << 20
 
 
 class SpamdListener:
-    """Accepts connections, and bounds what they use together.
+    """Accepts connections, and bounds what they use together."""
 
-    ``spam_filter`` and ``params`` may be replaced at any time: the next request goes by the new ones.
-    """
-
-    def __init__(self, spam_filter: Filter, params: SpamdLimits, observer: MessageServiceObserver) -> None:
-        self.spam_filter = spam_filter
-        self.limits = params
+    def __init__(self, limits: SpamdLimits, byte_budget: ByteBudget, message_service: MessageService) -> None:
+        self.limits = limits
+        self.handler = SpamdHandler(message_service)
         self.connections: set[SpamdConnection] = set()
-        self.byte_budget = ByteBudget(params.max_bytes_in_flight)
+        self.byte_budget = byte_budget
         self.is_unix_socket = False
-        self._observer = observer
+        self._message_service = message_service
         self._draining = False
         self._admitted_count = 0
         self._server: asyncio.Server | None = None
         self._no_connections = asyncio.Event()
         self._no_connections.set()
 
-    @property
-    def handler(self) -> SpamdHandler:
-        """What answers the request that is complete now."""
-        return SpamdHandler(self.spam_filter, self.limits.handler_options, self._observer)
-
-    async def start(self, listening: socket.socket) -> None:
-        """Serve on this socket."""
+    async def start(self, *sockets: socket.socket) -> None:
+        """Serve on these sockets, of which there is one."""
+        (listening,) = sockets
         loop = asyncio.get_running_loop()
         self.is_unix_socket = listening.family == socket.AF_UNIX
         create = loop.create_unix_server if self.is_unix_socket else loop.create_server
         self._server = await create(lambda: SpamdConnection(self), sock=listening)
+
+    def apply(self, runtime: Runtime) -> None:
+        """Go by ``runtime`` from the next request on."""
+        self._message_service.apply(runtime)
 
     def admit(self, visit: SpamdConnection) -> SpamdRefusal | None:
         """Take a connection in, or say why not."""
@@ -90,7 +86,7 @@ class SpamdListener:
         refusal = (
             _CLOSING if self._draining else _BUSY if self._admitted_count >= self.limits.max_connections else None
         )
-        self._observer.connected(LISTENER_NAME, refusal is None)
+        self._message_service.connected(accepted=refusal is None)
         self._admitted_count += refusal is None
         return refusal
 
@@ -254,11 +250,11 @@ class SpamdConnection(asyncio.Protocol):
             body = b"".join(pieces)
         return await self._listener.handler.handle(request, body, self._peer())
 
-    def _peer(self) -> SpamdPeer:
+    def _peer(self) -> Peer:
         if self._listener.is_unix_socket:
-            return SpamdPeer()
+            return Peer()
         name = self._transport.get_extra_info("peername")  # uvloop has none of a client that is gone
-        return SpamdPeer(str(name[0]) if isinstance(name, tuple) and name else _UNKNOWN_HOST)
+        return Peer(str(name[0]) if isinstance(name, tuple) and name else _UNKNOWN_HOST)
 
     def _send_answer(self, answer: bytes, *, rest: bool) -> None:
         """Say the last of this connection; ``rest``: more may come, which is passed over until the client ends."""

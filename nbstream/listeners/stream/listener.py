@@ -12,25 +12,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from nbstream.errors import NbstreamError, StoreUnavailable
-from nbstream.listeners.lesson_log import log_lesson
+from nbstream.listeners.byte_budget import ByteBudget
 from nbstream.listeners.stream.error_answers import error_text
-from nbstream.mail.message import Message
-from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.stream_queue import ClaimOutcome
 from nbstream.wire import stream_entries as wire
 
 if TYPE_CHECKING:
-    from nbstream.filter import Check, Filter
-    from nbstream.mail.mime import MessageLimits
-    from nbstream.policy.recipient_rules import RecipientRules
+    import socket
+
+    from nbstream.filter import Check, LessonOutcome
+    from nbstream.listeners.message_service import MessageService
+    from nbstream.listeners.runtime import Runtime
+    from nbstream.mail.message import Message
     from nbstream.store.stream_queue import QueueBacklog, QueueEntry, StreamQueue
 
 _log = logging.getLogger(__name__)
@@ -38,19 +39,12 @@ _log = logging.getLogger(__name__)
 LISTENER_NAME = "stream"
 
 _RENEW_SECONDS = 2.0
-_THREAD_BYTES = 256 * 1024
 
 Result = TypeVar("Result")
 
 
 class StreamObserver(Protocol):
-    """What the door reports beside what the filter does; metrics are the reader."""
-
-    def delivered(self, listener: str, verdict: str) -> None:
-        """One entry was answered; the verdict is "none" where it could not be read."""
-
-    def filter_failed(self, reason: str) -> None:
-        """One try ended by a fault."""
+    """What the listener reports beside what its message service does; metrics are the reader."""
 
     def entry_finished(self, outcome: str) -> None:
         """What became of one entry: answered, refused, repeated (it had an answer), claimed, dead, lost."""
@@ -63,32 +57,27 @@ class StreamObserver(Protocol):
 class StreamLimits:
     """The limits: of a message, of the entries under way, and ``claim_seconds`` as the queue has them."""
 
-    limits: MessageLimits
     max_message_bytes: int = 10 << 20
     max_in_flight: int = 16
-    max_bytes_in_flight: int = 64 << 20
     claim_seconds: float = 60.0
 
 
 class StreamListener:
-    """Answers a queue's entries; ``run`` does it until ``drain`` or cancellation.
-
-    ``spam_filter`` and ``rules`` may be replaced at any time: the next entry goes by the new ones.
-    """
+    """Answers a queue's entries; ``run`` does it until ``drain`` or cancellation."""
 
     def __init__(
         self,
         queue: StreamQueue,
-        spam_filter: Filter,
-        rules: RecipientRules,
-        params: StreamLimits,
+        limits: StreamLimits,
+        byte_budget: ByteBudget,
+        message_service: MessageService,
         observer: StreamObserver,
     ) -> None:
-        self.spam_filter = spam_filter
-        self.rules = rules
         self._queue = queue
-        self._limits = params
+        self._limits = limits
+        self._message_service = message_service
         self._observer = observer
+        self._byte_budget = byte_budget
         self._active_entries: dict[bytes, QueueEntry] = {}
         self._waiting = 0  # entries that wait for Redis
         self._waiting_logged = False
@@ -96,6 +85,15 @@ class StreamListener:
         self._draining = asyncio.Event()
         self._ended = asyncio.Event()
         self._ended.set()
+
+    async def start(self, *sockets: socket.socket) -> asyncio.Task[None]:
+        """Begin to answer entries, and return the task that does; there is no socket."""
+        assert not sockets
+        return asyncio.create_task(self.run(), name=LISTENER_NAME)
+
+    def apply(self, runtime: Runtime) -> None:
+        """Go by ``runtime`` from the next entry on."""
+        self._message_service.apply(runtime)
 
     async def run(self) -> None:
         """Read and answer; returns when it is drained."""
@@ -135,7 +133,7 @@ class StreamListener:
                 await self._queue.open()
                 while room := await self._free_slots():
                     for entry in await self._queue.take(room):
-                        self._active_entries[entry.stream_id] = entry
+                        self._begin(entry)
                         group.create_task(self._handle(entry), name="stream: entry")
                     if not self._waiting:
                         self._log_waiting(None)
@@ -149,12 +147,8 @@ class StreamListener:
         while not self._draining.is_set():
             stop_if_cancelled()
             room = self._limits.max_in_flight - len(self._active_entries)
-            held = sum(entry.size for entry in self._active_entries.values())
-            if (
-                2 * room >= self._limits.max_in_flight
-                and held < self._limits.max_bytes_in_flight
-                and not self._waiting
-            ):
+            has_slots = 2 * room >= self._limits.max_in_flight
+            if has_slots and not self._byte_budget.is_exhausted and not self._waiting:
                 return room
             self._changed.clear()
             await self._changed.wait()
@@ -180,7 +174,7 @@ class StreamListener:
             outcome, entry = claim.outcome, claim.entry
             self._observer.entry_finished(str(outcome))
             if outcome is ClaimOutcome.CLAIMED:
-                self._active_entries[entry.stream_id] = entry
+                self._begin(entry)
                 await self._handle(entry)
             else:
                 fields = {"listener": LISTENER_NAME, "entry": _printable_id(entry.stream_id)}
@@ -206,10 +200,11 @@ class StreamListener:
         """Answer one entry, or leave it for another try."""
         started = time.perf_counter()
         try:
-            answer = wire.with_entry_ids(await self._answer(entry), entry.stream_id, entry.fields)
+            result = await self._answer(entry)
+            answer = wire.with_entry_ids(result.fields, entry.stream_id, entry.fields)
             written = await self._retry_while_unavailable(lambda: self._queue.answer(entry.stream_id, answer))
         except Exception as error:  # noqa: BLE001 - one entry is no reason to stop answering others
-            self._observer.filter_failed("error")
+            self._message_service.report_fault()
             _log.error(
                 "an entry failed: %s",
                 error,
@@ -217,43 +212,44 @@ class StreamListener:
                 extra={"fields": {"entry": _printable_id(entry.stream_id)}},
             )
         else:
-            self._report_answer(entry, answer, written, time.perf_counter() - started)
+            self._report_answer(entry, result, written, time.perf_counter() - started)
         finally:
-            self._active_entries.pop(entry.stream_id, None)
-            self._changed.set()
+            self._end(entry)
 
-    async def _answer(self, entry: QueueEntry) -> dict[str, str | bytes]:
+    def _begin(self, entry: QueueEntry) -> None:
+        """Count an entry as under way; its size is known only now that it is here."""
+        self._active_entries[entry.stream_id] = entry
+        self._byte_budget.reserve_anyway(entry.size)
+
+    def _end(self, entry: QueueEntry) -> None:
+        del self._active_entries[entry.stream_id]
+        self._byte_budget.release(entry.size)
+        self._changed.set()
+
+    async def _answer(self, entry: QueueEntry) -> _EntryResult:
         try:
             request = wire.read_entry(entry.fields, self._limits.max_message_bytes)
             message = await self._parse_message(request)
             return await self._retry_while_unavailable(lambda: self._check_or_learn(request, message))
         except wire.UnreadableEntry as error:
-            return wire.refusal_fields(str(error))
+            return _EntryResult(error=str(error))
         except NbstreamError as error:
             _log.warning("an entry is refused: %s", error)
-            return wire.refusal_fields(error_text(error))
+            return _EntryResult(error=error_text(error))
 
     async def _parse_message(self, request: wire.StreamRequest) -> Message:
-        size = len(request.raw or request.text or "")
-        if size > _THREAD_BYTES:
-            return await asyncio.to_thread(_parse_request, request, self._limits.limits)
-        return _parse_request(request, self._limits.limits)
+        if request.raw is None:
+            return await self._message_service.parse_text(request.text or "")
+        return await self._message_service.parse_mail(request.raw)
 
-    async def _check_or_learn(self, request: wire.StreamRequest, message: Message) -> dict[str, str | bytes]:
+    async def _check_or_learn(self, request: wire.StreamRequest, message: Message) -> _EntryResult:
         """Check the message, or learn it; the answer goes by the recipient's rules."""
-        spam_filter, rules = self.spam_filter, self.rules
-        treatment = rules.treatment_of(request.recipient) if request.recipient else rules.default
-
-        async def decide(check: Check) -> Check:
-            return (
-                check if treatment is rules.default else await spam_filter.decide_for_treatment(check, treatment)
-            )
-
+        service = self._message_service
+        treatments = service.treatments_of([request.recipient] if request.recipient else [])
         if request.label is None:
-            return wire.verdict_fields(await spam_filter.check(message, decide), None)
-        lesson = await spam_filter.learn(message, request.label, LISTENER_NAME, request.sender)
-        log_lesson(lesson, LISTENER_NAME, request.sender)
-        return wire.verdict_fields(await decide(lesson.after), lesson.outcome)
+            return _EntryResult(await service.try_check(message, treatments))
+        lesson = await service.try_teach(message, request.label, request.sender)
+        return _EntryResult(await service.decide(lesson.after, treatments), lesson.outcome)
 
     async def _retry_while_unavailable(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """The result of what needs Redis or its counts, when they are there; nothing more is read meanwhile."""
@@ -278,31 +274,32 @@ class StreamListener:
             _log.info("entries are read again")
         self._waiting_logged = error is not None
 
-    def _report_answer(
-        self, entry: QueueEntry, answer: Mapping[str, str | bytes], written: bool, seconds: float
-    ) -> None:
-        refused = "error" in answer
-        self._observer.entry_finished("repeated" if not written else "refused" if refused else "answered")
-        if not written:
-            return
-        self._observer.delivered(LISTENER_NAME, str(answer.get("verdict", "none")))
-        fields = {
-            "listener": LISTENER_NAME,
-            "entry": _printable_id(entry.stream_id),
-            "id": answer.get("key"),
-            "verdict": answer.get("verdict", "none"),
-            "probability": float(answer["probability"]) if "probability" in answer else None,
-            "outcome": answer.get("outcome"),
-            "error": answer.get("error"),
-            "milliseconds": round(seconds * 1000, 2),
-        }
-        _log.info("message", extra={"fields": fields})
+    def _report_answer(self, entry: QueueEntry, result: _EntryResult, written: bool, seconds: float) -> None:
+        self._observer.entry_finished("repeated" if not written else "refused" if result.error else "answered")
+        if written:
+            self._message_service.report_answer(
+                result.check,
+                seconds,
+                entry=_printable_id(entry.stream_id),
+                outcome=str(result.outcome) if result.outcome else None,
+                error=result.error,
+            )
 
 
-def _parse_request(request: wire.StreamRequest, limits: MessageLimits) -> Message:
-    if request.raw is None:
-        return Message.from_text(request.text or "", limits)
-    return incoming_message(request.raw, limits)
+@dataclass(frozen=True, slots=True)
+class _EntryResult:
+    """What became of an entry: a check, with the outcome of its label if it has one, or else an error."""
+
+    check: Check | None = None
+    outcome: LessonOutcome | None = None
+    error: str | None = None
+
+    @property
+    def fields(self) -> dict[str, str | bytes]:
+        """The fields of the answer."""
+        if self.check is None:
+            return wire.refusal_fields(self.error or "")
+        return wire.verdict_fields(self.check, self.outcome)
 
 
 def _printable_id(place: bytes) -> str:

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import make_filter, message_limits, open_one_shot_filter
+from nbstream.assembly.policy import make_filter_policy
+from nbstream.assembly.store import make_model, make_recent_messages, open_redis
 from nbstream.filter import CompositeObserver, Filter, RememberingObserver
 from nbstream.mail.message import Message
 from nbstream.metrics.daemon import DaemonMetrics
@@ -59,14 +61,14 @@ def taught(bench: Bench) -> Path:
 
 
 async def _teach(settings: Settings, messages: Iterable[Labelled]) -> None:
-    async with assembly.open_one_shot_filter(settings, sign=True) as (spam_filter, _):
+    async with open_one_shot_filter(settings, sign=True) as (spam_filter, _):
         for label, path in messages:
             await spam_filter.learn(arrived(path.read_bytes(), settings), label, "bench")
 
 
 def arrived(raw: bytes, settings: Settings) -> Message:
     """The message as a door hands it to the filter."""
-    return incoming_message(raw, assembly.mime_limits(settings))
+    return incoming_message(raw, message_limits(settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +87,21 @@ class House:
 async def house(state: Path) -> AsyncIterator[House]:
     """As ``daemon.server`` puts it together, with metrics and memory, and without doors."""
     settings = config.load_settings(write_config(state))
-    async with assembly.open_redis(settings) as store:
+    async with open_redis(settings) as store:
         assert store.embedded
         await store.embedded.ensure_running()
-        model = assembly.make_model(settings, store.client)
+        model = make_model(settings, store.client)
         await model.open()
-        mirror = Mirror(assembly.make_model(settings, store.blocking_client), settings.redis.timeout_seconds)
+        mirror = Mirror(make_model(settings, store.blocking_client), settings.redis.timeout_seconds)
         metrics, dropped = DaemonMetrics.create(), list[int]()
-        metrics.watch_model(mirror, lambda: assembly.make_filter_policy(settings))
-        memory = assembly.make_recent_messages(settings, model, dropped.append)
+        metrics.watch_model(mirror, lambda: make_filter_policy(settings))
+        memory = make_recent_messages(settings, model, dropped.append)
         observer = CompositeObserver(metrics.filter, RememberingObserver(memory.remember))
         tasks = [asyncio.create_task(mirror.run()), asyncio.create_task(memory.run())]
         try:
             await mirror.loaded.wait()
-            watched = assembly.make_filter(settings, model, mirror, observer, memory=memory)
-            bare = assembly.make_filter(settings, model, mirror)
+            watched = make_filter(settings, model, mirror, observer, checked_messages=memory)
+            bare = make_filter(settings, model, mirror)
             yield House(settings, mirror, memory, watched, bare, dropped)
         finally:
             for task in tasks:

@@ -19,7 +19,7 @@ import uvloop
 from redis import Redis
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.store import make_model, open_redis
 from nbstream.store.embedded.server import EmbeddedRedis
 from nbstream.store.replica.mirror import Mirror
 from tests.benchmarks.speed import clients
@@ -138,10 +138,10 @@ async def _behind(bench: Bench, state: Path) -> None:
     file_of_settings = write_config(state)
     settings = config.load_settings(file_of_settings)
     lags: list[float] = []
-    async with assembly.open_redis(settings) as store:
+    async with open_redis(settings) as store:
         assert store.embedded
         await store.embedded.ensure_running()
-        model = assembly.make_model(settings, store.blocking_client)
+        model = make_model(settings, store.blocking_client)
         await model.open()
         mirror = Mirror(model, settings.redis.timeout_seconds)
         following = asyncio.create_task(mirror.run())

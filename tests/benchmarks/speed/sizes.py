@@ -21,7 +21,7 @@ from pathlib import Path
 
 import uvloop
 
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import message_limits
 from nbstream.filter import Filter
 from nbstream.mail.message import Message
 from tests.benchmarks.speed.bench import Bench
@@ -59,7 +59,7 @@ async def _checks(bench: Bench, state: Path) -> None:
 
 async def _milliseconds(ours: House, spam_filter: Filter, raw: bytes) -> float:
     """CPU of one check, of as many as take some time together."""
-    limits, count = assembly.mime_limits(ours.settings), max(1, min(200, 400_000 // len(raw)))
+    limits, count = message_limits(ours.settings), max(1, min(200, 400_000 // len(raw)))
     started = time.process_time()
     for _ in range(count):
         await spam_filter.check(Message(raw, limits))

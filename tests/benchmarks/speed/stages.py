@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uvloop
 
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import make_scorer, message_limits
 from nbstream.filter import Filter
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
@@ -95,8 +95,8 @@ class _Watch:
 async def _stages(ours: House, raws: Sequence[bytes]) -> dict[str, float]:
     """CPU seconds by stage, over all messages."""
     settings, watch = ours.settings, _Watch()
-    limits, tokenizer = assembly.mime_limits(settings), Tokenizer()
-    scorer = assembly.make_scorer(settings, ours.mirror)
+    limits, tokenizer = message_limits(settings), Tokenizer()
+    scorer = make_scorer(settings, ours.mirror)
     for raw in raws:
         await asyncio.sleep(0)  # the mirror's turn
         watch.begin()

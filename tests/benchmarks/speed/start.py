@@ -18,7 +18,7 @@ from typing import Any
 from redis import Redis
 
 from nbstream import config
-from nbstream.assembly import assembly
+from nbstream.assembly.filter import open_one_shot_filter
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.house import COMMAND, write_config
 from tests.benchmarks.speed.learning import redis_of
@@ -121,7 +121,7 @@ def _start(bench: Bench, tokens: int, empty: int) -> None:
 
 async def _sign(settings: Path) -> None:
     """Have the model begun by this program."""
-    async with assembly.open_one_shot_filter(config.load_settings(settings), sign=True):
+    async with open_one_shot_filter(config.load_settings(settings), sign=True):
         pass
 
 

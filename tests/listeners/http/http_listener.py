@@ -14,11 +14,14 @@ from typing import Any
 import aiohttp
 from redis.asyncio import Redis
 
-from nbstream.assembly import assembly
-from nbstream.assembly.http import ServerState, make_http_listener
+from nbstream.assembly.listeners import LISTENERS
+from nbstream.assembly.parts import make_parts
+from nbstream.assembly.runtime import make_runtime
+from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
-from nbstream.filter import CompositeObserver, Filter, RememberingObserver
+from nbstream.filter import Filter
 from nbstream.listeners.http.listener import HttpListener
+from nbstream.listeners.runtime import Runtime
 from nbstream.listeners.sockets import (
     ListenAddress,
     TcpListenAddress,
@@ -27,7 +30,6 @@ from nbstream.listeners.sockets import (
     open_listening_socket,
 )
 from nbstream.metrics.daemon import DaemonMetrics
-from nbstream.relay.maildir_next_hop import MaildirNextHop
 from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.replica.mirror import Mirror
 from tests.waiting import DEADLINE_SECONDS
@@ -61,6 +63,7 @@ class HttpDoor:
     mirror: Mirror
     memory: RecentMessages
     spam_filter: Filter
+    runtime: Runtime
 
     @property
     def url(self) -> str:
@@ -129,31 +132,36 @@ async def open_http(
     """
     values: dict[str, Any] = {"state_dir": str(folder), "model": {"min_learned": {"ham": 1, "spam": 1}}}
     values["listeners"] = {"http": {"listen": "127.0.0.1:0"}}
+    values["relay"] = {"next_hop": f"maildir:{folder / 'Maildir'}"}
     change(values)
     settings = Settings.model_validate(values)
     assert settings.listeners.http
     async with AsyncExitStack() as stack:
         metrics = DaemonMetrics.create()
-        model = assembly.make_model(settings, client)
-        mirror = Mirror(model, 5.0)
-        memory = assembly.make_recent_messages(settings, model)
-        tasks = [asyncio.create_task(memory.run())]
+        parts = make_parts(settings, RedisClients(client, client), metrics)
+        tasks = [asyncio.create_task(parts.recent_messages.run())]
         if follow:
-            tasks.append(asyncio.create_task(mirror.run()))
-            await mirror.loaded.wait()
+            tasks.append(asyncio.create_task(parts.mirror.run()))
+            await parts.mirror.loaded.wait()
         for task in tasks:
             stack.push_async_callback(_ended, task)
-        observer = CompositeObserver(metrics.filter, RememberingObserver(memory.remember))
-        spam_filter = assembly.make_filter(settings, model, mirror, observer, memory=memory)
-        behind = ServerState(
-            lambda: settings, metrics, mirror, model, memory, MaildirNextHop(folder / "Maildir"), lambda: False
-        )
-        listener = make_http_listener(settings.listeners.http, spam_filter, behind)
+        runtime = make_runtime(settings, parts.spam_filter)
+        (entry,) = [entry for entry in LISTENERS if entry.name == "http"]
+        listener = entry.make_listener(settings, parts, runtime, lambda: False)
+        assert isinstance(listener, HttpListener)
         place = place or TcpListenAddress("127.0.0.1", 0)
         found = open_listening_socket(place)
         await listener.start(found)
         stack.push_async_callback(listener.drain, 0)
-        yield HttpDoor(listener, bound_address(place, found), metrics, mirror, memory, spam_filter)
+        yield HttpDoor(
+            listener,
+            str(bound_address(place, found)),
+            metrics,
+            parts.mirror,
+            parts.recent_messages,
+            runtime.spam_filter,
+            runtime,
+        )
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
@@ -171,4 +179,4 @@ def free_socket() -> tuple[socket.socket, str]:
     """A listening socket on loopback, and where it is."""
     place = TcpListenAddress("127.0.0.1", 0)
     found = open_listening_socket(place)
-    return found, bound_address(place, found)
+    return found, str(bound_address(place, found))

@@ -11,6 +11,8 @@ import pytest
 
 from nbstream.listeners.http.access import HttpAccess
 from nbstream.listeners.http.listener import HealthStatus, HttpListener, Route, health_routes, metrics_route
+from nbstream.listeners.peers import Peer
+from nbstream.listeners.teachers import Teachers
 from tests.listeners.http.http_listener import free_socket
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
@@ -83,7 +85,7 @@ async def test_a_door_for_metrics_has_nothing_else() -> None:
     ],
 )
 async def test_a_peer_that_is_not_allowed_needs_the_password(headers: dict[str, str], code: int) -> None:
-    access = HttpAccess("secret", "teaching", NOBODY, lambda: LOOPBACK)
+    access = HttpAccess("secret", "teaching", NOBODY, lambda: Teachers(LOOPBACK))
     async with serving([metrics_route(one), *health_routes(healthy)], access) as url:
         assert (await get(f"{url}/metrics", **headers))[0] == code
         assert (await get(f"{url}/healthz", **headers))[0] == 200
@@ -138,13 +140,13 @@ Fields = list[tuple[str, str]]
 )
 def test_who_may_read_and_who_may_teach(peer: str | None, fields: Fields, reads: bool, teaches: bool) -> None:
     allowed = (*LOOPBACK, ipaddress.ip_network("192.0.2.0/24"))
-    access = HttpAccess("read", "write", allowed, lambda: LOOPBACK)
+    access = HttpAccess("read", "write", allowed, lambda: Teachers(LOOPBACK))
 
-    assert access.may_read(peer, fields) is reads
-    assert access.may_teach(peer, fields) is teaches
+    assert access.may_read(Peer(peer), fields) is reads
+    assert access.may_teach(Peer(peer), fields) is teaches
 
 
 def test_one_password_opens_both_levels_where_there_is_no_other() -> None:
-    assert HttpAccess("only").may_teach("192.0.2.1", [("Password", "only")])
-    assert not HttpAccess(None).may_teach("192.0.2.1", [("Password", "")])
-    assert not HttpAccess(None).may_read("192.0.2.1", [("Password", "None")])
+    assert HttpAccess("only").may_teach(Peer("192.0.2.1"), [("Password", "only")])
+    assert not HttpAccess(None).may_teach(Peer("192.0.2.1"), [("Password", "")])
+    assert not HttpAccess(None).may_read(Peer("192.0.2.1"), [("Password", "None")])

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
+from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.relay.smtp_connections import NextHopLimits
@@ -171,7 +172,7 @@ async def test_connections_over_the_limit_are_told_to_come_back(client: Redis, t
         assert (await (await door.talk()).ended()).startswith(b"421 4.3.2")
 
         await first.say("QUIT")
-        await until(lambda: not door.listener.sessions)
+        await until(lambda: not door.listener.state.sessions)
         assert (await (await door.talk()).hello()).startswith("250-")
         assert door.metric("nbstream_connections_total", listener="smtp", outcome="accepted") == 2
         assert door.metric("nbstream_connections_total", listener="smtp", outcome="refused") == 1
@@ -182,7 +183,7 @@ async def test_memory_for_mail_is_shared_and_given_back(client: Redis, tmp_path:
         holding, waiting = await door.talk(), await door.talk()
         await holding.begin()
         holding.writer.write(b"x" * 150_000)
-        await until(lambda: door.listener.byte_budget.reserved > 60_000)
+        await until(lambda: door.listener.state.byte_budget.reserved > 60_000)
         await waiting.begin()
 
         waiting.writer.write(b"y" * 190_000 + b"\r\n.\r\n")
@@ -191,7 +192,7 @@ async def test_memory_for_mail_is_shared_and_given_back(client: Redis, tmp_path:
         holding.writer.write(b"\r\n.\r\n")
         assert (await holding.reply()).startswith("250 ")
         assert (await door.send(b"y" * 190_000)).startswith("250 ")
-        assert door.listener.byte_budget.reserved == 0
+        assert door.listener.state.byte_budget.reserved == 0
 
 
 async def test_an_idle_client_is_closed(client: Redis, tmp_path: Path) -> None:
@@ -200,7 +201,7 @@ async def test_an_idle_client_is_closed(client: Redis, tmp_path: Path) -> None:
         await dialogue.begin()
 
         assert await dialogue.ended() == b""
-        await until(lambda: not door.listener.sessions)
+        await until(lambda: not door.listener.state.sessions)
 
 
 @pytest.mark.parametrize(
@@ -440,7 +441,7 @@ async def test_draining_does_not_wait_longer_than_it_is_told(door: Door) -> None
 
     await door.listener.drain(0.05)
 
-    await until(lambda: not door.listener.sessions)
+    await until(lambda: not door.listener.state.sessions)
     assert door.delivered() == []
 
 
@@ -469,8 +470,8 @@ async def test_a_client_that_closes_its_side_early_is_let_go(door: Door, said: b
 
     await dialogue.ended()
 
-    await until(lambda: not door.listener.sessions)
-    assert door.listener.byte_budget.reserved == 0
+    await until(lambda: not door.listener.state.sessions)
+    assert door.listener.state.byte_budget.reserved == 0
     assert door.delivered() == []
 
 
@@ -482,8 +483,8 @@ async def test_a_client_may_go_away_at_any_byte(door: Door, caplog: pytest.LogCa
         await dialogue.writer.drain()
         dialogue.writer.transport.abort()
 
-    await until(lambda: not door.listener.sessions)
-    assert door.listener.byte_budget.reserved == 0
+    await until(lambda: not door.listener.state.sessions)
+    assert door.listener.state.byte_budget.reserved == 0
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
     assert (await door.send(MESSAGE)).startswith("250 ")
 
@@ -495,8 +496,8 @@ async def test_a_client_that_reads_nothing_loses_its_place(client: Redis, tmp_pa
         transport.pause_reading()
         dialogue.writer.write(b"HELP\r\n" * 300_000)
 
-        await until(lambda: bool(door.listener.sessions))
-        await until(lambda: not door.listener.sessions)
+        await until(lambda: bool(door.listener.state.sessions))
+        await until(lambda: not door.listener.state.sessions)
         transport.abort()
 
 
@@ -505,11 +506,11 @@ async def test_a_refused_message_gives_its_memory_back_before_its_end(client: Re
         dialogue = await door.talk()
         await dialogue.begin()
         dialogue.writer.write(b"x" * 190_000)
-        await until(lambda: door.listener.byte_budget.reserved > 60_000)
+        await until(lambda: door.listener.state.byte_budget.reserved > 60_000)
 
         dialogue.writer.write(b"x" * 100_000)
 
-        await until(lambda: door.listener.byte_budget.reserved == 0)
+        await until(lambda: door.listener.state.byte_budget.reserved == 0)
         assert (await door.send(b"y" * 150_000)).startswith("250 ")
 
 
@@ -522,7 +523,7 @@ async def test_a_message_that_never_ends_is_cut_off(client: Redis, tmp_path: Pat
 
         with suppress(ConnectionError):
             assert (await dialogue.ended()).startswith(b"552 5.3.4")
-        await until(lambda: not door.listener.sessions)
+        await until(lambda: not door.listener.state.sessions)
 
 
 async def test_while_draining_no_new_message_begins(door: Door) -> None:
@@ -530,7 +531,7 @@ async def test_while_draining_no_new_message_begins(door: Door) -> None:
     await busy.hello()
     await busy.say("MAIL FROM:<a@b>")
     draining = asyncio.create_task(door.listener.drain(20))
-    await until(lambda: door.listener.draining)
+    await until(lambda: door.listener.state.draining)
 
     assert (await busy.say("RSET")).startswith("250")
 
@@ -561,7 +562,8 @@ async def test_commands_that_come_together_are_answered_together(
     monkeypatch.setattr("nbstream.listeners.smtp.connection._TOGETHER_SECONDS", math.inf)
     dialogue = await door.talk()
     await dialogue.hello()
-    (session,) = door.listener.sessions
+    (session,) = door.listener.state.sessions
+    assert isinstance(session, SmtpSession)
     said: list[bytes] = []
     write = session._writer.write
 
@@ -605,7 +607,7 @@ async def test_a_reply_that_took_its_time_does_not_wait_for_the_next(
 async def test_replies_that_were_to_go_together_are_said_before_the_door_closes(door: Door) -> None:
     dialogue = await door.talk()
     await dialogue.hello()
-    door.listener.draining = True
+    door.listener.state.draining = True
 
     dialogue.writer.write(b"RCPT TO:<to@example.org>\r\nMAIL FROM:<from@example.org>\r\nNOOP\r\n")
 

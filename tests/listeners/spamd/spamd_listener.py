@@ -13,12 +13,15 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter import FilterPolicy
+from nbstream.listeners.byte_budget import ByteBudget
+from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress, open_listening_socket
-from nbstream.listeners.spamd.handler import SpamdHandlerOptions
+from nbstream.listeners.spamd.handler import LISTENER_NAME
 from nbstream.listeners.spamd.listener import SpamdLimits, SpamdListener
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.policy import ThresholdPolicy
-from tests.listeners.conftest import LOOPBACK, Judge, open_filter
+from tests.listeners.conftest import Judge, open_filter
+from tests.listeners.runtimes import LOOPBACK, make_runtime
 from tests.waiting import DEADLINE_SECONDS, until
 
 SPAM = (
@@ -44,6 +47,7 @@ class SpamdDoor:
     """A running door."""
 
     listener: SpamdListener
+    service: MessageService
     judge: Judge
     metrics: DaemonMetrics
     port: int
@@ -106,16 +110,17 @@ async def open_spamd(client: Redis, path: Path | None = None, **options: Any) ->
     metrics = DaemonMetrics.create()
     policy = ThresholdPolicy(spam=options.pop("spam", 0.95))
     params = FilterPolicy(policy, options.pop("min_learned", {"spam": 1, "ham": 1}))
-    answers = SpamdHandlerOptions(
-        "test", allow_from=options.pop("allow_from", LOOPBACK), clues=options.pop("clues", False)
-    )
+    allow_from, clues = options.pop("allow_from", LOOPBACK), options.pop("clues", False)
+    budget = ByteBudget(options.pop("max_bytes_in_flight", 256 << 20))
     async with AsyncExitStack() as stack:
         follow = options.pop("follow", True)
         judge = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
-        listener = SpamdListener(judge.spam_filter, SpamdLimits(answers, **options), metrics.delivery)
+        runtime = make_runtime(judge.spam_filter, allow_from=allow_from, shows_clues=clues)
+        service = MessageService(LISTENER_NAME, runtime, metrics.delivery)
+        listener = SpamdListener(SpamdLimits(**options), budget, service)
         place = UnixListenAddress(path) if path else TcpListenAddress("127.0.0.1", 0)
         socket = open_listening_socket(place)
         port = 0 if path else socket.getsockname()[1]
         await listener.start(socket)
         stack.push_async_callback(listener.drain, 0)
-        yield SpamdDoor(listener, judge, metrics, port, path)
+        yield SpamdDoor(listener, service, judge, metrics, port, path)

@@ -6,7 +6,6 @@ import logging
 import re
 import zlib
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from nbstream.policy.policy import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.listeners.conftest import open_door
+from tests.listeners.runtimes import make_runtime
 from tests.listeners.spamd.spamd_listener import HAM, SPAM, SpamdDoor, open_spamd, request, tell
 
 OK = "SPAMD/1.1 0 EX_OK\r\n"
@@ -110,13 +110,13 @@ async def test_forged_verdicts_are_removed_and_not_looked_at(
     door: SpamdDoor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at: list[bytes] = []
-    check = door.listener.spam_filter.check
+    check = door.judge.spam_filter.check
 
     async def watched(message: Message, decide: CheckDecider | None) -> Check:
         looked_at.append(message.raw)
         return await check(message, decide)
 
-    monkeypatch.setattr(door.listener.spam_filter, "check", watched)
+    monkeypatch.setattr(door.judge.spam_filter, "check", watched)
     forged = b"X-Nbstream: ham; probability=0;\n\tid=x\nx-spam-flag : NO\n" + lf(SPAM)
 
     _, whole = reply(await door.ask(request("PROCESS", message=forged)))
@@ -262,7 +262,7 @@ async def test_a_fault_is_told_to_the_log_only(
     async def broken(*_: object) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(door.listener.spam_filter, verb, broken)
+    monkeypatch.setattr(door.judge.spam_filter, verb, broken)
 
     answer = await door.ask(request("CHECK") if verb == "check" else tell("ham"))
 
@@ -278,9 +278,7 @@ async def test_the_next_request_goes_by_the_new_settings(door: SpamdDoor) -> Non
     assert (await door.ask(request("SYMBOLS"))).endswith(b"NBSTREAM_SPAM")
 
     params = FilterPolicy(ThresholdPolicy(spam=0.9999), {"spam": 1, "ham": 1})
-    door.listener.spam_filter = door.listener.spam_filter.with_policy(params)
-    answers = replace(door.listener.limits.handler_options, allow_from=())
-    door.listener.limits = replace(door.listener.limits, handler_options=answers)
+    door.listener.apply(make_runtime(door.judge.spam_filter.with_policy(params), allow_from=()))
 
     assert (await door.ask(request("SYMBOLS"))).endswith(b"NBSTREAM_UNSURE")
     assert (await door.ask(tell("ham"))).startswith(b"SPAMD/1.0 69 ")

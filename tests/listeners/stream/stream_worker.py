@@ -14,25 +14,25 @@ from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.errors import CountsFull
 from nbstream.filter import Check, CheckDecider, Filter, FilterParts, FilterPolicy, LearnableMessage, Lesson
+from nbstream.listeners.byte_budget import ByteBudget
+from nbstream.listeners.message_service import MessageService
+from nbstream.listeners.runtime import Runtime
 from nbstream.listeners.stream import listener
 from nbstream.mail.message import Message
-from nbstream.mail.mime import MessageLimits
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.stream import StreamMetrics
-from nbstream.policy.actions import VerdictActions
-from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.store import stream_queue
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokenizer
+from tests.listeners.runtimes import RULES, make_runtime
 from tests.waiting import until
 
 SPAM = "win a free prize now, claim your cash"
 HAM = "shall we have lunch on friday with ann"
 FAULTS = "nbstream_filter_failures_total"
-RULES = RecipientRules.build(ThresholdPolicy(), VerdictActions())
 
 
 class Faulty(Filter):
@@ -74,6 +74,8 @@ class Worker:
     """A running door."""
 
     door: listener.StreamListener
+    runtime: Runtime
+    service: MessageService
     filter: Faulty
     queue: stream_queue.StreamQueue
     model: Model
@@ -137,16 +139,15 @@ async def working(
         stack.push_async_callback(blocking.aclose)
         params = stream_queue.StreamQueueOptions(claim_seconds, tries, timeout_seconds=timeout)
         waiting = stream_queue.StreamQueue(client, blocking, model.keys, params)
+        budget = ByteBudget(options.pop("max_bytes_in_flight", 64 << 20))
+        runtime = make_runtime(spam_filter, rules=rules)
+        service = MessageService(listener.LISTENER_NAME, runtime, metrics.delivery)
         door = listener.StreamListener(
-            waiting,
-            spam_filter,
-            rules,
-            listener.StreamLimits(MessageLimits(), **options),
-            StreamMetrics(metrics.registry, metrics.delivery),
+            waiting, listener.StreamLimits(**options), budget, service, StreamMetrics(metrics.registry)
         )
-        task = asyncio.create_task(door.run())
+        task = await door.start()
         spam_filter.die = task.cancel
         stack.push_async_callback(asyncio.wait, [task])
         stack.callback(task.cancel)
-        yield Worker(door, spam_filter, waiting, model, mirror, metrics, client, task, stack)
+        yield Worker(door, runtime, service, spam_filter, waiting, model, mirror, metrics, client, task, stack)
         assert not task.done() or task.cancelled() or not task.exception()

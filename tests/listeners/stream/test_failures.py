@@ -9,15 +9,15 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import CountsFull, StoreUnavailable
+from nbstream.listeners.byte_budget import ByteBudget
 from nbstream.listeners.stream import listener
-from nbstream.mail.mime import MessageLimits
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.stream import StreamMetrics
 from nbstream.store import stream_queue
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
-from tests.listeners.stream.stream_worker import FAULTS, HAM, RULES, SPAM, Worker, working
+from tests.listeners.stream.stream_worker import FAULTS, HAM, SPAM, Worker, working
 from tests.waiting import DEADLINE_SECONDS, until
 
 
@@ -141,10 +141,12 @@ async def test_a_drain_ends_when_its_time_is_over(client: Redis, shared_redis: R
 
 
 async def test_a_door_that_was_never_run_is_drained_at_once(worker: Worker) -> None:
-    metrics = DaemonMetrics.create()
-    observer = StreamMetrics(metrics.registry, metrics.delivery)
     door = listener.StreamListener(
-        worker.queue, worker.filter, RULES, listener.StreamLimits(MessageLimits()), observer
+        worker.queue,
+        listener.StreamLimits(),
+        ByteBudget(1),
+        worker.service,
+        StreamMetrics(DaemonMetrics.create().registry),
     )
 
     await door.drain(1000)

@@ -16,7 +16,8 @@ from nbstream.store import stream_queue
 from nbstream.tokens.tokenizer import Tokens
 from tests.conftest import RedisServer
 from tests.filter.filters import with_parts
-from tests.listeners.stream.stream_worker import HAM, RULES, SPAM, Worker, working
+from tests.listeners.runtimes import make_runtime
+from tests.listeners.stream.stream_worker import HAM, SPAM, Worker, working
 from tests.waiting import until
 
 
@@ -94,10 +95,11 @@ async def test_the_recipients_rules_decide(client: Redis, shared_redis: RedisSer
 
         assert (await worker.answer(text=HAM))["verdict"] == "ham"
         checked = Checks()
-        worker.door.spam_filter = with_parts(worker.filter, observer=checked)
+        watched = with_parts(worker.filter, observer=checked)
+        worker.door.apply(make_runtime(watched, rules=rules))
         assert (await worker.answer(text=HAM, to="ann@strict.example"))["verdict"] == "spam"
         assert [(str(each.verdict), each.policy) for each in checked.found] == [("spam", "*@strict.example")]
-        worker.door.rules = RULES
+        worker.door.apply(make_runtime(worker.filter))
         assert (await worker.answer(text=HAM, to="ann@strict.example"))["verdict"] == "ham"
 
 
@@ -106,7 +108,8 @@ async def test_the_next_entry_goes_by_the_new_filter(worker: Worker) -> None:
     await worker.answer(text=HAM, label="ham")
     assert (await worker.answer(text=HAM))["verdict"] == "ham"
 
-    worker.door.spam_filter = worker.filter.with_policy(FilterPolicy(ThresholdPolicy(1e-9, 1e-8), {}))
+    strict = worker.filter.with_policy(FilterPolicy(ThresholdPolicy(1e-9, 1e-8), {}))
+    worker.door.apply(make_runtime(strict))
 
     assert (await worker.answer(text=HAM))["verdict"] == "spam"
 

@@ -1,0 +1,141 @@
+"""The filter and what it is made of, from settings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from nbstream import filter as filter_
+from nbstream.assembly.policy import make_filter_policy
+from nbstream.assembly.store import make_autolearn_model, make_model, make_recent_messages, open_running_redis
+from nbstream.bayes import (
+    bernoulli,
+    calibration,
+    categorical,
+    classifier,
+    gaussian,
+    lesson_weight,
+    multinomial,
+    priors,
+)
+from nbstream.filter.scorer import Scorer
+from nbstream.mail import mime
+from nbstream.store.model.autolearn_layer import LayeredCounts
+from nbstream.tokens import tokenizer
+
+if TYPE_CHECKING:
+    from nbstream.config import EventModelsSettings, MultinomialSettings, Settings
+    from nbstream.store.model.model import Model
+
+
+def message_limits(settings: Settings) -> mime.MessageLimits:
+    """Return how much of a message is looked at."""
+    return mime.MessageLimits(settings.limits.look_bytes, settings.limits.max_parts, settings.limits.max_depth)
+
+
+def classifier_options(settings: Settings) -> classifier.ClassifierOptions:
+    """Return how features are weighed, and how much is learned of a message."""
+    return classifier.ClassifierOptions(
+        event_models=make_event_models(settings.model.event_models),
+        prior=priors.PriorOptions(settings.model.prior_messages),
+        lesson_weight=lesson_weight.LessonWeightOptions() if settings.model.learning_weights == "error" else None,
+    )
+
+
+def make_event_models(models: EventModelsSettings) -> classifier.EventModelOptions:
+    """Return the event models that the settings name."""
+    return classifier.EventModelOptions(
+        multinomial=_multinomial_options(models.multinomial) if models.multinomial else None,
+        bernoulli=bernoulli.BernoulliOptions(**models.bernoulli.model_dump()) if models.bernoulli else None,
+        categorical=categorical.CategoricalOptions(**models.categorical.model_dump())
+        if models.categorical
+        else None,
+        gaussian=gaussian.GaussianOptions(**models.gaussian.model_dump()) if models.gaussian else None,
+    )
+
+
+def _multinomial_options(model: MultinomialSettings) -> multinomial.MultinomialOptions:
+    smoothing: multinomial.Smoothing
+    if model.m is not None:
+        smoothing = multinomial.MEstimate(model.m)
+    else:
+        assert model.alpha is not None
+        smoothing = multinomial.Lidstone(model.alpha)
+    return multinomial.MultinomialOptions(smoothing, model.complement)
+
+
+def tokenizer_options(settings: Settings) -> tokenizer.TokenizerOptions:
+    """Return which features are made of a message."""
+    models = settings.model.event_models
+    return tokenizer.TokenizerOptions(
+        max_tokens=settings.limits.max_tokens,
+        attributes=models.categorical is not None,
+        numbers=models.gaussian is not None,
+    )
+
+
+def make_filter(  # noqa: PLR0913 - most have a default, and are named where they are given
+    settings: Settings,
+    model: filter_.LessonStore,
+    counts: filter_.CountSource,
+    observer: filter_.FilterObserver | None = None,
+    *,
+    make_tokenizer: type[tokenizer.Tokenizer] = tokenizer.Tokenizer,
+    checked_messages: filter_.CheckedMessageSource | None = None,
+    autolearn_layer: filter_.AutolearnLayer | None = None,
+    check_queue: filter_.CheckQueue | None = None,
+) -> filter_.Filter:
+    """Return the filter over a model.
+
+    ``counts`` is the mirror or the model itself, ``autolearn_layer`` the layer that is learned without people.
+    """
+    parts = filter_.FilterParts(
+        tokenizer=make_tokenizer(tokenizer_options(settings)),
+        classifier=classifier.Classifier(classifier_options(settings)),
+        calibration=calibration.Calibration(),
+        model=model,
+        counts=LayeredCounts(counts, autolearn_layer.counts) if autolearn_layer else counts,
+        observer=observer or filter_.SilentObserver(),
+        checked_messages=checked_messages,
+        autolearn_layer=autolearn_layer,
+        check_queue=check_queue,
+    )
+    return filter_.Filter(parts, make_filter_policy(settings))
+
+
+def make_scorer(
+    settings: Settings, counts: filter_.CountSource, policy: filter_.FilterPolicy | None = None
+) -> Scorer:
+    """Return what scores as the filter does over other counts, by the policy of the settings or by ``policy``."""
+    return Scorer(
+        classifier.Classifier(classifier_options(settings)),
+        calibration.Calibration(),
+        counts,
+        policy or make_filter_policy(settings),
+    )
+
+
+@asynccontextmanager
+async def open_one_shot_filter(
+    settings: Settings, *, sign: bool = False
+) -> AsyncIterator[tuple[filter_.Filter, Model]]:
+    """Open a filter that reads Redis itself, for commands that look at few messages, and its model.
+
+    ``sign``: a model that is new gets the signature of this version.
+
+    Raises ``ConfigError``, ``StoreIncompatible`` or ``StoreUnavailable`` where Redis cannot be used.
+    """
+    async with open_running_redis(settings) as clients:
+        model = make_model(settings, clients.client)
+        await model.open(sign=sign)
+        layer = None
+        if settings.autolearn:
+            layer_model = make_autolearn_model(settings, clients.client)
+            await layer_model.open(sign=sign)
+            layer = filter_.AutolearnLayer(layer_model, layer_model)
+        recent_messages = make_recent_messages(settings, model)
+        yield (
+            make_filter(settings, model, model, checked_messages=recent_messages, autolearn_layer=layer),
+            model,
+        )

@@ -1,0 +1,115 @@
+"""The parts of one process that serves mail: made once, from the settings at the start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from nbstream.assembly.autolearn import AutolearnParts, make_autolearn_parts
+from nbstream.assembly.delivery import make_next_hop, make_quarantine
+from nbstream.assembly.filter import make_filter
+from nbstream.assembly.store import make_mirror, make_model, make_recent_messages
+from nbstream.filter import CheckQueue, CompositeObserver, RememberingObserver
+from nbstream.relay.quarantine_retention import QuarantineRetention
+from nbstream.store.replica.eviction import Evictor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbstream.assembly.store import RedisClients
+    from nbstream.config import Settings
+    from nbstream.filter import Filter, FilterObserver
+    from nbstream.metrics.daemon import DaemonMetrics
+    from nbstream.relay.next_hop import NextHop
+    from nbstream.relay.quarantine import Quarantine
+    from nbstream.store.model.model import Model
+    from nbstream.store.recent.checked_messages import RecentMessages
+    from nbstream.store.replica.mirror import Mirror
+
+
+class BackgroundWork(Protocol):
+    """Work that goes on until it is cancelled."""
+
+    async def run(self) -> None:
+        """Do it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerParts:
+    """What the listeners and the server need of each other's surroundings.
+
+    ``spam_filter`` decides by the settings at the start; the one in force is that of the runtime.
+    """
+
+    clients: RedisClients
+    metrics: DaemonMetrics
+    model: Model
+    mirror: Mirror
+    recent_messages: RecentMessages
+    spam_filter: Filter
+    next_hop: NextHop
+    quarantine: Quarantine
+    autolearn: AutolearnParts | None
+
+
+def make_parts(settings: Settings, clients: RedisClients, metrics: DaemonMetrics) -> ServerParts:
+    """Return the parts; nothing is contacted or started."""
+    model = make_model(settings, clients.client)
+    mirror = make_mirror(settings, clients, make_model(settings, clients.blocking_client))
+    recent_messages = make_recent_messages(settings, model, metrics.store.not_remembered)
+    observers: list[FilterObserver] = [metrics.filter, RememberingObserver(recent_messages.remember)]
+    autolearn = None
+    if settings.autolearn:
+        autolearn = make_autolearn_parts(settings, clients, model, mirror, metrics)
+        observers.append(autolearn.learner)
+        metrics.watch_autolearned(autolearn.mirror)
+    spam_filter = make_filter(
+        settings,
+        model,
+        mirror,
+        CompositeObserver(*observers),
+        checked_messages=recent_messages,
+        autolearn_layer=autolearn.layer if autolearn else None,
+        check_queue=CheckQueue(),
+    )
+    return ServerParts(
+        clients,
+        metrics,
+        model,
+        mirror,
+        recent_messages,
+        spam_filter,
+        make_next_hop(settings),
+        make_quarantine(settings),
+        autolearn,
+    )
+
+
+def background_work(
+    settings: Settings, parts: ServerParts, *, does_chores: bool
+) -> Sequence[tuple[str, BackgroundWork]]:
+    """Return the work without which the process is not to serve, each with a name for its task.
+
+    ``does_chores``: this process also does what one of those that share a model does for all of them.
+    """
+    work: list[tuple[str, BackgroundWork]] = [("mirror", parts.mirror)]
+    if parts.autolearn:
+        work += [("auto mirror", parts.autolearn.mirror), ("autolearner", parts.autolearn.learner)]
+    return [*work, *_chores(settings, parts)] if does_chores else work
+
+
+def _chores(settings: Settings, parts: ServerParts) -> Sequence[tuple[str, BackgroundWork]]:
+    report_sweep = parts.metrics.delivery.quarantine_swept
+    chores: list[tuple[str, BackgroundWork]] = [
+        ("retention", QuarantineRetention(parts.quarantine, settings.quarantine.days, report_sweep))
+    ]
+    if parts.autolearn:
+        chores.append(("reconciler", parts.autolearn.reconciler))
+    max_tokens = settings.model.max_tokens
+    if max_tokens is not None:
+        report_eviction = parts.metrics.store.evicted
+        chores.append(("evictor", Evictor(parts.model, parts.mirror, max_tokens, report_eviction)))
+        if parts.autolearn:
+            layer = parts.autolearn
+            chores.append(("auto evictor", Evictor(layer.model, layer.mirror, max_tokens, report_eviction)))
+    return chores

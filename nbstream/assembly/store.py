@@ -1,0 +1,121 @@
+"""Redis and what is stored there, from settings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from nbstream.store import connection
+from nbstream.store.embedded.server import EmbeddedRedis
+from nbstream.store.model.autolearn_layer import AutolearnModel
+from nbstream.store.model.model import Model
+from nbstream.store.model.temporary import temporary_model
+from nbstream.store.recent import checked_messages
+from nbstream.store.replica.mirror import Mirror
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from nbstream.config import Settings
+
+_DAY_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class RedisClients:
+    """A client to work with, one that waits for the change stream, and the embedded server where there is one."""
+
+    client: Redis
+    blocking_client: Redis
+    embedded: EmbeddedRedis | None = None
+
+
+@asynccontextmanager
+async def open_redis(settings: Settings) -> AsyncIterator[RedisClients]:
+    """Open two clients and join the users of the embedded server; all of that is given back at the end.
+
+    No server is contacted or started here. Raises ``ConfigError`` for a state folder that cannot be used.
+    """
+    async with AsyncExitStack() as stack:
+        embedded, url = None, settings.redis.url.get_secret_value()
+        if settings.redis.is_embedded:
+            embedded = EmbeddedRedis(settings.state_dir)
+            stack.push_async_callback(embedded.release)
+            url = f"unix://{quote(await embedded.join())}"
+        password = settings.redis.password.get_secret_value() if settings.redis.password else None
+        options = connection.ConnectionOptions(url, password, settings.redis.timeout_seconds, settings.model.name)
+        client, blocking_client = connection.open_client(options), connection.open_client(options, retries=0)
+        stack.push_async_callback(client.aclose)
+        stack.push_async_callback(blocking_client.aclose)
+        yield RedisClients(client, blocking_client, embedded)
+
+
+@asynccontextmanager
+async def open_running_redis(settings: Settings) -> AsyncIterator[RedisClients]:
+    """Do what ``open_redis`` does, and wait until the embedded server runs.
+
+    Raises ``ConfigError`` or ``StoreUnavailable`` where Redis cannot be used.
+    """
+    async with open_redis(settings) as clients:
+        if clients.embedded:
+            await clients.embedded.ensure_running()
+        yield clients
+
+
+def make_model(settings: Settings, client: Redis) -> Model:
+    """Return the model that the settings name."""
+    return Model(
+        client,
+        settings.model.name,
+        settings.model.ledger_days * _DAY_SECONDS,
+        settings.model.half_life_days,
+        first_scores=settings.memory.first_scores,
+    )
+
+
+def make_autolearn_model(settings: Settings, client: Redis, name: str | None = None) -> AutolearnModel:
+    """Return the layer that is learned without people, of the model of the settings or of the model ``name``."""
+    return AutolearnModel(client, name or settings.model.name, settings.model.ledger_days * _DAY_SECONDS)
+
+
+def make_mirror(settings: Settings, clients: RedisClients, model: Model | AutolearnModel) -> Mirror:
+    """Return the mirror of a model, whose client is ``clients.blocking_client``."""
+    restart = clients.embedded.ensure_running if clients.embedded else None
+    return Mirror(model, settings.redis.timeout_seconds, restart)
+
+
+def make_recent_messages(
+    settings: Settings, model: Model, report_dropped: Callable[[int], None] = lambda _: None
+) -> checked_messages.RecentMessages:
+    """Return the memory of the model's checked messages.
+
+    ``report_dropped`` is called with the number of messages that could not be remembered.
+    """
+    memory = settings.memory
+    options = checked_messages.RecentMessagesOptions(memory.hours * 3600, memory.messages, memory.explanations)
+    return checked_messages.RecentMessages(model.client, model.keys, options, report_dropped)
+
+
+@asynccontextmanager
+async def open_autolearn_model(settings: Settings) -> AsyncIterator[AutolearnModel]:
+    """Open the layer that is learned without people, in use or not, whatever version wrote it.
+
+    Raises ``ConfigError`` or ``StoreUnavailable`` where Redis cannot be used.
+    """
+    async with open_running_redis(settings) as clients:
+        yield make_autolearn_model(settings, clients.client)
+
+
+@asynccontextmanager
+async def open_temporary_model(settings: Settings, purpose: str) -> AsyncIterator[Model]:
+    """Make a model in the Redis of ``settings``, named after its ``purpose`` and removed at the end.
+
+    Raises ``ConfigError`` or ``StoreUnavailable`` where Redis cannot be used.
+    """
+    async with open_running_redis(settings) as clients:
+        ledger_seconds, first_scores = settings.model.ledger_days * _DAY_SECONDS, settings.memory.first_scores
+        async with temporary_model(clients.client, purpose, ledger_seconds, first_scores) as model:
+            yield model

@@ -1,0 +1,39 @@
+"""What the daemon looks at in Redis when it starts."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from nbstream.errors import StoreUnavailable
+from nbstream.store.connection import durability_warnings
+
+if TYPE_CHECKING:
+    from nbstream.assembly.parts import ServerParts
+
+_log = logging.getLogger(__name__)
+
+
+async def open_store(parts: ServerParts) -> None:
+    """Start the embedded server, and check what is stored; a Redis that is away is logged.
+
+    Raises what waiting cannot mend: ``ConfigError`` and ``StoreIncompatible``.
+    """
+    try:
+        if parts.clients.embedded:
+            await parts.clients.embedded.ensure_running()
+        await parts.model.open()
+    except StoreUnavailable as error:
+        _log.error("starting without Redis: %s", error)
+
+
+async def warn_about_durability(parts: ServerParts) -> None:
+    """Log what an external server would lose, as soon as it can be reached; the embedded one loses nothing."""
+    if parts.clients.embedded:
+        return
+    await parts.mirror.loaded.wait()
+    try:
+        for warning in await durability_warnings(parts.clients.client):
+            _log.warning("%s", warning)
+    except StoreUnavailable as error:
+        _log.warning("Redis was not asked whether it persists: %s", error)

@@ -1,0 +1,47 @@
+"""What all listeners go by, and a reload replaces as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbstream.listeners.teachers import Teachers
+
+if TYPE_CHECKING:
+    from nbstream.filter import Filter
+    from nbstream.mail.mime import MessageLimits
+    from nbstream.policy.recipient_rules import RecipientRules
+
+_NOBODY = Teachers()
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackAddresses:
+    """The addresses at which mail is learned as spam and as ham."""
+
+    spam: str
+    ham: str
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Everything of a listener's work that the configuration decides and a reload may change.
+
+    ``spam_filter`` has the policies in force, and ``rules`` are the policies and actions by recipient.
+    ``teachers`` are those who may teach, by the name of the listener. ``shows_clues``: the header of marked mail
+    names the strongest clues. ``passes_on_failure``: mail whose check failed passes unmarked, else it is deferred.
+    """
+
+    spam_filter: Filter
+    rules: RecipientRules
+    teachers: Mapping[str, Teachers]
+    feedback_addresses: FeedbackAddresses
+    model_name: str
+    message_limits: MessageLimits
+    shows_clues: bool = True
+    passes_on_failure: bool = True
+
+    def teachers_through(self, listener: str) -> Teachers:
+        """Return who may teach through the listener of that name."""
+        return self.teachers.get(listener, _NOBODY)

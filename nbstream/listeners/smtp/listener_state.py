@@ -1,0 +1,78 @@
+"""What all sessions of one SMTP listener share: its limits, its budget, the next hop, and what becomes of mail."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from nbstream.listeners.byte_budget import ByteBudget
+
+if TYPE_CHECKING:
+    from nbstream.listeners.peers import Peer
+    from nbstream.listeners.smtp.delivery import Delivery
+    from nbstream.listeners.smtp.feedback import FeedbackMailbox
+    from nbstream.listeners.teachers import Teachers
+    from nbstream.relay.next_hop import NextHop
+
+LISTENER_NAME = "smtp"
+
+
+@dataclass(frozen=True, slots=True)
+class SmtpLimits:
+    """Limits of the listener; bytes in flight are counted over all connections."""
+
+    hostname: str
+    max_message_bytes: int = 50 * 1024 * 1024
+    idle_timeout_seconds: float = 300
+    max_connections: int = 200
+    max_recipients: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHandlers:
+    """What becomes of mail: a transaction goes by one set of rules from MAIL to its end."""
+
+    delivery: Delivery
+    feedback: FeedbackMailbox
+    teachers: Teachers
+
+    def may_name_teacher(self, peer: Peer) -> bool:
+        """Return whether the peer may also say for whom it teaches: a mail server on this machine may."""
+        return peer.is_on_this_machine and self.teachers.may_teach(peer)
+
+
+class OpenSession(Protocol):
+    """A session as the listener sees it."""
+
+    def close_if_idle(self) -> None:
+        """Close the connection now unless a message is under way."""
+
+    def abort(self) -> None:
+        """Drop the connection."""
+
+
+class SmtpListenerState:
+    """The shared state; ``message_handlers`` are those of the next transaction."""
+
+    def __init__(
+        self, limits: SmtpLimits, byte_budget: ByteBudget, next_hop: NextHop, message_handlers: MessageHandlers
+    ) -> None:
+        self.limits = limits
+        self.next_hop = next_hop
+        self.message_handlers = message_handlers
+        self.byte_budget = byte_budget
+        self.sessions: set[OpenSession] = set()
+        self.draining = False
+        self.no_sessions = asyncio.Event()
+
+    def session_opened(self, session: OpenSession) -> None:
+        """A session has begun."""
+        self.sessions.add(session)
+        self.no_sessions.clear()
+
+    def session_closed(self, session: OpenSession) -> None:
+        """The connection of a session is closed."""
+        self.sessions.discard(session)
+        if not self.sessions:
+            self.no_sessions.set()

@@ -1,0 +1,24 @@
+"""Whose feedback is believed: one rule for all protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nbstream.listeners.peers import Network, Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Teachers:
+    """The peers that may teach: those in one of ``networks``, and those without an address.
+
+    Whoever may open a unix socket, or may write to a stream in Redis, was let in by its permissions.
+    """
+
+    networks: Sequence[Network] = ()
+
+    def may_teach(self, peer: Peer) -> bool:
+        """Return whether the feedback of the peer is believed."""
+        return peer.address is None or peer.is_in_networks(self.networks)

@@ -1,0 +1,33 @@
+"""The runtime of listeners in tests."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Any
+
+from nbstream.filter import Filter
+from nbstream.listeners.peers import Network
+from nbstream.listeners.runtime import FeedbackAddresses, Runtime
+from nbstream.listeners.teachers import Teachers
+from nbstream.mail.mime import MessageLimits
+from nbstream.policy.actions import VerdictActions
+from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.recipient_rules import RecipientRules
+
+LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
+SPAM_ADDRESS, HAM_ADDRESS = "spam@nbstream.invalid", "ham@nbstream.invalid"
+RULES = RecipientRules.build(ThresholdPolicy(), VerdictActions())
+
+
+def make_runtime(spam_filter: Filter, *, allow_from: Sequence[Network] = LOOPBACK, **changes: Any) -> Runtime:
+    """A runtime in which peers of ``allow_from`` may teach through every listener with a socket."""
+    teachers = dict.fromkeys(("smtp", "http", "spamd"), Teachers(allow_from))
+    values: dict[str, Any] = {
+        "rules": RULES,
+        "teachers": {**teachers, "stream": Teachers()},
+        "feedback_addresses": FeedbackAddresses(SPAM_ADDRESS, HAM_ADDRESS),
+        "model_name": "test",
+        "message_limits": MessageLimits(),
+    }
+    return Runtime(spam_filter, **{**values, **changes})
