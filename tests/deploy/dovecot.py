@@ -154,9 +154,9 @@ class Dovecot:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Start, wait for the door, and stop at the end."""
+        """Start, wait for the listener, and stop at the end."""
         os.chown(self.folder / "mail", MAIL_USER, MAIL_USER)
-        # In a session of its own, so that what is left of it can be told from others.
+        # In a session of its own, to know its remaining processes from those of others.
         words = [self._program("dovecot"), "-F", "-c", str(self._config)]
         process = subprocess.Popen(words, start_new_session=True)
         try:

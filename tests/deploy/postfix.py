@@ -121,7 +121,7 @@ class Postfix:
         return smtplib.SMTP(FRIEND, port, "client.example", seconds, (source, 0))
 
     def answer(self, source: str, recipient: str, sender: str = "someone@elsewhere.example") -> tuple[int, str]:
-        """The answer to a recipient at the outer door; to the sender, if that is refused at once."""
+        """The answer to a recipient on port 25; to the sender, if that is refused at once."""
         with self.connect(self.outside, source) as client:
             client.ehlo()
             code, text = client.mail(sender)
@@ -141,10 +141,10 @@ class Postfix:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Start, wait for the doors, and stop at the end."""
+        """Start, wait for the listeners, and stop at the end."""
         chown(self.folder / "data", "postfix")
         os.chown(self.folder / "mail", 65534, 65534)
-        # In a session of its own, so that what is left of it can be told from others.
+        # In a session of its own, to know its remaining processes from those of others.
         process = subprocess.Popen(self._command("postfix", "start-fg"), start_new_session=True)
         try:
             wait_until(lambda: self._listens(process))

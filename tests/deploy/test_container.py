@@ -27,7 +27,7 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def every(instructions: list[tuple[str, str]], name: str) -> Iterator[str]:
-    return (rest for found, rest in instructions if found == name)
+    return (arguments for instruction, arguments in instructions if instruction == name)
 
 
 def last(instructions: list[tuple[str, str]], name: str) -> str:
@@ -70,11 +70,13 @@ def test_the_state_is_in_the_volume(instructions: list[tuple[str, str]]) -> None
     assert [Path(folder) for folder in json.loads(last(instructions, "VOLUME"))] == [SETTINGS.state_dir]
 
 
-def test_the_doors_for_others_are_exposed_and_no_other(instructions: list[tuple[str, str]]) -> None:
+def test_the_listeners_for_others_are_exposed_and_no_other(instructions: list[tuple[str, str]]) -> None:
     listeners = [SETTINGS.listeners.smtp, SETTINGS.listeners.http, SETTINGS.listeners.metrics]
     addresses = [listener.listen for listener in listeners if listener]
     reachable = [
-        str(each.port) for each in addresses if isinstance(each, config.TcpAddress) and each.host == "0.0.0.0"
+        str(address.port)
+        for address in addresses
+        if isinstance(address, config.TcpAddress) and address.host == "0.0.0.0"
     ]
     assert reachable == last(instructions, "EXPOSE").split()
 

@@ -1,6 +1,6 @@
 """The pieces for Dovecot at work between a real Dovecot and a real daemon: moving mail teaches.
 
-The scripts run before the answer to the command that moves, so what is learned can be asked for right behind it.
+The scripts run before the answer to the command that moves, so that a test can ask at once what was learned.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Site:
 
     dovecot: Dovecot
     settings: Path
-    door: tuple[str, int]
+    listener: tuple[str, int]
     daemon: DaemonProcess
     _maildir: set[Path] = field(default_factory=set)
 
     def send(self, recipient: str, raw: bytes) -> str:
         """The daemon's answer to a mail."""
-        with smtplib.SMTP(*self.door, timeout=30) as client:
+        with smtplib.SMTP(*self.listener, timeout=30) as client:
             client.ehlo("client")
             client.mail("someone@example.org")
             client.rcpt(recipient)
@@ -75,8 +75,8 @@ class Site:
     def lessons(self) -> Counter[tuple[str, str]]:
         """How often which outcome was reported for a label."""
         series = r'^nbstream_feedback_total\{label="(\w+)",outcome="(\w+)",source="smtp"\} ([\d.]+)$'
-        found = re.findall(series, self.daemon.get("/metrics")[1], re.MULTILINE)
-        return Counter({(label, outcome): int(float(count)) for label, outcome, count in found})
+        counts = re.findall(series, self.daemon.get("/metrics")[1], re.MULTILINE)
+        return Counter({(label, outcome): int(float(count)) for label, outcome, count in counts})
 
     @property
     def known(self) -> tuple[int, int]:
@@ -234,8 +234,8 @@ def test_a_refusal_is_told_and_moves_the_message_all_the_same(site: Site) -> Non
 
 
 def report(site: Site, raw: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    door, port = site.door
-    words = [str(REPORT), *(arguments or (f"{door}:{port}", "spam@nbstream.invalid"))]
+    host, port = site.listener
+    words = [str(REPORT), *(arguments or (f"{host}:{port}", "spam@nbstream.invalid"))]
     return subprocess.run(words, input=raw, capture_output=True, timeout=60, check=False)
 
 
@@ -269,16 +269,18 @@ def test_the_program_says_when_nothing_can_be_learned_now(site: Site) -> None:
 
 def test_a_next_hop_without_8bitmime_hinders_no_report(tmp_path: Path, redis_binary: Path) -> None:
     port, settings = free_port(), tmp_path / "nbstream.yaml"
-    hop = Controller(Sink(), hostname="127.0.0.1", port=free_port(), decode_data=True)  # offers no 8BITMIME then
+    next_hop = Controller(
+        Sink(), hostname="127.0.0.1", port=free_port(), decode_data=True
+    )  # decoded data means that 8BITMIME is not offered
     text = SETTINGS.format(folder=tmp_path, port=port, limit=MAX_MESSAGE_BYTES)
-    settings.write_text(f'{text}relay: {{next_hop: "smtp://127.0.0.1:{hop.port}"}}\n')
-    hop.start()
+    settings.write_text(f'{text}relay: {{next_hop: "smtp://127.0.0.1:{next_hop.port}"}}\n')
+    next_hop.start()
     try:
         with DaemonProcess(settings):
             words = [str(REPORT), f"127.0.0.1:{port}", "spam@nbstream.invalid"]
             done = subprocess.run(words, input=message(), capture_output=True, timeout=30, check=False)
     finally:
-        hop.stop()
+        next_hop.stop()
 
     assert (done.returncode, done.stderr) == (0, b"")
 

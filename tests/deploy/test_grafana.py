@@ -20,23 +20,23 @@ def test_it_can_be_imported_anywhere() -> None:
     assert DASHBOARD["schemaVersion"] >= 36
     source, *others = DASHBOARD["templating"]["list"]
     assert (source["type"], source["name"], source["query"]) == ("datasource", "datasource", "prometheus")
-    assert {each["name"] for each in others} == {"job", "instance"}
+    assert {variable["name"] for variable in others} == {"job", "instance"}
     sources = re.findall(r'"uid": "([^"]*)"', json.dumps([DASHBOARD["panels"], others]))
     assert set(sources) == {"${datasource}"}
 
 
-def test_panels_have_their_own_ids_and_places() -> None:
+def test_panels_have_their_own_ids_and_positions() -> None:
     assert len({panel["id"] for panel in PANELS}) == len(PANELS)
     assert len({panel["title"] for panel in PANELS}) == len(PANELS)
     for panel in PANELS:
-        place = panel["gridPos"]
-        assert place["w"] > 0
-        assert place["h"] > 0
-        assert 0 <= place["x"] <= 24 - place["w"]
+        position = panel["gridPos"]
+        assert position["w"] > 0
+        assert position["h"] > 0
+        assert 0 <= position["x"] <= 24 - position["w"]
     for one, other in combinations([panel["gridPos"] for panel in PANELS], 2):
-        apart = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
         below = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
-        assert apart or below, (one, other)
+        assert beside or below, (one, other)
 
 
 @pytest.mark.parametrize("panel", DRAWN, ids=lambda panel: panel["title"])
@@ -57,7 +57,7 @@ def test_every_query_is_of_the_chosen_daemons() -> None:
         for target in panel["targets"]:
             selected = re.findall(r"\w+\{([^}]*)\}", target["expr"])
             assert selected, target
-            assert all(each.startswith('job=~"$job", instance=~"$instance"') for each in selected), target
+            assert all(selector.startswith('job=~"$job", instance=~"$instance"') for selector in selected), target
 
 
 def test_variables_are_those_that_there_are() -> None:

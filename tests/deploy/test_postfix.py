@@ -69,9 +69,9 @@ def test_the_way_back_refuses_nothing_and_does_nothing_twice(postfix: Postfix) -
 
 def test_the_settings_fit_the_services() -> None:
     settings = config.load_settings(SETTINGS)
-    hop = settings.relay.next_hop
-    assert isinstance(hop, SmtpNextHopSetting)
-    assert f"\n{hop.address} inet" in (DEPLOY / "postfix" / "master.cf").read_text()
+    next_hop = settings.relay.next_hop
+    assert isinstance(next_hop, SmtpNextHopSetting)
+    assert f"\n{next_hop.address} inet" in (DEPLOY / "postfix" / "master.cf").read_text()
     assert settings.listeners.smtp is not None
     assert str(settings.listeners.smtp.listen) == "127.0.0.1:10025"
     assert "nbstream:[127.0.0.1]:10025" in (DEPLOY / "postfix" / "main.cf").read_text()
@@ -186,8 +186,8 @@ def test_an_authenticated_user_teaches_from_anywhere(site: Site) -> None:
         client.login("ann", "secret")
         client.sendmail("ann@example.org", "ham@nbstream.invalid", "Subject: m-user\n\nlunch on Friday\n")
     wait_until(lambda: site.learned("ham") == before + 1)
-    told = json.loads(command("history", "-c", site.settings, "--label", "ham", "--limit", "1", "--json").stdout)
-    assert told["actor"] == STRANGER  # the user's address, not Postfix's
+    newest = json.loads(command("history", "-c", site.settings, "--label", "ham", "--limit", "1", "--json").stdout)
+    assert newest["actor"] == STRANGER  # the user's address, not Postfix's
 
 
 def test_nobody_teaches_through_the_submission_port_without_a_login(site: Site) -> None:

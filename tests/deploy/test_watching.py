@@ -47,7 +47,7 @@ class Watched:
 
     def exported(self) -> dict[str, set[str]]:
         """The metrics on ``/metrics``, each with the labels of its series, as long as it has any."""
-        found: dict[str, set[str]] = {}
+        labels_by_metric: dict[str, set[str]] = {}
         for family in text_string_to_metric_families(self.daemon.get("/metrics")[1]):
             if family.name.endswith("_created"):  # the library's own: when it began to count
                 continue
@@ -55,11 +55,11 @@ class Watched:
             parts = (
                 [f"{name}_{part}" for part in ("bucket", "sum", "count")] if family.type == "histogram" else [name]
             )
-            found |= {part: set() for part in parts}
+            labels_by_metric |= {part: set() for part in parts}
             for sample in family.samples:
-                if sample.name in found:
-                    found[sample.name] |= set(sample.labels)
-        return found
+                if sample.name in labels_by_metric:
+                    labels_by_metric[sample.name] |= set(sample.labels)
+        return labels_by_metric
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids="workers-{}".format)
@@ -116,11 +116,11 @@ def test_every_query_names_what_the_daemon_exports(watched: Watched) -> None:
 
 
 def test_every_query_of_the_dashboard_finds_something(watched: Watched) -> None:
-    found = {expression: watched.prometheus.query(expression) for _, expression in queries()}
+    values = {expression: watched.prometheus.query(expression) for _, expression in queries()}
 
-    empty = {title for title, expression in queries() if not found[expression]}
+    empty = {title for title, expression in queries() if not values[expression]}
     assert empty == set(NO_DATA)
-    undefined = {title for title, expression in queries() if any(map(math.isnan, found[expression]))}
+    undefined = {title for title, expression in queries() if any(map(math.isnan, values[expression]))}
     assert undefined == set()
 
 

@@ -41,13 +41,18 @@ _SELECTOR = re.compile(r"([a-zA-Z_:][\w:]*)\s*\{([^}]*)\}")
 
 def queries() -> list[tuple[str, str]]:
     """The panel and the text of each query of the dashboard, with values for its variables."""
-    found = [
+    panel_queries = [
         (panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for target in panel.get("targets", ())
     ]
-    found += [(each["name"], each["expr"]) for each in DASHBOARD["annotations"]["list"] if "expr" in each]
+    annotation_queries = [
+        (annotation["name"], annotation["expr"])
+        for annotation in DASHBOARD["annotations"]["list"]
+        if "expr" in annotation
+    ]
     values = {"$__rate_interval": "1m", "$job": "nbstream", "$instance": ".*"}
     return [
-        (title, re.sub(r"\$\w+", lambda variable: values[variable[0]], expression)) for title, expression in found
+        (title, re.sub(r"\$\w+", lambda variable: values[variable[0]], expression))
+        for title, expression in panel_queries + annotation_queries
     ]
 
 
@@ -117,7 +122,7 @@ class Prometheus:
         """The values that an instant query finds now."""
         data = self.ask("query", query=expression)
         assert data["resultType"] == "vector", expression
-        return [float(each["value"][1]) for each in data["result"]]
+        return [float(series["value"][1]) for series in data["result"]]
 
     def saw(self, expected: Mapping[str, float]) -> bool:
         """Whether each query finds this one value by now."""
