@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from nbstream.logs import event_fields
+
 if TYPE_CHECKING:
     from nbstream.filter import Lesson
 
@@ -12,14 +14,16 @@ _log = logging.getLogger(__name__)
 
 
 def log_lesson(lesson: Lesson, source: str, actor: str) -> None:
-    """The log's line of one lesson, the same for every door."""
-    fields = {
-        "source": source,
-        "actor": actor,
-        "id": lesson.after.id,
-        "label": lesson.label,
-        "outcome": str(lesson.outcome),
-        "before": round(lesson.before.probability, 6),
-        "after": round(lesson.after.probability, 6),
-    }
-    _log.info("feedback", extra={"fields": fields})
+    """Log one lesson of ``actor``, which came through the listener or command ``source``."""
+    _log.info(
+        "feedback",
+        extra=event_fields(
+            source=source,
+            actor=actor,
+            id=lesson.after.id,
+            label=lesson.label,
+            outcome=str(lesson.outcome),
+            before=round(lesson.before.probability, 6),
+            after=round(lesson.after.probability, 6),
+        ),
+    )

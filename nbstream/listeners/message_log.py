@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from nbstream.logs import event_fields
+
 if TYPE_CHECKING:
     from nbstream.filter import Check
 
@@ -28,4 +30,4 @@ def log_message(
         **details,
         "milliseconds": round(seconds * 1000, 2),
     }
-    _log.info("message", extra={"fields": fields})
+    _log.info("message", extra=event_fields(**fields))

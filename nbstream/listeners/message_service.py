@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from nbstream.errors import NbstreamError, StoreRefuses
 from nbstream.listeners.lesson_log import log_lesson
 from nbstream.listeners.message_log import log_message
+from nbstream.logs import event_fields
 from nbstream.mail.message import Message
 from nbstream.policy.incoming_message import incoming_message
 from nbstream.policy.verdict import Verdict
@@ -173,7 +174,7 @@ class MessageService:
         ``fields`` are further fields of the line in the log.
         """
         self._observer.feedback_refused(label, self._listener_name)
-        _log.warning("%s: feedback refused: %s", self._listener_name, why, extra={"fields": fields or {}})
+        _log.warning("%s: feedback refused: %s", self._listener_name, why, extra=event_fields(**(fields or {})))
 
 
 async def _mildest_decision(

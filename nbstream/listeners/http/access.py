@@ -1,10 +1,11 @@
-"""Who may ask the HTTP door what: two levels, reading (and checking) and teaching.
+"""Who may do what at the HTTP listener, on two levels: to read (and check), and to teach.
 
-Rules: as rspamd's controller has it. A peer on a unix socket, or in ``allow_from``, needs no password; one that
-teaches over TCP must be in ``feedback.allow_from`` too. A proxy speaks for others: every address in its forwarding
-fields must be allowed as well. All other peers need the password of the level; the one for teaching opens both.
-Secrets are compared in constant time. A request from this machine to a public name needs one too: whoever owns the
-name may have pointed it here, so that a page in a browser asks in its own name (DNS rebinding).
+Rules: they are those of rspamd's controller. A peer on a unix socket, or in ``allow_from``, needs no password; a
+peer that teaches over TCP must be in ``feedback.allow_from`` too. A proxy forwards requests of others: every
+address in its forwarding fields must be allowed as well. All other peers need the password of the level; the
+password for teaching is valid for both levels. Secrets are compared in constant time. A request from this machine
+to a public host name needs a password too: the owner of the name may have pointed it to this machine, which makes
+a web page's requests to its own host arrive here (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ _FORWARDING_FIELDS = frozenset({"x-forwarded-for", "x-real-ip"})
 
 @dataclass(frozen=True, slots=True)
 class HttpAccess:
-    """The passwords (None: none is set) and the networks of peers that need none.
+    """The passwords (None where none is set) and the networks of peers that need none.
 
-    ``teachers`` gives those who may teach, as they are now.
+    ``teachers`` returns the peers that may teach now.
     """
 
     password: str | None = None
@@ -41,39 +42,42 @@ class HttpAccess:
     teachers: Callable[[], Teachers] = Teachers
 
     def may_read(self, peer: Peer, fields: HeaderFields) -> bool:
-        """Whether a request with these header fields may read and check."""
+        """Return whether a request with these header fields may read and check."""
         return self._needs_no_password(peer, fields) or _offers_any_of(fields, self.password, self.write_password)
 
     def may_teach(self, peer: Peer, fields: HeaderFields) -> bool:
-        """Whether it may teach."""
+        """Return whether a request with these header fields may teach."""
         teachers = self.teachers()
-        if self._needs_no_password(peer, fields) and all(map(teachers.may_teach, _speakers(peer, fields))):
+        if self._needs_no_password(peer, fields) and all(map(teachers.may_teach, _requesters(peer, fields))):
             return True
         return _offers_any_of(fields, self.password if self.write_password is None else self.write_password)
 
     def _needs_no_password(self, peer: Peer, fields: HeaderFields) -> bool:
-        """Whether the peer and all for whom it speaks are allowed; the permissions of a unix socket let in."""
+        """Return whether the peer and all whose requests it forwards may read without a password.
+
+        A peer on a unix socket was let in by the permissions of the socket.
+        """
         if peer.address is not None and peer.is_on_this_machine and _has_public_name(fields):
             return False
         return all(
-            speaker.address is None or speaker.is_in_networks(self.allow_from)
-            for speaker in _speakers(peer, fields)
+            requester.address is None or requester.is_in_networks(self.allow_from)
+            for requester in _requesters(peer, fields)
         )
 
 
 def offers_secret(fields: HeaderFields) -> bool:
-    """Whether a password was given, right or wrong."""
+    """Return whether the request has a password, right or wrong."""
     return any(name.lower() in _SECRET_FIELDS for name, _ in fields)
 
 
 def _has_public_name(fields: HeaderFields) -> bool:
-    """Whether the name that was asked is one of the internet: neither an address nor a single word."""
+    """Return whether the field Host has a public name, which is neither an address nor a single word."""
     return any(_is_public_name(value) for name, value in fields if name.lower() == "host")
 
 
-@lru_cache(maxsize=128)  # asked for each request; a name has 8 kB at most
+@lru_cache(maxsize=128)  # called for each request; a name has 8 kB at most
 def _is_public_name(name: str) -> bool:
-    """Whether a name with or without a port is one of the internet."""
+    """Return whether this host name, with or without a port, is a public one."""
     host = _PORT_SUFFIX.sub("", name)
     try:
         ipaddress.ip_address(host.strip("[]"))
@@ -82,8 +86,8 @@ def _is_public_name(name: str) -> bool:
     return False
 
 
-def _speakers(peer: Peer, fields: HeaderFields) -> Iterator[Peer]:
-    """The peer, and all whom its forwarding fields name."""
+def _requesters(peer: Peer, fields: HeaderFields) -> Iterator[Peer]:
+    """Yield the peer, and all that its forwarding fields name."""
     yield peer
     yield from map(Peer, _forwarded_addresses(fields))
 
@@ -93,16 +97,18 @@ def _forwarded_addresses(fields: HeaderFields) -> Iterator[str]:
         if name.lower() == "forwarded":  # RFC 7239, whose values may be names
             yield ""
         elif name.lower() in _FORWARDING_FIELDS:
-            yield from (each.strip() for each in value.split(","))
+            yield from map(str.strip, value.split(","))
 
 
 def _offers_any_of(fields: HeaderFields, *secrets: str | None) -> bool:
-    """Whether one of the secrets was given; each is compared, whatever the others say."""
-    found = [_offered_secret(name.lower(), value) for name, value in fields if name.lower() in _SECRET_FIELDS]
+    """Return whether the request has one of the secrets; all are compared, even after a match."""
+    offered_secrets = [
+        _offered_secret(name.lower(), value) for name, value in fields if name.lower() in _SECRET_FIELDS
+    ]
     return (
         sum(
-            hmac.compare_digest(each.encode("utf-8", "surrogateescape"), secret.encode())
-            for each in found
+            hmac.compare_digest(offered.encode("utf-8", "surrogateescape"), secret.encode())
+            for offered in offered_secrets
             for secret in secrets
             if secret is not None
         )

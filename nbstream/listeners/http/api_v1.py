@@ -1,4 +1,4 @@
-"""Our own API: thin handlers between ``wire.api_v1`` and the message service."""
+"""nbstream's own API: thin handlers between ``wire.api_v1`` and the message service."""
 
 from __future__ import annotations
 
@@ -28,18 +28,22 @@ _NOT_LOADED = "no counts are loaded yet, please try again later"
 
 @dataclass(frozen=True, slots=True)
 class ApiLookups:
-    """What else is told: the model by its name, its state (None before it is loaded), messages by their id."""
+    """What the API answers besides checks and lessons.
+
+    ``model_status`` returns None before the counts are loaded, ``message_record`` what is known of a message by
+    its id.
+    """
 
     model_name: str
     model_status: Callable[[], ModelStatus | None]
     message_record: Callable[[str], Awaitable[MessageRecord | None]]
 
     def loaded_model_status(self) -> ModelStatus:
-        """The state of the model. Raises ``RequestRefused`` before it is loaded."""
-        found = self.model_status()
-        if found is None:
+        """Return the state of the model. Raises ``RequestRefused`` before it is loaded."""
+        status = self.model_status()
+        if status is None:
             raise RequestRefused(503, _NOT_LOADED)
-        return found
+        return status
 
 
 class ApiV1:
@@ -54,7 +58,7 @@ class ApiV1:
         self._document = openapi.document(version)
 
     def routes(self) -> Iterable[Route]:
-        """Where each handler answers."""
+        """Return the route of each handler."""
         return (
             Route("POST", "/v1/check", self._check),
             Route("POST", "/v1/learn", self._learn, AccessLevel.TEACH),
@@ -91,11 +95,12 @@ class ApiV1:
         return await self._message_service.parse_mail(content)
 
     async def _message(self, request: web.Request) -> web.Response:
-        name = request.match_info["id"]
-        found = await self._lookups.message_record(name) if api_v1.is_message_id(name) else None
-        if found is None:
+        message_id = request.match_info["id"]
+        is_valid = api_v1.is_message_id(message_id)
+        record = await self._lookups.message_record(message_id) if is_valid else None
+        if record is None:
             raise RequestRefused(404, "there is no message of this id, or it is not remembered any more")
-        return json_response(explanation_json.message_record_to_json(found))
+        return json_response(explanation_json.message_record_to_json(record))
 
     async def _model(self, _: web.Request) -> web.Response:
         return json_response(api_v1.model_to_json(self._lookups.loaded_model_status()))
@@ -105,6 +110,6 @@ class ApiV1:
 
 
 def actor_of_request(request: web.Request) -> str:
-    """Who teaches: the user that the client names, else its address; ``local`` on a unix socket."""
-    named = "".join(c for c in request.headers.get(rspamd.USER_FIELD, "") if c.isprintable())
-    return named.strip()[:_MAX_ACTOR_LENGTH] or request.remote or "local"
+    """Return who teaches: the user that the client names, else its address; ``local`` on a unix socket."""
+    user = "".join(c for c in request.headers.get(rspamd.USER_FIELD, "") if c.isprintable())
+    return user.strip()[:_MAX_ACTOR_LENGTH] or request.remote or "local"

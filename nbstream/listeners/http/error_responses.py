@@ -1,4 +1,4 @@
-"""What an HTTP client is told of an error: one table from the error's class to the status and the detail.
+"""The answers of the HTTP listener to errors: one table from the error's class to status and detail.
 
 Rules: a detail names no host, path, key or exception.
 """

@@ -1,7 +1,7 @@
-"""The HTTP door: metrics and health, and whatever other routes it is given; who may ask, and how much.
+"""The HTTP listener: it serves routes, and refuses requests without the right to them.
 
-Rules: a request with an ``Origin`` field is refused, since a page in a browser could post to loopback; nothing is
-said to other origins (no CORS). A request that fails is told nothing of why.
+Rules: a request with an ``Origin`` field is refused, because a page in a browser could post to loopback; other
+origins get no permission (no CORS). The answer to a request that fails does not say why.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from nbstream.listeners.http.connections import SERVER_NAME, HttpConnection, Htt
 from nbstream.listeners.http.error_responses import error_problem
 from nbstream.listeners.http.responses import RequestRefused, json_response, refusal_response
 from nbstream.listeners.peers import Peer
+from nbstream.logs import event_fields
 from nbstream.wire import api_v1
 from nbstream.wire.api_v1 import HttpProblem
 
@@ -39,14 +40,14 @@ RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class HealthStatus:
-    """Whether mail can be scored and relayed, and what is degraded (name → why)."""
+    """Whether mail can be scored and relayed, and what is degraded, with the reason by name."""
 
     ready: bool
     degraded: Mapping[str, str]
 
 
 class AccessLevel(Enum):
-    """What a request needs: nothing, the right to read and check, or that to teach."""
+    """What a request needs: nothing, the right to read and check, or the right to teach."""
 
     OPEN = auto()
     READ = auto()
@@ -55,7 +56,7 @@ class AccessLevel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What answers requests of a method to a path."""
+    """The handler of the requests with this method to this path."""
 
     method: str
     path: str
@@ -64,7 +65,7 @@ class Route:
 
 
 def metrics_route(metrics: Callable[[], Awaitable[bytes]]) -> Route:
-    """``/metrics``."""
+    """Return the route of ``/metrics``; ``metrics`` returns the text to serve."""
 
     async def serve(_: web.Request) -> web.Response:
         return web.Response(body=await metrics(), headers={"Content-Type": METRICS_TYPE})
@@ -73,15 +74,15 @@ def metrics_route(metrics: Callable[[], Awaitable[bytes]]) -> Route:
 
 
 def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Route]:
-    """``/healthz`` and ``/readyz``, which say nothing of the mail."""
+    """Return the routes of ``/healthz`` and ``/readyz``, which need no right: they reveal nothing about mail."""
 
     async def alive(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
     async def ready(_: web.Request) -> web.Response:
-        found = await health()
-        body = api_v1.health_to_json(ready=found.ready, degraded=found.degraded)
-        return json_response(body, status=200 if found.ready else 503)
+        status = await health()
+        body = api_v1.health_to_json(ready=status.ready, degraded=status.degraded)
+        return json_response(body, status=200 if status.ready else 503)
 
     return Route("GET", "/healthz", alive, AccessLevel.OPEN), Route("GET", "/readyz", ready, AccessLevel.OPEN)
 
@@ -89,7 +90,7 @@ def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Rou
 class HttpListener:
     """Serves routes on one socket.
 
-    ``message_service`` is what the routes teach and check with, None where they do neither.
+    ``message_service`` is the service that the routes check and teach with; None where they do neither.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class HttpListener:
         application.on_response_prepare.append(_set_server_field)
         for route in routes:
             add = application.router.add_get if route.method == "GET" else application.router.add_post
-            add(route.path, self._with_authorization(route))  # what answers GET answers HEAD
+            add(route.path, self._with_authorization(route))  # aiohttp answers HEAD as well with a handler of GET
         self._connections = HttpConnections(
             application,
             self._limits.max_connections,
@@ -116,13 +117,13 @@ class HttpListener:
         )
 
     async def start(self, *sockets: socket.socket) -> None:
-        """Serve on these sockets, of which there is one."""
+        """Serve on the socket, which has to be exactly one."""
         (listening,) = sockets
         self._is_unix_socket = listening.family == socket.AF_UNIX
         await self._connections.start(listening)
 
     def apply(self, runtime: Runtime) -> None:
-        """Go by ``runtime`` from the next request on."""
+        """Use ``runtime`` from the next request on."""
         if self._message_service is not None:
             self._message_service.apply(runtime)
 
@@ -132,7 +133,7 @@ class HttpListener:
         return self._connections.busy
 
     async def drain(self, seconds: float) -> None:
-        """Stop accepting, let requests under way finish within ``seconds``, then close what is left."""
+        """Stop accepting, let active requests finish within ``seconds``, then close all connections."""
         await self._connections.drain(seconds)
 
     def _with_authorization(self, route: Route) -> RequestHandler:
@@ -147,16 +148,16 @@ class HttpListener:
         if access is None or route.level is AccessLevel.OPEN:
             return
         peer, fields = Peer(None if self._is_unix_socket else request.remote or ""), tuple(request.headers.items())
-        may = access.may_read if route.level is AccessLevel.READ else access.may_teach
-        if may(peer, fields):
+        is_allowed = access.may_read if route.level is AccessLevel.READ else access.may_teach
+        if is_allowed(peer, fields):
             return
-        # The address is what programs such as fail2ban read; the path is that of the route.
+        # Programs such as fail2ban read the address; the path is the route's, not the client's text.
         password = "wrong" if offers_secret(fields) else "none"
         log_fields = {"peer": str(peer), "path": route.path, "password": password}
         if route.level is AccessLevel.TEACH and self._message_service is not None:
             self._message_service.feedback_refused(fields=log_fields)
         else:
-            _log.warning("http: a request was refused", extra={"fields": log_fields})
+            _log.warning("http: a request was refused", extra=event_fields(**log_fields))
         raise RequestRefused(
             401, f"the password{' for teaching' if route.level is AccessLevel.TEACH else ''} is needed"
         )
@@ -171,7 +172,7 @@ class HttpListener:
             return await handler(request)
         except RequestRefused as refused:
             return refusal_response(request.path, refused.problem, close=refused.close)
-        except web.HTTPException as error:  # of the router: no such path, or not by this method
+        except web.HTTPException as error:  # from the router: no such path, or another method
             return refusal_response(
                 request.path, HttpProblem(error.status, error.reason), allow=error.headers.get("Allow")
             )
@@ -180,7 +181,7 @@ class HttpListener:
         except ConnectionError:
             _log.debug("http: the client went away")
             return refusal_response(request.path, HttpProblem(400, "the body ended too early"), close=True)
-        except Exception:  # noqa: BLE001 - a client is told nothing of a fault, the log everything
+        except Exception:  # noqa: BLE001 - only the log says what a fault is
             _log.exception("http: a request failed")
             return refusal_response(request.path, HttpProblem(500, "this failed, the log says why"), close=True)
         finally:

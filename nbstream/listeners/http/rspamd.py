@@ -24,12 +24,13 @@ _HISTORY_LENGTH = 200
 
 
 class RspamdApi:
-    """The handlers.
+    """The handlers of the paths that clients of rspamd use.
 
-    ``verdicts`` counts the messages checked since the start, ``recent`` has those remembered.
+    ``verdicts`` returns the number of messages checked since the start, by verdict; ``recent`` yields the last
+    messages that are remembered.
     """
 
-    def __init__(  # noqa: PLR0913 - what the answers tell of
+    def __init__(  # noqa: PLR0913 - the answers contain all of these
         self,
         message_service: MessageService,
         bodies: BodyReader,
@@ -50,7 +51,7 @@ class RspamdApi:
         self._started = time.monotonic()
 
     def routes(self) -> Iterable[Route]:
-        """Where each handler answers."""
+        """Return the route of each handler."""
         return (
             Route("POST", "/checkv2", self._check),
             Route("POST", "/learnspam", self._learn_spam, AccessLevel.TEACH),
@@ -73,7 +74,7 @@ class RspamdApi:
             )
 
     def _treatments(self, request: web.Request) -> Collection[RecipientTreatment]:
-        """Those of the recipients that the client names."""
+        """Return the treatments of the recipients that the client names."""
         recipients = request.headers.getall(rspamd.RECIPIENT_FIELD, ())
         return self._message_service.treatments_of(recipient.strip().strip("<>") for recipient in recipients)
 
@@ -104,9 +105,9 @@ class RspamdApi:
         )
 
     async def _history(self, _: web.Request) -> web.Response:
-        facts = self._lookups.loaded_model_status()
-        recent = [each async for each in self._newest_messages(_HISTORY_LENGTH)]
-        return json_response(rspamd.history_to_json(recent, facts.thresholds))
+        thresholds = self._lookups.loaded_model_status().thresholds
+        recent = [message async for message in self._newest_messages(_HISTORY_LENGTH)]
+        return json_response(rspamd.history_to_json(recent, thresholds))
 
     async def _symbols(self, _: web.Request) -> web.Response:
         return json_response(rspamd.symbols_to_json())

@@ -15,6 +15,7 @@ from nbstream.errors import FeedbackRefused, NbstreamError, StoreRefuses
 from nbstream.filter import describe_lesson, describe_lessons
 from nbstream.listeners.lesson_log import log_lesson
 from nbstream.listeners.smtp.error_replies import error_reply
+from nbstream.logs import event_fields
 from nbstream.policy.feedback_mail import FeedbackContent, parse_feedback_mail
 from nbstream.policy.incoming_message import incoming_message
 from nbstream.wire.smtp_reply import SmtpReply
@@ -58,7 +59,7 @@ class FeedbackMailbox:
         """The answer to feedback from a peer that may not teach."""
         self._observer.feedback_refused(label, source)
         _log.warning(
-            "feedback refused: its sender is not in feedback.allow_from", extra={"fields": {"peer": str(peer)}}
+            "feedback refused: its sender is not in feedback.allow_from", extra=event_fields(peer=str(peer))
         )
         return _NOT_ALLOWED_REPLY
 

@@ -1,7 +1,7 @@
-"""What a spamd client is told of an error: one table from the error's class to the EX_ code of sysexits.h.
+"""The answers of the spamd listener to errors: one table from the error's class to the EX_ code of sysexits.h.
 
-Rules: every error puts the request off (75), and the client passes the mail on unmarked then, or defers it, as it
-is set up to. The text beside the code goes by what was asked for, and says nothing of the cause.
+Rules: every error is answered with 75, and then the client passes the mail on unmarked or defers it, by its own
+configuration. The text beside the code depends on the command, and does not contain the cause.
 """
 
 from __future__ import annotations

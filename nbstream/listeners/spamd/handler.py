@@ -1,8 +1,8 @@
-"""What the spamd door answers to a complete request: it judges, marks, learns, forgets.
+"""The answers of the spamd listener to complete requests: it checks, marks, learns and forgets messages.
 
-Rules: what cannot be done now is put off with 75, and a client passes the mail on unmarked then, or defers it, as
-it is set up to; nothing of the cause is in the answer. Peers of ``allow_from``, and who may open the door's unix
-socket, may teach; those on this machine may say for whom.
+Rules: a request that fails is answered with 75, and then the client passes the mail on unmarked or defers it, by
+its own configuration; the answer does not contain the cause. Peers in ``feedback.allow_from`` may teach, and so
+may peers that can open the listener's unix socket; a peer on this machine may name the user for whom it teaches.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class SpamdHandler:
         self._message_service = message_service
 
     async def handle(self, request: SpamdRequest, body: bytes, peer: Peer) -> bytes:
-        """The whole answer to a request whose message is ``body``, unpacked. Raises nothing but cancellation."""
+        """Return the whole answer to a request with the decompressed message ``body``.
+
+        It raises nothing but ``asyncio.CancelledError``.
+        """
         if request.command is SpamdCommand.PING:
             return wire.PONG_REPLY
         if request.command is SpamdCommand.SKIP:
@@ -70,7 +73,7 @@ class SpamdHandler:
         runtime = self._message_service.runtime
         try:
             check, _ = await self._message_service.check(await self._message_service.parse_mail(body))
-        except Exception as error:  # noqa: BLE001 - a fault in a check costs no mail, and no door
+        except Exception as error:  # noqa: BLE001 - a fault in a check must not lose mail or end the listener
             _log_fault("check", error)
             return SpamdRefusal(error_code(error), _CHECK_FAILED_TEXT).render()
         score, required = verdict_fields.comparable_scores(check.verdict, check.probability, check.thresholds)
@@ -80,17 +83,19 @@ class SpamdHandler:
     async def _learn_or_forget(self, request: SpamdRequest, body: bytes, peer: Peer) -> bytes:
         if request.tell is TellRequest.NOTHING:
             return wire.render_tell()
-        problem = (
-            _NOT_ALLOWED if not self._message_service.may_teach(peer) else None if body.strip() else _EMPTY_MESSAGE
-        )
-        if problem:
-            self._message_service.feedback_refused(str(request.tell), problem.text, {"peer": str(peer)})
-            return problem.render()
+        refusal = None
+        if not self._message_service.may_teach(peer):
+            refusal = _NOT_ALLOWED
+        elif not body.strip():
+            refusal = _EMPTY_MESSAGE
+        if refusal:
+            self._message_service.feedback_refused(str(request.tell), refusal.text, {"peer": str(peer)})
+            return refusal.render()
         label = None if request.tell is TellRequest.FORGET else str(request.tell)
         try:
             message = await self._message_service.parse_mail(body)
             lesson = await self._message_service.teach(message, label, _actor(peer, request.user))
-        except Exception as error:  # noqa: BLE001 - a fault in a lesson costs no door
+        except Exception as error:  # noqa: BLE001 - a fault in a lesson must not end the listener
             _log_fault("lesson", error)
             return SpamdRefusal(error_code(error), _LESSON_FAILED_TEXT).render()
         return wire.render_tell(
@@ -117,7 +122,7 @@ def _content(command: SpamdCommand, check: Check, body: bytes, runtime: Runtime)
 
 
 def _report(check: Check, model_name: str) -> bytes:
-    """Why, for people: the verdict and the strongest clues, ASCII whatever the message held."""
+    """Return the reasons for people: the verdict and the strongest clues, in ASCII for any message."""
     lines = [
         f"nbstream: {check.verdict}, P(spam) {check.probability:.6f}",
         check.reason,
@@ -146,6 +151,6 @@ def _actor(peer: Peer, user: str) -> str:
 
 
 def _log_fault(what: str, error: Exception) -> None:
-    """What the desk has not told already: that something was wrong with the program."""
+    """Log a fault of the program; the message service has logged any other error."""
     if not isinstance(error, NbstreamError):
         _log.error("%s: %s failed: %s", LISTENER_NAME, what, error, exc_info=True)

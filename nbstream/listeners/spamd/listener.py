@@ -1,8 +1,9 @@
-"""The spamd door: what speaks to SpamAssassin's server speaks to this one, spamc and Exim's ``spam =`` among them.
+"""The spamd listener, for clients of SpamAssassin's server such as spamc and Exim's ``spam =``.
 
-Rules: one request a connection, which is closed behind the answer; a client may close its side first. What is
-refused is told, and the rest of it passed over for a while, so that the client can read why. Connections, bytes in
-memory, silence and the time to take an answer are bounded. A client that goes away stops no lesson that has begun.
+Rules: a connection has one request and is closed after the answer; a client may close its side first. A refused
+client gets the reason, and for a while further bytes from it are discarded, because it may read only after it has
+sent everything. Connections, bytes in memory, time without data and the time to read an answer are bounded. A
+lesson that has begun is finished even if its client disconnects.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_PATIENCE_SECONDS = 10.0  # for a client to read why it was refused
+_PATIENCE_SECONDS = 10.0  # for a refused client to read the reason
 _UNKNOWN_HOST = "unknown"
-_READ_LIMIT_FACTOR = 2  # times the permitted size is read of it
+_READ_LIMIT_FACTOR = 2  # a refused client may send this many times the permitted size
 _BUSY = SpamdRefusal(EX_UNAVAILABLE, "Service Unavailable: too many connections")
 _CLOSING = SpamdRefusal(EX_UNAVAILABLE, "Service Unavailable: closing down")
 _NO_MEMORY = SpamdRefusal(EX_TEMPFAIL, "Too much mail at once, please try again later")
@@ -44,7 +45,7 @@ _SILENT = SpamdRefusal(EX_TIMEOUT, "Timeout: the request is not complete")
 
 @dataclass(frozen=True, slots=True)
 class SpamdLimits:
-    """Limits of the door; bytes in flight are counted over all connections."""
+    """Limits of a message, of a client's time, and of the connections."""
 
     max_message_bytes: int = 50 << 20
     idle_timeout_seconds: float = 300
@@ -52,7 +53,7 @@ class SpamdLimits:
 
 
 class SpamdListener:
-    """Accepts connections, and bounds what they use together."""
+    """Accepts connections, and limits their number and their bytes in memory."""
 
     def __init__(self, limits: SpamdLimits, byte_budget: ByteBudget, message_service: MessageService) -> None:
         self.limits = limits
@@ -68,7 +69,7 @@ class SpamdListener:
         self._no_connections.set()
 
     async def start(self, *sockets: socket.socket) -> None:
-        """Serve on these sockets, of which there is one."""
+        """Serve on the socket, which has to be exactly one."""
         (listening,) = sockets
         loop = asyncio.get_running_loop()
         self.is_unix_socket = listening.family == socket.AF_UNIX
@@ -76,12 +77,12 @@ class SpamdListener:
         self._server = await create(lambda: SpamdConnection(self), sock=listening)
 
     def apply(self, runtime: Runtime) -> None:
-        """Go by ``runtime`` from the next request on."""
+        """Use ``runtime`` from the next request on."""
         self._message_service.apply(runtime)
 
-    def admit(self, visit: SpamdConnection) -> SpamdRefusal | None:
-        """Take a connection in, or say why not."""
-        self.connections.add(visit)
+    def admit(self, connection: SpamdConnection) -> SpamdRefusal | None:
+        """Add a connection, and return the refusal if it may not send a request."""
+        self.connections.add(connection)
         self._no_connections.clear()
         refusal = (
             _CLOSING if self._draining else _BUSY if self._admitted_count >= self.limits.max_connections else None
@@ -92,39 +93,39 @@ class SpamdListener:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether there is no place even for those that are to read why they were turned away."""
+        """Whether there are too many connections even of clients that only read their refusal."""
         return len(self.connections) - self._admitted_count > self.limits.max_connections
 
-    def connection_closed(self, visit: SpamdConnection) -> None:
-        """A connection is gone, and nothing is done for it any more."""
-        self.connections.discard(visit)
-        self._admitted_count -= visit.admitted
+    def connection_closed(self, connection: SpamdConnection) -> None:
+        """Remove a connection that is closed and whose work is finished."""
+        self.connections.discard(connection)
+        self._admitted_count -= connection.admitted
         if not self.connections:
             self._no_connections.set()
 
     async def drain(self, seconds: float) -> None:
-        """Stop accepting, let requests under way finish within ``seconds``, then close what is left."""
+        """Stop accepting, let active requests finish within ``seconds``, then close all connections."""
         self._draining = True
         if self._server is not None:
             self._server.close()
-        for visit in list(self.connections):
-            visit.close_if_idle()
+        for connection in list(self.connections):
+            connection.close_if_idle()
         try:
             async with asyncio.timeout(seconds):
                 await self._no_connections.wait()
         except TimeoutError:
             _log.warning("spamd: requests under way did not finish in %g s", seconds)
-        for visit in list(self.connections):
-            visit.abort()
-        await self._no_connections.wait()  # those that were cancelled need a moment to end
+        for connection in list(self.connections):
+            connection.abort()
+        await self._no_connections.wait()  # cancelled tasks need a moment to end
 
 
 class SpamdConnection(asyncio.Protocol):
-    """One connection: bytes in, one answer out."""
+    """One connection: it reads one request and writes one answer."""
 
-    def __init__(self, door: SpamdListener) -> None:
-        self._listener = door
-        self._parser = SpamdParser(door.limits.max_message_bytes)
+    def __init__(self, listener: SpamdListener) -> None:
+        self._listener = listener
+        self._parser = SpamdParser(listener.limits.max_message_bytes)
         self._reserved_bytes = self._received_bytes = 0
         self.admitted = False
         self._client_closed = self._answer_sent = self._disconnected = False
@@ -133,17 +134,17 @@ class SpamdConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, unless there are too many already."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        """Wait for the request, or refuse the connection."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transport does not inherit from it
         refusal = self._listener.admit(self)
         self.admitted = refusal is None
         if refusal:
-            self._send_answer(refusal.render(), rest=not self._listener.is_crowded)
+            self._send_answer(refusal.render(), more_may_come=not self._listener.is_crowded)
         else:
             self._set_timer(self._listener.limits.idle_timeout_seconds)
 
     def data_received(self, data: bytes) -> None:
-        """More of the request, or of what is passed over."""
+        """Parse more of the request, or discard the bytes after a refusal."""
         self._received_bytes += len(data)
         if self._answer_sent or self._parser.done:
             if self._received_bytes > _READ_LIMIT_FACTOR * self._listener.limits.max_message_bytes:
@@ -157,7 +158,7 @@ class SpamdConnection(asyncio.Protocol):
         self._handle_events(self._parser.feed(data))
 
     def eof_received(self) -> bool:
-        """The client has closed its side, and may still read."""
+        """Note that the client has closed its side; it may still read."""
         self._client_closed = True
         if self._answer_sent:
             self._transport.close()
@@ -166,21 +167,21 @@ class SpamdConnection(asyncio.Protocol):
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The client is gone; work that has begun is finished."""
+        """Stop the timer; work that has begun is finished."""
         self._disconnected = True
         if self._timer is not None:
             self._timer.cancel()
         self._close_if_done()
 
     def close_if_idle(self) -> None:
-        """While draining: close now unless a request is under way."""
+        """Close now unless a request has begun; called while the listener drains."""
         if self._answer_sent:
             self._transport.close()
         elif not self._received_bytes:
-            self._send_answer(_CLOSING.render(), rest=False)
+            self._send_answer(_CLOSING.render(), more_may_come=False)
 
     def abort(self) -> None:
-        """Drop the connection, and what is done for it."""
+        """Close the connection at once, and cancel its work."""
         if self._answer_task is not None:
             self._answer_task.cancel()
         self._transport.abort()
@@ -207,34 +208,34 @@ class SpamdConnection(asyncio.Protocol):
             if isinstance(event, SpamdRefusal):
                 self._refuse(event)
             elif self._refusal is None:
-                # What has come with it may be refused yet: the work begins after that.
+                # Bytes after the request may still be refused: the work begins afterwards.
                 self._answer_task = asyncio.get_running_loop().create_task(self._answer_unless_refused(event))
                 self._answer_task.add_done_callback(self._on_answer_done)
                 if self._timer is not None:
-                    self._timer.cancel()  # what follows has deadlines of its own; it is the client who waits now
+                    self._timer.cancel()  # from now on the client waits, and the work has deadlines of its own
 
     def _refuse(self, refusal: SpamdRefusal) -> None:
-        """Tell it, now or instead of the answer that is being made."""
+        """Send the refusal, now or instead of the answer that is being made."""
         self._refusal = self._refusal or refusal
         self._parser.discard_rest()
         if self._answer_task is None:
             _log.info("spamd: a request was refused: %s", refusal.text)
-            self._send_answer(refusal.render(), rest=True)
+            self._send_answer(refusal.render(), more_may_come=True)
 
     async def _answer_unless_refused(self, request: SpamdRequest) -> bytes:
         return await self._make_answer(request) if self._refusal is None else b""
 
-    def _on_answer_done(self, work: asyncio.Task[bytes]) -> None:
-        """Say it; of work that was cancelled, even before it began, nothing."""
+    def _on_answer_done(self, task: asyncio.Task[bytes]) -> None:
+        """Send the answer; a cancelled task, even one that had not begun, has none."""
         self._answer_task = None
         answer = b""
         try:
-            answer = b"" if work.cancelled() else work.result()
+            answer = b"" if task.cancelled() else task.result()
         finally:
             if self._refusal is not None:
                 self._refuse(self._refusal)
             else:
-                self._send_answer(answer, rest=False)
+                self._send_answer(answer, more_may_come=False)
             self._close_if_done()
 
     async def _make_answer(self, request: SpamdRequest) -> bytes:
@@ -246,23 +247,28 @@ class SpamdConnection(asyncio.Protocol):
                     self._refusal = piece if isinstance(piece, SpamdRefusal) else _NO_MEMORY
                     return b""
                 pieces.append(piece)
-                await asyncio.sleep(0)  # a piece takes a millisecond
+                await asyncio.sleep(0)  # other tasks run between two pieces
             body = b"".join(pieces)
         return await self._listener.handler.handle(request, body, self._peer())
 
     def _peer(self) -> Peer:
         if self._listener.is_unix_socket:
             return Peer()
-        name = self._transport.get_extra_info("peername")  # uvloop has none of a client that is gone
+        name = self._transport.get_extra_info(
+            "peername"
+        )  # uvloop has no address of a client that has disconnected
         return Peer(str(name[0]) if isinstance(name, tuple) and name else _UNKNOWN_HOST)
 
-    def _send_answer(self, answer: bytes, *, rest: bool) -> None:
-        """Say the last of this connection; ``rest``: more may come, which is passed over until the client ends."""
+    def _send_answer(self, answer: bytes, *, more_may_come: bool) -> None:
+        """Send the only answer of the connection.
+
+        If ``more_may_come``, the connection stays open for a while, and the client's further bytes are discarded.
+        """
         if self._answer_sent or self._disconnected or self._transport.is_closing():
             return
         self._answer_sent = True
         self._transport.write(answer)
-        if rest and not self._client_closed:
+        if more_may_come and not self._client_closed:
             self._release_bytes()
             self._transport.write_eof()
             self._set_timer(_PATIENCE_SECONDS)

@@ -1,4 +1,4 @@
-"""What the writer of an entry is told of an error: one table from the error's class to the text of the answer.
+"""The answers of the stream listener to errors: one table from the error's class to the text.
 
 Rules: a text names no host, path, key or exception.
 """

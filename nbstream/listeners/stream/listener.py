@@ -1,10 +1,10 @@
-"""The stream door: checks and learns what programs add to a stream in Redis, and answers in another one.
+"""The stream listener: it checks and learns the entries of a stream in Redis, and answers in another stream.
 
-Rules. An entry is let go when its answer is written, not before: a worker that dies in between costs a second try,
-never an answer. While Redis is away or refuses to write, or no counts are loaded, what is under way waits and
-nothing more is read. Entries under way are bounded by number and by bytes. An entry that somebody began before is
-tried alone, one at a time, so that one which ends its worker is set aside and not its neighbours. A try that fails
-by a fault of ours ends without an answer, and is one of those that are counted.
+Rules: an entry is removed only when its answer is written. If a worker dies before, another one tries the entry
+again, and no answer is lost. While Redis is away or refuses to write, or no counts are loaded, the active entries
+wait and no more are read. Active entries are limited by number and by bytes. An entry that another worker began is
+tried alone: if it ends its worker, only this entry is set aside, and not the entries that were active with it. A
+try that fails with a fault of nbstream ends without an answer, and is one of the tries that are counted.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.listeners.byte_budget import ByteBudget
 from nbstream.listeners.stream.error_answers import error_text
+from nbstream.logs import event_fields
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.stream_queue import ClaimOutcome
@@ -44,18 +45,18 @@ Result = TypeVar("Result")
 
 
 class StreamObserver(Protocol):
-    """What the listener reports beside what its message service does; metrics are the reader."""
+    """What the listener reports besides its message service; implemented by the metrics."""
 
     def entry_finished(self, outcome: str) -> None:
-        """What became of one entry: answered, refused, repeated (it had an answer), claimed, dead, lost."""
+        """Report what became of one entry: answered, refused, repeated (it had an answer), claimed, dead, lost."""
 
-    def backlog_measured(self, standing: QueueBacklog) -> None:
-        """So much is waiting."""
+    def backlog_measured(self, backlog: QueueBacklog) -> None:
+        """Report how many entries are waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """The limits: of a message, of the entries under way, and ``claim_seconds`` as the queue has them."""
+    """Limits of a message and of the active entries; ``claim_seconds`` is the same as the queue's."""
 
     max_message_bytes: int = 10 << 20
     max_in_flight: int = 16
@@ -63,7 +64,7 @@ class StreamLimits:
 
 
 class StreamListener:
-    """Answers a queue's entries; ``run`` does it until ``drain`` or cancellation."""
+    """Answers the entries of a queue until ``drain`` or the cancellation of ``run``."""
 
     def __init__(
         self,
@@ -81,42 +82,42 @@ class StreamListener:
         self._active_entries: dict[bytes, QueueEntry] = {}
         self._waiting = 0  # entries that wait for Redis
         self._waiting_logged = False
-        self._changed = asyncio.Event()  # something that reading waits for
+        self._changed = asyncio.Event()  # set when an entry ends or draining begins, which ``_read`` waits for
         self._draining = asyncio.Event()
         self._ended = asyncio.Event()
         self._ended.set()
 
     async def start(self, *sockets: socket.socket) -> asyncio.Task[None]:
-        """Begin to answer entries, and return the task that does; there is no socket."""
+        """Begin to answer entries, and return the task that does it; the listener has no sockets."""
         assert not sockets
         return asyncio.create_task(self.run(), name=LISTENER_NAME)
 
     def apply(self, runtime: Runtime) -> None:
-        """Go by ``runtime`` from the next entry on."""
+        """Use ``runtime`` from the next entry on."""
         self._message_service.apply(runtime)
 
     async def run(self) -> None:
-        """Read and answer; returns when it is drained."""
+        """Read and answer entries until the listener is drained."""
         self._ended.clear()
         try:
             async with asyncio.TaskGroup() as group:
-                keeping = group.create_task(self._renew_claims(), name="stream: keep")
-                claiming = group.create_task(self._claim_abandoned(), name="stream: take over")
+                renewing = group.create_task(self._renew_claims(), name="stream: renew claims")
+                claiming = group.create_task(self._claim_abandoned(), name="stream: claim")
                 await self._read(group)
                 await claiming
-                while self._active_entries:  # held until then
+                while self._active_entries:  # their claims are renewed until the last one ends
                     self._changed.clear()
                     await self._changed.wait()
-                keeping.cancel()
+                renewing.cancel()
             with suppress(StoreUnavailable):
                 await self._queue.remove_idle_consumers(leave=True)
         finally:
             self._ended.set()
 
     async def drain(self, seconds: float) -> None:
-        """Read no more and answer what is under way, for as long as ``seconds``; then ``run`` may be cancelled.
+        """Read no more, and answer the active entries for up to ``seconds``; then ``run`` may be cancelled.
 
-        What is left is taken over by another worker, or after the next start.
+        Another worker takes over the entries that are left, or this one does after its next start.
         """
         self._draining.set()
         self._changed.set()
@@ -125,14 +126,14 @@ class StreamListener:
                 await self._ended.wait()
 
     async def _read(self, group: asyncio.TaskGroup) -> None:
-        """Read while there is room."""
+        """Read entries while there are free slots, until draining begins."""
         backoff = Backoff()
         while not self._draining.is_set():
             stop_if_cancelled()
             try:
                 await self._queue.open()
-                while room := await self._free_slots():
-                    for entry in await self._queue.take(room):
+                while free_slots := await self._free_slots():
+                    for entry in await self._queue.take(free_slots):
                         self._begin(entry)
                         group.create_task(self._handle(entry), name="stream: entry")
                     if not self._waiting:
@@ -143,19 +144,22 @@ class StreamListener:
                 await self._pause(backoff.next_wait())
 
     async def _free_slots(self) -> int:
-        """How many entries more may be read: half of all at least, not one by one; 0 when it is drained."""
+        """Wait until at least half of the slots are free, and return how many; 0 once draining has begun.
+
+        Entries are read in groups, because each read is a round trip.
+        """
         while not self._draining.is_set():
             stop_if_cancelled()
-            room = self._limits.max_in_flight - len(self._active_entries)
-            has_slots = 2 * room >= self._limits.max_in_flight
-            if has_slots and not self._byte_budget.is_exhausted and not self._waiting:
-                return room
+            free_slots = self._limits.max_in_flight - len(self._active_entries)
+            is_half_free = 2 * free_slots >= self._limits.max_in_flight
+            if is_half_free and not self._byte_budget.is_exhausted and not self._waiting:
+                return free_slots
             self._changed.clear()
             await self._changed.wait()
         return 0
 
     async def _claim_abandoned(self) -> None:
-        """Try what others have left, one at a time; the first of failures in a row is logged."""
+        """Try the entries that other workers left, one at a time; of failures in a row the first one is logged."""
         failing = False
         while not self._draining.is_set():
             stop_if_cancelled()
@@ -177,15 +181,15 @@ class StreamListener:
                 self._begin(entry)
                 await self._handle(entry)
             else:
-                fields = {"listener": LISTENER_NAME, "entry": _printable_id(entry.stream_id)}
-                told = "set aside" if outcome is ClaimOutcome.DEAD else "removed by others before it was answered"
-                _log.warning("an entry was %s", told, extra={"fields": fields})
+                fields = event_fields(listener=LISTENER_NAME, entry=_printable_id(entry.stream_id))
+                fate = "set aside" if outcome is ClaimOutcome.DEAD else "removed by others before it was answered"
+                _log.warning("an entry was %s", fate, extra=fields)
 
     async def _renew_claims(self) -> None:
-        """Hold what is under way, and tell how much waits, until cancelled."""
+        """Renew the claims on active entries, and report how many entries wait, until cancelled."""
         while True:
             stop_if_cancelled()
-            with suppress(StoreUnavailable):  # the other two tell
+            with suppress(StoreUnavailable):  # the other two tasks log it
                 await self._queue.renew_claims(list(self._active_entries))
                 self._observer.backlog_measured(await self._queue.backlog())
             await asyncio.sleep(min(_RENEW_SECONDS, self._limits.claim_seconds / 3))
@@ -203,13 +207,13 @@ class StreamListener:
             result = await self._answer(entry)
             answer = wire.with_entry_ids(result.fields, entry.stream_id, entry.fields)
             written = await self._retry_while_unavailable(lambda: self._queue.answer(entry.stream_id, answer))
-        except Exception as error:  # noqa: BLE001 - one entry is no reason to stop answering others
+        except Exception as error:  # noqa: BLE001 - a fault in one entry must not stop the others
             self._message_service.report_fault()
             _log.error(
                 "an entry failed: %s",
                 error,
                 exc_info=True,
-                extra={"fields": {"entry": _printable_id(entry.stream_id)}},
+                extra=event_fields(entry=_printable_id(entry.stream_id)),
             )
         else:
             self._report_answer(entry, result, written, time.perf_counter() - started)
@@ -217,7 +221,7 @@ class StreamListener:
             self._end(entry)
 
     def _begin(self, entry: QueueEntry) -> None:
-        """Count an entry as under way; its size is known only now that it is here."""
+        """Note that an entry is active; its size is known only after it was read."""
         self._active_entries[entry.stream_id] = entry
         self._byte_budget.reserve_anyway(entry.size)
 
@@ -243,7 +247,7 @@ class StreamListener:
         return await self._message_service.parse_mail(request.raw)
 
     async def _check_or_learn(self, request: wire.StreamRequest, message: Message) -> _EntryResult:
-        """Check the message, or learn it; the answer goes by the recipient's rules."""
+        """Check the message, or learn it; the recipient's rules decide the verdict."""
         service = self._message_service
         treatments = service.treatments_of([request.recipient] if request.recipient else [])
         if request.label is None:
@@ -252,7 +256,10 @@ class StreamListener:
         return _EntryResult(await service.decide(lesson.after, treatments), lesson.outcome)
 
     async def _retry_while_unavailable(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """The result of what needs Redis or its counts, when they are there; nothing more is read meanwhile."""
+        """Return the result of ``work``, which is tried again while Redis or its counts are away.
+
+        Meanwhile no entry is read.
+        """
         backoff = Backoff()
         try:
             while True:
@@ -267,7 +274,7 @@ class StreamListener:
             self._waiting -= backoff.failures > 0
 
     def _log_waiting(self, error: StoreUnavailable | None) -> None:
-        """Log when entries begin to wait, and when they go on; not each time."""
+        """Log when entries begin to wait and when they continue, but not each failure in between."""
         if error and not self._waiting_logged:
             _log.warning("entries wait: %s", error)
         if self._waiting_logged and not error:
@@ -302,5 +309,5 @@ class _EntryResult:
         return wire.verdict_fields(self.check, self.outcome)
 
 
-def _printable_id(place: bytes) -> str:
-    return place.decode("ascii", "replace")
+def _printable_id(stream_id: bytes) -> str:
+    return stream_id.decode("ascii", "replace")

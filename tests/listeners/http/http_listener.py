@@ -1,4 +1,4 @@
-"""The HTTP door with everything real behind it: Redis, mirror, filter, memory."""
+"""An HTTP listener with all of its real parts: Redis, mirror, filter, memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LUNCH = b"From: Ann <ann@example.org>\nSubject: Lunch on Friday?\nMessage-ID: <l
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of the door."""
+    """An answer of the listener."""
 
     status: int
     headers: Mapping[str, str]
@@ -54,11 +54,11 @@ class Answer:
 
 
 @dataclass
-class HttpDoor:
-    """A running HTTP door; ``ask`` makes one request on a connection of its own."""
+class RunningHttpListener:
+    """A running HTTP listener; ``ask`` makes one request on a connection of its own."""
 
     listener: HttpListener
-    where: str
+    address: str
     metrics: DaemonMetrics
     mirror: Mirror
     memory: RecentMessages
@@ -67,14 +67,14 @@ class HttpDoor:
 
     @property
     def url(self) -> str:
-        return f"http://{'door' if self.path else self.where}"
+        return f"http://{'nbstream' if self.path else self.address}"
 
     @property
     def path(self) -> str | None:
-        return self.where.removeprefix("unix:") if self.where.startswith("unix:") else None
+        return self.address.removeprefix("unix:") if self.address.startswith("unix:") else None
 
     async def ask(self, path: str, body: bytes | None = None, method: str | None = None, **headers: str) -> Answer:
-        """GET, or POST where there is a body; header names with _ for -."""
+        """Send a GET, or a POST where there is a body; header names have _ for -."""
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         connector = aiohttp.UnixConnector(self.path) if self.path else None
         timeout = aiohttp.ClientTimeout(DEADLINE_SECONDS)
@@ -88,11 +88,11 @@ class HttpDoor:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        """A connection on which bytes are said; it is broken off at the end."""
+        """Open a connection to write bytes to; it is aborted at the end of the block."""
         if self.path:
             reader, writer = await asyncio.open_unix_connection(self.path)
         else:
-            host, port = self.where.rsplit(":", 1)
+            host, port = self.address.rsplit(":", 1)
             reader, writer = await asyncio.open_connection(host, int(port))
         try:
             yield reader, writer
@@ -102,7 +102,7 @@ class HttpDoor:
                 await writer.wait_closed()
 
     async def raw(self, request: bytes) -> bytes:
-        """What comes until the door closes, after these bytes."""
+        """Send these bytes, and return all that the listener sends until it closes."""
         async with self.open() as (reader, writer):
             writer.write(request)
             return await rest(reader)
@@ -112,7 +112,7 @@ class HttpDoor:
 
 
 async def rest(reader: asyncio.StreamReader) -> bytes:
-    """What comes until the door closes."""
+    """Return all that the listener sends until it closes."""
     async with asyncio.timeout(DEADLINE_SECONDS):
         return await reader.read()
 
@@ -122,11 +122,11 @@ async def open_http(
     client: Redis,
     folder: Path,
     *,
-    place: ListenAddress | None = None,
+    address: ListenAddress | None = None,
     follow: bool = True,
     change: Callable[[dict[str, Any]], None] = lambda _: None,
-) -> AsyncIterator[HttpDoor]:
-    """A door on a model that needs one message of each class; ``change`` edits the settings' values.
+) -> AsyncIterator[RunningHttpListener]:
+    """Run a listener with a model that needs one message of each class; ``change`` edits the settings' values.
 
     ``follow=False`` leaves the mirror empty.
     """
@@ -149,13 +149,13 @@ async def open_http(
         (entry,) = [entry for entry in LISTENERS if entry.name == "http"]
         listener = entry.make_listener(settings, parts, runtime, lambda: False)
         assert isinstance(listener, HttpListener)
-        place = place or TcpListenAddress("127.0.0.1", 0)
-        found = open_listening_socket(place)
-        await listener.start(found)
+        address = address or TcpListenAddress("127.0.0.1", 0)
+        listening = open_listening_socket(address)
+        await listener.start(listening)
         stack.push_async_callback(listener.drain, 0)
-        yield HttpDoor(
+        yield RunningHttpListener(
             listener,
-            str(bound_address(place, found)),
+            str(bound_address(address, listening)),
             metrics,
             parts.mirror,
             parts.recent_messages,
@@ -165,18 +165,18 @@ async def open_http(
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
-    while not task.done():  # more than once, as the daemon does
+    while not task.done():  # a task may need more than one cancellation
         task.cancel()
         await asyncio.wait([task], timeout=1)
 
 
-def unix_place(folder: Path) -> UnixListenAddress:
-    """A socket in that folder."""
+def unix_address(folder: Path) -> UnixListenAddress:
+    """Return the address of a socket in the folder."""
     return UnixListenAddress(folder / "http.sock")
 
 
 def free_socket() -> tuple[socket.socket, str]:
-    """A listening socket on loopback, and where it is."""
-    place = TcpListenAddress("127.0.0.1", 0)
-    found = open_listening_socket(place)
-    return found, str(bound_address(place, found))
+    """Return a listening socket on loopback, and its address."""
+    address = TcpListenAddress("127.0.0.1", 0)
+    listening = open_listening_socket(address)
+    return listening, str(bound_address(address, listening))

@@ -1,4 +1,4 @@
-"""Our own API, with a real model behind it."""
+"""nbstream's own API with a real model."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
-from tests.listeners.http.http_listener import LUNCH, PRIZE, HttpDoor, open_http, unix_place
+from tests.listeners.http.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http, unix_address
 
 PROBLEM = "application/problem+json"
 
 
 @pytest.fixture
-async def door(client: Redis, tmp_path: Path) -> AsyncIterator[HttpDoor]:
-    async with open_http(client, tmp_path) as opened:
-        yield opened
+async def http(client: Redis, tmp_path: Path) -> AsyncIterator[RunningHttpListener]:
+    async with open_http(client, tmp_path) as running:
+        yield running
 
 
-async def test_a_check_tells_what_the_filter_found(door: HttpDoor) -> None:
-    expected = await door.spam_filter.check(Message(normalize_line_ends(PRIZE)))
+async def test_a_check_returns_the_result_of_the_filter(http: RunningHttpListener) -> None:
+    expected = await http.spam_filter.check(Message(normalize_line_ends(PRIZE)))
 
-    answer = await door.ask("/v1/check", PRIZE)
+    answer = await http.ask("/v1/check", PRIZE)
 
     assert answer.status == 200
     assert answer.json["id"] == expected.id
@@ -37,52 +37,52 @@ async def test_a_check_tells_what_the_filter_found(door: HttpDoor) -> None:
     assert answer.json["probability"] == expected.probability
     assert answer.json["reason"] == "learning 0/2"
     assert answer.json["model"] == "default"
-    assert door.metric("nbstream_messages_total", listener="http", verdict="unsure") == 1
+    assert http.metric("nbstream_messages_total", listener="http", verdict="unsure") == 1
 
 
-async def test_what_is_learned_moves_the_next_check_and_is_taken_back_exactly(door: HttpDoor) -> None:
-    first = (await door.ask("/v1/check", PRIZE)).json
+async def test_a_lesson_moves_the_next_check_and_is_taken_back_exactly(http: RunningHttpListener) -> None:
+    first = (await http.ask("/v1/check", PRIZE)).json
 
-    spam = (await door.ask("/v1/learn?label=spam", PRIZE, User="bob")).json
-    again = (await door.ask("/v1/learn?label=spam", PRIZE)).json
-    ham = (await door.ask("/v1/learn?label=ham", LUNCH)).json
-    taught = (await door.ask("/v1/check", PRIZE)).json
-    back = [(await door.ask("/v1/unlearn", each)).json for each in (PRIZE, LUNCH, LUNCH)]
-    last = (await door.ask("/v1/check", PRIZE)).json
+    spam = (await http.ask("/v1/learn?label=spam", PRIZE, User="bob")).json
+    again = (await http.ask("/v1/learn?label=spam", PRIZE)).json
+    ham = (await http.ask("/v1/learn?label=ham", LUNCH)).json
+    learned = (await http.ask("/v1/check", PRIZE)).json
+    unlearned = [(await http.ask("/v1/unlearn", message)).json for message in (PRIZE, LUNCH, LUNCH)]
+    last = (await http.ask("/v1/check", PRIZE)).json
 
-    assert [each["outcome"] for each in (spam, again, ham)] == ["learned", "already", "learned"]
+    assert [lesson["outcome"] for lesson in (spam, again, ham)] == ["learned", "already", "learned"]
     assert spam["told"].startswith("learned as spam: P 0.50 -> ")
-    assert taught["probability"] > first["probability"]
-    assert [each["outcome"] for each in back] == ["unlearned", "unlearned", "unknown"]
-    assert [each["label"] for each in back] == ["spam", "ham", None]
+    assert learned["probability"] > first["probability"]
+    assert [lesson["outcome"] for lesson in unlearned] == ["unlearned", "unlearned", "unknown"]
+    assert [lesson["label"] for lesson in unlearned] == ["spam", "ham", None]
     assert (last["probability"], last["learned"]) == (first["probability"], first["learned"])
-    assert door.metric("nbstream_feedback_total", source="http", label="spam", outcome="learned") == 1
+    assert http.metric("nbstream_feedback_total", source="http", label="spam", outcome="learned") == 1
 
 
-async def test_the_actor_is_who_is_named_else_the_peer(door: HttpDoor) -> None:
+async def test_the_actor_is_the_named_user_else_the_peer(http: RunningHttpListener) -> None:
     for body, fields in ((PRIZE, {"User": " bob@example.org "}), (LUNCH, {})):
-        name = (await door.ask("/v1/learn?label=spam", body, **fields)).json["id"]
-        told = (await door.ask(f"/v1/messages/{name}")).json
+        message_id = (await http.ask("/v1/learn?label=spam", body, **fields)).json["id"]
+        record = (await http.ask(f"/v1/messages/{message_id}")).json
 
-        assert told["learned"]["actor"] == (fields.get("User", "127.0.0.1").strip())
-        assert told["learned"]["source"] == "http"
+        assert record["learned"]["actor"] == (fields.get("User", "127.0.0.1").strip())
+        assert record["learned"]["source"] == "http"
 
 
-async def test_verdict_fields_and_line_ends_make_no_other_message(door: HttpDoor) -> None:
-    plain = (await door.ask("/v1/check", PRIZE)).json
+async def test_verdict_fields_and_line_ends_do_not_change_the_message(http: RunningHttpListener) -> None:
+    plain = (await http.ask("/v1/check", PRIZE)).json
     forged = b"X-Spam-Flag: YES\r\nX-Nbstream: spam\r\n" + PRIZE.replace(b"\n", b"\r\n")
 
-    assert (await door.ask("/v1/check", forged)).json == plain
+    assert (await http.ask("/v1/check", forged)).json == plain
 
 
-async def test_a_message_is_told_of_by_its_id(door: HttpDoor) -> None:
-    checked = (await door.ask("/v1/check", PRIZE)).json
-    await door.memory.wait_until_written()
-    name = checked["id"]
+async def test_a_message_is_explained_by_its_id(http: RunningHttpListener) -> None:
+    checked = (await http.ask("/v1/check", PRIZE)).json
+    await http.memory.wait_until_written()
+    message_id = checked["id"]
 
-    remembered = (await door.ask(f"/v1/messages/{name}")).json
-    await door.ask("/v1/learn?label=spam", PRIZE)
-    learned = (await door.ask(f"/v1/messages/{name}")).json
+    remembered = (await http.ask(f"/v1/messages/{message_id}")).json
+    await http.ask("/v1/learn?label=spam", PRIZE)
+    learned = (await http.ask(f"/v1/messages/{message_id}")).json
 
     assert remembered["remembered"] == {
         "verdict": "unsure",
@@ -97,37 +97,37 @@ async def test_a_message_is_told_of_by_its_id(door: HttpDoor) -> None:
 
 
 @pytest.mark.parametrize("name", ["a" * 24, "A" * 24, "1", "..%2f..", "%00"])
-async def test_an_unknown_id_is_not_found(door: HttpDoor, name: str) -> None:
-    answer = await door.ask(f"/v1/messages/{name}")
+async def test_an_unknown_id_is_404(http: RunningHttpListener, name: str) -> None:
+    answer = await http.ask(f"/v1/messages/{name}")
 
     assert (answer.status, answer.headers["Content-Type"].partition(";")[0]) == (404, PROBLEM)
 
 
-async def test_the_model_is_told(door: HttpDoor) -> None:
-    await door.ask("/v1/learn?label=spam", PRIZE)
+async def test_the_state_of_the_model_is_returned(http: RunningHttpListener) -> None:
+    await http.ask("/v1/learn?label=spam", PRIZE)
 
-    told = (await door.ask("/v1/model")).json
+    state = (await http.ask("/v1/model")).json
 
-    assert (told["name"], told["state"]) == ("default", "learning 1/2")
-    assert (told["learned"], told["needed"]) == ({"ham": 0, "spam": 1}, {"ham": 1, "spam": 1})
-    assert told["tokens"] > 5
-    assert (told["thresholds"]["spam"], told["lag_seconds"]) == (0.95, 0)
+    assert (state["name"], state["state"]) == ("default", "learning 1/2")
+    assert (state["learned"], state["needed"]) == ({"ham": 0, "spam": 1}, {"ham": 1, "spam": 1})
+    assert state["tokens"] > 5
+    assert (state["thresholds"]["spam"], state["lag_seconds"]) == (0.95, 0)
 
 
-async def test_a_text_is_no_mail(door: HttpDoor) -> None:
+async def test_a_text_is_no_mail(http: RunningHttpListener) -> None:
     text = b"From: Ann <ann@example.org>\nDate: tonight?"
 
-    as_text = (await door.ask("/v1/check", text, Content_Type="text/plain; charset=utf-8")).json
-    as_mail = (await door.ask("/v1/check", text, Content_Type="message/rfc822")).json
+    as_text = (await http.ask("/v1/check", text, Content_Type="text/plain; charset=utf-8")).json
+    as_mail = (await http.ask("/v1/check", text, Content_Type="message/rfc822")).json
 
     assert as_text["id"] == Message.from_text(text.decode()).key
     assert as_mail["id"] != as_text["id"]
 
 
-async def test_a_text_in_its_charset_is_the_same_text(door: HttpDoor) -> None:
+async def test_a_text_in_its_charset_is_the_same_text(http: RunningHttpListener) -> None:
     texts = {"utf-8": "Grüße", "iso-8859-1": "Grüße", "utf-16": "Grüße", "no-such": "Grüße", "idna": "Grüße"}
     answers = [
-        await door.ask(
+        await http.ask(
             "/v1/check",
             text.encode(name if name not in {"no-such", "idna"} else "utf-8"),
             Content_Type=f"text/plain; charset={name}",
@@ -135,7 +135,7 @@ async def test_a_text_in_its_charset_is_the_same_text(door: HttpDoor) -> None:
         for name, text in texts.items()
     ]
 
-    assert len({each.json["id"] for each in answers}) == 1
+    assert len({answer.json["id"] for answer in answers}) == 1
 
 
 @pytest.mark.parametrize(
@@ -156,33 +156,31 @@ async def test_a_text_in_its_charset_is_the_same_text(door: HttpDoor) -> None:
     ],
 )
 async def test_a_refusal_is_a_problem(
-    door: HttpDoor, path: str, body: bytes | None, fields: dict[str, str], status: int
+    http: RunningHttpListener, path: str, body: bytes | None, fields: dict[str, str], status: int
 ) -> None:
-    answer = await door.ask(path, body, **fields)
+    answer = await http.ask(path, body, **fields)
 
     assert answer.status == status
     assert answer.headers["Content-Type"].partition(";")[0] == PROBLEM
     assert "Access-Control-Allow-Origin" not in answer.headers
     assert answer.headers["Server"] == "nbstream"
     assert (answer.json["type"], answer.json["status"]) == ("about:blank", status)
-    assert (await door.ask("/v1/model")).json["learned"] == {"ham": 0, "spam": 0}
+    assert (await http.ask("/v1/model")).json["learned"] == {"ham": 0, "spam": 0}
 
 
-async def test_a_message_over_the_limit_is_refused_whether_it_says_so_or_not(
-    client: Redis, tmp_path: Path
-) -> None:
+async def test_a_message_over_the_limit_is_refused_with_or_without_a_length(client: Redis, tmp_path: Path) -> None:
     def change(values: dict[str, Any]) -> None:
         values["listeners"]["http"]["max_message_bytes"] = 1000
 
-    async with open_http(client, tmp_path, change=change) as door:
+    async with open_http(client, tmp_path, change=change) as http:
 
         async def pieces() -> AsyncIterator[bytes]:
             for _ in range(101):
                 yield b"x" * 10
 
-        assert (await door.ask("/v1/check", b"x" * 1000)).status == 200
-        assert (await door.ask("/v1/check", b"x" * 1001)).status == 413
-        assert (await door.ask("/v1/check", pieces())).status == 413  # type: ignore[arg-type]  # chunked
+        assert (await http.ask("/v1/check", b"x" * 1000)).status == 200
+        assert (await http.ask("/v1/check", b"x" * 1001)).status == 413
+        assert (await http.ask("/v1/check", pieces())).status == 413  # type: ignore[arg-type]  # chunked
 
 
 async def test_teaching_needs_feedback_allow_from_or_the_password_for_it(
@@ -196,50 +194,50 @@ async def test_teaching_needs_feedback_allow_from_or_the_password_for_it(
         values["listeners"]["http"].update(files)
         values["feedback"] = {"allow_from": ["192.0.2.0/24"]}
 
-    async with open_http(client, tmp_path, change=change) as door:
-        assert (await door.ask("/v1/check", PRIZE)).status == 200
+    async with open_http(client, tmp_path, change=change) as http:
+        assert (await http.ask("/v1/check", PRIZE)).status == 200
         stranger = {"X-Forwarded-For": "198.51.100.1"}
-        assert (await door.ask("/v1/check", PRIZE, **stranger)).status == 401
-        assert (await door.ask("/v1/check", PRIZE, Password="read", **stranger)).status == 200
+        assert (await http.ask("/v1/check", PRIZE, **stranger)).status == 401
+        assert (await http.ask("/v1/check", PRIZE, Password="read", **stranger)).status == 200
         for fields, status in (({}, 401), ({"Password": "read"}, 401), ({"Password": "write"}, 200)):
-            answer = await door.ask("/v1/learn?label=spam", PRIZE, **fields)
+            answer = await http.ask("/v1/learn?label=spam", PRIZE, **fields)
             assert answer.status == status
-        assert door.metric("nbstream_feedback_total", source="http", label="none", outcome="refused") == 2
+        assert http.metric("nbstream_feedback_total", source="http", label="none", outcome="refused") == 2
     refused = [vars(record)["fields"] for record in caplog.records if record.levelname == "WARNING"]
-    assert [(each["path"], each["password"]) for each in refused] == [
+    assert [(fields["path"], fields["password"]) for fields in refused] == [
         ("/v1/check", "none"),
         ("/v1/learn", "none"),
         ("/v1/learn", "wrong"),
     ]
 
 
-async def test_a_unix_socket_is_a_door_too(client: Redis, tmp_path: Path) -> None:
+async def test_a_unix_socket_works_as_well(client: Redis, tmp_path: Path) -> None:
     def change(values: dict[str, Any]) -> None:
-        values["feedback"] = {"allow_from": []}  # of TCP: the socket's permissions let in
+        values["feedback"] = {"allow_from": []}  # this is for TCP: a unix socket has permissions
 
-    async with open_http(client, tmp_path, place=unix_place(tmp_path), change=change) as door:
-        answer = await door.ask("/v1/learn?label=spam", PRIZE)
+    async with open_http(client, tmp_path, address=unix_address(tmp_path), change=change) as http:
+        answer = await http.ask("/v1/learn?label=spam", PRIZE)
         assert (answer.status, answer.json["outcome"]) == (200, "learned")
-        told = (await door.ask(f"/v1/messages/{answer.json['id']}")).json
-        assert told["learned"]["actor"] == "local"
+        record = (await http.ask(f"/v1/messages/{answer.json['id']}")).json
+        assert record["learned"]["actor"] == "local"
 
 
-async def test_without_counts_or_redis_it_says_not_now(own_redis: RedisServer, tmp_path: Path) -> None:
+async def test_without_counts_or_redis_the_answer_is_503(own_redis: RedisServer, tmp_path: Path) -> None:
     client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
     try:
-        async with open_http(client, tmp_path / "a", follow=False) as door:
-            assert (await door.ask("/v1/check", PRIZE)).status == 503
-            assert (await door.ask("/v1/model")).status == 503
-            assert door.metric("nbstream_messages_total", listener="http", verdict="none") == 1
-        async with open_http(client, tmp_path / "b") as door:
+        async with open_http(client, tmp_path / "a", follow=False) as http:
+            assert (await http.ask("/v1/check", PRIZE)).status == 503
+            assert (await http.ask("/v1/model")).status == 503
+            assert http.metric("nbstream_messages_total", listener="http", verdict="none") == 1
+        async with open_http(client, tmp_path / "b") as http:
             own_redis.stop()
-            refused = await door.ask("/v1/learn?label=spam", PRIZE)
+            refused = await http.ask("/v1/learn?label=spam", PRIZE)
             assert (refused.status, refused.headers["Retry-After"]) == (503, "5")
             assert str(own_redis.socket) not in refused.body.decode()
-            assert (await door.ask("/v1/messages/" + "a" * 24)).status == 503
-            assert (await door.ask("/v1/check", PRIZE)).status == 200
+            assert (await http.ask("/v1/messages/" + "a" * 24)).status == 503
+            assert (await http.ask("/v1/check", PRIZE)).status == 200
             own_redis.start()
-            assert (await door.ask("/v1/learn?label=spam", PRIZE)).status == 200
+            assert (await http.ask("/v1/learn?label=spam", PRIZE)).status == 200
     finally:
         await client.aclose()
 
@@ -251,13 +249,15 @@ class Broken:
         raise ValueError("inner detail")
 
 
-async def test_a_fault_is_told_to_the_log_alone(door: HttpDoor, caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_the_log_says_what_a_fault_was(
+    http: RunningHttpListener, caplog: pytest.LogCaptureFixture
+) -> None:
     broken: Any = Broken()
-    door.listener.apply(replace(door.runtime, spam_filter=broken))
+    http.listener.apply(replace(http.runtime, spam_filter=broken))
 
-    answers = [await door.ask(path, PRIZE) for path in ("/v1/check", "/checkv2")]
+    answers = [await http.ask(path, PRIZE) for path in ("/v1/check", "/checkv2")]
 
-    assert [each.status for each in answers] == [500, 500]
-    assert not any(b"inner" in each.body or b"ValueError" in each.body for each in answers)
+    assert [answer.status for answer in answers] == [500, 500]
+    assert not any(b"inner" in answer.body or b"ValueError" in answer.body for answer in answers)
     assert "inner detail" in caplog.text
-    assert door.metric("nbstream_filter_failures_total", reason="error") == 2
+    assert http.metric("nbstream_filter_failures_total", reason="error") == 2

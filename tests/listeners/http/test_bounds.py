@@ -1,4 +1,4 @@
-"""What the HTTP door takes from clients that are broken, slow, many or hostile."""
+"""The HTTP listener with clients that are broken, slow, many or hostile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from tests.listeners.http.http_listener import PRIZE, HttpDoor, open_http, rest
+from tests.listeners.http.http_listener import PRIZE, RunningHttpListener, open_http, rest
 from tests.waiting import DEADLINE_SECONDS, until
 
 CHECK = b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (
@@ -24,20 +24,20 @@ CHUNKED = b"POST /v1/check HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n
 
 
 @pytest.fixture
-async def door(client: Redis, tmp_path: Path) -> AsyncIterator[HttpDoor]:
-    async with open_http(client, tmp_path) as opened:
-        yield opened
+async def http(client: Redis, tmp_path: Path) -> AsyncIterator[RunningHttpListener]:
+    async with open_http(client, tmp_path) as running:
+        yield running
 
 
 @pytest.fixture
-async def impatient(client: Redis, tmp_path: Path) -> AsyncIterator[HttpDoor]:
-    """A door that waits for half a second."""
+async def impatient(client: Redis, tmp_path: Path) -> AsyncIterator[RunningHttpListener]:
+    """A listener that waits for half a second."""
 
     def change(values: dict[str, Any]) -> None:
         values["listeners"]["http"]["request_timeout_seconds"] = 0.5
 
-    async with open_http(client, tmp_path, change=change) as opened:
-        yield opened
+    async with open_http(client, tmp_path, change=change) as running:
+        yield running
 
 
 @pytest.fixture
@@ -53,11 +53,11 @@ def status(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1]) if answer else 0
 
 
-async def test_one_byte_at_a_time_is_the_same_request(door: HttpDoor) -> None:
-    async with door.open() as (reader, writer):
-        for place in range(len(CHECK)):
-            writer.write(CHECK[place : place + 1])
-            await asyncio.sleep(0)  # a turn for the door
+async def test_one_byte_at_a_time_is_the_same_request(http: RunningHttpListener) -> None:
+    async with http.open() as (reader, writer):
+        for byte in CHECK:
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0)  # lets the listener run
         answer = await rest(reader)
 
     assert status(answer) == 200
@@ -65,23 +65,23 @@ async def test_one_byte_at_a_time_is_the_same_request(door: HttpDoor) -> None:
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.integers(0, len(CHECK)), max_size=8))
-async def test_any_split_of_a_request_gives_the_same_answer(door: HttpDoor, cuts: list[int]) -> None:
-    async with door.open() as (reader, writer):
+async def test_any_split_of_a_request_gives_the_same_answer(http: RunningHttpListener, cuts: list[int]) -> None:
+    async with http.open() as (reader, writer):
         for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(CHECK)], strict=True):
             writer.write(CHECK[start:end])
-            await asyncio.sleep(0)  # a turn for the door
+            await asyncio.sleep(0)  # lets the listener run
         answer = await rest(reader)
 
     assert (status(answer), b'"verdict": "unsure"' in answer) == (200, True)
 
 
-async def test_a_client_may_go_away_at_any_byte(door: HttpDoor) -> None:
-    for place in range(len(CHECK) + 1):
-        async with door.open() as (_, writer):
-            writer.write(CHECK[:place])
+async def test_a_client_may_disconnect_at_any_byte(http: RunningHttpListener) -> None:
+    for length in range(len(CHECK) + 1):
+        async with http.open() as (_, writer):
+            writer.write(CHECK[:length])
 
-    assert (await door.ask("/v1/check", PRIZE)).status == 200
-    assert door.metric("nbstream_filter_failures_total", reason="error") == 0
+    assert (await http.ask("/v1/check", PRIZE)).status == 200
+    assert http.metric("nbstream_filter_failures_total", reason="error") == 0
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ async def test_a_client_may_go_away_at_any_byte(door: HttpDoor) -> None:
         b"GET / HTTP/9.9\r\n\r\n",
         b"GET /%s HTTP/1.1\r\n\r\n" % (b"x" * 100_000),
         b"GET / HTTP/1.1\r\nX: %s\r\n\r\n" % (b"x" * 100_000),
-        b"GET / HTTP/1.1\r\n%s\r\n" % b"".join(b"X%d: y\r\n" % each for each in range(10_000)),
+        b"GET / HTTP/1.1\r\n%s\r\n" % b"".join(b"X%d: y\r\n" % number for number in range(10_000)),
         b"POST /v1/check HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
         b"POST /v1/check HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
         b"POST /v1/check HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -103,7 +103,7 @@ async def test_a_client_may_go_away_at_any_byte(door: HttpDoor) -> None:
     ids=range(12),
 )
 async def test_garbage_is_refused_and_said_nothing_of(
-    impatient: HttpDoor, garbage: bytes, caplog: pytest.LogCaptureFixture
+    impatient: RunningHttpListener, garbage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = await impatient.raw(garbage)
 
@@ -114,19 +114,19 @@ async def test_garbage_is_refused_and_said_nothing_of(
     assert (await impatient.ask("/healthz")).status == 200
 
 
-async def test_a_header_that_does_not_end_is_not_waited_for(impatient: HttpDoor) -> None:
+async def test_a_header_that_does_not_end_is_not_waited_for(impatient: RunningHttpListener) -> None:
     for beginning in (b"", b"POST /v1/check HT", CHECK[:60]):
         assert await impatient.raw(beginning) == b""
 
 
-async def test_a_body_that_does_not_end_is_not_waited_for(impatient: HttpDoor) -> None:
+async def test_a_body_that_does_not_end_is_not_waited_for(impatient: RunningHttpListener) -> None:
     answer = await impatient.raw(CHECK[:-1])
 
     assert status(answer) == 408
     assert (await impatient.ask("/v1/check", PRIZE)).status == 200
 
 
-async def test_a_connection_without_a_request_ends(impatient: HttpDoor) -> None:
+async def test_a_connection_without_a_request_ends(impatient: RunningHttpListener) -> None:
     answer = await impatient.raw(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /hea")
 
     assert (status(answer), answer.count(b"HTTP/1.1")) == (200, 1)
@@ -136,65 +136,65 @@ async def test_a_connection_too_many_is_answered_503(client: Redis, tmp_path: Pa
     def change(values: dict[str, Any]) -> None:
         values["listeners"]["http"]["max_connections"] = 2
 
-    async with open_http(client, tmp_path, change=change) as door, door.open() as first:
-        async with door.open() as second:
+    async with open_http(client, tmp_path, change=change) as http, http.open() as first:
+        async with http.open() as second:
             for reader, writer in (first, second):
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
                 async with asyncio.timeout(DEADLINE_SECONDS):
                     assert status(await reader.readline()) == 200
 
-            refused = await door.raw(b"")
+            refused = await http.raw(b"")
 
             head, _, body = refused.partition(b"\r\n\r\n")
             assert status(refused) == 503
             assert b"Content-Length: %d\r\n" % len(body) in head
-            assert door.metric("nbstream_connections_total", listener="http", outcome="accepted") == 2
-            assert door.metric("nbstream_connections_total", listener="http", outcome="refused") == 1
+            assert http.metric("nbstream_connections_total", listener="http", outcome="accepted") == 2
+            assert http.metric("nbstream_connections_total", listener="http", outcome="refused") == 1
 
         async def free() -> bool:
-            return status(await door.raw(b"GET /healthz HTTP/1.0\r\n\r\n")) == 200
+            return status(await http.raw(b"GET /healthz HTTP/1.0\r\n\r\n")) == 200
 
         await until(free)
 
 
-async def test_500_connections_at_once(door: HttpDoor, many_files: None) -> None:
-    answers = await asyncio.gather(*(door.raw(CHECK) for _ in range(500)), return_exceptions=True)
+async def test_500_connections_at_once(http: RunningHttpListener, many_files: None) -> None:
+    answers = await asyncio.gather(*(http.raw(CHECK) for _ in range(500)), return_exceptions=True)
 
     served = [each for each in answers if isinstance(each, bytes) and status(each) == 200]
     turned = [each for each in answers if isinstance(each, ConnectionError) or status(each) == 503]  # type: ignore[arg-type]
     assert len(served) + len(turned) == 500
     assert len(served) >= 200
-    assert (await door.ask("/v1/check", PRIZE)).status == 200
+    assert (await http.ask("/v1/check", PRIZE)).status == 200
 
 
 async def test_bytes_in_flight_are_bounded_over_all_connections(client: Redis, tmp_path: Path) -> None:
     def change(values: dict[str, Any]) -> None:
         values["listeners"]["http"].update(max_message_bytes=1000, max_bytes_in_flight=1000)
 
-    async with open_http(client, tmp_path, change=change) as door:
-        async with door.open() as (reader, writer):
+    async with open_http(client, tmp_path, change=change) as http:
+        async with http.open() as (reader, writer):
             writer.write(b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n" + b"x" * 899)
 
             async def full() -> bool:
-                return (await door.ask("/v1/check", b"x" * 200)).status == 503
+                return (await http.ask("/v1/check", b"x" * 200)).status == 503
 
             await until(full)
-            assert (await door.ask("/v1/check", b"x" * 100)).status == 200
+            assert (await http.ask("/v1/check", b"x" * 100)).status == 200
             writer.write(b"x")
             async with asyncio.timeout(DEADLINE_SECONDS):
                 assert status(await reader.readline()) == 200
-        assert (await door.ask("/v1/check", b"x" * 1000)).status == 200
+        assert (await http.ask("/v1/check", b"x" * 1000)).status == 200
 
 
-async def test_a_drain_lets_a_request_finish_and_takes_no_other(door: HttpDoor) -> None:
-    async with door.open() as (reader, writer), door.open() as (idle, _):
+async def test_a_drain_lets_a_request_finish_and_takes_no_other(http: RunningHttpListener) -> None:
+    async with http.open() as (reader, writer), http.open() as (idle, _):
         writer.write(CHECK[:-1])
-        await until(lambda: door.listener.busy)
+        await until(lambda: http.listener.busy)
 
-        draining = asyncio.create_task(door.listener.drain(DEADLINE_SECONDS))
+        draining = asyncio.create_task(http.listener.drain(DEADLINE_SECONDS))
         assert await rest(idle) == b""
         with pytest.raises(OSError):  # noqa: PT011 - of whatever kind
-            await door.raw(CHECK)
+            await http.raw(CHECK)
         writer.write(CHECK[-1:])
         answer = await rest(reader)
         await draining
@@ -202,10 +202,10 @@ async def test_a_drain_lets_a_request_finish_and_takes_no_other(door: HttpDoor) 
     assert status(answer) == 200
 
 
-async def test_a_drain_does_not_wait_for_ever(door: HttpDoor) -> None:
-    async with door.open() as (_, writer):
+async def test_a_drain_does_not_wait_for_ever(http: RunningHttpListener) -> None:
+    async with http.open() as (_, writer):
         writer.write(CHECK[:-1])
-        await until(lambda: door.listener.busy)
+        await until(lambda: http.listener.busy)
 
         async with asyncio.timeout(DEADLINE_SECONDS):
-            await door.listener.drain(0.1)
+            await http.listener.drain(0.1)

@@ -1,4 +1,4 @@
-"""What an HTTP client is told of each error."""
+"""The problem that answers each error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP door: metrics, health, who may ask, and how much."""
+"""The HTTP listener: metrics, health, access and limits."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_what_is_degraded_is_said() -> None:
         )
 
 
-async def test_a_door_for_metrics_has_nothing_else() -> None:
+async def test_a_metrics_listener_serves_nothing_else() -> None:
     async with serving([metrics_route(one)]) as url:
         assert (await get(f"{url}/metrics"))[0] == 200
         assert (await get(f"{url}/readyz"))[0] == 404
@@ -92,7 +92,7 @@ async def test_a_peer_that_is_not_allowed_needs_the_password(headers: dict[str, 
 
 
 @pytest.mark.parametrize(("headers", "password"), [({}, "none"), ({"Password": "guess"}, "wrong")])
-async def test_who_is_refused_is_told_to_the_log_without_what_was_tried(
+async def test_a_refused_peer_is_logged_without_the_password_that_it_tried(
     headers: dict[str, str], password: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving([metrics_route(one)], HttpAccess("secret", None, NOBODY)) as url:

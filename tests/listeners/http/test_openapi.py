@@ -1,4 +1,4 @@
-"""The running door keeps to its OpenAPI document: it answers generated requests as the document says."""
+"""The running listener keeps to its OpenAPI document: generated requests get the answers that it describes."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ parameters = {{ id = "{known}" }}
 SECONDS = 100
 
 
-async def test_generated_requests_find_no_breach(client: Redis, tmp_path: Path) -> None:
+async def test_generated_requests_get_the_documented_answers(client: Redis, tmp_path: Path) -> None:
     program = Path(sys.executable).with_name("schemathesis")
     if not program.exists():
         missing("schemathesis")
     config = tmp_path / "schemathesis.toml"
-    async with open_http(client, tmp_path) as door:
-        known = (await door.ask("/v1/learn?label=spam", PRIZE)).json["id"]
+    async with open_http(client, tmp_path) as http:
+        known = (await http.ask("/v1/learn?label=spam", PRIZE)).json["id"]
         config.write_text(CONFIG.format(examples=os.environ.get("NBSTREAM_API_EXAMPLES", "30"), known=known))
-        words = [str(program), "--config-file", str(config), "run", f"{door.url}/v1/openapi.json", "--seed", "1"]
+        words = [str(program), "--config-file", str(config), "run", f"{http.url}/v1/openapi.json", "--seed", "1"]
 
-        done = await asyncio.to_thread(
+        result = await asyncio.to_thread(
             subprocess.run, words, capture_output=True, text=True, timeout=SECONDS, check=False, cwd=tmp_path
         )
 
-        assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-        assert re.search(r"Tested: +5\b", done.stdout), done.stdout
-        assert door.metric("nbstream_filter_failures_total", reason="error") == 0
+        assert result.returncode == 0, result.stdout[-8000:] + result.stderr[-2000:]
+        assert re.search(r"Tested: +5\b", result.stdout), result.stdout
+        assert http.metric("nbstream_filter_failures_total", reason="error") == 0

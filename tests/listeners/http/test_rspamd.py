@@ -1,4 +1,4 @@
-"""rspamd's API, as the clients that were written for rspamd speak it."""
+"""rspamd's API with clients that were written for rspamd."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from nbstream.filter import Check
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.wire import rspamd
-from tests.listeners.http.http_listener import LUNCH, PRIZE, HttpDoor, open_http, unix_place
+from tests.listeners.http.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http, unix_address
 from tests.waiting import DEADLINE_SECONDS
 
-STRANGER = "X-Forwarded-For: 198.51.100.1"  # one who asks through a proxy on this machine
+STRANGER = "X-Forwarded-For: 198.51.100.1"  # a peer that sends its request through a proxy on this machine
 
 
 @pytest.fixture
-async def door(client: Redis, tmp_path: Path) -> AsyncIterator[HttpDoor]:
-    async with open_http(client, tmp_path) as opened:
-        yield opened
+async def http(client: Redis, tmp_path: Path) -> AsyncIterator[RunningHttpListener]:
+    async with open_http(client, tmp_path) as running:
+        yield running
 
 
 @pytest.fixture
-def letters(tmp_path: Path) -> dict[str, str]:
-    """Files with a message each."""
+def message_files(tmp_path: Path) -> dict[str, str]:
+    """Two files with a message in each."""
     for name, content in (("prize", PRIZE), ("lunch", LUNCH)):
         (tmp_path / name).write_bytes(content)
     return {name: str(tmp_path / name) for name in ("prize", "lunch")}
 
 
 async def run(*words: str, data: bytes | None = None) -> tuple[int, str]:
-    """Exit code and output of a program, while the door goes on."""
+    """Run a program in a thread, and return its exit code and output."""
 
-    def now() -> subprocess.CompletedProcess[bytes]:
+    def run_program() -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(words, input=data or b"", capture_output=True, timeout=DEADLINE_SECONDS, check=False)
 
-    done = await asyncio.to_thread(now)
-    return done.returncode, done.stdout.decode()
+    result = await asyncio.to_thread(run_program)
+    return result.returncode, result.stdout.decode()
 
 
 def checked(verdict: Verdict, probability: float, thresholds: Thresholds) -> Check:
@@ -70,17 +70,17 @@ def test_each_verdict_is_an_action_and_a_symbol(verdict: Verdict, action: str, s
     assert body["thresholds"]["reject"] == pytest.approx(4.5951, abs=1e-4)
 
 
-def test_fields_to_add_are_ours_on_one_line_and_those_of_others_go() -> None:
+def test_own_fields_are_added_on_one_line_and_forged_ones_removed() -> None:
     body = rspamd.check_to_json(checked(Verdict.SPAM, 0.99, Thresholds()), "x@y", 0.1, "default")
 
     added = body["milter"]["add_headers"]
     assert list(added) == ["X-Spam-Flag", "X-Spam-Status", "X-Spam-Level", "X-Nbstream"]
-    assert not any("\n" in each["value"] or "\r" in each["value"] for each in added.values())
+    assert not any("\n" in field["value"] or "\r" in field["value"] for field in added.values())
     assert set(added) <= set(body["milter"]["remove_headers"])
     assert "reject" not in body["thresholds"]
 
 
-def test_a_threshold_that_is_never_reached_is_a_number_all_the_same() -> None:
+def test_a_threshold_that_is_never_reached_is_a_finite_number() -> None:
     body = rspamd.check_to_json(
         checked(Verdict.UNSURE, 0.99, Thresholds(spam=float("inf"))), "x@y", 0.1, "default"
     )
@@ -88,43 +88,43 @@ def test_a_threshold_that_is_never_reached_is_a_number_all_the_same() -> None:
     assert "Infinity" not in json.dumps(body)
 
 
-async def test_what_is_learned_twice_is_208(door: HttpDoor) -> None:
-    first, second = [await door.ask("/learnspam", PRIZE) for _ in range(2)]
-    other = await door.ask("/learnclass", PRIZE, Class="ham")
+async def test_a_message_that_is_learned_twice_is_208(http: RunningHttpListener) -> None:
+    first, second = [await http.ask("/learnspam", PRIZE) for _ in range(2)]
+    other = await http.ask("/learnclass", PRIZE, Class="ham")
 
     assert (first.status, first.json) == (200, {"success": True})
     assert second.status == 208
     assert "already learned as spam" in second.json["error"]
-    assert (other.status, (await door.ask("/v1/model")).json["learned"]) == (200, {"ham": 1, "spam": 0})
-    assert (await door.ask("/learnclass", PRIZE, Class="junk")).status == 400
+    assert (other.status, (await http.ask("/v1/model")).json["learned"]) == (200, {"ham": 1, "spam": 0})
+    assert (await http.ask("/learnclass", PRIZE, Class="junk")).status == 400
 
 
-async def test_what_clients_look_at_is_there(door: HttpDoor) -> None:
-    await door.ask("/checkv2", PRIZE)
-    await door.memory.wait_until_written()
+async def test_the_paths_that_clients_read(http: RunningHttpListener) -> None:
+    await http.ask("/checkv2", PRIZE)
+    await http.memory.wait_until_written()
 
-    assert (await door.ask("/ping")).body == b"pong\r\n"
-    assert (await door.ask("/healthy")).json == (await door.ask("/ready")).json == {"success": True}
-    stat = (await door.ask("/stat")).json
+    assert (await http.ask("/ping")).body == b"pong\r\n"
+    assert (await http.ask("/healthy")).json == (await http.ask("/ready")).json == {"success": True}
+    stat = (await http.ask("/stat")).json
     assert (stat["scanned"], stat["ham_count"], stat["actions"]["no action"]) == (1, 1, 1)
-    assert [each["symbol"] for each in stat["statfiles"]] == ["BAYES_HAM", "BAYES_SPAM"]
-    history = (await door.ask("/history")).json
+    assert [statfile["symbol"] for statfile in stat["statfiles"]] == ["BAYES_HAM", "BAYES_SPAM"]
+    history = (await http.ask("/history")).json
     assert [(row["action"], row["required_score"] > 2) for row in history["rows"]] == [("no action", True)]
-    assert [len(group["rules"]) for group in (await door.ask("/symbols")).json] == [3]
-    missing = await door.ask("/fuzzyadd", PRIZE)
+    assert [len(group["rules"]) for group in (await http.ask("/symbols")).json] == [3]
+    missing = await http.ask("/fuzzyadd", PRIZE)
     assert (missing.status, missing.json) == (404, {"error": "Not Found"})
 
 
 async def test_the_mildest_policy_of_the_recipients_decides(client: Redis, tmp_path: Path) -> None:
     def change(values: dict[str, Any]) -> None:
         values["model"]["min_learned"] = {"ham": 0, "spam": 0}
-        alike = {"unsure": 0.1, "spam": 0.2}
-        domains = ["strict.example", *(f"{place}.example" for place in range(9))]
-        values["recipients"] = [{"match": f"*@{domain}", "verdict": alike} for domain in domains]
+        verdict = {"unsure": 0.1, "spam": 0.2}
+        domains = ["strict.example", *(f"{number}.example" for number in range(9))]
+        values["recipients"] = [{"match": f"*@{domain}", "verdict": verdict} for domain in domains]
 
-    async with open_http(client, tmp_path, change=change) as door:
+    async with open_http(client, tmp_path, change=change) as http:
         strict, other = b"Rcpt: <a@strict.example>\r\n", b"Rcpt: b@example.org\r\n"
-        equals = b"".join(b"Rcpt: a@%d.example\r\n" % place for place in range(9)) + strict
+        equals = b"".join(b"Rcpt: a@%d.example\r\n" % number for number in range(9)) + strict
         for recipients, action in (
             (b"", "no action"),
             (strict, "add header"),
@@ -132,58 +132,58 @@ async def test_the_mildest_policy_of_the_recipients_decides(client: Redis, tmp_p
             (strict + other, "no action"),
         ):
             head = b"POST /checkv2 HTTP/1.0\r\nContent-Length: %d\r\n%s\r\n" % (len(PRIZE), recipients)
-            answer = await door.raw(head + PRIZE)
+            answer = await http.raw(head + PRIZE)
             assert json.loads(answer.partition(b"\r\n\r\n")[2])["action"] == action
-            known = (await door.ask(f"/v1/messages/{Message.parse(PRIZE).key}")).json
+            known = (await http.ask(f"/v1/messages/{Message.parse(PRIZE).key}")).json
             own = action == "add header"
             assert known["remembered"]["policy"] == ("*@strict.example" if own else "default")
             assert known["then"]["thresholds"]["spam"] == (0.2 if own else 0.95)
             assert known["then"]["verdict"] == known["remembered"]["verdict"]
-        assert door.metric("nbstream_messages_total", listener="http", verdict="spam") == 2
+        assert http.metric("nbstream_messages_total", listener="http", verdict="spam") == 2
 
 
-async def test_the_messages_own_id_has_no_brackets(door: HttpDoor) -> None:
-    assert (await door.ask("/checkv2", PRIZE)).json["message-id"] == "p@x"
-    assert (await door.ask("/checkv2", b"Subject: none\n\nx")).json["message-id"] == "undef"
+async def test_the_messages_own_id_has_no_brackets(http: RunningHttpListener) -> None:
+    assert (await http.ask("/checkv2", PRIZE)).json["message-id"] == "p@x"
+    assert (await http.ask("/checkv2", b"Subject: none\n\nx")).json["message-id"] == "undef"
 
 
 async def test_rspamc_scans_and_teaches(
-    door: HttpDoor, letters: dict[str, str], program: Callable[[str], str]
+    http: RunningHttpListener, message_files: dict[str, str], program: Callable[[str], str]
 ) -> None:
-    rspamc = [program("rspamc"), "-h", door.where]
+    rspamc = [program("rspamc"), "-h", http.address]
 
-    code, first = await run(*rspamc, letters["prize"])
+    code, first = await run(*rspamc, message_files["prize"])
     assert (code, "Action: no action" in first, "Score: 0.00 / 2.94" in first) == (0, True, True)
     assert "NBSTREAM_UNSURE" in first
     assert "Message-ID: p@x" in first
-    assert "success = true" in (await run(*rspamc, "learn_spam", letters["prize"]))[1]
-    code, again = await run(*rspamc, "learn_spam", letters["prize"])
+    assert "success = true" in (await run(*rspamc, "learn_spam", message_files["prize"]))[1]
+    code, again = await run(*rspamc, "learn_spam", message_files["prize"])
     assert (code, "already learned as spam" in again) == (0, True)
-    assert (await run(*rspamc, "-u", "bob", "learn_ham", letters["lunch"]))[0] == 0
-    code, told = await run(*rspamc, "stat")
-    assert (code, "Messages scanned: 1\n" in told, "Messages learned: 2\n" in told) == (0, True, True)
-    code, told = await run(*rspamc, "-j", data=PRIZE)
-    assert (code, json.loads(told)["symbols"].keys()) == (0, {"NBSTREAM_UNSURE"})
-    code, mime = await run(*rspamc, "--mime", letters["lunch"])
+    assert (await run(*rspamc, "-u", "bob", "learn_ham", message_files["lunch"]))[0] == 0
+    code, output = await run(*rspamc, "stat")
+    assert (code, "Messages scanned: 1\n" in output, "Messages learned: 2\n" in output) == (0, True, True)
+    code, output = await run(*rspamc, "-j", data=PRIZE)
+    assert (code, json.loads(output)["symbols"].keys()) == (0, {"NBSTREAM_UNSURE"})
+    code, mime = await run(*rspamc, "--mime", message_files["lunch"])
     assert code == 0
     assert "\nX-Spam-Action: no action" in mime
     assert "\nX-Spam-Symbols: NBSTREAM_HAM" in mime
     assert mime.replace("\r", "").partition("\n\n")[2] == LUNCH.decode().partition("\n\n")[2]
-    assert (await run(*rspamc, "-z", letters["prize"]))[0] == 1  # compressed
-    assert (await door.ask("/v1/model")).json["learned"] == {"ham": 1, "spam": 1}
+    assert (await run(*rspamc, "-z", message_files["prize"]))[0] == 1  # compressed
+    assert (await http.ask("/v1/model")).json["learned"] == {"ham": 1, "spam": 1}
 
 
 async def test_rspamc_on_a_unix_socket(
-    client: Redis, tmp_path: Path, letters: dict[str, str], program: Callable[[str], str]
+    client: Redis, tmp_path: Path, message_files: dict[str, str], program: Callable[[str], str]
 ) -> None:
-    async with open_http(client, tmp_path, place=unix_place(tmp_path)) as door:
-        code, told = await run(program("rspamc"), "-h", str(door.path), letters["prize"])
+    async with open_http(client, tmp_path, address=unix_address(tmp_path)) as http:
+        code, output = await run(program("rspamc"), "-h", str(http.path), message_files["prize"])
 
-        assert (code, "Action: no action" in told) == (0, True)
+        assert (code, "Action: no action" in output) == (0, True)
 
 
-async def test_rspamc_gives_a_password(
-    client: Redis, tmp_path: Path, letters: dict[str, str], program: Callable[[str], str]
+async def test_rspamc_sends_a_password(
+    client: Redis, tmp_path: Path, message_files: dict[str, str], program: Callable[[str], str]
 ) -> None:
     for name in ("read", "write"):
         (tmp_path / name).write_text(name)
@@ -192,27 +192,27 @@ async def test_rspamc_gives_a_password(
         files = {"password_file": str(tmp_path / "read"), "write_password_file": str(tmp_path / "write")}
         values["listeners"]["http"].update(files, allow_from=[])
 
-    async with open_http(client, tmp_path, change=change) as door:
-        rspamc = [program("rspamc"), "-h", door.where]
+    async with open_http(client, tmp_path, change=change) as http:
+        rspamc = [program("rspamc"), "-h", http.address]
         for password, scans, teaches in (([], 1, 1), (["-P", "read"], 0, 1), (["-P", "write"], 0, 0)):
             assert (await run(*rspamc, *password, "stat"))[0] == scans
-            assert (await run(*rspamc, *password, letters["prize"]))[0] == scans
-            assert (await run(*rspamc, *password, "learn_spam", letters["prize"]))[0] == teaches
+            assert (await run(*rspamc, *password, message_files["prize"]))[0] == scans
+            assert (await run(*rspamc, *password, "learn_spam", message_files["prize"]))[0] == teaches
 
 
 @pytest.mark.parametrize("unix", [False, True])
 async def test_scripts_with_curl(
-    client: Redis, tmp_path: Path, letters: dict[str, str], program: Callable[[str], str], unix: bool
+    client: Redis, tmp_path: Path, message_files: dict[str, str], program: Callable[[str], str], unix: bool
 ) -> None:
-    async with open_http(client, tmp_path, place=unix_place(tmp_path) if unix else None) as door:
-        curl = [program("curl"), "-s", *(["--unix-socket", str(door.path)] if unix else []), "--data-binary"]
+    async with open_http(client, tmp_path, address=unix_address(tmp_path) if unix else None) as http:
+        curl = [program("curl"), "-s", *(["--unix-socket", str(http.path)] if unix else []), "--data-binary"]
 
-        learned = await run(*curl, f"@{letters['prize']}", f"{door.url}/learnspam")
+        learned = await run(*curl, f"@{message_files['prize']}", f"{http.url}/learnspam")
         assert (learned[0], json.loads(learned[1])) == (0, {"success": True})
-        await run(*curl, "@-", f"{door.url}/learnham", data=LUNCH)
-        assert (await door.ask("/v1/model")).json["learned"] == {"ham": 1, "spam": 1}
+        await run(*curl, "@-", f"{http.url}/learnham", data=LUNCH)
+        assert (await http.ask("/v1/model")).json["learned"] == {"ham": 1, "spam": 1}
         large = PRIZE + b"x" * (2 << 20)  # curl asks whether it may go on: Expect: 100-continue
-        code, told = await run(*curl, "@-", f"{door.url}/checkv2", data=large)
-        assert (code, json.loads(told)["message-id"]) == (0, "p@x")
-        told = (await run(*curl, "@-", "-H", STRANGER, f"{door.url}/learnham", data=PRIZE))[1]
-        assert json.loads(told) == {"error": "the password for teaching is needed"}
+        code, output = await run(*curl, "@-", f"{http.url}/checkv2", data=large)
+        assert (code, json.loads(output)["message-id"]) == (0, "p@x")
+        output = (await run(*curl, "@-", "-H", STRANGER, f"{http.url}/learnham", data=PRIZE))[1]
+        assert json.loads(output) == {"error": "the password for teaching is needed"}

@@ -1,4 +1,4 @@
-"""The spamd door with everything real behind it, and a client that says bytes."""
+"""A spamd listener with all of its real parts, and a client that sends bytes."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ HAM = b"From: Ann <ann@example.org>\r\nSubject: Lunch?\r\n\r\nShall we have lunc
 
 
 def request(command: str, *fields: str, message: bytes = SPAM, version: str = "1.5") -> bytes:
-    """A request with its Content-length."""
+    """Return a request with its Content-length."""
     lines = [f"{command} SPAMC/{version}", *fields, f"Content-length: {len(message)}"]
     return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n" + message
 
 
 def tell(label: str, message: bytes = SPAM, *fields: str) -> bytes:
-    """A request to learn ``message`` as ``label``, or to forget it."""
-    asked = ["Remove: local"] if label == "forget" else [f"Message-class: {label}", "Set: local"]
-    return request("TELL", *asked, *fields, message=message)
+    """Return a request to learn ``message`` as ``label``, or to forget it."""
+    tell_fields = ["Remove: local"] if label == "forget" else [f"Message-class: {label}", "Set: local"]
+    return request("TELL", *tell_fields, *fields, message=message)
 
 
 @dataclass
-class SpamdDoor:
-    """A running door."""
+class RunningSpamdListener:
+    """A running spamd listener."""
 
     listener: SpamdListener
     service: MessageService
@@ -59,7 +59,10 @@ class SpamdDoor:
         return await asyncio.open_connection("127.0.0.1", self.port)
 
     async def ask(self, *pieces: bytes, end: bool = False) -> bytes:
-        """Say ``pieces``, each on its own, close this side if asked to; all that comes until the door closes."""
+        """Send each of ``pieces`` on its own, and return all that the listener sends until it closes.
+
+        If ``end`` is set, this side is closed after the last piece.
+        """
         reader, writer = await self.connect()
         try:
             return await self.finish(reader, writer, pieces, end=end)
@@ -80,16 +83,16 @@ class SpamdDoor:
                 await writer.drain()
             if end:
                 writer.write_eof()
-            found = await reader.read()
+            answer = await reader.read()
         writer.close()
-        return found
+        return answer
 
     async def teach(self, *messages: tuple[str, bytes]) -> None:
         for label, message in messages:
             assert b"DidSet: local" in await self.ask(tell(label, message))
 
-    async def rested(self) -> None:
-        """Return when no connection is left; nothing is held for any then."""
+    async def wait_until_idle(self) -> None:
+        """Return when no connection is left, and check that no bytes are reserved then."""
         await until(lambda: not self.listener.connections)
         assert self.listener.byte_budget.reserved == 0
 
@@ -105,8 +108,10 @@ class SpamdDoor:
 
 
 @asynccontextmanager
-async def open_spamd(client: Redis, path: Path | None = None, **options: Any) -> AsyncIterator[SpamdDoor]:
-    """A door on TCP, or at ``path``; options are those of the parts behind it."""
+async def open_spamd(
+    client: Redis, path: Path | None = None, **options: Any
+) -> AsyncIterator[RunningSpamdListener]:
+    """Run a listener on TCP, or at ``path``; ``options`` are those of its parts."""
     metrics = DaemonMetrics.create()
     policy = ThresholdPolicy(spam=options.pop("spam", 0.95))
     params = FilterPolicy(policy, options.pop("min_learned", {"spam": 1, "ham": 1}))
@@ -118,9 +123,9 @@ async def open_spamd(client: Redis, path: Path | None = None, **options: Any) ->
         runtime = make_runtime(judge.spam_filter, allow_from=allow_from, shows_clues=clues)
         service = MessageService(LISTENER_NAME, runtime, metrics.delivery)
         listener = SpamdListener(SpamdLimits(**options), budget, service)
-        place = UnixListenAddress(path) if path else TcpListenAddress("127.0.0.1", 0)
-        socket = open_listening_socket(place)
+        address = UnixListenAddress(path) if path else TcpListenAddress("127.0.0.1", 0)
+        socket = open_listening_socket(address)
         port = 0 if path else socket.getsockname()[1]
         await listener.start(socket)
         stack.push_async_callback(listener.drain, 0)
-        yield SpamdDoor(listener, service, judge, metrics, port, path)
+        yield RunningSpamdListener(listener, service, judge, metrics, port, path)

@@ -1,4 +1,4 @@
-"""What a spamd client is told of each error."""
+"""The code that answers each error."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def test_every_error_has_its_code() -> None:
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("x"), CountsFull("x"), ZeroDivisionError()])
-def test_errors_and_faults_put_the_request_off(error: Exception) -> None:
+def test_errors_and_faults_defer_the_request(error: Exception) -> None:
     assert error_code(error) == EX_TEMPFAIL

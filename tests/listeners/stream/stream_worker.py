@@ -1,4 +1,4 @@
-"""A worker of the stream door with everything real behind it: Redis, mirror, filter. Its filter has faults."""
+"""A stream listener with all of its real parts: Redis, mirror, filter. Its filter has faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nbstream.filter import Check, CheckDecider, Filter, FilterParts, FilterPoli
 from nbstream.listeners.byte_budget import ByteBudget
 from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.runtime import Runtime
-from nbstream.listeners.stream import listener
+from nbstream.listeners.stream.listener import LISTENER_NAME, StreamLimits, StreamListener
 from nbstream.mail.message import Message
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.stream import StreamMetrics
@@ -35,8 +35,8 @@ HAM = "shall we have lunch on friday with ann"
 FAULTS = "nbstream_filter_failures_total"
 
 
-class Faulty(Filter):
-    """A filter with faults: by the text it fails (``times`` times), or ends its worker, or waits for ``go``."""
+class FaultyFilter(Filter):
+    """A filter with faults: by the text of a message it fails (``times`` times), ends its worker, or waits."""
 
     def __init__(self, parts: FilterParts, policy: FilterPolicy) -> None:
         super().__init__(parts, policy)
@@ -71,12 +71,12 @@ class Faulty(Filter):
 
 @dataclass
 class Worker:
-    """A running door."""
+    """A running stream listener, as one of the workers of the queue."""
 
-    door: listener.StreamListener
+    listener: StreamListener
     runtime: Runtime
     service: MessageService
-    filter: Faulty
+    filter: FaultyFilter
     queue: stream_queue.StreamQueue
     model: Model
     mirror: Mirror
@@ -86,27 +86,27 @@ class Worker:
     stack: AsyncExitStack = field(repr=False)
 
     async def add(self, **fields: str | bytes) -> bytes:
-        place: Any = await self.client.xadd(self.model.keys.incoming, dict(fields))  # type: ignore[arg-type]
-        return bytes(place)
+        stream_id: Any = await self.client.xadd(self.model.keys.incoming, dict(fields))  # type: ignore[arg-type]
+        return bytes(stream_id)
 
     async def answers(self) -> list[Mapping[str, str]]:
-        found: Any = await self.client.xrange(self.model.keys.outgoing)
-        return [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in found]
+        entries: Any = await self.client.xrange(self.model.keys.outgoing)
+        return [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in entries]
 
     async def answer(self, **fields: str | bytes) -> Mapping[str, str]:
         """Add an entry and return its answer."""
-        place = (await self.add(**fields)).decode()
-        await self.answered(place)
-        (answer,) = [each for each in await self.answers() if each["entry"] == place]
+        stream_id = (await self.add(**fields)).decode()
+        await self.answered(stream_id)
+        (answer,) = [answer for answer in await self.answers() if answer["entry"] == stream_id]
         return answer
 
-    async def answered(self, *places: str) -> None:
+    async def answered(self, *stream_ids: str) -> None:
         async def all_are() -> bool:
-            return {*places} <= {each["entry"] for each in await self.answers()}
+            return {*stream_ids} <= {answer["entry"] for answer in await self.answers()}
 
         await until(all_are)
 
-    def found(self, outcome: str) -> float:
+    def entries(self, outcome: str) -> float:
         name = "nbstream_stream_entries_total"
         return self.metrics.registry.counts.get_sample_value(name, {"outcome": outcome}) or 0.0
 
@@ -134,20 +134,18 @@ async def working(
             counts=mirror,
             observer=metrics.filter,
         )
-        spam_filter = Faulty(parts, FilterPolicy(rules.default.policy, {"spam": 1, "ham": 1}, others))
+        spam_filter = FaultyFilter(parts, FilterPolicy(rules.default.policy, {"spam": 1, "ham": 1}, others))
         blocking = open_client(ConnectionOptions(url, timeout_seconds=timeout), retries=0)
         stack.push_async_callback(blocking.aclose)
         params = stream_queue.StreamQueueOptions(claim_seconds, tries, timeout_seconds=timeout)
-        waiting = stream_queue.StreamQueue(client, blocking, model.keys, params)
+        queue = stream_queue.StreamQueue(client, blocking, model.keys, params)
         budget = ByteBudget(options.pop("max_bytes_in_flight", 64 << 20))
         runtime = make_runtime(spam_filter, rules=rules)
-        service = MessageService(listener.LISTENER_NAME, runtime, metrics.delivery)
-        door = listener.StreamListener(
-            waiting, listener.StreamLimits(**options), budget, service, StreamMetrics(metrics.registry)
-        )
-        task = await door.start()
+        service = MessageService(LISTENER_NAME, runtime, metrics.delivery)
+        listener = StreamListener(queue, StreamLimits(**options), budget, service, StreamMetrics(metrics.registry))
+        task = await listener.start()
         spam_filter.die = task.cancel
         stack.push_async_callback(asyncio.wait, [task])
         stack.callback(task.cancel)
-        yield Worker(door, runtime, service, spam_filter, waiting, model, mirror, metrics, client, task, stack)
+        yield Worker(listener, runtime, service, spam_filter, queue, model, mirror, metrics, client, task, stack)
         assert not task.done() or task.cancelled() or not task.exception()

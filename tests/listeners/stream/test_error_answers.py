@@ -1,4 +1,4 @@
-"""What the writer of an entry is told of each error."""
+"""The text that answers each error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream door when something fails: entries, workers, Redis. Each entry still has one answer."""
+"""The stream listener when entries, workers or Redis fail: each entry still has exactly one answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from nbstream.errors import CountsFull, StoreUnavailable
 from nbstream.listeners.byte_budget import ByteBudget
-from nbstream.listeners.stream import listener
+from nbstream.listeners.stream.listener import StreamLimits, StreamListener
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.stream import StreamMetrics
 from nbstream.store import stream_queue
@@ -33,27 +33,27 @@ async def test_a_fault_is_tried_again_and_then_set_aside(client: Redis, shared_r
         assert dead["error"].startswith("set aside")
         assert dead["id"] == "p"
         assert worker.filter.begun.count("poison") == 3
-        assert (worker.found("claimed"), worker.found("dead")) == (4, 1)
+        assert (worker.entries("claimed"), worker.entries("dead")) == (4, 1)
         assert await client.xlen(worker.model.keys.dead_letters) == 1
         assert "verdict" in await worker.answer(text=HAM)
 
 
-async def test_what_ends_its_workers_is_set_aside_and_its_neighbours_are_answered(
+async def test_an_entry_that_ends_its_workers_is_set_aside_and_others_are_answered(
     client: Redis, shared_redis: RedisServer
 ) -> None:
     keys = Model(client, "test", 3600).keys
     async with client.pipeline() as pipe:
         for text in (*(f"lengthy {number}" for number in range(10)), "deadly"):
             pipe.xadd(keys.incoming, {"text": text})
-        places = [place.decode() for place in await pipe.execute()]
+        stream_ids = [stream_id.decode() for stream_id in await pipe.execute()]
     for _ in range(3):
         async with working(client, shared_redis.url, claim_seconds=0.3) as worker:
             await asyncio.wait([worker.task], timeout=DEADLINE_SECONDS)
             assert worker.task.cancelled()
 
     async with working(client, shared_redis.url, claim_seconds=0.3) as worker:
-        await worker.answered(*places)
-        assert [each["entry"] for each in await worker.answers() if "error" in each] == places[-1:]
+        await worker.answered(*stream_ids)
+        assert [answer["entry"] for answer in await worker.answers() if "error" in answer] == stream_ids[-1:]
 
 
 async def test_any_entry_has_one_answer(worker: Worker) -> None:
@@ -70,61 +70,61 @@ async def test_any_entry_has_one_answer(worker: Worker) -> None:
         "Content-Type: multipart/x",
         "\ud7ff",
     ]
-    places = []
+    stream_ids = []
     for _ in range(500):
         fields = {draw.choice(names): draw.choice(values) for _ in range(draw.randint(1, 5))}
-        places.append((await worker.add(**fields)).decode())
+        stream_ids.append((await worker.add(**fields)).decode())
 
-    await worker.answered(*places)
+    await worker.answered(*stream_ids)
 
-    assert sorted(each["entry"] for each in await worker.answers()) == sorted(places)
-    assert worker.found("dead") == 0
+    assert sorted(answer["entry"] for answer in await worker.answers()) == sorted(stream_ids)
+    assert worker.entries("dead") == 0
 
 
-async def test_what_takes_long_is_held_and_not_given_to_another(client: Redis, shared_redis: RedisServer) -> None:
+async def test_a_slow_entry_stays_claimed_by_its_worker(client: Redis, shared_redis: RedisServer) -> None:
     async with (
         working(client, shared_redis.url, claim_seconds=0.3, max_in_flight=1) as one,
         working(client, shared_redis.url, claim_seconds=0.3, max_in_flight=1) as other,
     ):
-        place = (await one.add(text="slow")).decode()
+        stream_id = (await one.add(text="slow")).decode()
         await until(lambda: bool(one.filter.begun or other.filter.begun))
-        await asyncio.sleep(1)  # three times what an entry may be left alone; nothing is to happen in it
+        await asyncio.sleep(1)  # three times the claim time; nothing must happen meanwhile
 
         one.filter.go.set()
         other.filter.go.set()
 
-        await one.answered(place)
+        await one.answered(stream_id)
         assert len(one.filter.begun + other.filter.begun) == 1
-        assert one.found("claimed") + other.found("claimed") == 0
+        assert one.entries("claimed") + other.entries("claimed") == 0
 
 
-async def test_what_a_dead_worker_held_is_taken_over(client: Redis, shared_redis: RedisServer) -> None:
+async def test_the_entries_of_a_dead_worker_are_taken_over(client: Redis, shared_redis: RedisServer) -> None:
     async with working(client, shared_redis.url, claim_seconds=0.3) as dead:
-        places = [(await dead.add(text=f"slow {number}")).decode() for number in range(5)]
+        stream_ids = [(await dead.add(text=f"slow {number}")).decode() for number in range(5)]
         await until(lambda: len(dead.filter.begun) == 5)
         dead.task.cancel()
-        async with working(client, shared_redis.url, claim_seconds=0.3) as heir:
-            heir.filter.go.set()
-            await heir.answered(*places)
+        async with working(client, shared_redis.url, claim_seconds=0.3) as successor:
+            successor.filter.go.set()
+            await successor.answered(*stream_ids)
 
-            assert heir.found("claimed") == 5
-            assert len(await heir.answers()) == 5
+            assert successor.entries("claimed") == 5
+            assert len(await successor.answers()) == 5
 
 
-async def test_draining_answers_what_is_under_way_and_leaves_the_rest(
+async def test_draining_answers_active_entries_and_leaves_the_rest(
     client: Redis, shared_redis: RedisServer
 ) -> None:
     async with working(client, shared_redis.url, max_in_flight=2) as worker:
-        places = [(await worker.add(text=f"slow {number}")).decode() for number in range(5)]
+        stream_ids = [(await worker.add(text=f"slow {number}")).decode() for number in range(5)]
         await until(lambda: len(worker.filter.begun) == 2)
 
-        draining = asyncio.create_task(worker.door.drain(20))
+        draining = asyncio.create_task(worker.listener.drain(20))
         await asyncio.sleep(0)
         worker.filter.go.set()
         await draining
         await worker.task
 
-        assert [each["entry"] for each in await worker.answers()] == places[:2]
+        assert [answer["entry"] for answer in await worker.answers()] == stream_ids[:2]
         assert await client.xlen(worker.model.keys.incoming) == 3
         assert await client.xinfo_consumers(worker.model.keys.incoming, stream_queue.CONSUMER_GROUP) == []
 
@@ -134,32 +134,32 @@ async def test_a_drain_ends_when_its_time_is_over(client: Redis, shared_redis: R
         await worker.add(text="slow")
         await until(lambda: len(worker.filter.begun) == 1)
 
-        await worker.door.drain(0.01)
+        await worker.listener.drain(0.01)
 
         assert not worker.task.done()
     assert await client.xlen(worker.model.keys.incoming) == 1
 
 
-async def test_a_door_that_was_never_run_is_drained_at_once(worker: Worker) -> None:
-    door = listener.StreamListener(
+async def test_a_listener_that_was_never_run_is_drained_at_once(worker: Worker) -> None:
+    listener = StreamListener(
         worker.queue,
-        listener.StreamLimits(),
+        StreamLimits(),
         ByteBudget(1),
         worker.service,
         StreamMetrics(DaemonMetrics.create().registry),
     )
 
-    await door.drain(1000)
+    await listener.drain(1000)
 
 
 async def test_without_counts_entries_wait(client: Redis, shared_redis: RedisServer) -> None:
     async with working(client, shared_redis.url, follow=False) as worker:
-        place = (await worker.add(text=HAM)).decode()
+        stream_id = (await worker.add(text=HAM)).decode()
         await until(lambda: len(worker.filter.begun) > 1)
         assert await worker.answers() == []
 
         following = asyncio.create_task(worker.mirror.run())
-        await worker.answered(place)
+        await worker.answered(stream_id)
 
         following.cancel()
         await asyncio.wait([following])
@@ -176,16 +176,16 @@ async def test_while_redis_refuses_to_write_nothing_is_read(client: Redis, share
         await client.config_set("maxmemory", 1)
         try:
             worker.filter.go.set()
-            await until(lambda: worker.door._waiting == 4)
+            await until(lambda: worker.listener._waiting == 4)
             worker.filter.late.set()
             await until(lambda: worker.metrics.registry.counts.get_sample_value(FAULTS, {"reason": "error"}) == 1)
-            await asyncio.sleep(1)  # there is room for four; nothing is to happen in it
+            await asyncio.sleep(1)  # four slots are free; nothing must happen meanwhile
             assert await worker.queue.backlog() == stream_queue.QueueBacklog(lag=20, pending=5)
         finally:
             await client.config_set("maxmemory", 0)
 
         await worker.answered(*slow, *waiting)
-        assert left not in {each["entry"] for each in await worker.answers()}
+        assert left not in {answer["entry"] for answer in await worker.answers()}
         assert worker.mirror.totals is not None
         assert sum(worker.mirror.totals.messages) == 21
 
@@ -196,35 +196,35 @@ async def test_a_redis_that_restarts_loses_no_entry(own_redis: RedisServer) -> N
     own_redis.start(*durable)
     client = open_client(ConnectionOptions(own_redis.url))
     async with working(client, own_redis.url, claim_seconds=1) as worker:
-        places: list[str] = []
+        stream_ids: list[str] = []
         for number in range(300):
             if number == 100:
-                await worker.answered(*places[:10])
+                await worker.answered(*stream_ids[:10])
                 await asyncio.to_thread(own_redis.stop)
                 await asyncio.to_thread(own_redis.start, *durable)
             try:
                 label = "spam" if number % 2 else "ham"
-                places.append((await worker.add(text=f"text {number}", label=label)).decode())
-            except Exception:  # noqa: BLE001 - the producer's own connections died; it goes on
+                stream_ids.append((await worker.add(text=f"text {number}", label=label)).decode())
+            except Exception:  # noqa: BLE001 - the producer lost its own connection, and continues
                 continue
 
-        await worker.answered(*places)
+        await worker.answered(*stream_ids)
         answers = await worker.answers()
-        assert len(answers) == len({each["entry"] for each in answers})
-        assert {each["outcome"] for each in answers} <= {"learned", "already"}
+        assert len(answers) == len({answer["entry"] for answer in answers})
+        assert {answer["outcome"] for answer in answers} <= {"learned", "already"}
         await until(lambda: worker.mirror.following)
         assert sum((await worker.model.totals()).messages) == len(answers) >= 290
     await client.aclose()
 
 
-async def test_a_redis_that_lost_everything_is_begun_anew(worker: Worker) -> None:
+async def test_after_a_loss_of_all_data_entries_are_answered_again(worker: Worker) -> None:
     await worker.answer(text=HAM)
     await worker.client.flushall()
 
     assert "verdict" in await worker.answer(text=HAM)
 
 
-async def test_a_name_that_something_else_has_is_told_and_waited_for(
+async def test_a_key_of_another_type_is_logged_and_waited_for(
     client: Redis, shared_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys = Model(client, "test", 3600).keys
@@ -238,7 +238,7 @@ async def test_a_name_that_something_else_has_is_told_and_waited_for(
         assert "verdict" in await worker.answer(text=HAM)
 
 
-async def test_what_cannot_be_learned_for_long_is_said(worker: Worker) -> None:
+async def test_a_lesson_that_stays_impossible_is_refused(worker: Worker) -> None:
     worker.filter.error = CountsFull("the weights have grown; this is for the log")
 
     refused = await worker.answer(text=SPAM, label="spam")
@@ -246,7 +246,7 @@ async def test_what_cannot_be_learned_for_long_is_said(worker: Worker) -> None:
     assert refused["error"] == "Learning is not possible until this has been seen to, please try again later"
 
 
-async def test_the_answer_never_tells_what_failed_inside(worker: Worker) -> None:
+async def test_the_answer_does_not_contain_the_cause_of_a_failure(worker: Worker) -> None:
     worker.filter.times, worker.filter.error = 2, StoreUnavailable("redis://secret@host")
 
     answer = await worker.answer(text="poison")

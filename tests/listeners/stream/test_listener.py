@@ -1,4 +1,4 @@
-"""The stream door on a real Redis: what programs add is checked or learned, and answered once."""
+"""The stream listener on a real Redis: each entry is checked or learned, and answered once."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ async def test_a_text_has_no_header_and_a_message_has(worker: Worker) -> None:
     assert raw["key"] == Message.parse(b"Subject: lunch\n\nAre you coming?\n").key
 
 
-async def test_who_taught_is_in_the_history(worker: Worker) -> None:
+async def test_the_teacher_is_in_the_history(worker: Worker) -> None:
     await worker.answer(text=SPAM, label="spam", **{"from": "shop"})
 
-    (record,) = [each async for each in worker.model.history.records()]
+    (record,) = [record async for record in worker.model.history.records()]
 
     assert (record.note.source, record.note.actor) == ("stream", "shop")
 
@@ -63,7 +63,7 @@ async def test_an_entry_that_cannot_be_read_is_answered_with_the_reason(worker: 
     refused = await worker.answer(text="x", label="junk", id="7")
 
     assert refused == {"entry": refused["entry"], "id": "7", "error": "label must be ham or spam"}
-    assert worker.found("refused") == 1
+    assert worker.entries("refused") == 1
 
 
 async def test_a_large_message_is_checked_and_a_larger_one_refused(
@@ -74,14 +74,14 @@ async def test_a_large_message_is_checked_and_a_larger_one_refused(
         assert (await worker.answer(raw=b"x" * 400_001))["error"] == "the message is larger than 400000 bytes"
 
 
-class Checks(SilentObserver):
-    """Keeps what is reported of checks."""
+class CheckRecorder(SilentObserver):
+    """Collects the checks that are reported."""
 
     def __init__(self) -> None:
-        self.found: list[Check] = []
+        self.checks: list[Check] = []
 
     def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
-        self.found.append(check)
+        self.checks.append(check)
 
 
 async def test_the_recipients_rules_decide(client: Redis, shared_redis: RedisServer) -> None:
@@ -94,31 +94,31 @@ async def test_the_recipients_rules_decide(client: Redis, shared_redis: RedisSer
         await worker.answer(text=HAM, label="ham")
 
         assert (await worker.answer(text=HAM))["verdict"] == "ham"
-        checked = Checks()
-        watched = with_parts(worker.filter, observer=checked)
-        worker.door.apply(make_runtime(watched, rules=rules))
+        recorder = CheckRecorder()
+        watched = with_parts(worker.filter, observer=recorder)
+        worker.listener.apply(make_runtime(watched, rules=rules))
         assert (await worker.answer(text=HAM, to="ann@strict.example"))["verdict"] == "spam"
-        assert [(str(each.verdict), each.policy) for each in checked.found] == [("spam", "*@strict.example")]
-        worker.door.apply(make_runtime(worker.filter))
+        assert [(str(check.verdict), check.policy) for check in recorder.checks] == [("spam", "*@strict.example")]
+        worker.listener.apply(make_runtime(worker.filter))
         assert (await worker.answer(text=HAM, to="ann@strict.example"))["verdict"] == "ham"
 
 
-async def test_the_next_entry_goes_by_the_new_filter(worker: Worker) -> None:
+async def test_a_reload_applies_to_the_next_entry(worker: Worker) -> None:
     await worker.answer(text=SPAM, label="spam")
     await worker.answer(text=HAM, label="ham")
     assert (await worker.answer(text=HAM))["verdict"] == "ham"
 
     strict = worker.filter.with_policy(FilterPolicy(ThresholdPolicy(1e-9, 1e-8), {}))
-    worker.door.apply(make_runtime(strict))
+    worker.listener.apply(make_runtime(strict))
 
     assert (await worker.answer(text=HAM))["verdict"] == "spam"
 
 
-async def test_what_is_under_way_is_bounded_and_the_rest_waits_in_redis(
+async def test_active_entries_are_limited_and_the_rest_waits_in_redis(
     client: Redis, shared_redis: RedisServer
 ) -> None:
     async with working(client, shared_redis.url, max_in_flight=4) as worker:
-        places = [(await worker.add(text=f"slow {number}")).decode() for number in range(20)]
+        stream_ids = [(await worker.add(text=f"slow {number}")).decode() for number in range(20)]
         await until(lambda: len(worker.filter.begun) == 4)
         await until(
             lambda: worker.metrics.registry.counts.get_sample_value("nbstream_stream_lag") == 16, seconds=30
@@ -127,16 +127,18 @@ async def test_what_is_under_way_is_bounded_and_the_rest_waits_in_redis(
 
         worker.filter.go.set()
 
-        await worker.answered(*places)
+        await worker.answered(*stream_ids)
         assert await worker.client.xlen(worker.model.keys.incoming) == 0
 
 
-async def test_nothing_more_is_read_while_much_is_under_way(client: Redis, shared_redis: RedisServer) -> None:
+async def test_no_entry_is_read_while_the_byte_budget_is_exhausted(
+    client: Redis, shared_redis: RedisServer
+) -> None:
     async with working(client, shared_redis.url, max_in_flight=2, max_bytes_in_flight=1000) as worker:
         large = (await worker.add(text="slow " + "x" * 1000)).decode()
         await until(lambda: len(worker.filter.begun) == 1)
         small = (await worker.add(text="slow")).decode()
-        await asyncio.sleep(0.5)  # there is room for one more by number; nothing is to happen in it
+        await asyncio.sleep(0.5)  # one slot is free by number; nothing must happen meanwhile
         assert await worker.queue.backlog() == stream_queue.QueueBacklog(lag=1, pending=1)
 
         worker.filter.go.set()
