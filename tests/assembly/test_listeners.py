@@ -1,0 +1,63 @@
+"""The table of listeners has each protocol once, and the settings decide which are on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbstream.assembly.listeners import LISTENERS
+from nbstream.config import Settings
+from nbstream.config.listeners import ListenersSettings
+from nbstream.listeners.peers import Peer
+from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
+
+ENTRIES = {entry.name: entry for entry in LISTENERS}
+
+
+def settings_with(**sections: object) -> Settings:
+    """Settings with these listeners and no others."""
+    off = dict.fromkeys(ListenersSettings.model_fields)
+    return Settings.model_validate({"listeners": {**off, **sections}})
+
+
+def test_every_section_of_listeners_has_one_entry_of_its_name() -> None:
+    assert [*ENTRIES] == [entry.name for entry in LISTENERS]
+    assert set(ENTRIES) == set(ListenersSettings.model_fields)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_entry_is_on_where_its_own_section_is(name: str) -> None:
+    settings = settings_with(**{name: {"listen": "127.0.0.1:25"} if name == "metrics" else {}})
+
+    assert [entry.name for entry in LISTENERS if entry.is_on(settings)] == [name]
+
+
+def test_a_listener_that_is_off_or_has_no_socket_has_no_address() -> None:
+    settings = settings_with(stream={}, spamd={"listen": "unix:/run/spamd.sock"}, smtp={"listen": "[::1]:25"})
+
+    assert {name: entry.listen_address(settings) for name, entry in ENTRIES.items()} == {
+        "smtp": TcpListenAddress("::1", 25),
+        "http": None,
+        "spamd": UnixListenAddress(Path("/run/spamd.sock")),
+        "stream": None,
+        "metrics": None,
+    }
+
+
+def test_who_may_teach_is_the_same_for_all_listeners_with_messages_and_a_socket() -> None:
+    settings = Settings.model_validate({"feedback": {"allow_from": ["192.0.2.0/24"]}})
+    peers = [Peer("192.0.2.1"), Peer("127.0.0.1"), Peer()]
+
+    believed = {
+        name: [entry.teachers(settings).may_teach(peer) for peer in peers] for name, entry in ENTRIES.items()
+    }
+
+    assert believed["smtp"] == believed["http"] == believed["spamd"] == [True, False, True]
+    assert believed["stream"] == [False, False, True]
+
+
+def test_the_byte_limit_is_that_of_the_section() -> None:
+    settings = settings_with(spamd={"max_message_bytes": 1000, "max_bytes_in_flight": 2000})
+
+    assert ENTRIES["spamd"].byte_limit(settings.listeners.spamd) == 2000
