@@ -1,4 +1,4 @@
-"""Clues: what voted in a score, and by how much; of many votes only the strongest.
+"""Clues: the features that voted in a score, with their log-ratios; of many votes only the strongest.
 
 Rules: pure; which clues are chosen does not depend on the order in which they were looked up, because equally
 strong ones are chosen by name; a vote of 0 is no clue. The clues of the multinomial model are stored as token
@@ -71,7 +71,7 @@ class LazySequence(Sequence[Item]):
     def __eq__(self, other: object) -> bool:
         return self._items() == tuple(other) if isinstance(other, Sequence) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # as of a list
+    __hash__ = None  # type: ignore[assignment]  # like a list, it is not hashable
 
     def __repr__(self) -> str:
         return repr(self._items())

@@ -4,7 +4,7 @@ Rules: counts are fixed-point integers (``WEIGHT_ONE`` is one occurrence at full
 exactly, whatever was done in between. Therefore nothing is ever clamped here: a count may be negative for a while,
 when changes arrive out of order. A token is forgotten when all of its counts are zero.
 
-Beside the tokens there are sums: counters of the event models and of the calibration for what is no token. The
+Beside the tokens there are sums: counters of the event models and of the calibration for other features. The
 name of a sum begins with ``SUM_PREFIX``. Sums are added and subtracted like tokens, but each by its own amount,
 and they belong neither to the totals nor to the vocabulary. No token can be mistaken for a sum: the name of a sum
 has no colon, and a token that begins with the prefix has one (it was made from a header field whose name begins

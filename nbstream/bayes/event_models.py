@@ -1,4 +1,4 @@
-"""The event models side by side: what each one reads and learns of a message, and how it votes.
+"""The event models behind one interface: which features each one reads and learns, and how it votes.
 
 Rules: pure; every model is a log-ratio of its own over additive integer counts. The log-ratios of all models are
 added, as if their features were independent of each other given the class. A model that is not configured costs

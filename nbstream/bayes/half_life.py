@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from nbstream.bayes.counts import WEIGHT_ONE
 
 MAX_COUNT = 2**52
-"""The largest total or sum that learning may reach: half of what doubles, and so Lua's numbers, store exactly."""
+"""The largest total or sum that learning may reach: half of 2^53, up to which Lua's numbers are exact integers."""
 
 MAX_GROWTH_HALF_LIVES = 26.0
 """How many half-lives after t0 learning stops: a lesson of 2,000 tokens then adds 2^47 to a total."""

@@ -33,29 +33,29 @@ def scores(messages: Learned) -> tuple[NDArray[np.float64], NDArray[np.float64]]
     for tokens, label, weight in messages:
         counts.add(tokens, label, weight)
         weights[label] += weight
-    params = BernoulliOptions(min_messages=1.0)
-    return presence_log_odds(counts.look_up(TOKENS), weights, params), absence_log_probabilities(
-        counts.look_up(TOKENS), weights, params
+    options = BernoulliOptions(min_messages=1.0)
+    return presence_log_odds(counts.look_up(TOKENS), weights, options), absence_log_probabilities(
+        counts.look_up(TOKENS), weights, options
     )
 
 
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("alpha", [1.0, 0.1])
 def test_scores_are_those_of_scikit_learns_bernoulli_model(classes: int, alpha: float) -> None:
-    chance = np.random.default_rng(classes)
-    labels = chance.integers(0, classes, 200)
-    present = chance.random((200, 60)) < chance.beta(0.3, 1.0, (classes, 60))[labels]
+    generator = np.random.default_rng(classes)
+    labels = generator.integers(0, classes, 200)
+    present = generator.random((200, 60)) < generator.beta(0.3, 1.0, (classes, 60))[labels]
     counts = WEIGHT_ONE * np.array([present[labels == label].sum(axis=0) for label in range(classes)]).T
     messages = np.bincount(labels).tolist()
-    params, weights = BernoulliOptions(alpha, min_messages=5.0), [n * WEIGHT_ONE for n in messages]
+    options, weights = BernoulliOptions(alpha, min_messages=5.0), [n * WEIGHT_ONE for n in messages]
     vocabulary = present.sum(axis=0) >= 5
     assert 20 < vocabulary.sum() < 60
     theirs = BernoulliNB(alpha=alpha).fit(present[:, vocabulary], labels)
 
     ours = priors.log_priors(messages, priors.PriorOptions(alpha=0.0)) + absence_log_probabilities(
-        counts, weights, params
+        counts, weights, options
     )
-    ours = ours + present @ presence_log_odds(counts, weights, params)
+    ours = ours + present @ presence_log_odds(counts, weights, options)
 
     expected = theirs.predict_joint_log_proba(present[:, vocabulary])
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-9)
@@ -90,27 +90,29 @@ def test_without_a_vocabulary_nothing_is_absent() -> None:
 
 @given(ROWS, WEIGHTS)
 def test_any_counts_and_weights_have_finite_scores(rows: list[list[int]], weights: list[int]) -> None:
-    params = BernoulliOptions(alpha=0.5, min_messages=1.0)
-    assert np.isfinite(presence_log_odds(table(rows), weights, params)).all()
-    assert (absence_log_probabilities(table(rows), weights, params) <= 0).all()
+    options = BernoulliOptions(alpha=0.5, min_messages=1.0)
+    assert np.isfinite(presence_log_odds(table(rows), weights, options)).all()
+    assert (absence_log_probabilities(table(rows), weights, options) <= 0).all()
 
 
 def test_a_token_in_more_messages_than_there_are_is_in_all_of_them() -> None:
-    weights, params = [4000, 4000], BernoulliOptions(min_messages=1.0)
+    weights, options = [4000, 4000], BernoulliOptions(min_messages=1.0)
     early, late = np.array([[5000, 1000]]), np.array([[4000, 1000]])
-    assert presence_log_odds(early, weights, params).tolist() == presence_log_odds(late, weights, params).tolist()
     assert (
-        absence_log_probabilities(early, weights, params).tolist()
-        == absence_log_probabilities(late, weights, params).tolist()
+        presence_log_odds(early, weights, options).tolist() == presence_log_odds(late, weights, options).tolist()
+    )
+    assert (
+        absence_log_probabilities(early, weights, options).tolist()
+        == absence_log_probabilities(late, weights, options).tolist()
     )
 
 
 @given(ROWS, WEIGHTS, st.randoms(use_true_random=False))
 def test_the_order_of_tokens_makes_no_difference_to_the_last_bit(
-    rows: list[list[int]], weights: list[int], chance: random.Random
+    rows: list[list[int]], weights: list[int], generator: random.Random
 ) -> None:
     expected = absence_log_probabilities(table(rows), weights, BernoulliOptions(min_messages=1.0))
-    chance.shuffle(rows)
+    generator.shuffle(rows)
     assert (
         absence_log_probabilities(table(rows), weights, BernoulliOptions(min_messages=1.0)).tolist()
         == expected.tolist()
@@ -118,14 +120,14 @@ def test_the_order_of_tokens_makes_no_difference_to_the_last_bit(
 
 
 @given(MESSAGES, st.randoms(use_true_random=False))
-def test_the_order_of_learning_makes_no_difference(messages: Learned, chance: random.Random) -> None:
+def test_the_order_of_learning_makes_no_difference(messages: Learned, generator: random.Random) -> None:
     present, absent = scores(messages)
-    chance.shuffle(messages)
+    generator.shuffle(messages)
     assert [rows.tolist() for rows in scores(messages)] == [present.tolist(), absent.tolist()]
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
-def test_params_that_are_no_number_above_zero_are_refused(value: float) -> None:
+def test_options_that_are_no_number_above_zero_are_refused(value: float) -> None:
     with pytest.raises(ValueError, match="alpha"):
         BernoulliOptions(alpha=value)
     with pytest.raises(ValueError, match="min_messages"):

@@ -91,17 +91,17 @@ def test_an_unlearned_map_that_is_sure_of_itself_divides_by_its_temperature(
 
 @pytest.mark.parametrize("log_odds", [-40.0, -8.0, -3.0, 1.0, 4.0, 12.0])
 def test_the_unlearned_map_is_the_average_over_what_it_is_unsure_of(log_odds: float) -> None:
-    params = CalibrationOptions(young_model_messages=0.0)
+    options = CalibrationOptions(young_model_messages=0.0)
     spreads = [n / 8 for n in range(-32, 33)]
     mean = weights = 0.0
     for t in spreads:
         for b in spreads:
             weight = math.exp(-(t * t + b * b) / 2)
-            temperature = params.temperature * math.exp(params.temperature_spread * t)
-            mean += weight * sigmoid((log_odds - params.bias_spread * b) / temperature)
+            temperature = options.temperature * math.exp(options.temperature_spread * t)
+            mean += weight * sigmoid((log_odds - options.bias_spread * b) / temperature)
             weights += weight
 
-    assert Calibration(params).probability(log_odds, NOTHING, OLD) == pytest.approx(mean / weights, abs=0.001)
+    assert Calibration(options).probability(log_odds, NOTHING, OLD) == pytest.approx(mean / weights, abs=0.001)
 
 
 # What it learns
@@ -182,10 +182,10 @@ def test_a_negative_count_reads_as_none(counts: Labels, log_odds: float) -> None
 
 @given(st.lists(COUNTS, max_size=4), SCORES)
 def test_a_probability_is_that_of_the_labels_given_whatever_came_before(
-    others: list[Labels], log_odds: float
+    earlier_labels: list[Labels], log_odds: float
 ) -> None:
     calibration, last = Calibration(), labels(ham={-9: 700}, spam={3: 500})
-    for counts in others:
+    for counts in earlier_labels:
         calibration.probability(log_odds, counts, OLD)
         assert calibration.probability(log_odds, last, OLD) == p(log_odds, last)
 

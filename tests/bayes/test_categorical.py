@@ -32,9 +32,9 @@ def counts_of(
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("alpha", [1.0, 0.1])
 def test_scores_are_those_of_scikit_learns_categorical_model(classes: int, alpha: float) -> None:
-    chance, sizes = np.random.default_rng(classes), (2, 5, 9, 1)
-    labels = chance.integers(0, classes, 150)
-    message_values_taken = (chance.random((150, len(sizes))) ** (labels[:, np.newaxis] + 1) * sizes).astype(int)
+    generator, sizes = np.random.default_rng(classes), (2, 5, 9, 1)
+    labels = generator.integers(0, classes, 150)
+    message_values_taken = (generator.random((150, len(sizes))) ** (labels[:, np.newaxis] + 1) * sizes).astype(int)
     theirs = CategoricalNB(alpha=alpha, min_categories=sizes).fit(message_values_taken, labels)
 
     rows = value_log_probabilities(

@@ -70,8 +70,10 @@ def test_the_clues_come_strongest_first_and_each_says_something(choice: str) -> 
 
 
 @every_choice
-@given(chance=st.randoms(use_true_random=False))
-def test_the_order_of_looking_up_makes_no_difference_to_the_last_bit(choice: str, chance: random.Random) -> None:
+@given(generator=st.randoms(use_true_random=False))
+def test_the_order_of_looking_up_makes_no_difference_to_the_last_bit(
+    choice: str, generator: random.Random
+) -> None:
     classifier = classifier_of(choice)
     counts = trained_counts(classifier, 12)
     head = [b"h:%s%d" % (kind, n) for kind in (b"ham", b"spam") for n in range(9)]
@@ -79,13 +81,13 @@ def test_the_order_of_looking_up_makes_no_difference_to_the_last_bit(choice: str
     tokens = replace(sample_message("spam", 3), head=tuple(head), body=tuple(body))
     expected = score_of(counts, classifier, tokens)
 
-    chance.shuffle(head)
-    chance.shuffle(body)
+    generator.shuffle(head)
+    generator.shuffle(body)
     shuffled = replace(tokens, head=tuple(head), body=tuple(body))
     shown_counts = feature_counts(counts, classifier, shuffled)
     if shown_counts.vocabulary_counts is not None:
         order = list(range(len(shown_counts.vocabulary_counts)))
-        chance.shuffle(order)
+        generator.shuffle(order)
         shown_counts = replace(shown_counts, vocabulary_counts=shown_counts.vocabulary_counts[order])
 
     assert classifier.score(shuffled, shown_counts) == expected

@@ -49,10 +49,10 @@ def test_they_are_the_ends_of_all_votes_in_order(votes: list[Vote], limit: int) 
 
 @given(VOTES, st.integers(0, 8), st.randoms(use_true_random=False))
 def test_which_are_chosen_does_not_depend_on_the_order_of_looking_up(
-    votes: list[Vote], limit: int, chance: random.Random
+    votes: list[Vote], limit: int, generator: random.Random
 ) -> None:
     expected = strongest_of(votes, limit)
-    chance.shuffle(votes)
+    generator.shuffle(votes)
     assert strongest_of(votes, limit) == expected
 
 

@@ -59,12 +59,12 @@ def test_subtracting_undoes_adding_exactly(before: list[Learned], one: Learned) 
 
 @given(st.lists(LEARNED, min_size=1, max_size=8), st.randoms(use_true_random=False))
 def test_order_makes_no_difference_even_through_negative_counts(
-    learned: list[Learned], chance: random.Random
+    learned: list[Learned], generator: random.Random
 ) -> None:
     changes = [(ClassCounts.add, lesson) for lesson in learned] + [
         (ClassCounts.subtract, lesson) for lesson in learned[1:]
     ]
-    chance.shuffle(changes)
+    generator.shuffle(changes)
     counts, expected = ClassCounts(), ClassCounts()
     for change, lesson in changes:
         change(counts, *lesson)

@@ -126,10 +126,10 @@ def test_the_strongest_tokens_of_each_group_vote_each_way_for_itself() -> None:
 def test_a_vote_is_the_difference_of_the_log_probabilities(
     smoothing: multinomial.Smoothing, complement: bool
 ) -> None:
-    params = multinomial.MultinomialOptions(smoothing, complement)
-    model = MultinomialModel(params, 9, 9)
+    options = multinomial.MultinomialOptions(smoothing, complement)
+    model = MultinomialModel(options, 9, 9)
     counts, tokens = trained_counts(model), sample_message("spam", 4)
-    rows = multinomial.token_log_probabilities(counts.look_up(tokens.all), counts.totals, params)
+    rows = multinomial.token_log_probabilities(counts.look_up(tokens.all), counts.totals, options)
     expected = {
         name: row[SPAM] - row[HAM]
         for name, row in zip(tokens.all, rows.tolist(), strict=True)
@@ -247,8 +247,8 @@ def test_every_value_of_every_attribute_can_be_learned_and_is_read_again() -> No
 
 
 def test_each_number_votes_by_its_density() -> None:
-    params = gaussian.GaussianOptions(variance_floor=4.0, min_messages=2.0)
-    model, counts = GaussianModel(params), ClassCounts()
+    options = gaussian.GaussianOptions(variance_floor=4.0, min_messages=2.0)
+    model, counts = GaussianModel(options), ClassCounts()
     for column, number in ((HAM, 100), (HAM, 120), (SPAM, 300), (SPAM, 300)):
         counts.add(
             [], column, WEIGHT_ONE, model.lesson_sums(Tokens((), (), (), (("hour.x", number),)), WEIGHT_ONE)

@@ -27,10 +27,10 @@ def sums_of(learned: Iterable[tuple[int, int, int]], classes: int) -> NDArray[np
 
 def numbers_of(classes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Three numbers of each of 200 messages, on scales of their own, and the messages' classes."""
-    chance = np.random.default_rng(classes)
-    labels = chance.integers(0, classes, 200)
-    means, widths = chance.uniform(0, 1000, (classes, 3)), chance.uniform(2, 200, (classes, 3))
-    return chance.normal(means[labels], widths[labels]).round().astype(np.int64), labels
+    generator = np.random.default_rng(classes)
+    labels = generator.integers(0, classes, 200)
+    means, widths = generator.uniform(0, 1000, (classes, 3)), generator.uniform(2, 200, (classes, 3))
+    return generator.normal(means[labels], widths[labels]).round().astype(np.int64), labels
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -44,12 +44,12 @@ def test_scores_are_those_of_scikit_learns_gaussian_model(
         np.random.default_rng(0).integers(1, WEIGHT_ONE, len(labels)) if weighted else np.full(200, WEIGHT_ONE)
     )
     theirs = GaussianNB(var_smoothing=var_smoothing).fit(numbers, labels, weights / WEIGHT_ONE)
-    params = GaussianOptions(variance_floor=var_smoothing * numbers.var(axis=0).max(), min_messages=1.0)
+    options = GaussianOptions(variance_floor=var_smoothing * numbers.var(axis=0).max(), min_messages=1.0)
 
     of_numbers = [zip(column, labels, weights, strict=True) for column in numbers.T]
     sums = np.concatenate([sums_of(learned, classes) for learned in of_numbers])
     prior = priors.log_priors(sums[0, 0].tolist(), priors.PriorOptions(alpha=0.0))
-    scores = [prior + number_log_densities(row, sums, params).sum(axis=0) for row in numbers.tolist()]
+    scores = [prior + number_log_densities(row, sums, options).sum(axis=0) for row in numbers.tolist()]
 
     np.testing.assert_allclose(scores, theirs.predict_joint_log_proba(numbers), rtol=1e-9, atol=1e-9)
 
@@ -72,10 +72,10 @@ def test_numbers_far_from_zero_lose_nothing(learned: list[tuple[int, int, int]],
 
 @given(NUMBERS, st.integers(-1000, 1000), st.randoms(use_true_random=False))
 def test_the_order_of_learning_makes_no_difference(
-    learned: list[tuple[int, int, int]], number: int, chance: random.Random
+    learned: list[tuple[int, int, int]], number: int, generator: random.Random
 ) -> None:
     expected = number_log_densities([number], sums_of(learned, 2), EAGER)
-    chance.shuffle(learned)
+    generator.shuffle(learned)
     assert number_log_densities([number], sums_of(learned, 2), EAGER).tolist() == expected.tolist()
 
 
@@ -125,7 +125,7 @@ def test_sums_that_do_not_fit_together_have_finite_densities(sums: list[int]) ->
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
-def test_params_that_are_no_number_above_zero_are_refused(value: float) -> None:
+def test_options_that_are_no_number_above_zero_are_refused(value: float) -> None:
     with pytest.raises(ValueError, match="variance_floor"):
         GaussianOptions(variance_floor=value)
     with pytest.raises(ValueError, match="min_messages"):

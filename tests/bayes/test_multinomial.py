@@ -48,10 +48,10 @@ def trained_counts(messages: list[tuple[list[bytes], int, int]]) -> ClassCounts:
 
 def documents(classes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """How often each of 60 tokens occurs in 200 documents, and the documents' classes."""
-    chance = np.random.default_rng(classes)
-    labels = chance.choice(classes, 200, p=np.arange(1, classes + 1) / (classes * (classes + 1) / 2))
-    rates = chance.gamma(0.3, 2.0, (classes, 60)) + 0.05
-    return chance.poisson(rates[labels]), labels
+    generator = np.random.default_rng(classes)
+    labels = generator.choice(classes, 200, p=np.arange(1, classes + 1) / (classes * (classes + 1) / 2))
+    rates = generator.gamma(0.3, 2.0, (classes, 60)) + 0.05
+    return generator.poisson(rates[labels]), labels
 
 
 def counts_of(
@@ -115,25 +115,25 @@ def test_the_probabilities_of_the_vocabulary_sum_to_one(
 
 @given(MESSAGES, SMOOTHINGS, st.booleans(), st.randoms(use_true_random=False))
 def test_the_order_of_learning_makes_no_difference(
-    messages: list[tuple[list[bytes], int, int]], smoothing: Smoothing, complement: bool, chance: random.Random
+    messages: list[tuple[list[bytes], int, int]], smoothing: Smoothing, complement: bool, generator: random.Random
 ) -> None:
     first = trained_counts(messages)
-    chance.shuffle(messages)
+    generator.shuffle(messages)
     second = trained_counts(messages)
-    params = MultinomialOptions(smoothing, complement)
-    expected = token_log_probabilities(first.look_up(TOKENS), first.totals, params)
-    assert token_log_probabilities(second.look_up(TOKENS), second.totals, params).tolist() == expected.tolist()
+    options = MultinomialOptions(smoothing, complement)
+    expected = token_log_probabilities(first.look_up(TOKENS), first.totals, options)
+    assert token_log_probabilities(second.look_up(TOKENS), second.totals, options).tolist() == expected.tolist()
 
 
 @given(MESSAGES, SMOOTHINGS, st.booleans())
 def test_what_is_learned_and_taken_back_leaves_no_trace(
     messages: list[tuple[list[bytes], int, int]], smoothing: Smoothing, complement: bool
 ) -> None:
-    counts, params = trained_counts(messages[1:]), MultinomialOptions(smoothing, complement)
-    expected = token_log_probabilities(counts.look_up(TOKENS), counts.totals, params)
+    counts, options = trained_counts(messages[1:]), MultinomialOptions(smoothing, complement)
+    expected = token_log_probabilities(counts.look_up(TOKENS), counts.totals, options)
     counts.add(*messages[0])
     counts.subtract(*messages[0])
-    assert token_log_probabilities(counts.look_up(TOKENS), counts.totals, params).tolist() == expected.tolist()
+    assert token_log_probabilities(counts.look_up(TOKENS), counts.totals, options).tolist() == expected.tolist()
 
 
 @given(st.integers(1, 1000), st.integers(1, 1000), st.floats(0.01, 1000.0))

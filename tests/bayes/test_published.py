@@ -36,7 +36,7 @@ GROUPS = ("alt.atheism", "comp.graphics", "sci.med", "soc.religion.christian")
 class Sms:
     """The Bernoulli model of messages in lower case, split at white space, and its threshold."""
 
-    params = bernoulli.BernoulliOptions(alpha=1.0, min_messages=5.0)
+    options = bernoulli.BernoulliOptions(alpha=1.0, min_messages=5.0)
 
     def __init__(self) -> None:
         self.counts = ClassCounts()
@@ -47,7 +47,7 @@ class Sms:
         self.weights = [n * WEIGHT_ONE for n in self.counts.totals.messages]
         rows = self.counts.look_up(list(self.tokens))
         self.empty = priors.log_priors(self.counts.totals.messages, MAXIMUM_LIKELIHOOD)
-        self.empty += bernoulli.absence_log_probabilities(rows, self.weights, self.params)
+        self.empty += bernoulli.absence_log_probabilities(rows, self.weights, self.options)
 
     @staticmethod
     def messages(part: str) -> list[tuple[int, list[bytes]]]:
@@ -56,7 +56,7 @@ class Sms:
         return [(CLASSES.index(label), list(set(text.lower().encode().split()))) for label, text in rows]
 
     def log_odds(self, tokens: list[bytes]) -> NDArray[np.float64]:
-        return bernoulli.presence_log_odds(self.counts.look_up(tokens), self.weights, self.params)
+        return bernoulli.presence_log_odds(self.counts.look_up(tokens), self.weights, self.options)
 
     def accuracy(self, part: str) -> float:
         threshold = math.log(0.6 / 0.4)  # P(spam) of 0.6

@@ -49,8 +49,8 @@ class TestFourHeadsInFourTossesWithOneCountAddedToEachSideAreFiveSixths:
         assert math.exp(rows[0, 0]) == pytest.approx(5 / 6)
 
     def test_as_presence(self) -> None:
-        params = bernoulli.BernoulliOptions(alpha=1.0, min_messages=1.0)
-        odds = math.exp(bernoulli.presence_log_odds(np.array([[4000]]), [4000], params)[0, 0])
+        options = bernoulli.BernoulliOptions(alpha=1.0, min_messages=1.0)
+        odds = math.exp(bernoulli.presence_log_odds(np.array([[4000]]), [4000], options)[0, 0])
         assert odds / (1 + odds) == pytest.approx(5 / 6)
 
     def test_as_values_of_an_attribute(self) -> None:
@@ -67,10 +67,10 @@ def test_tennis_is_played_with_probability_0_205() -> None:
     prior = priors.log_priors(counts.totals.messages, MAXIMUM_LIKELIHOOD)
     assert math.exp(prior[YES]) == pytest.approx(9 / 14)
 
-    values = [value for of_attribute in ATTRIBUTES for value in of_attribute]
+    values = [value for attribute_values in ATTRIBUTES for value in attribute_values]
     rows = categorical.value_log_probabilities(
         counts.look_up([value.encode() for value in values]),
-        [len(of_attribute) for of_attribute in ATTRIBUTES],
+        [len(attribute_values) for attribute_values in ATTRIBUTES],
         categorical.CategoricalOptions(alpha=1e-12),  # the book's shares are not smoothed
     )
     products = np.exp(prior + rows[[values.index(value) for value in NEW_DAY]].sum(axis=0))
@@ -83,8 +83,8 @@ def test_tennis_is_played_with_probability_0_205() -> None:
 def test_the_m_estimate_by_hand() -> None:
     """The token makes 4 of 40 occurrences in all; ham has it 1 time in 30, spam 3 times in 10; m is 5."""
     totals = Totals(messages=(3, 1), tokens=(30_000, 10_000), vocabulary_size=17)
-    params = multinomial.MultinomialOptions(MEstimate(5.0))
-    ham, spam = np.exp(multinomial.token_log_probabilities(np.array([[1000, 3000]]), totals, params)[0])
+    options = multinomial.MultinomialOptions(MEstimate(5.0))
+    ham, spam = np.exp(multinomial.token_log_probabilities(np.array([[1000, 3000]]), totals, options)[0])
     assert ham == pytest.approx((1 + 5 * 0.1) / (30 + 5))
     assert spam == pytest.approx((3 + 5 * 0.1) / (10 + 5))
 

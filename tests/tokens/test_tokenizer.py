@@ -122,11 +122,13 @@ def test_any_characters_are_tokenized(text: str, subject: str) -> None:
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 30))
-def test_mutated_mail_is_tokenized(chance: random.Random, changes: int) -> None:
+def test_mutated_mail_is_tokenized(generator: random.Random, changes: int) -> None:
     raw = bytearray(MAIL)
     for _ in range(changes):
-        start, length = chance.randrange(len(raw)), chance.randrange(12)
-        piece = chance.choice([b"", chance.randbytes(length), bytes(raw[start : start + 40]), b"\r\n", b'"<=?@;:'])
+        start, length = generator.randrange(len(raw)), generator.randrange(12)
+        piece = generator.choice(
+            [b"", generator.randbytes(length), bytes(raw[start : start + 40]), b"\r\n", b'"<=?@;:']
+        )
         raw[start : start + length] = piece
     assert_well_formed(tokenize(bytes(raw)))
 
