@@ -1,7 +1,8 @@
-"""What happens to a message by its verdict: pass, redirect, quarantine, defer or reject; it is never dropped.
+"""What happens to a message because of its verdict: pass, redirect, quarantine, defer or reject.
 
-Rules: actions are ordered, the mildest first; where one action has to hold for recipients that would get different
-ones it is the mildest of theirs. Nothing here depends on the order of the recipients.
+Rules: no message is ever dropped. Actions are ordered, and the mildest comes first. Where one action has to hold
+for recipients that would get different ones, it is the mildest of these; the order of the recipients does not
+matter.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _ADDRESS = re.compile(r"[!-;=?A-~]{1,64}@[!-;=?A-~]{1,253}")
 
 
 class ActionKind(StrEnum):
-    """What can be done with a message, the mildest first."""
+    """The kinds of actions, the mildest first."""
 
     PASS = "pass"  # noqa: S105 - no password
     REDIRECT = "redirect"
@@ -26,12 +27,12 @@ class ActionKind(StrEnum):
 
     @property
     def takes_message(self) -> bool:
-        """True where we take the message; else its sender keeps it."""
+        """True where we accept the message; else the client keeps it."""
         return self not in {ActionKind.DEFER, ActionKind.REJECT}
 
     @property
     def severity_rank(self) -> int:
-        """0 is the mildest."""
+        """The place of the kind in the order of severity; 0 is the mildest."""
         return _SEVERITY_RANKS[self]
 
 
@@ -40,14 +41,14 @@ _SEVERITY_RANKS = {kind: rank for rank, kind in enumerate(ActionKind)}
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action; ``address`` is where a message is redirected to, else empty."""
+    """One action. ``address`` is where a message is redirected to; it is empty for the other kinds."""
 
     kind: ActionKind
     address: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Action:
-        """The action that ``text`` says; ValueError, "must be ...", for every other text."""
+        """Return the action that ``text`` names. Raises ValueError, "must be ...", for any other text."""
         word, colon, address = text.partition(":")
         if word == ActionKind.REDIRECT:
             if not _ADDRESS.fullmatch(address):
@@ -74,6 +75,6 @@ class VerdictActions:
     reject: Action = _REJECT
 
     def for_verdict(self, verdict: Verdict) -> Action:
-        """The action for a message that is so called."""
+        """Return the action for a message with this verdict."""
         action: Action = getattr(self, verdict.value)
         return action

@@ -1,20 +1,20 @@
-"""Bursts of feedback from one actor that look like a mistake or an attack, told once each.
+"""Bursts of feedback from one actor that look like a mistake or an attack. Each burst is reported once.
 
-Rules: pure, the time is handed in; memory is bounded, whoever comes. Nothing is refused for a burst: a person may
-well have a folder of spam to teach. It is a reason to look at the history, and undo is the remedy.
+Rules: pure, the time is an argument. Memory is bounded, however many actors there are. Nothing is refused because
+of a burst: a person may well have a folder of spam to teach. A burst is a reason to look at the history, and undo
+is the remedy.
 
-An actor's last lessons within ``WINDOW_SECONDS`` are judged by two signs. They are ``contradicting`` where many
-labels are the opposite of what a confident model said, ``one_sided`` where nearly all labels are the same: so
-does a rule that forwards a whole mailbox. A model that is still learning is taught in bulk, class by class, and
-is confident of nothing, so until it decides there are no bursts.
+The last lessons of an actor within ``WINDOW_SECONDS`` are judged by two signs. They are ``contradicting`` where
+many labels are the opposite of what a confident model said. They are ``one_sided`` where nearly all labels are the
+same, for example because a rule forwards a whole mailbox. A model that is still learning is taught in bulk, class
+by class, and is confident of nothing. Therefore there are no bursts until the model decides.
 
-Of 60 wrong labels in a row after 2,000 right ones of trec07p, 59 or 60 contradict, whether ham, spam or both are
-wrong; after only 300 right ones 15 to 28, 10 of them among the first 20: the model soon believes the wrong
-labels, and then they contradict no more. Of 800 right labels one did.
+Of 60 wrong labels in a row 59 or 60 contradict a model with 2,000 right labels, and 15 to 28 a model with 300; one
+of 800 right labels does (see docs/experiments.md).
 
-Unseen are bursts slower than that or shared among many actors; ``nbstream_feedback_disagreement_total`` shows
-those. Behind a mail server that does not say whose mail it is (XFORWARD) everybody is one actor, and the signs may
-be those of many together.
+Bursts that are slower, or shared among many actors, are not seen here; ``nbstream_feedback_disagreement_total``
+shows these. Behind a mail server that does not say whose mail it is (XFORWARD) all people are one actor, and the
+signs may be those of many people together.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from nbstream.policy.lesson_source import LessonSource
 
 WINDOW_SECONDS = 600.0
-"""So recent are the lessons that are judged; so long without a sign ends a burst."""
+"""The lessons of this last time are judged. The same time without a sign ends a burst."""
 
 MIN_CONTRADICTIONS = 10
-"""So many labels against a confident verdict, among twice as many lessons at most, are a burst."""
+"""This many labels against a confident verdict, among at most twice as many lessons, are a burst."""
 
 CONFIDENT_PROBABILITY = 0.95
-"""A verdict is confident where P of its class is at least this."""
+"""A verdict is confident where the probability of its class is at least this."""
 
 ONE_SIDED_LESSONS = 100
-"""So many lessons of which all but ``MAX_OTHER_LABELS`` have the same label are a burst."""
+"""This many lessons are a burst if all but ``MAX_OTHER_LABELS`` of them have the same label."""
 
 MAX_OTHER_LABELS = 5
 
@@ -49,7 +49,7 @@ _MAX_ACTORS = 1000  # 100 lessons of 90 bytes each: 9 MB at most
 
 
 class BurstKind(StrEnum):
-    """What is the matter with a burst."""
+    """The sign by which a burst is seen."""
 
     CONTRADICTING = "contradicting"
     ONE_SIDED = "one_sided"
@@ -64,14 +64,14 @@ class _RecentLesson:
 
 @dataclass(slots=True)
 class _ActorLessons:
-    """The last lessons of one actor, oldest first, and when each sign was last seen."""
+    """The last lessons of one actor, oldest first, and the time at which each sign was last seen."""
 
     lessons: deque[_RecentLesson] = field(default_factory=lambda: deque(maxlen=ONE_SIDED_LESSONS))
     last_seen: dict[BurstKind, float] = field(default_factory=dict)
 
 
 class BurstDetector:
-    """Remembers who taught what lately: of the last thousand actors their last hundred lessons."""
+    """Remembers the last hundred lessons of each of the last thousand actors, and finds bursts among them."""
 
     def __init__(self) -> None:
         self._actors: OrderedDict[LessonSource, _ActorLessons] = OrderedDict()
@@ -79,17 +79,17 @@ class BurstDetector:
     def add_lesson(
         self, now: float, lesson_source: LessonSource, label: str, verdict: Verdict, probability: float
     ) -> list[BurstKind]:
-        """The bursts that begin with this lesson; not those that go on.
+        """Return the kinds of bursts that begin with this lesson, without those that go on.
 
-        ``now`` is in seconds and never falls; the verdict and P(spam) are those
-        before the lesson, by a model that decides.
+        ``now`` is in seconds and never decreases. The verdict and P(spam) are those before the lesson, of a model
+        that has learned enough to decide.
         """
         actor = self._actors.setdefault(lesson_source, _ActorLessons())
         self._actors.move_to_end(lesson_source)
         if len(self._actors) > _MAX_ACTORS:
             self._actors.popitem(last=False)
         actor.lessons.append(_RecentLesson(now, label, contradicts_confident_verdict(label, verdict, probability)))
-        recent = [each for each in actor.lessons if now - each.at <= WINDOW_SECONDS]
+        recent = [lesson for lesson in actor.lessons if now - lesson.at <= WINDOW_SECONDS]
         begun = []
         for kind in _burst_kinds(recent):
             if now - actor.last_seen.get(kind, -WINDOW_SECONDS * 2) > WINDOW_SECONDS:
@@ -107,9 +107,9 @@ def contradicts_confident_verdict(label: str, verdict: Verdict, probability: flo
 
 def _burst_kinds(recent: Sequence[_RecentLesson]) -> list[BurstKind]:
     signs = []
-    if sum(each.contradicts for each in recent[-2 * MIN_CONTRADICTIONS :]) >= MIN_CONTRADICTIONS:
+    if sum(lesson.contradicts for lesson in recent[-2 * MIN_CONTRADICTIONS :]) >= MIN_CONTRADICTIONS:
         signs.append(BurstKind.CONTRADICTING)
-    spam = sum(each.label == "spam" for each in recent)
+    spam = sum(lesson.label == "spam" for lesson in recent)
     if len(recent) >= ONE_SIDED_LESSONS and min(spam, len(recent) - spam) <= MAX_OTHER_LABELS:
         signs.append(BurstKind.ONE_SIDED)
     return signs

@@ -1,6 +1,6 @@
-"""What a configuration is held to, known before anything is counted: how many rules, and how small a budget.
+"""Bounds of a configuration: how many recipient rules and budgets it may have, and how much ham a budget needs.
 
-Rules: pure, and without numpy, so that the commands that only read the configuration start quickly.
+Rules: pure, and without numpy: commands that only read the configuration start quickly.
 """
 
 from __future__ import annotations
@@ -8,18 +8,20 @@ from __future__ import annotations
 import math
 
 PROMISE_DELTA = 0.05
-"""The probability with which a promise may be broken."""
+"""The probability with which a promise may be broken (delta)."""
 
 MAX_RECIPIENT_RULES = 200
-"""Rules for recipients."""
+"""The largest number of recipient rules."""
 
 MAX_BUDGETS = 20
-"""Of one first score: so many different rates can be followed."""
+"""The largest number of different budgets: each first score stores what each of them decided."""
 
 
 def ham_needed(rate: float) -> int:
-    """The least number of ham after which ``rate`` can be promised: (1 - rate)^n <= delta; see ``budget``."""
+    """Return the least number n of ham after which ``rate`` can be promised.
+
+    (1 - rate)^n <= delta; see ``budget``.
+    """
     n = math.ceil(math.log(PROMISE_DELTA) / math.log1p(-rate))
-    return (
-        n if math.exp(n * math.log1p(-rate)) <= PROMISE_DELTA * (1 + 1e-12) else n + 1
-    )  # the quotient is rounded
+    is_enough = math.exp(n * math.log1p(-rate)) <= PROMISE_DELTA * (1 + 1e-12)  # the quotient was rounded
+    return n if is_enough else n + 1

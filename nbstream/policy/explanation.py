@@ -1,8 +1,8 @@
-"""Why a message was called what it was called, as the model stood at that moment.
+"""The explanation of a verdict, as the model stood at the moment of the check.
 
-Rules: pure; the prior and all clues sum to the score, exactly but for the one rounding of ``math.fsum``, so all of
-them are here: at most 72 tokens of the multinomial model, 14 attributes, 14 numbers and 2 votes of the Bernoulli
-model. The counts are those that the score was made of.
+Rules: pure. The prior and all clues sum to the score, exactly but for the one rounding of ``math.fsum``. Therefore
+an explanation has all clues: at most 72 tokens of the multinomial model, 14 attributes, 14 numbers and 2 votes of
+the Bernoulli model. The counts are those that the score was computed from.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 class CountedClue(NamedTuple):
-    """A clue with the messages of each class that had it, by their weight then (fixed point); None for none."""
+    """A clue with its counts: the weight of the messages of each class that had it, at that moment (fixed point).
+
+    The counts are None where the clue has none.
+    """
 
     token: bytes
     log_ratio: float
@@ -55,7 +58,10 @@ class CountedTokenClues(LazySequence[CountedClue]):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One check: ``at`` in seconds since the epoch, ``score`` and ``prior`` in nats, the strongest clue first."""
+    """The explanation of one check.
+
+    ``at`` is in seconds since the epoch, ``score`` and ``prior`` are in nats, and the strongest clue comes first.
+    """
 
     at: float
     verdict: str
@@ -68,16 +74,19 @@ class Explanation:
     clues: Sequence[CountedClue]
 
     def running_scores(self) -> list[float]:
-        """The prior with the first clue, with the first two, and so on: the last is the score."""
+        """Return the sums of the prior and the first clue, the first two clues, and so on.
+
+        The last is the score.
+        """
         ratios = [clue.log_ratio for clue in self.clues]
         return [math.fsum([self.prior, *ratios[: end + 1]]) for end in range(len(ratios))]
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreCounts:
-    """The counts that a score was made of: names of tokens and sums, and their rows, shape (names, classes).
+    """The counts that a score was computed from: names of tokens and sums, and their rows, shape (names, classes).
 
-    ``growth`` is that of the weights of that moment.
+    ``growth`` is the growth of weights at that moment.
     """
 
     names: tuple[bytes, ...] = ()
@@ -85,20 +94,20 @@ class ScoreCounts:
     growth: float = 1.0
 
     def count_clues(self, clues: Sequence[Clue]) -> Sequence[CountedClue]:
-        """The clues with their counts; ``names`` begins with the tokens of the message that they are of."""
+        """Return the clues with their counts. ``names`` begins with the tokens of the message of these clues."""
         if isinstance(clues, TokenClues):
             return CountedTokenClues(clues, self._rows_at_check(clues.token_indices))
         votes = {clue.token for clue in clues}
-        places = {name: place for place, name in enumerate(self.names) if name in votes}
-        sums = {clue_count_name(vote) for vote in votes - places.keys()}
-        places |= {name: place for place, name in enumerate(self.names) if name in sums} if sums else {}
-        rows = self._rows_at_check(list(places.values())).tolist() if places else []
-        counts = dict(zip(places, rows, strict=True))
+        indices = {name: i for i, name in enumerate(self.names) if name in votes}
+        sum_names = {clue_count_name(vote) for vote in votes - indices.keys()}
+        indices |= {name: i for i, name in enumerate(self.names) if name in sum_names} if sum_names else {}
+        rows = self._rows_at_check(list(indices.values())).tolist() if indices else []
+        counts = dict(zip(indices, rows, strict=True))
         return tuple(_count_clue(clue, counts) for clue in clues)
 
-    def _rows_at_check(self, places: NDArray[np.intp] | list[int]) -> NDArray[np.int64]:
-        """Some rows, as many messages as they were at that moment."""
-        rows = self.rows[places]
+    def _rows_at_check(self, indices: NDArray[np.intp] | list[int]) -> NDArray[np.int64]:
+        """Return some rows in the unit of that moment, where one message counts ``WEIGHT_ONE``."""
+        rows = self.rows[indices]
         return rows if self.growth == 1 else np.rint(rows / self.growth).astype(np.int64)
 
 

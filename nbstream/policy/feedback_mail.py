@@ -1,20 +1,21 @@
-"""What a piece of feedback mail means: some messages, or one that was checked and is known by its id.
+"""What a feedback mail teaches: some messages, or the id of one message that was checked.
 
-In this order:
+The first of these rules that fits holds:
 
-1. What it carries: attached messages; of an abuse report without a message, the id in the header that it carries.
-   A report's own type must agree with the label. Not what a redirected mail has attached, for that its sender has
-   chosen; but a report, or a mail that had been written to us, carries what it did when it is redirected.
-2. A redirected mail, or one with our own verdict field in its header that was not written to us, is itself the
-   message: it went through here and came back as it was.
-3. The one id that its text quotes.
-4. A mail that was written to the feedback address carries nothing to learn then, and is refused. Learned as
-   itself it would teach that its writer, with his address and mail program, is spam.
-5. Else it is itself the message, as a script or ``sendmail`` sends it.
+1. A mail with attached messages teaches these. An abuse report without a message teaches the message of the id in
+   the header that it carries. The type of a report must agree with the label. The attachments of a redirected mail
+   do not count, because its first sender chose them; but a report, or a mail that had been written to a feedback
+   address, teaches what it carries even when it was redirected.
+2. A redirected mail is itself the message to learn. So is a mail with our own verdict field in its header that was
+   not written to a feedback address: it went through here and came back unchanged.
+3. A mail whose text quotes one id teaches the message of this id.
+4. A mail that was written to a feedback address, and carries nothing to learn, is refused. Learned as it is, it
+   would teach that its writer, with the address and the mail program, is spam.
+5. Any other mail is itself the message, as a script or ``sendmail`` sends it.
 
-An id in a text is as trustworthy as who wrote that text: a spammer who knows all of another message to the same
-reader, from a mailing list, could quote that one's id. Where the reader's program quotes the true field too there
-are two, and that is refused; a message forwarded as an attachment is safe in any case.
+An id in a text is as trustworthy as the writer of the text. A spammer who knows another message to the same reader
+in full, for example from a mailing list, could quote its id. Where the mail program of the reader quotes the true
+field too, there are two ids, and the mail is refused. A message that is forwarded as an attachment is always safe.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from nbstream.policy.quoted_ids import quoted_ids
 from nbstream.policy.verdict_fields import OWN_FIELD, parse_own_id
 
 MAX_MESSAGES = 1000
-"""So many messages may be attached to one feedback mail."""
+"""The largest number of messages that one feedback mail may have attached."""
 
 _LABEL_BY_REPORT_TYPE = {
     "abuse": "spam",
@@ -43,7 +44,7 @@ _ATTACH_ADVICE = "please forward it as an attachment"
 
 @dataclass(frozen=True, slots=True)
 class FeedbackContent:
-    """Raw messages (CRLF line ends), or the id of one that was checked."""
+    """What a feedback mail teaches: raw messages (CRLF line ends), or the id of one checked message."""
 
     messages: tuple[bytes, ...] = ()
     id: str | None = None
@@ -52,7 +53,7 @@ class FeedbackContent:
 def parse_feedback_mail(
     content: bytes, label: str, addresses: Collection[str], limits: MessageLimits
 ) -> FeedbackContent:
-    """What ``content`` (CRLF line ends), sent to the address of ``label``, means.
+    """Return what ``content`` (CRLF line ends) teaches, which was sent to the address of ``label``.
 
     ``addresses`` are the feedback addresses in lower case. Raises ``FeedbackRefused``.
     """
@@ -62,39 +63,43 @@ def parse_feedback_mail(
     if carried is None:
         raise FeedbackTooLarge(f"More than {MAX_MESSAGES} messages attached, please send fewer at a time")
     _require_matching_label(carried.feedback_type, label)
-    written = forwards.is_addressed_to(content, addresses)
-    if carried.messages and (carried.feedback_type is not None or written or not forwards.is_redirected(content)):
+    is_written_to_us = forwards.is_addressed_to(content, addresses)
+    counts_attachments = (
+        carried.feedback_type is not None or is_written_to_us or not forwards.is_redirected(content)
+    )
+    if carried.messages and counts_attachments:
         if not all(map(bytes.strip, carried.messages)):
             raise FeedbackRefused("An attached message is empty, there is nothing to learn from")
         return FeedbackContent(carried.messages)
     if carried.feedback_type is not None:
         return FeedbackContent(id=_reported_id(carried.headers_only, limits))
-    return _content_without_attachment(Message(content, limits), written=written)
+    return _content_without_attachment(Message(content, limits), is_written_to_us=is_written_to_us)
 
 
 def _require_matching_label(feedback_type: str | None, label: str) -> None:
-    claimed = _LABEL_BY_REPORT_TYPE.get(feedback_type or "", label)
-    if claimed != label:
+    report_label = _LABEL_BY_REPORT_TYPE.get(feedback_type or "", label)
+    if report_label != label:
         raise FeedbackRefused(
-            f"This report says {feedback_type}, but this address learns {label}: send it to the one for {claimed}"
+            f"This report says {feedback_type}, but this address learns {label}: "
+            f"send it to the one for {report_label}"
         )
 
 
-def _reported_id(heads: tuple[bytes, ...], limits: MessageLimits) -> str:
-    found = _single_id(set().union(*(_own_ids(Message(head, limits)) for head in heads)))
-    if found is None:
-        missing = f"neither a message nor the {OWN_FIELD} field of one" if heads else "no message"
+def _reported_id(headers: tuple[bytes, ...], limits: MessageLimits) -> str:
+    message_id = _single_id(set().union(*(_own_ids(Message(header, limits)) for header in headers)))
+    if message_id is None:
+        missing = f"neither a message nor the {OWN_FIELD} field of one" if headers else "no message"
         raise FeedbackRefused(f"This report carries {missing} to learn from")
-    return found
+    return message_id
 
 
-def _content_without_attachment(mail: Message, *, written: bool) -> FeedbackContent:
-    if forwards.is_redirected(mail.raw) or (_own_ids(mail) and not written):
+def _content_without_attachment(mail: Message, *, is_written_to_us: bool) -> FeedbackContent:
+    if forwards.is_redirected(mail.raw) or (_own_ids(mail) and not is_written_to_us):
         return FeedbackContent((mail.raw,))
-    found = _single_id(quoted_ids(mail))
-    if found is not None:
-        return FeedbackContent(id=found)
-    if written:
+    message_id = _single_id(quoted_ids(mail))
+    if message_id is not None:
+        return FeedbackContent(id=message_id)
+    if is_written_to_us:
         raise FeedbackRefused(
             f"This mail neither attaches a message nor quotes its {OWN_FIELD} field; "
             f"to teach one, {_ATTACH_ADVICE}"
@@ -103,7 +108,7 @@ def _content_without_attachment(mail: Message, *, written: bool) -> FeedbackCont
 
 
 def _single_id(ids: Collection[str]) -> str | None:
-    """The id, where there is one."""
+    """Return the only id, or None where there is none. Raises ``FeedbackRefused`` for several."""
     if len(ids) > 1:
         raise FeedbackRefused(
             f"This mail quotes the ids of {len(ids)} messages, instead of the one that is meant; {_ATTACH_ADVICE}"
@@ -112,5 +117,5 @@ def _single_id(ids: Collection[str]) -> str | None:
 
 
 def _own_ids(message: Message) -> set[str]:
-    own = (parse_own_id(each.text) for each in message.fields if each.name == OWN_FIELD.lower())
-    return {each for each in own if each is not None}
+    ids = (parse_own_id(field.text) for field in message.fields if field.name == OWN_FIELD.lower())
+    return {message_id for message_id in ids if message_id is not None}

@@ -1,8 +1,8 @@
-"""First scores: the P(spam) that messages had before their first label, the recent ones of each class.
+"""First scores: the P(spam) that messages had before their first label. The recent ones of each class are kept.
 
-Rules: pure. What is kept is what the ledger's entries say, so a first score leaves with its entry and comes back
-with it; of the rest only the oldest go. The order is by time, then by the packed bytes, which is also the order
-of a Redis sorted set: a copy that is fed the same changes, in any number of repeats, holds the same.
+Rules: pure. A first score belongs to a ledger entry: it goes and comes with the entry. Apart from that only the
+oldest are dropped. The order is by time, then by the packed bytes, which is also the order of a Redis sorted set.
+Therefore two copies that get the same changes, each repeated any number of times, have the same content.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# What repr() writes of a float that is not below 0, and Redis reads.
+# How repr() writes a float that is not negative; Redis reads it too.
 _FLOAT_PATTERN = rb"[0-9]{1,20}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,3})?"
 _PACKED_PATTERN = re.compile(
     _FLOAT_PATTERN
@@ -39,10 +39,10 @@ _PACKED_PATTERN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FirstScore:
-    """One message's P(spam) before its first label, at a time in seconds since the epoch.
+    """The P(spam) that one message had before its first label.
 
-    ``budgets`` are the false-positive rates that were to be kept at that moment, promised or not yet, each with
-    whether the message was called spam under it.
+    ``at`` is the time of the label in seconds since the epoch. ``spam_by_budget`` are the false-positive rates
+    that were to be kept at that moment, promised or not, each with whether the message was called spam under it.
     """
 
     at: float
@@ -51,118 +51,123 @@ class FirstScore:
     spam_by_budget: tuple[tuple[float, bool], ...] = ()
 
     def pack(self) -> bytes:
-        """As it is stored; no part of it holds white space."""
-        called = [f"{rate!r}:{int(spam)}" for rate, spam in self.spam_by_budget]
-        return " ".join([repr(self.at), self.message_key, repr(self.probability), *called]).encode()
+        """Return the bytes that are stored. The parts have spaces between them and none in them."""
+        budgets = [f"{rate!r}:{int(is_spam)}" for rate, is_spam in self.spam_by_budget]
+        return " ".join([repr(self.at), self.message_key, repr(self.probability), *budgets]).encode()
 
     @classmethod
     def unpack(cls, packed: bytes) -> FirstScore:
-        """What ``pack`` packed; ``ValueError`` for anything else."""
+        """Return the first score that ``pack`` packed. Raises ``ValueError`` for anything else."""
         if not _PACKED_PATTERN.fullmatch(packed):
             raise ValueError("this is no first score")
-        at, message_key, probability, *called = packed.decode().split(" ")
-        pairs = [each.split(":") for each in called]
-        budgets = tuple((float(rate), spam == "1") for rate, spam in pairs)
-        first = cls(float(at), message_key, float(probability), budgets)
-        if not (math.isfinite(first.at) and first.probability <= 1):
+        at, message_key, probability, *budgets = packed.decode().split(" ")
+        pairs = [budget.split(":") for budget in budgets]
+        spam_by_budget = tuple((float(rate), is_spam == "1") for rate, is_spam in pairs)
+        first_score = cls(float(at), message_key, float(probability), spam_by_budget)
+        if not (math.isfinite(first_score.at) and first_score.probability <= 1):
             raise ValueError("this is no first score")
-        return first
+        return first_score
 
 
 _TimeOrderKey: TypeAlias = tuple[float, bytes, float]
-"""Time, packed bytes and P(spam), by which they are in order."""
+"""Time, packed bytes and P(spam): first scores are in the order of these."""
 
 
 class FirstScoreWindow:
-    """The first scores of one class."""
+    """The recent first scores of one class."""
 
     def __init__(self) -> None:
         self._by_time: list[_TimeOrderKey] = []
         self._score_by_packed: dict[bytes, FirstScore] = {}
-        self._probabilities: list[float] = []  # the same, smallest first
+        self._probabilities: list[float] = []  # of all first scores, smallest first
         self._by_budget: dict[float, list[_TimeOrderKey]] = defaultdict(list)  # by rate, in the order of time
         self._called_spam_by_budget: dict[float, list[_TimeOrderKey]] = defaultdict(list)
         self.change_count = 0
-        """Grows with every change: what was computed before it is out of date."""
+        """Grows with every change: what was computed with a smaller count is out of date."""
 
     def __len__(self) -> int:
         return len(self._by_time)
 
     def add(self, packed: bytes) -> None:
-        """Put one; one that is there already stays."""
+        """Add a first score. One that is there already stays."""
         if packed in self._score_by_packed:
             return
-        first = self._score_by_packed[packed] = FirstScore.unpack(packed)
-        place = first.at, packed, first.probability
-        for places in self._ordered_lists(first):
-            insort(places, place)
-        insort(self._probabilities, first.probability)
+        first_score = self._score_by_packed[packed] = FirstScore.unpack(packed)
+        order_key = first_score.at, packed, first_score.probability
+        for order_keys in self._ordered_lists(first_score):
+            insort(order_keys, order_key)
+        insort(self._probabilities, first_score.probability)
         self.change_count += 1
 
     def remove(self, packed: bytes) -> None:
-        """Take one out, if it is there."""
-        first = self._score_by_packed.pop(packed, None)
-        if first is None:
+        """Remove a first score if it is there."""
+        first_score = self._score_by_packed.pop(packed, None)
+        if first_score is None:
             return
-        place = first.at, packed, first.probability
-        for places in self._ordered_lists(first):
-            del places[bisect_left(places, place)]
-        del self._probabilities[bisect_left(self._probabilities, first.probability)]
+        order_key = first_score.at, packed, first_score.probability
+        for order_keys in self._ordered_lists(first_score):
+            del order_keys[bisect_left(order_keys, order_key)]
+        del self._probabilities[bisect_left(self._probabilities, first_score.probability)]
         self.change_count += 1
 
     def remove_before(self, packed: bytes) -> None:
-        """Take out all that are older than this one."""
-        first = FirstScore.unpack(packed)
-        for _, each, _ in self._by_time[: bisect_left(self._by_time, (first.at, packed, first.probability))]:
-            self.remove(each)
+        """Remove all first scores that are older than this one."""
+        first_score = FirstScore.unpack(packed)
+        end = bisect_left(self._by_time, (first_score.at, packed, first_score.probability))
+        for _, older, _ in self._by_time[:end]:
+            self.remove(older)
 
     def keep_newest(self, count: int) -> bytes | None:
-        """Take out the oldest until ``count`` are left; the oldest of these where any went."""
+        """Remove the oldest until ``count`` are left.
+
+        Returns the oldest that is left, or None if none was removed.
+        """
         surplus = self._by_time[: max(0, len(self._by_time) - count)]
-        for _, each, _ in surplus:
-            self.remove(each)
+        for _, packed, _ in surplus:
+            self.remove(packed)
         return self._by_time[0][1] if surplus and self._by_time else None
 
     @property
     def ascending_probabilities(self) -> Sequence[float]:
-        """P(spam) of all, the smallest first."""
+        """P(spam) of all first scores, the smallest first."""
         return self._probabilities
 
     def recent_probabilities(self, count: int | None = None) -> list[float]:
-        """P(spam) of the last ``count``, or of all, in the order of time."""
+        """Return P(spam) of the last ``count`` first scores, or of all, in the order of time."""
         return [probability for _, _, probability in self._by_time[-count if count else 0 :]]
 
     def scores(self) -> list[FirstScore]:
-        """All, in the order of time."""
+        """Return all first scores in the order of time."""
         return [self._score_by_packed[packed] for _, packed, _ in self._by_time]
 
     def budget_use(self, rate: float) -> tuple[int, int]:
-        """Of those that came while ``rate`` was to be kept: how many, and how many were called spam."""
+        """Return how many messages came while ``rate`` was to be kept, and how many of them were called spam."""
         return len(self._by_budget[rate]), len(self._called_spam_by_budget[rate])
 
-    def budget_credit(self, rate: float, most: float) -> float:
-        """How many more may be called spam by what ``rate`` allows of those that came while it was to be kept.
+    def budget_credit(self, rate: float, max_credit: float) -> float:
+        """Return how many more messages ``rate`` allows to be called spam.
 
-        Each of them, in the order of time, adds the rate, and takes one away where it was called spam; what is
-        above ``most`` at any moment is forfeit.
+        Each message that came while the rate was to be kept, in the order of time, adds the rate to the credit,
+        and takes one away where it was called spam. What is above ``max_credit`` at any moment is lost.
         """
-        seen, called = self._by_budget[rate], self._called_spam_by_budget[rate]
-        now = rate * len(seen) - len(called)
-        # The highest that it would ever have been: it only falls where one was called spam.
-        before = (rate * bisect_left(seen, place) - count for count, place in enumerate(called))
-        return now - max(0.0, max([now, *before]) - most)
+        order_keys, called_spam = self._by_budget[rate], self._called_spam_by_budget[rate]
+        credit = rate * len(order_keys) - len(called_spam)
+        # The highest credit without a limit lies just before a message that was called spam, or at the end: the
+        # credit falls nowhere else.
+        peaks = (rate * bisect_left(order_keys, order_key) - n for n, order_key in enumerate(called_spam))
+        return credit - max(0.0, max([credit, *peaks]) - max_credit)
 
-    def _ordered_lists(self, first: FirstScore) -> Iterator[list[_TimeOrderKey]]:
-        """The lists in the order of time that it is in."""
+    def _ordered_lists(self, first_score: FirstScore) -> Iterator[list[_TimeOrderKey]]:
+        """Yield the lists in the order of time that the first score belongs to."""
         yield self._by_time
-        for rate, spam in first.spam_by_budget:
+        for rate, is_spam in first_score.spam_by_budget:
             yield self._by_budget[rate]
-            if spam:
+            if is_spam:
                 yield self._called_spam_by_budget[rate]
 
 
 class FirstScores:
-    """The first scores of a model, by label."""
+    """The recent first scores of a model, by label."""
 
     def __init__(self) -> None:
         self._windows: Mapping[str, FirstScoreWindow] = {label: FirstScoreWindow() for label in CLASSES}
@@ -171,26 +176,26 @@ class FirstScores:
         return self._windows[label]
 
     def apply_change(self, change: Mapping[bytes, bytes]) -> None:
-        """Do as a change of the model did; ``ValueError`` for what cannot be read."""
+        """Apply a change of the model. Raises ``ValueError`` for a change that cannot be read."""
         for label, window in self._windows.items():
-            gone, come, oldest = (
-                change.get(f"first:{what}:{label}".encode()) for what in ("gone", "come", "oldest")
+            removed, added, oldest = (
+                change.get(f"first:{name}:{label}".encode()) for name in ("gone", "come", "oldest")
             )
-            if gone is not None:
-                window.remove(gone)
-            if come is not None:
-                window.add(come)
+            if removed is not None:
+                window.remove(removed)
+            if added is not None:
+                window.add(added)
             if oldest is not None:
                 window.remove_before(oldest)
 
     def probabilities(self, label: str) -> NDArray[np.float64]:
-        """P(spam) of the messages of one label, in the order of time."""
+        """Return P(spam) of the messages of one label, in the order of time: an array of shape (messages,)."""
         return np.array(self._windows[label].recent_probabilities(), dtype=np.float64)
 
     def labelled_probabilities(self) -> list[tuple[float, str, float]]:
-        """Time (seconds since the epoch), label and P(spam) of all, in the order of time."""
+        """Return time (seconds since the epoch), label and P(spam) of all, in the order of time."""
         return sorted(
-            (first.at, label, first.probability)
+            (first_score.at, label, first_score.probability)
             for label, window in self._windows.items()
-            for first in window.scores()
+            for first_score in window.scores()
         )

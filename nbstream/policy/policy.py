@@ -1,8 +1,8 @@
-"""A policy: how the thresholds are found from what the configuration says and from the ham seen so far.
+"""A policy: it makes thresholds from the configuration and from the first scores of ham.
 
-Rules: pure. Of the three forms of a threshold two are numbers: a P(spam), or a cost ratio c of a lost ham to a
-passed spam, which is c / (1 + c) (see ``verdict``). The third is a budget, whose threshold moves with what is
-learned.
+Rules: pure. A threshold has one of three forms. Two of them are numbers: a P(spam), or a cost ratio c of a lost
+ham to a passed spam, which gives the P(spam) c / (1 + c) (see ``verdict``). The third is a false-positive budget,
+whose threshold changes with what is learned.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FalsePositiveBudget:
-    """The lowest threshold that keeps the share of ham above it within ``rate``, above 0 and at most 1/2.
+    """A threshold that comes from a budget: the lowest that keeps the share of ham above it within ``rate``.
 
-    Until that can be promised ``until_promised`` is the threshold; None is none.
+    ``rate`` is above 0 and at most 1/2. ``until_promised`` is the threshold until the rate can be promised; None
+    calls nothing spam until then.
     """
 
     rate: float
@@ -33,17 +34,17 @@ class FalsePositiveBudget:
 
 
 Threshold: TypeAlias = float | FalsePositiveBudget
-"""P(spam), or what finds it."""
+"""A P(spam), or a budget that gives one."""
 
 
 def threshold_of_cost_ratio(ratio: float) -> float:
-    """The P(spam) from which a spam is more likely than ``ratio`` times its opposite."""
+    """Return the P(spam) from which on spam is more than ``ratio`` times as likely as ham."""
     return ratio / (1 + ratio)
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdPolicy:
-    """The thresholds as the configuration has them; ``reject`` None refuses nothing."""
+    """The thresholds as the configuration has them. A ``reject`` of None refuses nothing."""
 
     unsure: float = 0.5
     spam: Threshold = 0.95
@@ -51,44 +52,48 @@ class ThresholdPolicy:
 
     @property
     def budget_rates(self) -> tuple[float, ...]:
-        """The rates that are to be kept."""
-        return tuple(each.rate for each in (self.spam, self.reject) if isinstance(each, FalsePositiveBudget))
+        """The rates of the budgets among the thresholds."""
+        return tuple(
+            threshold.rate for threshold in (self.spam, self.reject) if isinstance(threshold, FalsePositiveBudget)
+        )
 
     def budget_promises(self, first_scores: FirstScores) -> dict[float, BudgetPromise]:
-        """What can be promised of each budget, by its rate."""
+        """Return the promise of each budget by its rate."""
         return {rate: budget_promise(first_scores["ham"], rate) for rate in self.budget_rates}
 
     def thresholds(self, first_scores: FirstScores) -> Thresholds:
-        """The thresholds that hold now."""
+        """Return the thresholds that hold with these first scores."""
         return self.resolve_thresholds(self.budget_promises(first_scores))
 
-    def resolve_thresholds(self, promised: Mapping[float, BudgetPromise]) -> Thresholds:
-        """The thresholds by what is promised of each budget.
+    def resolve_thresholds(self, promises: Mapping[float, BudgetPromise]) -> Thresholds:
+        """Return the thresholds that hold with these promises, by the rates of the budgets.
 
-        A budget below ``unsure`` leaves no message unsure, one for ``reject`` is never below ``spam``.
+        A threshold for spam below ``unsure`` leaves no message unsure. The threshold for ``reject`` is never below
+        that for spam.
         """
-        spam = _resolve_threshold(self.spam, promised)
-        reject = None if self.reject is None else max(spam, _resolve_threshold(self.reject, promised))
-        stands = isinstance(self.spam, FalsePositiveBudget) and promised[self.spam.rate].is_promised
-        told = "; ".join(str(each) for each in promised.values())
-        return Thresholds(min(self.unsure, spam), spam, reject, told, stands)
+        spam = _resolve_threshold(self.spam, promises)
+        reject = None if self.reject is None else max(spam, _resolve_threshold(self.reject, promises))
+        is_promised = isinstance(self.spam, FalsePositiveBudget) and promises[self.spam.rate].is_promised
+        text = "; ".join(str(promise) for promise in promises.values())
+        return Thresholds(min(self.unsure, spam), spam, reject, text, is_promised)
 
 
 def spam_by_budget(
-    policy: ThresholdPolicy, promised: Mapping[float, BudgetPromise], probability: float
+    policy: ThresholdPolicy, promises: Mapping[float, BudgetPromise], probability: float
 ) -> dict[float, bool]:
-    """Whether each of the policy's budgets, by its rate, calls a message of this P(spam) spam."""
-    found: dict[float, bool] = {}
-    for each in (policy.spam, policy.reject):
-        if isinstance(each, FalsePositiveBudget):
-            found[each.rate] = found.get(each.rate, False) or probability >= _resolve_threshold(each, promised)
-    return found
+    """Return by the rate of each budget of the policy whether it calls a message with this P(spam) spam."""
+    is_spam: dict[float, bool] = {}
+    for threshold in (policy.spam, policy.reject):
+        if isinstance(threshold, FalsePositiveBudget):
+            reached = probability >= _resolve_threshold(threshold, promises)
+            is_spam[threshold.rate] = is_spam.get(threshold.rate, False) or reached
+    return is_spam
 
 
-def _resolve_threshold(threshold: Threshold, promised: Mapping[float, BudgetPromise]) -> float:
+def _resolve_threshold(threshold: Threshold, promises: Mapping[float, BudgetPromise]) -> float:
     if not isinstance(threshold, FalsePositiveBudget):
         return threshold
-    found = promised[threshold.rate].threshold
-    if found is not None:
-        return found
+    by_budget = promises[threshold.rate].threshold
+    if by_budget is not None:
+        return by_budget
     return math.inf if threshold.until_promised is None else threshold.until_promised

@@ -1,7 +1,7 @@
-"""The ids that a reader sees in a mail: our own verdict field, quoted in an inline forward or in a reply to one.
+"""The ids in the text of a mail: our own verdict field, quoted in an inline forward or in a reply to one.
 
-Rules: only what stands in the text, never in an attachment; only the name of the field with an id of the exact
-shape behind it, however it is quoted and wrapped, in plain text or in HTML.
+Rules: only the text is searched, never an attachment. Only the name of the field with an id of the exact shape
+behind it counts, however it is quoted and wrapped, in plain text or in HTML.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from nbstream.mail.message import Message
 
 _QUOTE_MARKS = re.compile(r"(?m)^[\s>|]+")
-# The longest value that we write has 270 characters before the name of the model, and no colon: so no search runs
-# into the next field's, and 1 MB of beginnings takes 0.1 s instead of one.
+# The longest value that we write has 270 characters before the name of the model, and no colon. With these bounds
+# no search runs into the next field, and the time for a text of nothing but beginnings stays linear.
 _QUOTED_FIELD = re.compile(
     rf"{OWN_FIELD.lower()} ?:[^:]{{0,300}}?\bmodel ?= ?[a-z0-9._-]+ ?; ?id ?= ?([a-z2-7]{{24}})(?![a-z0-9])"
 )
 
 
 def quoted_ids(message: Message) -> frozenset[str]:
-    """The distinct ids that the text of ``message`` quotes."""
-    found: set[str] = set()
+    """Return the distinct ids that the text of ``message`` quotes."""
+    ids: set[str] = set()
     for part in message.parts:
         if part.content_type in {"text/plain", "text/html"} and part.disposition != "attachment":
             text = part.text.lower()
             if OWN_FIELD.lower() in text:
-                seen = html.visible_text(text) if part.content_type == "text/html" else text
-                found.update(_QUOTED_FIELD.findall(" ".join(_QUOTE_MARKS.sub("", seen).split())))
-    return frozenset(found)
+                visible_text = html.visible_text(text) if part.content_type == "text/html" else text
+                ids.update(_QUOTED_FIELD.findall(" ".join(_QUOTE_MARKS.sub("", visible_text).split())))
+    return frozenset(ids)

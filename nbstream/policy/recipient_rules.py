@@ -1,9 +1,13 @@
-"""Which policy and which actions hold for a recipient, and what becomes of a message to several of them.
+"""Which policy and which actions hold for a recipient, and what happens to a message for several recipients.
 
-Rules: the first rule whose pattern matches holds, else the top of the file. Recipients with one decision are one
-group. Where the way cannot treat recipients apart, the mildest decision holds for all. Where it can, each keeps
-its own, but a message has one answer: defer and reject hold only if they hold for all, and else those recipients
-get the mildest of what the others get. Of equally mild decisions that of the rule further up in the file is taken.
+Rules:
+
+- The first rule whose pattern matches the recipient holds; without one, the top of the file holds.
+- Recipients with the same decision are one group.
+- Where the outlet cannot treat recipients differently, the mildest decision holds for all of them.
+- Where it can, each recipient has its own decision. But a message has one reply: defer and reject hold only if
+  they hold for all recipients. Else the recipients with these actions get the mildest of the decisions.
+- Of two decisions that are equally mild, that of the rule further up in the file is taken.
 """
 
 from __future__ import annotations
@@ -22,21 +26,22 @@ if TYPE_CHECKING:
     from nbstream.policy.address_patterns import AddressPattern
 
 DEFAULT_RULE_NAME = "default"
-"""The name of the top of the file where a rule might have held: no pattern, since it can match no address."""
+"""The name of the treatment at the top of the file. No rule has this name: as a pattern it matches no address."""
 
 _MAX_NAME_CHARACTERS = 60
 _UNSAFE = re.compile(r"[^a-z0-9.@*?+_-]")
-_SEVERITY = {verdict: place for place, verdict in enumerate(Verdict)}
+_SEVERITY = {verdict: rank for rank, verdict in enumerate(Verdict)}
 
 Recipient = TypeVar("Recipient")
 
 
 @dataclass(frozen=True, slots=True)
 class RecipientTreatment:
-    """A policy and its actions; ``name`` is fit for headers and logs, ``place`` is the rule's, the top's the last.
+    """A policy and its actions.
 
-    The name of a rule is its pattern, but where the pattern names one mailbox: the header of a message would then
-    tell its readers of a recipient that is hidden from them. Such a rule is called by its place.
+    ``name`` is fit for header fields and logs. It is the pattern of the rule, but not where the pattern names one
+    mailbox: then the header of a message would show its readers a recipient that is hidden from them. Such a rule
+    is named by its position. ``position`` is that of the rule in the file; the top of the file has the last one.
     """
 
     name: str
@@ -47,24 +52,24 @@ class RecipientTreatment:
 
 @dataclass(frozen=True, slots=True)
 class RecipientRule:
-    """The treatment of the recipients that a pattern matches."""
+    """A pattern, and the treatment of the recipients that it matches."""
 
     pattern: AddressPattern
     treatment: RecipientTreatment
 
     @classmethod
     def at_position(
-        cls, place: int, pattern: AddressPattern, policy: ThresholdPolicy, actions: VerdictActions
+        cls, position: int, pattern: AddressPattern, policy: ThresholdPolicy, actions: VerdictActions
     ) -> RecipientRule:
-        """The rule at this place of the file, from 0 on."""
+        """Return the rule at this position of the file, from 0 on."""
         local = pattern.text.rpartition("@")[0] or pattern.text
-        name = _safe_name(pattern.text) if "*" in local else f"recipients[{place}]"
-        return cls(pattern, RecipientTreatment(name, place, policy, actions))
+        name = _safe_name(pattern.text) if "*" in local else f"recipients[{position}]"
+        return cls(pattern, RecipientTreatment(name, position, policy, actions))
 
 
 @dataclass(frozen=True, slots=True)
 class RecipientRules:
-    """All rules in the order of the file, and the top."""
+    """All rules in the order of the file, and the default treatment: the top of the file."""
 
     default: RecipientTreatment
     rules: tuple[RecipientRule, ...]
@@ -74,19 +79,19 @@ class RecipientRules:
     def build(
         cls, policy: ThresholdPolicy, actions: VerdictActions, rules: Sequence[RecipientRule] = ()
     ) -> RecipientRules:
-        """The rules under a top with this policy and these actions."""
-        patterns = tuple(each.pattern for each in rules)
+        """Return the rules with the default treatment of this policy and these actions."""
+        patterns = tuple(rule.pattern for rule in rules)
         return cls(RecipientTreatment(DEFAULT_RULE_NAME, len(rules), policy, actions), tuple(rules), patterns)
 
     def treatment_of(self, address: str) -> RecipientTreatment:
-        """What holds for this recipient."""
-        place = first_matching_pattern(self.patterns, address)
-        return self.default if place is None else self.rules[place].treatment
+        """Return the treatment of this recipient."""
+        position = first_matching_pattern(self.patterns, address)
+        return self.default if position is None else self.rules[position].treatment
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyVerdict:
-    """What one policy makes of a message."""
+    """The verdict of one policy on a message, with its reason and the thresholds that decided."""
 
     verdict: Verdict
     reason: str
@@ -95,7 +100,7 @@ class PolicyVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An opinion, the action that follows from it, and the treatment that it is from."""
+    """The verdict of a policy, the action that follows from it, and the treatment that both belong to."""
 
     policy_verdict: PolicyVerdict
     action: Action
@@ -103,7 +108,7 @@ class Decision:
 
     @property
     def mildness(self) -> tuple[int, int, int, str]:
-        """Less is milder; equal only for equal decisions."""
+        """The smaller, the milder. It is equal only for equal decisions."""
         return (
             self.action.kind.severity_rank,
             _SEVERITY[self.policy_verdict.verdict],
@@ -114,9 +119,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class RecipientGroup(Generic[Recipient]):
-    """Recipients that get the same, by one decision.
+    """Recipients for which one decision holds.
 
-    ``has_other_treatments``: others of the message have another treatment.
+    ``has_other_treatments`` says that some recipients of the message have another treatment.
     """
 
     decision: Decision
@@ -126,39 +131,44 @@ class RecipientGroup(Generic[Recipient]):
 
 def group_recipients(
     recipients: Iterable[tuple[Recipient, RecipientTreatment]],
-    opinion_of: Callable[[ThresholdPolicy], PolicyVerdict],
+    policy_verdict_of: Callable[[ThresholdPolicy], PolicyVerdict],
     *,
-    apart: bool,
+    can_differ: bool,
 ) -> list[RecipientGroup[Recipient]]:
-    """What becomes of a message for each of its recipients (one at least), the mildest first.
+    """Group the recipients of a message (at least one) by what happens to it, the mildest decision first.
 
-    ``apart``: the way can treat recipients differently. Else, and where the answer refuses, it is one group.
+    ``can_differ`` says whether the outlet can treat recipients differently. If it cannot, or if the message is
+    refused, there is one group.
     """
     pairs = list(recipients)
     treatments = {treatment.position: treatment for _, treatment in pairs}
-    decisions = {place: _decide(each, opinion_of) for place, each in treatments.items()}
-    if len(decisions) == 1:  # as of most messages
-        (only,) = decisions.values()
-        return [RecipientGroup(only, tuple(recipient for recipient, _ in pairs))]
-    mildest = min(decisions.values(), key=lambda each: each.mildness)
-    alike: dict[tuple[PolicyVerdict, Action], list[tuple[Recipient, Decision]]] = {}
+    decisions = {position: _decide(treatment, policy_verdict_of) for position, treatment in treatments.items()}
+    if len(decisions) == 1:  # as for most messages
+        (decision,) = decisions.values()
+        return [RecipientGroup(decision, tuple(recipient for recipient, _ in pairs))]
+    mildest = min(decisions.values(), key=lambda decision: decision.mildness)
+    members_by_decision: dict[tuple[PolicyVerdict, Action], list[tuple[Recipient, Decision]]] = {}
     for recipient, treatment in pairs:
-        own = decisions[treatment.position]
-        decision = own if apart and own.action.kind.takes_message else mildest
-        alike.setdefault((decision.policy_verdict, decision.action), []).append((recipient, decision))
-    found = []
-    for members in alike.values():
-        deciding = min((decision for _, decision in members), key=lambda each: each.mildness)
-        found.append(RecipientGroup(deciding, tuple(recipient for recipient, _ in members), len(treatments) > 1))
-    return sorted(found, key=lambda each: each.decision.mildness)
+        own_decision = decisions[treatment.position]
+        decision = own_decision if can_differ and own_decision.action.kind.takes_message else mildest
+        members_by_decision.setdefault((decision.policy_verdict, decision.action), []).append(
+            (recipient, decision)
+        )
+    groups = []
+    for members in members_by_decision.values():
+        decision = min((decision for _, decision in members), key=lambda decision: decision.mildness)
+        groups.append(RecipientGroup(decision, tuple(recipient for recipient, _ in members), len(treatments) > 1))
+    return sorted(groups, key=lambda group: group.decision.mildness)
 
 
-def _decide(treatment: RecipientTreatment, opinion_of: Callable[[ThresholdPolicy], PolicyVerdict]) -> Decision:
-    opinion = opinion_of(treatment.policy)
-    return Decision(opinion, treatment.actions.for_verdict(opinion.verdict), treatment)
+def _decide(
+    treatment: RecipientTreatment, policy_verdict_of: Callable[[ThresholdPolicy], PolicyVerdict]
+) -> Decision:
+    policy_verdict = policy_verdict_of(treatment.policy)
+    return Decision(policy_verdict, treatment.actions.for_verdict(policy_verdict.verdict), treatment)
 
 
 def _safe_name(pattern: str) -> str:
-    """A pattern without what could end a header's quoted text, and not too long for its line."""
+    """Return the pattern without characters that could end quoted text in a header field, and not too long."""
     text = _UNSAFE.sub("_", pattern.lower())
     return text if len(text) <= _MAX_NAME_CHARACTERS else f"{text[: _MAX_NAME_CHARACTERS - 3]}..."

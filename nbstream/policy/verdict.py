@@ -1,8 +1,8 @@
 """Thresholds and verdicts.
 
-A verdict is a decision under unequal costs: with a cost ratio c of a lost ham to a passed spam, the Bayes
-decision calls spam from P(spam) >= c / (1 + c) on, 0.95 for c = 19 (Duda, Hart, Stork, Pattern
-Classification, 2.2). Below ``unsure`` a message is ham, between the two nobody is asked to be certain.
+A verdict is a decision under unequal costs. With a cost ratio c of a lost ham to a passed spam, the Bayes decision
+calls a message spam from P(spam) >= c / (1 + c) on: 0.95 for c = 19 (Duda, Hart, Stork, Pattern Classification,
+2.2). Below ``unsure`` a message is ham. Between the two thresholds it is unsure.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ class Verdict(StrEnum):
 
     @property
     def is_spam(self) -> bool:
-        """True for spam, refused or not."""
+        """True for spam, whether it is refused or not."""
         return self in {Verdict.SPAM, Verdict.REJECT}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelState:
-    """How much a model has learned: distinct labelled messages per class, and how many it needs."""
+    """How much a model has learned: the distinct labelled messages of each class, and how many it needs."""
 
     learned: Mapping[str, int]
     needed: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_learning(self) -> bool:
-        """True until each class has the messages it needs."""
+        """True until each class has as many messages as it needs."""
         return any(self.learned.get(label, 0) < count for label, count in self.needed.items())
 
     def __str__(self) -> str:
-        """``ready``, or ``learning N/M``: N of the M needed messages are known."""
+        """Return ``ready``, or ``learning N/M``: N of the M needed messages are learned."""
         if not self.is_learning:
             return "ready"
-        known = sum(min(self.learned.get(label, 0), count) for label, count in self.needed.items())
-        return f"learning {known}/{sum(self.needed.values())}"
+        learned = sum(min(self.learned.get(label, 0), count) for label, count in self.needed.items())
+        return f"learning {learned}/{sum(self.needed.values())}"
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """P(spam) from which a message is called unsure, spam, or (where set) refused, at one moment.
+    """The P(spam) from which a message is called unsure, spam, or (where set) refused, at one moment.
 
-    An infinite one is never reached. ``promise`` says in words what is promised of a budget, or why nothing is;
-    ``promised`` is true while ``spam`` keeps one.
+    An infinite threshold is never reached. ``promise`` says in words what is promised for the budgets, or why
+    nothing is. ``promised`` is true while ``spam`` keeps a budget. Raises ValueError where the order is wrong.
     """
 
     unsure: float = 0.5
@@ -68,7 +68,7 @@ class Thresholds:
 
 
 def decide_verdict(probability: float, thresholds: Thresholds, state: ModelState) -> tuple[Verdict, str]:
-    """The verdict and its reason, a short ASCII text."""
+    """Return the verdict and its reason, a short ASCII text."""
     if state.is_learning:
         return Verdict.UNSURE, str(state)
     verdict, reason = _compare_thresholds(probability, thresholds)
@@ -91,9 +91,9 @@ def _compare_thresholds(probability: float, thresholds: Thresholds) -> tuple[Ver
     )
 
 
-@lru_cache(maxsize=64)  # the same few for every check
+@lru_cache(maxsize=64)  # all checks have the same few thresholds
 def format_threshold(probability: float) -> str:
-    """A threshold with six digits, or as what it lacks to 1 where that would round it to 1."""
+    """Return a threshold with six digits, or as ``1-X`` where six digits would round it to 1."""
     if probability > 1:
         return "never"
     rounded = f"{probability:g}"

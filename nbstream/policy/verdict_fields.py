@@ -1,8 +1,8 @@
-"""The header fields that carry a verdict.
+"""Render the header fields that carry a verdict.
 
-The first three are SpamAssassin's, which sieve scripts and mail programs read; the fourth is our own and says
-everything. All values are ASCII, whatever the message held. Nothing of it enters them but the clues in the fifth,
-where it is asked for: see ``clue_field``.
+The first three fields are SpamAssassin's, which sieve scripts and mail programs read. The fourth is our own and
+says everything. All values are ASCII, whatever the message contains. Nothing of the message enters them but the
+clues in the fifth field, which can be switched off: see ``clues_field``.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ OWN_FIELD = "X-Nbstream"
 CLUES_FIELD = "X-Nbstream-Clues"
 GUARD_FIELD = "X-Nbstream-Continued"
 RECIPIENT_FIELD = "X-Nbstream-Recipient"
-"""Whom a redirected message was sent to."""
+"""The recipients that a redirected message was sent to."""
 QUARANTINE_FIELD = "X-Nbstream-Quarantine"
-"""The first field of a file in the quarantine: what is to be known of the message."""
+"""The first field of a file in the quarantine: what the quarantine has to know of the message."""
 VERDICT_FIELDS = (
     *("X-Spam-Flag", "X-Spam-Status", "X-Spam-Level"),
     *(OWN_FIELD, CLUES_FIELD, GUARD_FIELD, RECIPIENT_FIELD, QUARANTINE_FIELD),
 )
-"""The fields that are ours: every copy that arrives from outside is removed."""
+"""Our own fields: every copy that arrives from outside is removed."""
 
 _OWN_ID = re.compile(r";\s*id=([a-z2-7]{24})\Z")
 _SCORE_LIMIT = 99.9
@@ -38,7 +38,7 @@ _MAX_STARS = 50
 
 
 def clamped_log_odds(probability: float) -> float:
-    """ln(P / (1 - P)), clamped to ±99.9."""
+    """Return ln(P / (1 - P)), clamped to ±99.9."""
     if probability <= 0.0:
         return -_SCORE_LIMIT
     if probability >= 1.0:
@@ -47,10 +47,11 @@ def clamped_log_odds(probability: float) -> float:
 
 
 def comparable_scores(verdict: Verdict, probability: float, thresholds: Thresholds) -> tuple[float, float]:
-    """ln(P / (1 - P)) of a message and of the threshold of spam, with one decimal, for programs that compare them.
+    """Return ln(P / (1 - P)) of a message and of the threshold for spam, for programs that compare the two.
 
-    The first is no less than the second exactly where the verdict is spam: a model that still learns calls nothing
-    spam whatever P is, a threshold may be out of reach, and what is rounded may be equal.
+    Both have one decimal. The first is no less than the second exactly where the verdict is spam. Without a
+    correction that would not always hold: a model that is still learning calls nothing spam whatever P is, a
+    threshold may be out of reach, and rounding may make the two equal.
     """
     score, required = round(clamped_log_odds(probability), 1), round(clamped_log_odds(thresholds.spam), 1)
     nearest = max(score, required) if verdict.is_spam else min(score, round(required - 0.1, 1))
@@ -68,10 +69,11 @@ def render_verdict_fields(  # noqa: PLR0913 - what the fields say
     policy: str = "",
     clues: Sequence[Clue] = (),
 ) -> list[tuple[str, str]]:
-    """The verdict's header fields, as (name, value), in the order in which they go on top of a message.
+    """Return the header fields of a verdict, as (name, value), in the order in which they go on top of a message.
 
-    ``policy`` says which recipients' policy decided, in characters fit for it; empty where all have the same. Of
-    ``clues``, the strongest first, the first few are told; without any there is no field for them.
+    ``policy`` is the name of the treatment that decided, in characters that are fit for a header field; it is
+    empty where all recipients have the same treatment. The first few of ``clues``, which come strongest first,
+    have a field of their own; without clues there is no such field.
     """
     score = clamped_log_odds(probability)
     flag = "Yes" if verdict.is_spam else "No"
@@ -86,14 +88,20 @@ def render_verdict_fields(  # noqa: PLR0913 - what the fields say
 
 
 def parse_own_id(value: str) -> str | None:
-    """The id in the value of our own field; None where it is not ours."""
-    found = _OWN_ID.search(value)
-    return found[1] if found else None
+    """Return the id in the value of our own field, or None where the value was not written by us."""
+    match = _OWN_ID.search(value)
+    return match[1] if match else None
 
 
 def own_field_value(
     message_id: str, verdict: Verdict, probability: float, reason: str, model: str, policy: str = ""
 ) -> str:
-    """The value of our own field: verdict, probability, why, by whose policy, model, and the message's id."""
-    by = f'\r\n\tpolicy="{policy}";' if policy else ""
-    return f'{verdict}; probability={probability:.6f}; reason="{reason}";{by}\r\n\tmodel={model}; id={message_id}'
+    """Return the value of our own field.
+
+    Verdict, probability, reason, policy, model, and the id of the message.
+    """
+    policy_part = f'\r\n\tpolicy="{policy}";' if policy else ""
+    return (
+        f'{verdict}; probability={probability:.6f}; reason="{reason}";{policy_part}'
+        f"\r\n\tmodel={model}; id={message_id}"
+    )

@@ -38,7 +38,7 @@ def test_actions_have_an_order_from_mild_to_harsh() -> None:
     assert [kind for kind in ActionKind if not kind.takes_message] == [ActionKind.DEFER, ActionKind.REJECT]
 
 
-def test_only_what_may_be_refused_is_refused_by_default() -> None:
+def test_only_the_verdict_reject_is_refused_by_default() -> None:
     assert [str(VerdictActions().for_verdict(verdict)) for verdict in Verdict] == [
         "pass",
         "pass",

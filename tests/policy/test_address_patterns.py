@@ -48,7 +48,7 @@ def is_address(word: str) -> bool:
         ("*.x", "a@b@c.x"),
     ],
 )
-def test_what_matches(text: str, address: str) -> None:
+def test_addresses_that_match(text: str, address: str) -> None:
     assert AddressPattern(text).matches(address)
 
 
@@ -66,13 +66,13 @@ def test_what_matches(text: str, address: str) -> None:
         ("", "a@b"),
     ],
 )
-def test_what_does_not_match(text: str, address: str) -> None:
+def test_addresses_that_do_not_match(text: str, address: str) -> None:
     assert not (text and AddressPattern(text).matches(address))
 
 
 @settings(deadline=None)
 @given(TEXTS)
-def test_matching_means_what_it_says(text: str) -> None:
+def test_matching_agrees_with_a_direct_definition(text: str) -> None:
     for address in ADDRESSES:
         assert AddressPattern(text).matches(address) == (is_address(address) and matched(text, address))
 
@@ -80,18 +80,18 @@ def test_matching_means_what_it_says(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "a b@x", "a@x\n", "<a@x>", "a\0@x", "a@\u202ex", "a\x1b@x", "x" * 317 + "@x.y"]
 )
-def test_what_is_no_pattern(text: str) -> None:
+def test_text_that_is_no_pattern_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=f"must be 1 to {MAX_PATTERN_LENGTH} characters"):
         AddressPattern(text)
 
 
 @pytest.mark.parametrize("text", ["sales.example", "@sales.example", "ann@", "??", "?", "@*@", "ann?", "@", "*@"])
-def test_what_no_address_can_match_is_known(text: str) -> None:
+def test_patterns_that_no_address_matches_are_known(text: str) -> None:
     assert not AddressPattern(text).matches_any_address
 
 
 @pytest.mark.parametrize("text", ["*", "a@b", "*@b", "a@*", "???", "*b", "a*", "?@?", '"a@b"@c', "**"])
-def test_what_some_address_matches_is_known(text: str) -> None:
+def test_patterns_that_some_address_matches_are_known(text: str) -> None:
     assert AddressPattern(text).matches_any_address
 
 
@@ -142,15 +142,16 @@ def test_covering_is_sound(outer: str, inner: str) -> None:
 
 @settings(deadline=None)
 @given(st.text("ab@*?", min_size=1, max_size=3), st.text("ab@*?", min_size=1, max_size=3))
-def test_covering_is_found_for_short_patterns(outer: str, inner: str) -> None:
-    """What tells two patterns of three characters apart is an address of five, at the longest."""
+def test_covering_is_complete_for_short_patterns(outer: str, inner: str) -> None:
+    """Where two patterns of three characters differ, they differ for an address of at most five."""
     missed = any(
-        AddressPattern(inner).matches(each) and not AddressPattern(outer).matches(each) for each in ADDRESSES
+        AddressPattern(inner).matches(address) and not AddressPattern(outer).matches(address)
+        for address in ADDRESSES
     )
     assert AddressPattern(outer).covers(AddressPattern(inner)) or missed
 
 
-def test_patterns_made_to_take_long_do_not() -> None:
+def test_patterns_made_to_take_long_are_compared_quickly() -> None:
     blow_up = AddressPattern("*a" + "?" * 200 + "@x")
     assert not AddressPattern("*" + "a?" * 100 + "@x").covers(blow_up)
     assert not AddressPattern("*a*" + "a*" * 150 + "b").matches("a" * 4000 + "@x")

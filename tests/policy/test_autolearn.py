@@ -13,7 +13,7 @@ PARAMS = AutolearnOptions(ham_margin=0.01, spam_margin=0.99, max_lead=3)
     ("probability", "expected"),
     [(0.0, "ham"), (0.01, "ham"), (0.011, None), (0.5, None), (0.989, None), (0.99, "spam"), (1.0, "spam")],
 )
-def test_only_from_the_margins_on(probability: float, expected: str | None) -> None:
+def test_only_messages_beyond_the_margins_have_a_label(probability: float, expected: str | None) -> None:
     assert autolearn_label(probability, PARAMS) == expected
 
 
@@ -21,7 +21,7 @@ def test_only_from_the_margins_on(probability: float, expected: str | None) -> N
     ("ham", "spam", "ham_may", "spam_may"),
     [(0, 0, True, True), (2, 0, True, True), (3, 0, False, True), (7, 10, True, False), (10, 8, True, True)],
 )
-def test_a_class_leads_by_so_many_at_most(ham: int, spam: int, ham_may: bool, spam_may: bool) -> None:
+def test_a_class_leads_by_no_more_than_max_lead(ham: int, spam: int, ham_may: bool, spam_may: bool) -> None:
     assert (is_balanced("ham", (ham, spam), PARAMS), is_balanced("spam", (ham, spam), PARAMS)) == (
         ham_may,
         spam_may,

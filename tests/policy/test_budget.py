@@ -14,14 +14,16 @@ from nbstream.policy.config_bounds import PROMISE_DELTA, ham_needed
 from nbstream.policy.first_scores import FirstScore, FirstScoreWindow
 
 
-def window(probabilities: list[float], *, rate: float = 0.0, called: int = 0, seen: int = 0) -> FirstScoreWindow:
+def window(
+    probabilities: list[float], *, rate: float = 0.0, called_spam: int = 0, followed: int = 0
+) -> FirstScoreWindow:
     """Ham in the order of time, the last ``seen`` under a promise of ``rate``, ``called`` of them called spam."""
-    found = FirstScoreWindow()
+    promise = FirstScoreWindow()
     for index, probability in enumerate(probabilities):
         left = len(probabilities) - index
-        budgets = ((rate, left <= called),) if left <= seen else ()
-        found.add(FirstScore(float(index), f"m{index}", probability, budgets).pack())
-    return found
+        budgets = ((rate, left <= called_spam),) if left <= followed else ()
+        promise.add(FirstScore(float(index), f"m{index}", probability, budgets).pack())
+    return promise
 
 
 def exact(n: int, rate: float, last: int) -> float:
@@ -36,7 +38,7 @@ def test_the_binomial_tail_is_that_of_the_formula(n: int, rate: float, data: st.
 
 
 @given(st.integers(1, 400), st.floats(0.001, 0.5))
-def test_so_many_ham_may_be_above_as_the_tail_allows(n: int, rate: float) -> None:
+def test_as_many_ham_may_lie_above_as_the_tail_allows(n: int, rate: float) -> None:
     j = allowed_false_positives(n, rate)
 
     assert j == -1 or exact(n, rate, j) <= PROMISE_DELTA * (1 + 1e-9)
@@ -50,69 +52,73 @@ def test_the_least_number_of_ham_is_the_one_of_the_formula(rate: float, needed: 
     assert allowed_false_positives(needed - 1, rate) == -1
 
 
-def test_with_too_little_ham_nothing_is_promised_and_it_says_how_much_is_missing() -> None:
-    found = budget_promise(window([0.01] * 10), 0.001)
+def test_with_too_little_ham_nothing_is_promised_and_the_missing_ham_is_named() -> None:
+    promise = budget_promise(window([0.01] * 10), 0.001)
 
-    assert found == BudgetPromise(0.001, None, 2985)
-    assert not found.is_promised
-    assert str(found) == "needs 2,985 more ham to promise 0.1 %"
+    assert promise == BudgetPromise(0.001, None, 2985)
+    assert not promise.is_promised
+    assert str(promise) == "needs 2,985 more ham to promise 0.1 %"
 
 
 def test_the_first_threshold_is_above_all_ham() -> None:
-    found = budget_promise(window([index / 1000 for index in range(299)]), 0.01)
+    promise = budget_promise(window([index / 1000 for index in range(299)]), 0.01)
 
-    assert found.threshold == math.nextafter(0.298, 1)
-    assert found.is_promised
-    assert str(found) == "promised 1 %"
+    assert promise.threshold == math.nextafter(0.298, 1)
+    assert promise.is_promised
+    assert str(promise) == "promised 1 %"
 
 
 @given(st.lists(st.floats(0, 0.49), min_size=60, max_size=120), st.randoms(use_true_random=False))
 def test_no_more_ham_is_above_the_threshold_than_allowed_in_whatever_order_it_came(
     probabilities: list[float], chance: random.Random
 ) -> None:
-    found = budget_promise(window(probabilities), 0.05)
-    assert found.threshold is not None
+    promise = budget_promise(window(probabilities), 0.05)
+    assert promise.threshold is not None
     chance.shuffle(probabilities)
 
-    assert budget_promise(window(probabilities), 0.05) == found
-    assert sum(each >= found.threshold for each in probabilities) <= allowed_false_positives(
+    assert budget_promise(window(probabilities), 0.05) == promise
+    assert sum(probability >= promise.threshold for probability in probabilities) <= allowed_false_positives(
         len(probabilities), 0.05
     )
 
 
-def test_what_is_left_of_the_budget_lowers_the_threshold_and_what_is_overdrawn_raises_it() -> None:
+def test_credit_lowers_the_threshold_and_an_overdrawn_budget_raises_it() -> None:
     probabilities = [index / 2000 for index in range(1000)]
 
-    def threshold(called: int, seen: int) -> float:
-        found = budget_promise(window(probabilities, rate=0.01, called=called, seen=seen), 0.01).threshold
-        assert found is not None
-        return found
+    def threshold(called_spam: int, followed: int) -> float:
+        promise = budget_promise(
+            window(probabilities, rate=0.01, called_spam=called_spam, followed=followed), 0.01
+        ).threshold
+        assert promise is not None
+        return promise
 
     none, saved, overdrawn = threshold(0, 0), threshold(0, 800), threshold(30, 800)
     assert saved < none < overdrawn
     assert overdrawn == math.nextafter(probabilities[-1], 1)
 
 
-def test_what_a_large_archive_saves_up_is_soon_spent() -> None:
+def test_the_credit_of_a_large_archive_is_bounded() -> None:
     probabilities = [index / 20_000 for index in range(10_000)]
 
-    def threshold(called: int, seen: int = 10_000) -> float:
-        found = budget_promise(window(probabilities, rate=0.01, called=called, seen=seen), 0.01).threshold
-        assert found is not None
-        return found
+    def threshold(called_spam: int, followed: int = 10_000) -> float:
+        promise = budget_promise(
+            window(probabilities, rate=0.01, called_spam=called_spam, followed=followed), 0.01
+        ).threshold
+        assert promise is not None
+        return promise
 
-    assert threshold(0) == threshold(4) < threshold(6) < threshold(0, seen=0) < threshold(12)
+    assert threshold(0) == threshold(4) < threshold(6) < threshold(0, followed=0) < threshold(12)
 
 
 def test_the_credit_of_one_rate_is_not_that_of_another() -> None:
     probabilities = [index / 2000 for index in range(1000)]
 
-    assert budget_promise(window(probabilities, rate=0.02, seen=900), 0.01) == budget_promise(
+    assert budget_promise(window(probabilities, rate=0.02, followed=900), 0.01) == budget_promise(
         window(probabilities), 0.01
     )
 
 
-def test_a_sample_of_errors_promises_nothing_and_keeps_the_threshold_of_before() -> None:
+def test_a_sample_of_errors_promises_nothing_and_keeps_the_former_threshold() -> None:
     before = [index / 2000 for index in range(400)]
     fair, biased = budget_promise(window(before), 0.01), budget_promise(window([*before, *[0.97] * 100]), 0.01)
 
@@ -137,17 +143,19 @@ def test_the_promise_is_kept_for_ham_that_comes_like_the_ham_seen() -> None:
     """The true rate is above what was promised in no more than one of twenty draws, plus what chance allows."""
     chance, broken, draws = random.Random(7), 0, 400
     for _ in range(draws):
-        found = budget_promise(window([chance.random() ** 4 for _ in range(400)]), 0.02)
-        assert found.threshold is not None
-        true_rate = 1 - found.threshold**0.25
+        promise = budget_promise(window([chance.random() ** 4 for _ in range(400)]), 0.02)
+        assert promise.threshold is not None
+        true_rate = 1 - promise.threshold**0.25
         broken += true_rate > 0.02
     assert binomial_cumulative(draws, PROMISE_DELTA, draws - 1)[max(0, broken - 1)] < 0.999
 
 
-def test_however_much_is_left_no_more_than_three_times_the_rate_is_allowed_for() -> None:
+def test_no_credit_allows_for_more_than_three_times_the_rate() -> None:
     probabilities = [index / 20_000 for index in range(10_000)]
 
-    found = budget_promise(window(probabilities, rate=0.01, seen=10_000), 0.01)
+    promise = budget_promise(window(probabilities, rate=0.01, followed=10_000), 0.01)
 
-    assert found.threshold is not None
-    assert sum(each >= found.threshold for each in probabilities) == allowed_false_positives(10_000, 0.03)
+    assert promise.threshold is not None
+    assert sum(probability >= promise.threshold for probability in probabilities) == allowed_false_positives(
+        10_000, 0.03
+    )

@@ -1,4 +1,4 @@
-"""Feedback that looks like a mistake or an attack is told once a burst, and ordinary feedback never."""
+"""Feedback that looks like a mistake or an attack is reported once for each burst, and ordinary feedback never."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Teacher:
     def __init__(self, bursts: BurstDetector | None = None) -> None:
         self.bursts = bursts or BurstDetector()
         self.now = 1000.0
-        self.told: list[tuple[int, BurstKind]] = []
+        self.bursts_begun: list[tuple[int, BurstKind]] = []
         self.lessons = 0
 
     def teach(self, count: int, labels: str = "spam ham", *, wrong: bool = False, pause: float = 1.0) -> None:
@@ -38,24 +38,24 @@ class Teacher:
             verdict = Verdict.SPAM if (label == "spam") != wrong else Verdict.HAM
             probability = 0.999 if verdict is Verdict.SPAM else 0.001
             self.lessons += 1
-            found = self.bursts.add_lesson(self.now, ANN, label, verdict, probability)
-            self.told += [(self.lessons, kind) for kind in found]
+            begun = self.bursts.add_lesson(self.now, ANN, label, verdict, probability)
+            self.bursts_begun += [(self.lessons, kind) for kind in begun]
 
 
-def test_contradictions_are_a_burst_once_there_are_enough_and_it_is_told_once() -> None:
+def test_enough_contradictions_are_a_burst_that_is_reported_once() -> None:
     teacher = Teacher()
 
     teacher.teach(500, wrong=True)
 
-    assert teacher.told == [(MIN_CONTRADICTIONS, BurstKind.CONTRADICTING)]
+    assert teacher.bursts_begun == [(MIN_CONTRADICTIONS, BurstKind.CONTRADICTING)]
 
 
-def test_one_label_only_is_a_burst_once_there_are_enough_and_it_is_told_once() -> None:
+def test_enough_lessons_of_one_label_are_a_burst_that_is_reported_once() -> None:
     teacher = Teacher()
 
     teacher.teach(500, "ham")
 
-    assert teacher.told == [(ONE_SIDED_LESSONS, BurstKind.ONE_SIDED)]
+    assert teacher.bursts_begun == [(ONE_SIDED_LESSONS, BurstKind.ONE_SIDED)]
 
 
 def test_wrong_and_one_sided_are_two_bursts() -> None:
@@ -63,7 +63,7 @@ def test_wrong_and_one_sided_are_two_bursts() -> None:
 
     teacher.teach(500, "ham", wrong=True)
 
-    assert teacher.told == [
+    assert teacher.bursts_begun == [
         (MIN_CONTRADICTIONS, BurstKind.CONTRADICTING),
         (ONE_SIDED_LESSONS, BurstKind.ONE_SIDED),
     ]
@@ -74,7 +74,7 @@ def test_a_few_of_the_other_label_do_not_hide_it() -> None:
 
     teacher.teach(500, "ham " * 24 + "spam")
 
-    assert [kind for _, kind in teacher.told] == [BurstKind.ONE_SIDED]
+    assert [kind for _, kind in teacher.bursts_begun] == [BurstKind.ONE_SIDED]
 
 
 def test_right_labels_do_not_hide_as_many_wrong_ones() -> None:
@@ -84,7 +84,7 @@ def test_right_labels_do_not_hide_as_many_wrong_ones() -> None:
         teacher.teach(1, "spam", wrong=True)
         teacher.teach(1, "ham")
 
-    assert [kind for _, kind in teacher.told] == [BurstKind.CONTRADICTING]
+    assert [kind for _, kind in teacher.bursts_begun] == [BurstKind.CONTRADICTING]
 
 
 def test_a_burst_that_ended_may_begin_again() -> None:
@@ -95,37 +95,37 @@ def test_a_burst_that_ended_may_begin_again() -> None:
     teacher.teach(100, wrong=True)
 
     first = MIN_CONTRADICTIONS
-    assert teacher.told == [(first, BurstKind.CONTRADICTING), (100 + first, BurstKind.CONTRADICTING)]
+    assert teacher.bursts_begun == [(first, BurstKind.CONTRADICTING), (100 + first, BurstKind.CONTRADICTING)]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_labels_as_they_come_are_no_burst(seed: int) -> None:
+def test_ordinary_labels_are_no_burst(seed: int) -> None:
     """Any number of labels, right nineteen times in twenty, spam up to four times in five."""
     draw, teacher = random.Random(seed), Teacher()
     for _ in range(3000):
         label = "spam" if draw.random() < 0.8 else "ham"
         teacher.teach(1, label, wrong=draw.random() < 0.05)
 
-    assert teacher.told == []
+    assert teacher.bursts_begun == []
 
 
-def test_what_comes_slowly_is_no_burst() -> None:
+def test_slow_lessons_are_no_burst() -> None:
     teacher = Teacher()
 
     teacher.teach(500, "spam", wrong=True, pause=WINDOW_SECONDS / (MIN_CONTRADICTIONS - 2))
 
-    assert teacher.told == []
+    assert teacher.bursts_begun == []
 
 
 def test_actors_do_not_add_up_and_each_has_bursts_of_its_own() -> None:
     bursts = BurstDetector()
-    found: dict[LessonSource, list[int]] = {ANN: [], BEN: []}
+    begun_by_source: dict[LessonSource, list[int]] = {ANN: [], BEN: []}
     for n in range(60):
-        for who, begun in found.items():
-            if bursts.add_lesson(float(n), who, "ham", Verdict.SPAM, 0.999):
+        for lesson_source, begun in begun_by_source.items():
+            if bursts.add_lesson(float(n), lesson_source, "ham", Verdict.SPAM, 0.999):
                 begun.append(n + 1)
 
-    assert found == {ANN: [MIN_CONTRADICTIONS], BEN: [MIN_CONTRADICTIONS]}
+    assert begun_by_source == {ANN: [MIN_CONTRADICTIONS], BEN: [MIN_CONTRADICTIONS]}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The clues on a message's header: readable, bounded, and no way in for who wrote the message."""
+"""The clues on a message's header: readable, bounded, and no way in for the writer of the message."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fields(clues: list[Clue]) -> list[tuple[str, str]]:
     )
 
 
-def test_it_says_token_and_weight_the_strongest_first() -> None:
+def test_the_field_has_token_and_weight_the_strongest_clue_first() -> None:
     clues = [Clue(b"subject:prize", 4.123), Clue(b"from:ann@example.org", -2.0), Clue(b"order:from>to", 0.004)]
 
     assert (
@@ -59,7 +59,7 @@ def test_without_clues_there_is_no_field() -> None:
     assert CLUES_FIELD not in dict(fields([]))
 
 
-def test_what_is_not_plain_is_written_as_hexadecimal_digits() -> None:
+def test_unsafe_bytes_are_written_as_hexadecimal_digits() -> None:
     assert (
         clues_field_value([Clue("body:prämie,\r\n%=?".encode(), 1)]) == "body:pr%C3%A4mie%2C%0D%0A%25%3D%3F +1.00"
     )
@@ -83,7 +83,7 @@ def test_a_weight_takes_no_more_than_nine_characters(ratio: float) -> None:
 @given(ALL_CLUES)
 @example([Clue(b"\xff" * 64, -1.7e308)] * 20)
 @example([Clue(b"x" * 64, -9999.994)] * 20)
-def test_whatever_the_tokens_it_is_one_ascii_field_of_bounded_length_and_lines(clues: list[Clue]) -> None:
+def test_any_tokens_make_one_ascii_field_of_bounded_length_and_lines(clues: list[Clue]) -> None:
     value = dict(fields(clues))[CLUES_FIELD]
 
     assert len(value.encode("ascii")) <= MAX_VALUE_BYTES
@@ -96,24 +96,24 @@ def test_whatever_the_tokens_it_is_one_ascii_field_of_bounded_length_and_lines(c
 
 
 @given(ALL_CLUES)
-def test_whatever_the_tokens_all_fields_of_the_message_are_read_back_as_they_were_meant(clues: list[Clue]) -> None:
+def test_with_any_tokens_all_fields_of_the_message_are_read_back_as_they_were(clues: list[Clue]) -> None:
     written = fields(clues)
     raw = header_fields.prepend_fields(MAIL, written)
 
     for parsed in (message_from_bytes(raw), message_from_bytes(raw, policy=policy.default)):
         assert parsed.keys() == [*(name for name, _ in written), "Subject"]
-        found = str(parsed[CLUES_FIELD]).replace("\r\n", "").split(",")
-        assert [" ".join(each.split()) for each in found] == clues_field_value(clues).split(",\r\n\t")
+        parts = str(parsed[CLUES_FIELD]).replace("\r\n", "").split(",")
+        assert [" ".join(field.split()) for field in parts] == clues_field_value(clues).split(",\r\n\t")
         assert str(parsed.get_payload()).strip() == "body"
-    assert [each.name for each in Message(raw).fields] == [*(name.lower() for name, _ in written), "subject"]
+    assert [field.name for field in Message(raw).fields] == [*(name.lower() for name, _ in written), "subject"]
     assert header_fields.strip_fields(raw, VERDICT_FIELDS) == MAIL
 
 
 @given(st.lists(st.builds(Clue, TOKENS.map(lambda token: token[:14]), FINITE), min_size=1, max_size=MAX_CLUES))
 def test_short_tokens_can_be_read_back_byte_for_byte(clues: list[Clue]) -> None:
-    found = [each.rsplit(" ", 1)[0] for each in clues_field_value(clues).split(",\r\n\t")]
+    parts = [field.rsplit(" ", 1)[0] for field in clues_field_value(clues).split(",\r\n\t")]
 
-    assert [unquote_to_bytes(each) for each in found] == [clue.token for clue in clues]
+    assert [unquote_to_bytes(field) for field in parts] == [clue.token for clue in clues]
 
 
 @given(ALL_CLUES)

@@ -24,32 +24,32 @@ def explanation(prior: float, *ratios: float) -> Explanation:
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-def test_every_clue_has_the_counts_that_its_ratio_was_made_of(choice: str) -> None:
+def test_every_clue_has_the_counts_of_its_log_ratio(choice: str) -> None:
     classifier = classifier_of(choice)
     counts, tokens = trained_counts(classifier), sample_message("spam", 5)
     clues = score_of(counts, classifier, tokens).clues
     names = (*tokens.all, *classifier.sum_names)
 
-    found = ScoreCounts(names, counts.look_up(names)).count_clues(clues)
+    counted = ScoreCounts(names, counts.look_up(names)).count_clues(clues)
 
-    assert [(each.token, each.log_ratio) for each in found] == [(each.token, each.log_ratio) for each in clues]
-    for each in found:
-        if each.token.startswith(b"bernoulli:"):
-            assert (each.ham, each.spam) == (None, None)
+    assert [(clue.token, clue.log_ratio) for clue in counted] == [(clue.token, clue.log_ratio) for clue in clues]
+    for clue in counted:
+        if clue.token.startswith(b"bernoulli:"):
+            assert (clue.ham, clue.spam) == (None, None)
         else:
-            assert [each.ham, each.spam] == counts.look_up([clue_count_name(each.token)])[0].tolist()
-            assert (each.ham, each.spam) != (0, 0)
+            assert [clue.ham, clue.spam] == counts.look_up([clue_count_name(clue.token)])[0].tolist()
+            assert (clue.ham, clue.spam) != (0, 0)
 
 
-def test_a_clue_says_which_way_its_counts_point() -> None:
+def test_the_sign_of_a_clue_agrees_with_its_counts() -> None:
     classifier = classifier_of("multinomial")
     counts, tokens = trained_counts(classifier), sample_message("spam", 5)
 
-    found = ScoreCounts(tokens.all, counts.look_up(tokens.all)).count_clues(
+    counted = ScoreCounts(tokens.all, counts.look_up(tokens.all)).count_clues(
         score_of(counts, classifier, tokens).clues
     )
 
-    assert all((each.ham == 0) == (each.log_ratio > 0) for each in found)
+    assert all((clue.ham == 0) == (clue.log_ratio > 0) for clue in counted)
 
 
 def test_counts_are_those_of_the_moment_of_the_check() -> None:
@@ -71,10 +71,10 @@ def test_without_evidence_there_are_no_counts_and_no_clues_need_none() -> None:
 
 @given(st.floats(-50, 50), st.lists(st.floats(-700, 700), max_size=102))
 def test_the_running_sum_goes_from_the_prior_to_the_score(prior: float, ratios: list[float]) -> None:
-    told = explanation(prior, *ratios)
-    sums = told.running_scores()
+    explained = explanation(prior, *ratios)
+    sums = explained.running_scores()
 
     assert len(sums) == len(ratios)
-    assert [prior, *sums][-1] == told.score
+    assert [prior, *sums][-1] == explained.score
     for before, after, ratio in zip([prior, *sums], sums, ratios, strict=False):
         assert math.isclose(after - before, ratio, abs_tol=1e-9)

@@ -43,7 +43,7 @@ def report(kind: str, *parts: str) -> str:
 
 
 def head(*ids: str) -> str:
-    fields = "".join(f"{OWN}{each}\r\n" for each in ids)
+    fields = "".join(f"{OWN}{message_id}\r\n" for message_id in ids)
     return f"Content-Type: text/rfc822-headers\r\n\r\nReceived: x\r\n{fields}Subject: prize\r\n"
 
 
@@ -153,7 +153,7 @@ def test_a_report_without_a_message_is_refused_and_says_what_is_missing() -> Non
 
 
 @pytest.mark.parametrize("empty", ["", "\r\n", " \r\n\r\n"])
-def test_what_is_empty_is_refused(empty: str) -> None:
+def test_empty_mail_is_refused(empty: str) -> None:
     assert "is empty" in refusal(empty)
     assert "is empty" in refusal(multipart("mixed", RFC822, f"Content-Type: message/rfc822\r\n\r\n{empty}"))
 
@@ -162,7 +162,7 @@ def test_too_many_messages_are_refused_and_none_is_left_out() -> None:
     assert f"More than {MAX_MESSAGES} messages" in refusal(multipart("mixed", *[RFC822] * (MAX_MESSAGES + 1)))
 
 
-def test_however_broken_a_mail_is_it_means_something_or_is_refused() -> None:
+def test_any_broken_mail_means_something_or_is_refused() -> None:
     originals = [
         multipart("mixed", QUOTED, RFC822).encode(),
         report("abuse", head(ID)).encode(),
@@ -171,10 +171,10 @@ def test_however_broken_a_mail_is_it_means_something_or_is_refused() -> None:
     outcomes = set()
     for raw in mutations(originals, 3000):
         try:
-            found = read(raw)
+            content = read(raw)
         except FeedbackRefused:
             outcomes.add("refused")
         else:
-            assert bool(found.messages) != bool(found.id)
-            outcomes.add("id" if found.id else "messages")
+            assert bool(content.messages) != bool(content.id)
+            outcomes.add("id" if content.id else "messages")
     assert outcomes == {"refused", "id", "messages"}

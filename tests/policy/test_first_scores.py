@@ -37,35 +37,40 @@ def test_a_first_score_comes_back_as_it_was(first: FirstScore) -> None:
         b"1.0 key 0.5 0.1:2",
     ],
 )
-def test_what_is_no_first_score_is_refused(packed: bytes) -> None:
+def test_bytes_that_are_no_first_score_are_refused(packed: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
         FirstScore.unpack(packed)
 
 
-def window(*firsts: FirstScore) -> FirstScoreWindow:
-    found = FirstScoreWindow()
-    for first in firsts:
-        found.add(first.pack())
-    return found
+def window(*first_scores: FirstScore) -> FirstScoreWindow:
+    scores_window = FirstScoreWindow()
+    for first in first_scores:
+        scores_window.add(first.pack())
+    return scores_window
 
 
 @given(st.lists(FIRSTS, max_size=30), st.integers(0, 30))
-def test_what_is_taken_out_was_never_there(firsts: list[FirstScore], count: int) -> None:
-    kept, gone = firsts[:count], [each for each in firsts[count:] if each not in firsts[:count]]
-    found = window(*firsts)
-    for each in gone:
-        found.remove(each.pack())
-        found.remove(each.pack())
+def test_removed_first_scores_leave_no_trace(first_scores: list[FirstScore], count: int) -> None:
+    remaining = first_scores[:count]
+    removed = [first_score for first_score in first_scores[count:] if first_score not in remaining]
+    scores_window = window(*first_scores)
+    for first_score in removed:
+        scores_window.remove(first_score.pack())
+        scores_window.remove(first_score.pack())
 
-    same = window(*kept)
-    assert (found.scores(), list(found.ascending_probabilities), found.recent_probabilities()) == (
+    same = window(*remaining)
+    assert (
+        scores_window.scores(),
+        list(scores_window.ascending_probabilities),
+        scores_window.recent_probabilities(),
+    ) == (
         same.scores(),
         list(same.ascending_probabilities),
         same.recent_probabilities(),
     )
-    rates = [rate for each in firsts for rate, _ in each.spam_by_budget]
-    assert all(found.budget_use(rate) == same.budget_use(rate) for rate in rates)
-    assert all(found.budget_credit(rate, 1.0) == same.budget_credit(rate, 1.0) for rate in rates)
+    rates = [rate for first_score in first_scores for rate, _ in first_score.spam_by_budget]
+    assert all(scores_window.budget_use(rate) == same.budget_use(rate) for rate in rates)
+    assert all(scores_window.budget_credit(rate, 1.0) == same.budget_credit(rate, 1.0) for rate in rates)
 
 
 CALLED = st.builds(
@@ -78,39 +83,39 @@ CALLED = st.builds(
 
 
 @given(st.lists(CALLED, max_size=60, unique_by=lambda first: first.pack()), st.floats(0, 5))
-def test_the_credit_is_that_of_each_ham_in_the_order_of_time_and_never_above_the_most(
-    firsts: list[FirstScore], most: float
+def test_the_credit_counts_each_ham_in_the_order_of_time_and_never_exceeds_its_maximum(
+    first_scores: list[FirstScore], most: float
 ) -> None:
     credit = 0.0
-    for first in sorted(firsts, key=lambda first: (first.at, first.pack())):
+    for first in sorted(first_scores, key=lambda first: (first.at, first.pack())):
         for rate, spam in first.spam_by_budget:
             if rate == 0.3:
                 credit = min(most, credit + 0.3 - spam)
 
-    assert window(*firsts).budget_credit(0.3, most) == pytest.approx(credit, abs=1e-9)
-    assert window(*firsts).budget_credit(0.2, most) == 0
+    assert window(*first_scores).budget_credit(0.3, most) == pytest.approx(credit, abs=1e-9)
+    assert window(*first_scores).budget_credit(0.2, most) == 0
 
 
 @given(st.lists(FIRSTS, max_size=30, unique_by=lambda first: first.pack()), st.integers(1, 40))
-def test_the_oldest_go(firsts: list[FirstScore], count: int) -> None:
-    found, copy = window(*firsts), window(*firsts)
-    in_order = sorted(firsts, key=lambda first: (first.at, first.pack()))
+def test_the_oldest_are_dropped(first_scores: list[FirstScore], count: int) -> None:
+    scores_window, copy = window(*first_scores), window(*first_scores)
+    in_order = sorted(first_scores, key=lambda first: (first.at, first.pack()))
 
-    oldest = found.keep_newest(count)
+    oldest = scores_window.keep_newest(count)
     if oldest is not None:
         copy.remove_before(oldest)
 
-    assert (oldest is None) == (len(firsts) <= count)
-    assert found.scores() == copy.scores() == in_order[-count:]
-    assert list(found.ascending_probabilities) == sorted(first.probability for first in in_order[-count:])
+    assert (oldest is None) == (len(first_scores) <= count)
+    assert scores_window.scores() == copy.scores() == in_order[-count:]
+    assert list(scores_window.ascending_probabilities) == sorted(first.probability for first in in_order[-count:])
 
 
-def test_scores_are_told_in_the_order_of_time() -> None:
-    found = FirstScores()
-    found["spam"].add(FirstScore(2.0, "b", 0.9).pack())
-    found["ham"].add(FirstScore(3.0, "c", 0.2).pack())
-    found["ham"].add(FirstScore(1.0, "a", 0.1).pack())
+def test_scores_are_listed_in_the_order_of_time() -> None:
+    scores_window = FirstScores()
+    scores_window["spam"].add(FirstScore(2.0, "b", 0.9).pack())
+    scores_window["ham"].add(FirstScore(3.0, "c", 0.2).pack())
+    scores_window["ham"].add(FirstScore(1.0, "a", 0.1).pack())
 
-    assert found.labelled_probabilities() == [(1.0, "ham", 0.1), (2.0, "spam", 0.9), (3.0, "ham", 0.2)]
-    assert found.probabilities("ham").tolist() == [0.1, 0.2]
-    assert found["ham"].recent_probabilities(1) == [0.2]
+    assert scores_window.labelled_probabilities() == [(1.0, "ham", 0.1), (2.0, "spam", 0.9), (3.0, "ham", 0.2)]
+    assert scores_window.probabilities("ham").tolist() == [0.1, 0.2]
+    assert scores_window["ham"].recent_probabilities(1) == [0.2]

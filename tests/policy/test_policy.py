@@ -21,15 +21,15 @@ from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide_verd
 READY = ModelState({"ham": 10, "spam": 10}, {"ham": 10, "spam": 10})
 
 
-def seen(*probabilities: float) -> FirstScores:
-    found = FirstScores()
+def first_scores(*probabilities: float) -> FirstScores:
+    scores = FirstScores()
     for index, probability in enumerate(probabilities):
-        found["ham"].add(FirstScore(float(index), f"m{index}", probability).pack())
-    return found
+        scores["ham"].add(FirstScore(float(index), f"m{index}", probability).pack())
+    return scores
 
 
-def test_numbers_are_what_they_are() -> None:
-    assert ThresholdPolicy(0.4, 0.9, 0.99).thresholds(seen()) == Thresholds(0.4, 0.9, 0.99)
+def test_numeric_thresholds_stay_as_they_are() -> None:
+    assert ThresholdPolicy(0.4, 0.9, 0.99).thresholds(first_scores()) == Thresholds(0.4, 0.9, 0.99)
     assert ThresholdPolicy().budget_rates == ()
 
 
@@ -39,7 +39,7 @@ def test_a_cost_is_the_probability_at_which_both_errors_cost_the_same(ratio: flo
 
 
 def test_until_a_budget_is_promised_nothing_is_called_spam() -> None:
-    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01)).thresholds(seen(0.1, 0.2))
+    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01)).thresholds(first_scores(0.1, 0.2))
 
     assert math.isinf(thresholds.spam)
     assert not thresholds.promised
@@ -50,14 +50,14 @@ def test_until_a_budget_is_promised_nothing_is_called_spam() -> None:
 
 
 def test_until_a_budget_is_promised_a_fixed_threshold_may_hold() -> None:
-    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01, until_promised=0.97)).thresholds(seen())
+    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01, until_promised=0.97)).thresholds(first_scores())
 
     assert decide_verdict(0.98, thresholds, READY)[0] is Verdict.SPAM
     assert decide_verdict(0.96, thresholds, READY)[0] is Verdict.UNSURE
 
 
-def test_a_budget_that_is_promised_decides_and_says_so() -> None:
-    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01)).thresholds(seen(*[0.2] * 298, 0.75))
+def test_a_promised_budget_decides_and_says_so() -> None:
+    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01)).thresholds(first_scores(*[0.2] * 298, 0.75))
 
     assert thresholds.promised
     assert decide_verdict(0.75, thresholds, READY)[0] is Verdict.UNSURE
@@ -68,7 +68,7 @@ def test_a_budget_that_is_promised_decides_and_says_so() -> None:
 
 
 def test_a_budget_below_unsure_leaves_nothing_unsure() -> None:
-    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01)).thresholds(seen(*[0.2] * 299))
+    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01)).thresholds(first_scores(*[0.2] * 299))
 
     assert decide_verdict(0.21, thresholds, READY)[0] is Verdict.SPAM
     assert decide_verdict(0.2, thresholds, READY)[0] is Verdict.HAM
@@ -76,7 +76,7 @@ def test_a_budget_below_unsure_leaves_nothing_unsure() -> None:
 
 def test_nothing_is_refused_on_a_budget_that_is_not_promised_yet() -> None:
     policy = ThresholdPolicy(spam=FalsePositiveBudget(0.01), reject=FalsePositiveBudget(0.001))
-    thresholds = policy.thresholds(seen(*[0.2] * 299))
+    thresholds = policy.thresholds(first_scores(*[0.2] * 299))
 
     assert policy.budget_rates == (0.01, 0.001)
     assert decide_verdict(1.0, thresholds, READY)[0] is Verdict.SPAM
@@ -89,20 +89,23 @@ FORMS: st.SearchStrategy[Threshold] = st.floats(0.5, 1) | st.builds(
 
 
 @given(FORMS, FORMS, st.lists(st.floats(0, 1), max_size=80))
-def test_whatever_was_seen_the_thresholds_are_in_order(
+def test_thresholds_are_in_order_for_any_first_scores(
     spam: Threshold, reject: Threshold, ham: list[float]
 ) -> None:
-    ThresholdPolicy(0.5, spam, reject).thresholds(seen(*ham))  # Thresholds refuses others
+    ThresholdPolicy(0.5, spam, reject).thresholds(first_scores(*ham))  # Thresholds refuses others
 
 
-def test_ham_that_comes_before_the_promise_spends_what_is_called_spam_until_then() -> None:
+def test_ham_before_the_promise_counts_by_the_threshold_of_that_time() -> None:
     unsure, fixed = (
         ThresholdPolicy(spam=FalsePositiveBudget(0.01)),
         ThresholdPolicy(spam=FalsePositiveBudget(0.01, until_promised=0.9), reject=FalsePositiveBudget(0.001)),
     )
 
-    assert spam_by_budget(unsure, unsure.budget_promises(seen(0.1)), 0.99) == {0.01: False}
-    assert spam_by_budget(fixed, fixed.budget_promises(seen(0.1)), 0.99) == {0.01: True, 0.001: False}
-    assert spam_by_budget(fixed, fixed.budget_promises(seen(0.1)), 0.8) == {0.01: False, 0.001: False}
-    assert spam_by_budget(fixed, fixed.budget_promises(seen(*[0.2] * 299)), 0.8) == {0.01: True, 0.001: False}
-    assert spam_by_budget(ThresholdPolicy(), ThresholdPolicy().budget_promises(seen()), 0.99) == {}
+    assert spam_by_budget(unsure, unsure.budget_promises(first_scores(0.1)), 0.99) == {0.01: False}
+    assert spam_by_budget(fixed, fixed.budget_promises(first_scores(0.1)), 0.99) == {0.01: True, 0.001: False}
+    assert spam_by_budget(fixed, fixed.budget_promises(first_scores(0.1)), 0.8) == {0.01: False, 0.001: False}
+    assert spam_by_budget(fixed, fixed.budget_promises(first_scores(*[0.2] * 299)), 0.8) == {
+        0.01: True,
+        0.001: False,
+    }
+    assert spam_by_budget(ThresholdPolicy(), ThresholdPolicy().budget_promises(first_scores()), 0.99) == {}

@@ -1,4 +1,4 @@
-"""The ids that are seen in the text of a mail."""
+"""The ids in the text of a mail."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_a_quoted_field_is_found() -> None:
 
 @pytest.mark.parametrize("quote", ["> ", ">>> ", "| ", "  > | "])
 @pytest.mark.parametrize("width", [30, 45, 70])
-def test_however_it_is_quoted_and_wrapped(quote: str, width: int) -> None:
+def test_any_way_of_quoting_and_wrapping_is_read(quote: str, width: int) -> None:
     wrapped = textwrap.wrap(" ".join(FIELD.split()), width, break_long_words=False, break_on_hyphens=False)
 
     assert ids("\n".join(quote + line for line in ["Subject: x", *wrapped, "", "Hello"])) == {ID}
 
 
 @given(st.floats(0, 1), st.sampled_from([(0, 0), (300, 300)]), st.text("abz09._-", min_size=1, max_size=60))
-def test_whatever_the_verdict_says(probability: float, learned: tuple[int, int], model: str) -> None:
+def test_the_field_of_any_verdict_is_read(probability: float, learned: tuple[int, int], model: str) -> None:
     thresholds = Thresholds(reject=0.99)
     state = ModelState({"ham": learned[0], "spam": learned[1]}, {"ham": 200, "spam": 200})
     verdict, reason = decide_verdict(probability, thresholds, state)
@@ -53,7 +53,7 @@ def test_whatever_the_verdict_says(probability: float, learned: tuple[int, int],
     assert parse_own_id(dict(fields)["X-Nbstream"]) == ID
 
 
-def test_in_html_it_is_read_as_it_is_seen() -> None:
+def test_in_html_the_visible_text_is_read() -> None:
     value = " ".join(VALUE.split()).replace("<", "&lt;").replace('"', "&quot;")
     shown = f"<html><table><tr><th><b>X-Nbstream: </b></th><td>{value}</td></tr></table></html>"
 
@@ -82,7 +82,7 @@ def test_nothing_else_is_taken_for_an_id(text: str) -> None:
     assert ids(text) == set()
 
 
-def test_an_attachment_is_not_what_the_reader_sees() -> None:
+def test_attachments_are_not_searched() -> None:
     assert ids(FIELD, disposition="attachment") == set()
     assert ids(FIELD, disposition="inline") == {ID}
     assert ids(FIELD, "csv") == set()
@@ -107,7 +107,7 @@ def test_a_field_that_is_cut_off_borrows_no_id_from_the_next_one() -> None:
     ),
     st.text("abz@*._-", max_size=60),
 )
-def test_whatever_is_promised_and_whose_policy_decided(
+def test_the_field_is_read_with_any_promise_and_policy(
     probability: float, promises: list[BudgetPromise], policy: str
 ) -> None:
     thresholds = Thresholds(0.123456, 0.9999987654, promise="; ".join(map(str, promises)))

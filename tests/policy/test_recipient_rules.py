@@ -27,66 +27,68 @@ ACTIONS = ["pass", "quarantine", "redirect:a@x", "redirect:b@x", "reject", "defe
 READY = ModelState({})
 
 
-def opinion_at(probability: float):  # type: ignore[no-untyped-def]  # a function of a policy
-    def opinion_of(policy: ThresholdPolicy) -> PolicyVerdict:
+def verdict_at(probability: float):  # type: ignore[no-untyped-def]  # a function of a policy
+    def policy_verdict_of(policy: ThresholdPolicy) -> PolicyVerdict:
         thresholds = policy.thresholds(FirstScores())
         return PolicyVerdict(*decide_verdict(probability, thresholds, READY), thresholds)
 
-    return opinion_of
+    return policy_verdict_of
 
 
-def treatment(place: int, spam: str, threshold: float = 0.95) -> RecipientTreatment:
+def treatment(position: int, spam: str, threshold: float = 0.95) -> RecipientTreatment:
     return RecipientTreatment(
-        f"rule {place}", place, ThresholdPolicy(spam=threshold), VerdictActions(spam=Action.parse(spam))
+        f"rule {position}", position, ThresholdPolicy(spam=threshold), VerdictActions(spam=Action.parse(spam))
     )
 
 
-def told(found: list[RecipientGroup[str]]) -> dict[str, str]:
-    return {"".join(each.recipients): str(each.decision.action) for each in found}
+def actions_by_recipients(groups: list[RecipientGroup[str]]) -> dict[str, str]:
+    return {"".join(group.recipients): str(group.decision.action) for group in groups}
 
 
-def test_the_first_rule_that_matches_holds_and_else_the_top() -> None:
+def test_the_first_rule_that_matches_holds_or_else_the_default() -> None:
     rules = RecipientRules.build(
         ThresholdPolicy(),
         VerdictActions(),
         [
-            RecipientRule.at_position(place, AddressPattern(text), ThresholdPolicy(), VerdictActions())
-            for place, text in enumerate(("ann@x", "*@x", "*@*.y"))
+            RecipientRule.at_position(position, AddressPattern(text), ThresholdPolicy(), VerdictActions())
+            for position, text in enumerate(("ann@x", "*@x", "*@*.y"))
         ],
     )
 
-    found = [rules.treatment_of(address).position for address in ("Ann@X", "bob@x", "a@b.y", "a@y", "postmaster")]
+    positions = [
+        rules.treatment_of(address).position for address in ("Ann@X", "bob@x", "a@b.y", "a@y", "postmaster")
+    ]
 
-    assert found == [0, 1, 2, 3, 3]
+    assert positions == [0, 1, 2, 3, 3]
 
 
 def test_recipients_with_the_same_decision_are_one_group() -> None:
     pairs = [("a", treatment(0, "quarantine")), ("b", treatment(1, "pass")), ("c", treatment(2, "quarantine"))]
 
-    found = group_recipients(pairs, opinion_at(0.99), apart=True)
+    groups = group_recipients(pairs, verdict_at(0.99), can_differ=True)
 
-    assert told(found) == {"b": "pass", "ac": "quarantine"}
-    assert [each.decision.treatment.position for each in found] == [1, 0]
-    assert all(each.has_other_treatments for each in found)
+    assert actions_by_recipients(groups) == {"b": "pass", "ac": "quarantine"}
+    assert [group.decision.treatment.position for group in groups] == [1, 0]
+    assert all(group.has_other_treatments for group in groups)
 
 
 def test_other_thresholds_are_another_decision() -> None:
     pairs = [("a", treatment(0, "quarantine")), ("b", treatment(1, "quarantine", threshold=0.999))]
 
-    found = group_recipients(pairs, opinion_at(0.99), apart=True)
+    groups = group_recipients(pairs, verdict_at(0.99), can_differ=True)
 
-    assert [each.decision.policy_verdict.verdict for each in found] == [Verdict.UNSURE, Verdict.SPAM]
-    assert told(found) == {"b": "pass", "a": "quarantine"}
+    assert [group.decision.policy_verdict.verdict for group in groups] == [Verdict.UNSURE, Verdict.SPAM]
+    assert actions_by_recipients(groups) == {"b": "pass", "a": "quarantine"}
 
 
-def test_one_treatment_for_all_is_nothing_to_tell_of() -> None:
+def test_one_treatment_for_all_is_not_named() -> None:
     same = treatment(0, "pass")
-    (found,) = group_recipients([("a", same), ("b", same)], opinion_at(0.99), apart=True)
-    assert not found.has_other_treatments
+    (group,) = group_recipients([("a", same), ("b", same)], verdict_at(0.99), can_differ=True)
+    assert not group.has_other_treatments
 
 
 @pytest.mark.parametrize(
-    ("actions", "apart", "together"),
+    ("actions", "different", "together"),
     [
         (["pass", "reject"], {"ab": "pass"}, {"ab": "pass"}),
         (["quarantine", "reject"], {"ab": "quarantine"}, {"ab": "quarantine"}),
@@ -102,13 +104,13 @@ def test_one_treatment_for_all_is_nothing_to_tell_of() -> None:
         (["reject", "reject"], {"ab": "reject"}, {"ab": "reject"}),
     ],
 )
-def test_what_becomes_of_different_actions(
-    actions: list[str], apart: dict[str, str], together: dict[str, str]
+def test_groups_of_different_actions(
+    actions: list[str], different: dict[str, str], together: dict[str, str]
 ) -> None:
-    pairs = [("abc"[place], treatment(place, action)) for place, action in enumerate(actions)]
+    pairs = [("abc"[position], treatment(position, action)) for position, action in enumerate(actions)]
 
-    assert told(group_recipients(pairs, opinion_at(0.99), apart=True)) == apart
-    assert told(group_recipients(pairs, opinion_at(0.99), apart=False)) == together
+    assert actions_by_recipients(group_recipients(pairs, verdict_at(0.99), can_differ=True)) == different
+    assert actions_by_recipients(group_recipients(pairs, verdict_at(0.99), can_differ=False)) == together
 
 
 @settings(deadline=None)
@@ -118,23 +120,23 @@ def test_what_becomes_of_different_actions(
     st.booleans(),
     st.sampled_from([0.1, 0.92, 0.99]),
 )
-def test_what_becomes_of_a_message_does_not_depend_on_the_order_of_its_recipients(
-    rules: list[tuple[str, float]], data: st.DataObject, apart: bool, probability: float
+def test_groups_do_not_depend_on_the_order_of_the_recipients(
+    rules: list[tuple[str, float]], data: st.DataObject, can_differ: bool, probability: float
 ) -> None:
-    treatments = [treatment(place, action, threshold) for place, (action, threshold) in enumerate(rules)]
+    treatments = [treatment(position, action, threshold) for position, (action, threshold) in enumerate(rules)]
     drawn = data.draw(st.lists(st.sampled_from(treatments), min_size=1, max_size=8))
-    pairs = [(number, each) for number, each in enumerate(drawn)]
+    pairs = list(enumerate(drawn))
 
-    one = group_recipients(pairs, opinion_at(probability), apart=apart)
-    other = group_recipients(data.draw(st.permutations(pairs)), opinion_at(probability), apart=apart)
+    one = group_recipients(pairs, verdict_at(probability), can_differ=can_differ)
+    other = group_recipients(data.draw(st.permutations(pairs)), verdict_at(probability), can_differ=can_differ)
 
-    assert [(each.decision, set(each.recipients)) for each in one] == [
-        (each.decision, set(each.recipients)) for each in other
+    assert [(group.decision, set(group.recipients)) for group in one] == [
+        (group.decision, set(group.recipients)) for group in other
     ]
-    everybody = [recipient for each in one for recipient in each.recipients]
+    everybody = [recipient for group in one for recipient in group.recipients]
     assert sorted(everybody) == [number for number, _ in pairs]
-    assert apart or len(one) == 1
-    assert len(one) == 1 or all(each.decision.action.kind.takes_message for each in one)
+    assert can_differ or len(one) == 1
+    assert len(one) == 1 or all(group.decision.action.kind.takes_message for group in one)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +153,7 @@ def test_what_becomes_of_a_message_does_not_depend_on_the_order_of_its_recipient
         ("*@" + "x" * 200, "*@" + "x" * 55 + "..."),
     ],
 )
-def test_a_rule_is_called_by_its_pattern_where_that_harms_nobody(text: str, name: str) -> None:
+def test_a_rule_is_named_by_its_pattern_unless_that_names_one_mailbox(text: str, name: str) -> None:
     rule = RecipientRule.at_position(7, AddressPattern(text), ThresholdPolicy(), VerdictActions())
 
     assert rule.treatment.name == name

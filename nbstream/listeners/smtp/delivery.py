@@ -167,7 +167,7 @@ class Delivery:
                 opinions[treatment.policy] = _policy_verdict(
                     await self._filter.decide_for_treatment(check, treatment)
                 )
-        return group_recipients(pairs, opinions.__getitem__, apart=self._outlet.splits_recipients)
+        return group_recipients(pairs, opinions.__getitem__, can_differ=self._outlet.splits_recipients)
 
     def _delivery_part(self, check: Check, group: RecipientGroup[SmtpPath], sender: SmtpPath) -> DeliveryPart:
         own = _check_with_decision(check, group.decision)
