@@ -1,4 +1,4 @@
-"""A task that was cancelled while it spoke with Redis, and may not know."""
+"""The cancellation of a task that redis-py may have swallowed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 
 
 def stop_if_cancelled() -> None:
-    """Raise the cancellation that a command lost.
+    """Raise ``CancelledError`` if the current task was cancelled, although a command swallowed the cancellation.
 
-    redis-py sends through ``asyncio.wait_for``, which in Python 3.11 swallows a cancellation that comes as the
-    bytes go out (mended in 3.12, cpython#86296).
+    redis-py sends through ``asyncio.wait_for``, which in Python 3.11 swallows a cancellation that comes while the
+    bytes are being sent (fixed in 3.12, cpython#86296).
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():

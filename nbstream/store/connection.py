@@ -1,7 +1,7 @@
-"""Open a Redis client, and say what an external server would lose.
+"""Open a Redis client, and warn of what an external server could lose.
 
 Rules: every command has a deadline; a cancelled command drops its connection (redis-py disconnects it), so no
-caller reads another's reply; a URL's password never reaches a log or an error.
+caller reads the reply to another; the password of a URL never reaches a log or an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CLIENT = "nbstream-"
 class ConnectionOptions:
     """Where Redis is: a ``redis://``, ``rediss://`` or ``unix://`` URL, and the deadline of a command.
 
-    ``model`` is named in the connections' name (CLIENT SETNAME), where there is one.
+    Where ``model`` is set, it becomes part of the connections' name (CLIENT SETNAME).
     """
 
     url: str
@@ -40,8 +40,8 @@ class ConnectionOptions:
 def open_client(params: ConnectionOptions, retries: int = 1) -> Redis:
     """A client that connects at its first command.
 
-    It uses at most ``_MAX_CONNECTIONS`` connections; who wants one more waits for one. One retry by default, no
-    more: a kept connection may have died with a restarted server.
+    It uses at most ``_MAX_CONNECTIONS`` connections; a command that needs one more waits. By default a command is
+    retried once, since an idle connection may have died with a restarted server.
     """
     options: dict[str, Any] = {
         "max_connections": _MAX_CONNECTIONS,
@@ -59,30 +59,27 @@ def open_client(params: ConnectionOptions, retries: int = 1) -> Redis:
 
 
 def is_named_after(client_name: str, model: str) -> bool | None:
-    """Whether a connection of this name is one of nbstream with ``model``; None for one that does not say."""
+    """Whether a connection of this name belongs to an nbstream with ``model``; None where that is unknown."""
     if not client_name.startswith(_CLIENT):
         return None
     return client_name.partition(":")[2] == model
 
 
 class _HiredisEncoder:
-    """Packs commands in C, as redis-py does in its blocking client only.
-
-    A third of the time for a look-up of thousands of tokens, a fifth for a lesson.
-    """
+    """Packs commands in C, as redis-py does only in its blocking client; see docs/experiments.md."""
 
     def pack_command(self, name: str, *arguments: str | bytes | float) -> list[bytes]:
-        """A command as it goes out; its name may be of two words."""
+        """The bytes of a command; its name may consist of two words."""
         return [hiredis.pack_command((*name.split(), *arguments))]  # type: ignore[arg-type]  # its stub means tuples of one
 
 
 class _Named:
-    """Tells the server its name. redis-py would not connect where a user may not do that."""
+    """Tells the server its name. redis-py itself would fail to connect where the user may not set a name."""
 
     name: str | None = None
 
     async def on_connect(self) -> None:
-        """As the connection does, then name it."""
+        """Connect, then set the name; a server that forbids that is used without a name."""
         await super().on_connect()  # type: ignore[misc]  # of the connection's class beside this one
         if self.name is not None:
             await self.send_command("CLIENT", "SETNAME", self.name)  # type: ignore[attr-defined]  # likewise
@@ -91,22 +88,23 @@ class _Named:
 
 
 async def durability_warnings(client: Redis) -> list[str]:
-    """What could be lost on this server, one sentence each; empty when an acknowledged learn is durable.
+    """One sentence for each thing that this server could lose; empty where an acknowledged lesson is durable.
 
-    A server that does not allow CONFIG is given the benefit of the doubt in a sentence of its own.
+    For a server that does not allow CONFIG there is one sentence that says what to check. Raises
+    ``StoreUnavailable``.
     """
-    found: dict[Any, Any] = {}
+    replies: dict[Any, Any] = {}
     with store_errors():
         try:
-            for name in ("append*", "save", "maxmemory-policy"):  # one each: Redis 6.2 takes no more
-                found |= await client.config_get(name)
+            for name in ("append*", "save", "maxmemory-policy"):  # Redis 6.2 takes one pattern a command
+                replies |= await client.config_get(name)
         except Exception as error:  # managed servers refuse CONFIG with errors of their own kinds
             if "CONFIG" not in str(error).upper() and "PERM" not in str(error).upper():
                 raise
             return [
                 "Redis does not allow CONFIG GET: make sure that it has an AOF and maxmemory-policy noeviction"
             ]
-    settings = {_text(name): _text(value) for name, value in found.items()}
+    settings = {_text(name): _text(value) for name, value in replies.items()}
     warnings = []
     if settings.get("appendonly") != "yes":
         warnings.append(

@@ -1,9 +1,9 @@
-"""From a model of an older tokenizer to one of this, and back: what was learned stays, another version is signed.
+"""Migration of a model from an older tokenizer to this one, and back: only its signature changes.
 
-Rules: counts and ledger are not touched. The model and its layer of what was learned without people are signed in
-one atomic step, or neither. No daemon may use the model meanwhile: it has looked at the signature once, and would
-go on learning as before. Which daemons do is seen from the commands and names of Redis's clients: each daemon
-follows a stream, and from 0.1.1 on each names its model.
+Rules: counts and ledger are not touched. The model and its autolearn layer are signed in one atomic step, or
+neither is. No daemon may use the model meanwhile: a daemon reads the signature only once, and would continue to
+learn as before. Daemons are recognized by the commands and names of Redis's clients: each daemon follows a stream,
+and from 0.1.1 on each names its model.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 async def migrate(client: Redis, model: str, now: float, *, force: bool = False) -> bool:
-    """Sign ``model`` as one of this tokenizer; False where it is one already. ``now`` is the Unix time.
+    """Sign ``model`` as written by this tokenizer; return False where it is already. ``now`` is the Unix time.
 
-    ``force`` does not look for daemons. Raises ``DaemonRunning``, ``StoreIncompatible`` for a model that is not
-    there or that cannot be migrated, ``StoreUnavailable``; nothing is changed then.
+    With ``force`` it does not look for daemons. Raises ``DaemonRunning``, ``StoreIncompatible`` for a model that
+    does not exist or cannot be migrated, ``StoreUnavailable``; nothing is changed then.
     """
     return await _sign(client, model, packed(now), force=force)
 
 
 async def migrate_back(client: Redis, model: str, *, force: bool = False) -> bool:
-    """Sign a migrated model as one of the former tokenizer again, for the older version; see ``migrate``."""
+    """Sign a migrated model as written by the former tokenizer again, for the older version; see ``migrate``."""
     return await _sign(client, model, None, force=force)
 
 
@@ -44,19 +44,19 @@ async def _sign(client: Redis, model: str, migrated: str | None, *, force: bool)
             await pipe.watch(keys.schema, keys.importing, AutolearnKeys(model, 0).epoch_key)
             fields: Any = await pipe.hgetall(keys.schema)
             stored = {name.decode(): value.decode() for name, value in fields.items()}
-            if not _is_to_be_signed(model, stored, ours, back=migrated is None):
+            if not _needs_signing(model, stored, ours, back=migrated is None):
                 return False
             if await pipe.exists(keys.importing):
                 raise StoreUnavailable(
                     "an import into this model is under way, or was interrupted: finish it first"
                 )
             epoch: Any = await pipe.get(AutolearnKeys(model, 0).epoch_key)
-            layer = AutolearnKeys(model, int(epoch or 0)).schema
-            has_layer = await pipe.exists(layer)
+            layer_schema = AutolearnKeys(model, int(epoch or 0)).schema
+            has_layer = await pipe.exists(layer_schema)
             if not force:
                 await _refuse_daemons(client, model)
             pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
-            for schema in (keys.schema, layer) if has_layer else (keys.schema,):
+            for schema in (keys.schema, layer_schema) if has_layer else (keys.schema,):
                 if migrated is None:
                     pipe.hset(schema, "tokenizer", FORMER_TOKENIZER)
                     pipe.hdel(schema, FIELD)
@@ -69,8 +69,8 @@ async def _sign(client: Redis, model: str, migrated: str | None, *, force: bool)
     return True
 
 
-def _is_to_be_signed(model: str, stored: dict[str, str], ours: dict[str, str], *, back: bool) -> bool:
-    """Whether there is something to do; raises ``StoreIncompatible`` where it cannot be done."""
+def _needs_signing(model: str, stored: dict[str, str], ours: dict[str, str], *, back: bool) -> bool:
+    """Whether the signature has to change; raises ``StoreIncompatible`` where it must not."""
     if not stored:
         raise StoreIncompatible(f"there is no model {model!r} here: see model.name and redis.url")
     if is_former(stored, ours):
@@ -84,7 +84,7 @@ def _is_to_be_signed(model: str, stored: dict[str, str], ours: dict[str, str], *
 
 
 async def _refuse_daemons(client: Redis, model: str) -> None:
-    """Raise ``DaemonRunning`` where a daemon may follow ``model``, or where that cannot be seen."""
+    """Raise ``DaemonRunning`` where a daemon may follow ``model``, or where that cannot be known."""
     try:
         clients: Any = await client.client_list()
     except ResponseError as error:
@@ -92,11 +92,14 @@ async def _refuse_daemons(client: Redis, model: str) -> None:
             "Redis does not allow CLIENT LIST, so it cannot be seen whether a daemon still uses the model: "
             "stop all daemons, on all machines, and run the same command with --force"
         ) from error
-    following = [one for one in clients if one.get("cmd", "").startswith(("xread", "xreadgroup"))]
-    for one in following:
-        if (named := is_named_after(one.get("name", ""), model)) is not False:
-            which = "a daemon" if named else "a program that may be an older daemon"
+    stream_readers = [
+        connection for connection in clients if connection.get("cmd", "").startswith(("xread", "xreadgroup"))
+    ]
+    for connection in stream_readers:
+        if (uses_model := is_named_after(connection.get("name", ""), model)) is not False:
+            program = "a daemon" if uses_model else "a program that may be an older daemon"
+            machine = connection.get("addr") or "this machine"
             raise DaemonRunning(
-                f"{which} at {one.get('addr') or 'this machine'} follows this Redis: stop all daemons that use "
+                f"{program} at {machine} follows this Redis: stop all daemons that use "
                 "the model, on all machines, and try again (--force does not look for them)"
             )

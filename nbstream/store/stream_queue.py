@@ -108,7 +108,7 @@ class StreamQueue:
         self._block_milliseconds = max(1, round(min(_BLOCK_SECONDS, options.timeout_seconds / 2) * 1000))
         self._answer_script = client.register_script(lua_script("answer.lua"))
         self._claim_script = client.register_script(lua_script("claim.lua"))
-        self._tidy_script = client.register_script(lua_script("tidy.lua"))
+        self._tidy_script = client.register_script(lua_script("remove_consumers.lua"))
         self.consumer = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
     async def open(self) -> None:

@@ -1,12 +1,16 @@
--- Answer an entry and let it go, unless that was done before: each entry has one answer, whoever comes first.
+-- Answer an entry of the incoming stream and remove it. Each entry gets one answer, from whoever comes first.
 --
--- KEYS: in, out.
--- ARGV: 1 group   2 the entry's stream id   3 about how many answers are kept   then the answer's names and values
--- Returns 1, or 0 where the entry is not pending any more.
+-- KEYS: incoming stream, outgoing stream.
+-- ARGV: 1 consumer group   2 stream id of the entry   3 about how many answers stay in the outgoing stream
+--       then the names and values of the answer
+-- Returns 1, or 0 where the entry is no longer pending.
 
-if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then return 0 end
--- First the one that a full Redis refuses: nothing is written then, and the entry stays pending.
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, 4))
-redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
-redis.call('XDEL', KEYS[1], ARGV[2])
+local incoming_key, outgoing_key = unpack(KEYS)
+local group, entry_id, max_answers = unpack(ARGV, 1, 3)
+
+if #redis.call('XPENDING', incoming_key, group, entry_id, entry_id, 1) == 0 then return 0 end
+-- XADD comes first: a Redis whose memory is full refuses it, so nothing is written and the entry stays pending.
+redis.call('XADD', outgoing_key, 'MAXLEN', '~', max_answers, '*', unpack(ARGV, 4))
+redis.call('XACK', incoming_key, group, entry_id)
+redis.call('XDEL', incoming_key, entry_id)
 return 1

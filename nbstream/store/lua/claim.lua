@@ -1,31 +1,39 @@
--- Take over the oldest entry that its consumer has left alone for too long; set it aside if it was tried too often.
+-- Claim the oldest entry whose consumer has left it idle for too long, or move it to the dead letters if it was tried
+-- too often.
 --
--- KEYS: in, out, dead.
--- ARGV: 1 group   2 our consumer   3 milliseconds   4 tries   5 about how many answers are kept   6 and dead entries
---       7 the answer to what is set aside
--- Returns what was done, the entry's stream id and its names and values: "claimed", "dead", or "lost" where somebody
--- has removed the entry. Returns false where there is none.
+-- KEYS: incoming stream, outgoing stream, dead letters.
+-- ARGV: 1 consumer group   2 our consumer   3 idle milliseconds   4 the largest number of tries
+--       5 about how many answers stay   6 about how many dead letters stay   7 the answer to a dead letter
+-- Returns what was done, the entry's stream id, and its names and values: 'claimed', 'dead', or 'lost' where somebody
+-- has removed the entry. Returns false where there is no entry to claim.
 
-local held = redis.call('XPENDING', KEYS[1], ARGV[1], 'IDLE', ARGV[3], '-', '+', 1)[1]
-if not held then return false end
-local place, tried = held[1], held[4]
-local entry = redis.call('XRANGE', KEYS[1], place, place)[1]
+local incoming_key, outgoing_key, dead_letters_key = unpack(KEYS)
+local group, consumer, idle, max_tries, max_answers, max_dead_letters, error_text = unpack(ARGV)
+
+local pending = redis.call('XPENDING', incoming_key, group, 'IDLE', idle, '-', '+', 1)[1]
+if not pending then return false end
+local entry_id, tries = pending[1], pending[4]
+local entry = redis.call('XRANGE', incoming_key, entry_id, entry_id)[1]
 if not entry then
-  redis.call('XACK', KEYS[1], ARGV[1], place)
-  return {'lost', place, {}}
+  redis.call('XACK', incoming_key, group, entry_id)
+  return {'lost', entry_id, {}}
 end
-if tried < tonumber(ARGV[4]) then
-  redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], place)
-  return {'claimed', place, entry[2]}
+local fields = entry[2]
+if tries < tonumber(max_tries) then
+  redis.call('XCLAIM', incoming_key, group, consumer, idle, entry_id)
+  return {'claimed', entry_id, fields}
 end
--- An entry that can be read has few fields; of one that has thousands Lua could not hand on all at once.
-local fields, id = {}, place
-for i = 1, math.min(#entry[2], 100), 2 do
-  fields[i], fields[i + 1] = entry[2][i], entry[2][i + 1]
-  if entry[2][i] == 'id' then id = string.sub(entry[2][i + 1], 1, 256) end
+-- A readable entry has few fields. Of an entry with thousands of fields only the first are copied: unpack() could not
+-- pass all of them at once.
+local copied, id = {}, entry_id
+for i = 1, math.min(#fields, 100), 2 do
+  copied[i], copied[i + 1] = fields[i], fields[i + 1]
+  if fields[i] == 'id' then id = string.sub(fields[i + 1], 1, 256) end
 end
-redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[6], '*', 'entry', place, 'tries', tried, unpack(fields))
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[5], '*', 'entry', place, 'id', id, 'error', ARGV[7])
-redis.call('XACK', KEYS[1], ARGV[1], place)
-redis.call('XDEL', KEYS[1], place)
-return {'dead', place, {}}
+redis.call(
+  'XADD', dead_letters_key, 'MAXLEN', '~', max_dead_letters, '*', 'entry', entry_id, 'tries', tries, unpack(copied)
+)
+redis.call('XADD', outgoing_key, 'MAXLEN', '~', max_answers, '*', 'entry', entry_id, 'id', id, 'error', error_text)
+redis.call('XACK', incoming_key, group, entry_id)
+redis.call('XDEL', incoming_key, entry_id)
+return {'dead', entry_id, {}}

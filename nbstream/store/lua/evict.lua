@@ -1,85 +1,90 @@
--- Forget tokens whole, or only those of their counts that are below zero, in one atomic step.
+-- Remove tokens from a model, or only those of their counts that are below zero, in one atomic step.
 --
 -- KEYS: totals, changes, sequence, then the counts of each class.
--- ARGV: 1 the vocabulary at which to stop ("" = forget only counts below zero)
---       2 length to which the change stream is trimmed
---       3 tokens, separated by line feeds   4... for each class their counts when they were chosen, separated by spaces
--- A token one of whose counts is another by now was taught meanwhile: it is left as it is. So a repeat after a lost
--- reply, or a second daemon that chose the same tokens, forgets nothing twice. Returns the change's stream id and the
--- number of tokens forgotten, or false where nothing was to be forgotten: then nothing was changed.
+-- ARGV: 1 the vocabulary size at which to stop ('' = remove only counts below zero)
+--       2 about how many changes stay in the change stream
+--       3 the tokens, separated by line feeds
+--       then for each class the counts of the tokens when they were chosen, separated by spaces
+-- A token that has another count by now was learned or unlearned meanwhile and stays as it is. Therefore neither a
+-- repetition after a lost reply nor a second daemon that chose the same tokens removes anything twice. Returns the
+-- stream id of the change and the number of tokens, or false where nothing was to be removed: nothing was changed then.
 --
--- The totals stay the sums of the counts. The first write is a HDEL, which a Redis that is out of memory allows, and
--- after a script's first write it allows the others too.
+-- The totals stay the sums of the counts. The first write is a HDEL: a Redis that is out of memory allows it, and after
+-- the first write of a script it allows the others too.
 
-local first_counts = 4
-local least, tokens, columns = tonumber(ARGV[1]), {}, {}
-for token in string.gmatch(ARGV[3], '[^\n]+') do tokens[#tokens + 1] = token end
-for key = first_counts, #KEYS do
-  local column = {label = string.match(KEYS[key], '[^:]+$'), key = KEYS[key], chosen = {}}
-  column.delete, column.resulting, column.sum = {}, {}, 0
-  for count in string.gmatch(ARGV[key], '%S+') do column.chosen[#column.chosen + 1] = count end
+local totals_key, changes_key, sequence_key = unpack(KEYS, 1, 3)
+local stop_size, max_changes, joined_tokens = unpack(ARGV, 1, 3)
+stop_size = tonumber(stop_size)
+
+local tokens, columns = {}, {}
+for token in string.gmatch(joined_tokens, '[^\n]+') do tokens[#tokens + 1] = token end
+for i = 4, #KEYS do  -- the keys and the arguments of the classes have the same indices
+  local column = {label = string.match(KEYS[i], '[^:]+$'), key = KEYS[i], counts = {}}
+  column.to_delete, column.resulting, column.removed = {}, {}, 0
+  for count in string.gmatch(ARGV[i], '%S+') do column.counts[#column.counts + 1] = count end
   column.stored = redis.call('HMGET', column.key, unpack(tokens))
   columns[#columns + 1] = column
 end
 
--- table.concat writes 14 digits of a number, "%.0f" all of them.
+-- table.concat writes only 14 digits of a number, "%.0f" writes all of them.
 local function text(number) return string.format('%.0f', number) end
 
-local vocabulary = tonumber(redis.call('HGET', KEYS[1], 'vocabulary') or 0)
+local vocabulary = tonumber(redis.call('HGET', totals_key, 'vocabulary') or 0)
 
-local function to_forget(i)
-  local known, below = false, false
+local function is_to_be_removed(i)
+  local is_in_vocabulary, is_below_zero = false, false
   for _, column in ipairs(columns) do
-    if (column.stored[i] or '0') ~= column.chosen[i] then return false end
-    known = known or tonumber(column.chosen[i]) > 0
-    below = below or tonumber(column.chosen[i]) < 0
+    if (column.stored[i] or '0') ~= column.counts[i] then return false end
+    is_in_vocabulary = is_in_vocabulary or tonumber(column.counts[i]) > 0
+    is_below_zero = is_below_zero or tonumber(column.counts[i]) < 0
   end
-  if not least then return below end
-  return known and vocabulary > least
+  if not stop_size then return is_below_zero end
+  return is_in_vocabulary and vocabulary > stop_size
 end
 
-local forgotten, gone = {}, 0
+local removed_tokens, vocabulary_loss = {}, 0
 for i, token in ipairs(tokens) do
-  if to_forget(i) then
-    forgotten[#forgotten + 1] = token
-    if least then
+  if is_to_be_removed(i) then
+    removed_tokens[#removed_tokens + 1] = token
+    if stop_size then
       vocabulary = vocabulary - 1
-      gone = gone + 1
+      vocabulary_loss = vocabulary_loss + 1
     end
     for _, column in ipairs(columns) do
-      local count = tonumber(column.chosen[i])
-      local goes = count ~= 0 and (least or count < 0)
-      if goes then
-        column.delete[#column.delete + 1] = token
-        column.sum = column.sum + count
+      local count = tonumber(column.counts[i])
+      local is_removed = count ~= 0 and (stop_size or count < 0)
+      if is_removed then
+        column.to_delete[#column.to_delete + 1] = token
+        column.removed = column.removed + count
       end
-      column.resulting[#column.resulting + 1] = goes and '0' or column.chosen[i]
+      column.resulting[#column.resulting + 1] = is_removed and '0' or column.counts[i]
     end
   end
 end
-if #forgotten == 0 then return false end
+if #removed_tokens == 0 then return false end
 
 for _, column in ipairs(columns) do
-  if #column.delete > 0 then redis.call('HDEL', column.key, unpack(column.delete)) end
+  if #column.to_delete > 0 then redis.call('HDEL', column.key, unpack(column.to_delete)) end
 end
 
-local function total(field, fall)
-  local result = redis.call('HINCRBY', KEYS[1], field, text(0 - fall))  -- not -fall: of 0 that is "-0"
-  if result == 0 then redis.call('HDEL', KEYS[1], field) end
+-- Subtract from a field of the totals; a field that reaches zero is deleted. Returns the result as text.
+local function subtract_from_total(field, amount)
+  local result = redis.call('HINCRBY', totals_key, field, text(0 - amount))  -- not -amount: of 0 that is "-0"
+  if result == 0 then redis.call('HDEL', totals_key, field) end
   return text(result)
 end
 
 local totals = {}
 for _, column in ipairs(columns) do
-  totals[#totals + 1] = redis.call('HGET', KEYS[1], 'messages:' .. column.label) or '0'
-  totals[#totals + 1] = total('tokens:' .. column.label, column.sum)
+  totals[#totals + 1] = redis.call('HGET', totals_key, 'messages:' .. column.label) or '0'
+  totals[#totals + 1] = subtract_from_total('tokens:' .. column.label, column.removed)
 end
-totals[#totals + 1] = total('vocabulary', gone)
+totals[#totals + 1] = subtract_from_total('vocabulary', vocabulary_loss)
 
-local change = {'sequence', redis.call('INCR', KEYS[3]), 'totals', table.concat(totals, ' '), 'tokens'}
-change[#change + 1] = table.concat(forgotten, '\n')
+local change = {'sequence', redis.call('INCR', sequence_key), 'totals', table.concat(totals, ' '), 'tokens'}
+change[#change + 1] = table.concat(removed_tokens, '\n')
 for _, column in ipairs(columns) do
   change[#change + 1] = 'counts:' .. column.label
   change[#change + 1] = table.concat(column.resulting, ' ')
 end
-return {redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[2], '*', unpack(change)), #forgotten}
+return {redis.call('XADD', changes_key, 'MAXLEN', '~', max_changes, '*', unpack(change)), #removed_tokens}

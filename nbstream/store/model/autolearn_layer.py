@@ -163,7 +163,7 @@ class AutolearnModel:
         totals = await model.totals()
         with store_errors():
             if await self.client.exists(old.totals, *old.counts, old.history):
-                await self.client.register_script(lua_script("drop.lua"))(
+                await self.client.register_script(lua_script("drop_epoch.lua"))(
                     keys=[old.epoch_key, old.sequence, old.changes, new.sequence],
                     args=[old.epoch, new.epoch, _OLD_STREAM_SECONDS],
                 )

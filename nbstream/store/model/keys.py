@@ -1,8 +1,8 @@
 """The names of a model's keys in Redis.
 
-All keys of model ``m`` share the hash tag ``{m}``, so that one learn is one atomic script on Redis Cluster
-too. ``sequence`` is apart from ``totals`` because it only grows, while learn followed by unlearn must give
-back the same totals.
+All keys of model ``m`` share the hash tag ``{m}``, so that one lesson is one atomic script on Redis Cluster too.
+``sequence`` does not belong to ``totals``: it only grows, while learn followed by unlearn must give back the same
+totals.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from nbstream.bayes.counts import CLASSES
 
 IMPORT_READY = b"ready"
-"""What ``importing`` begins with while an import's records are being added to the model."""
+"""The beginning of the value of ``importing`` while the records of an import are being added to the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,57 +26,57 @@ class ModelKeys:
 
     @property
     def log_name(self) -> str:
-        """What the log calls them."""
+        """The name of the counts in the log."""
         return "counts"
 
     @property
     def pattern(self) -> str:
-        """What matches all keys of the model, and no others, in a SCAN; a model's name holds no wildcard."""
+        """The pattern of a SCAN that matches all keys of the model and no others; its name holds no wildcard."""
         return self._key("*")
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Per class, in the order of ``CLASSES``: a hash token → count."""
+        """For each class, in the order of ``CLASSES``: a hash token → count."""
         return tuple(self._key(f"counts:{label}") for label in CLASSES)
 
     @property
     def first_scores(self) -> tuple[str, ...]:
-        """Per class: a sorted set of packed first scores by time, the recent ones."""
+        """For each class: a sorted set of the recent first scores, packed, by time."""
         return tuple(self._key(f"first:{label}") for label in CLASSES)
 
     @property
     def totals(self) -> str:
-        """A hash: learned messages and summed weights per class, and the size of the vocabulary."""
+        """A hash: learned messages and summed weights of each class, and the size of the vocabulary."""
         return self._key("totals")
 
     @property
     def changes(self) -> str:
-        """The change stream, trimmed: each entry holds the resulting counts of one learn."""
+        """The change stream, trimmed: each entry holds the resulting counts of one lesson."""
         return self._key("changes")
 
     @property
     def sequence(self) -> str:
-        """The number of the last change."""
+        """The sequence number of the last change."""
         return self._key("sequence")
 
     @property
     def history(self) -> str:
-        """A stream, trimmed: who changed what, when, with the entry that was there before."""
+        """A stream, trimmed: who changed what, when, and the entry that was there before."""
         return self._key("history")
 
     @property
     def incoming(self) -> str:
-        """A stream: what programs want checked or learned; an entry goes once it is answered."""
+        """A stream: the requests of programs to check or learn; an entry is removed when it is answered."""
         return self._key("in")
 
     @property
     def outgoing(self) -> str:
-        """A stream, trimmed: the answers to those entries."""
+        """A stream, trimmed: the answers to the entries of ``incoming``."""
         return self._key("out")
 
     @property
     def dead_letters(self) -> str:
-        """A stream, trimmed: the entries that were tried too often."""
+        """A stream, trimmed: the entries of ``incoming`` that were tried too often."""
         return self._key("dead")
 
     @property
@@ -86,40 +86,40 @@ class ModelKeys:
 
     @property
     def recent(self) -> str:
-        """A sorted set: the messages that are remembered, by the time of their check."""
+        """A sorted set: the checked messages that are remembered, by the time of their check."""
         return self._key("recent")
 
     def checked(self, message_key: str) -> str:
-        """What is remembered of one message that was checked."""
+        """A string: what is remembered of one checked message."""
         return self._key(f"checked:{message_key}")
 
     @property
     def ledger_pattern(self) -> str:
-        """What matches the keys of all ledger entries, and no others, in a SCAN."""
+        """The pattern of a SCAN that matches the keys of all ledger entries and no others."""
         return self.ledger("*")
 
     def ledger(self, message_key: str) -> str:
-        """A hash: what one message was learned as, with the exact tokens and weight."""
+        """A hash: what one message was learned as, with the exact tokens and their weight."""
         return self._key(f"ledger:{message_key}")
 
     @property
     def importing(self) -> str:
-        """Says which import is under way, and whether what it staged is whole; absent otherwise."""
+        """A string: which import is under way, and whether its staged records are complete; absent otherwise."""
         return self._key("importing")
 
     @property
     def staged_pattern(self) -> str:
-        """What matches the keys that imports have staged, and no others, in a SCAN."""
+        """The pattern of a SCAN that matches the keys that imports have staged and no others."""
         return self._key("import:*")
 
-    def staged(self, draw: str) -> StagedKeys:
-        """Where the import of that drawn name stages what it reads."""
-        return StagedKeys(self.model, draw)
+    def staged(self, import_id: str) -> StagedKeys:
+        """The keys under which the import of that id stages what it reads."""
+        return StagedKeys(self.model, import_id)
 
 
 @dataclass(frozen=True, slots=True)
 class StagedKeys(ModelKeys):
-    """The keys of what one import has read and not yet added to the model."""
+    """The keys of what one import has read and has not yet added to the model."""
 
     import_id: str
 
@@ -129,7 +129,7 @@ class StagedKeys(ModelKeys):
 
 @dataclass(frozen=True, slots=True)
 class AutolearnKeys(ModelKeys):
-    """The keys of what a model learned without people, in one epoch."""
+    """The keys of one epoch of the autolearn layer."""
 
     epoch: int
 
@@ -138,39 +138,39 @@ class AutolearnKeys(ModelKeys):
 
     @property
     def log_name(self) -> str:
-        """What the log calls them."""
+        """The name of the counts in the log."""
         return "autolearned counts"
 
     @property
     def epoch_key(self) -> str:
-        """The epoch that holds now; absent for 0."""
+        """A string: the current epoch; absent for 0."""
         return f"nbstream:{{{self.model}}}:auto"
 
     @property
     def prefix(self) -> str:
-        """What the names of this epoch's keys begin with."""
+        """The prefix of this epoch's keys."""
         return f"{self.epoch_key}:{self.epoch}:"
 
     @property
     def all_epochs(self) -> str:
-        """What matches the keys of every epoch, and no others, in a SCAN."""
+        """The pattern of a SCAN that matches the keys of every epoch and no others."""
         return f"{self.epoch_key}:*"
 
 
 @dataclass(frozen=True, slots=True)
 class StagedLedgerKeys(ModelKeys):
-    """The model's keys, but ledger, history and first scores are those of what an import has staged."""
+    """The model's keys, but with the ledger, the history and the first scores that an import has staged."""
 
     stage: StagedKeys
 
     @property
     def history(self) -> str:
-        """The history of the stage."""
+        """The history that the import has staged."""
         return self.stage.history
 
     @property
     def first_scores(self) -> tuple[str, ...]:
-        """Those of the stage, which has none."""
+        """The first scores of the stage, which are always empty."""
         return self.stage.first_scores
 
     def ledger(self, message_key: str) -> str:

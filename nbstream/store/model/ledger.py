@@ -1,7 +1,7 @@
-"""The ledger: what each message was learned as, so that exactly that can be taken back.
+"""The ledger: what each message was learned as, so that exactly that can be unlearned.
 
-An entry keeps the very tokens, the weight and the sums that were added. A later tokenizer, or a copy of the
-message that was mangled on its way back, therefore unlearns what was learned and nothing else.
+An entry keeps the very tokens, the weight and the sums that were added. Therefore a later tokenizer, or a copy of
+the message that was mangled on its way back, unlearns what was learned and nothing else.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.counts import Sums
 
-_ZLIB_LEVEL = 1  # 300 tokens: 2.4 kB → 1.2 kB in 60 µs; level 6 saves 5 % more for twice the time
-_MAX_INFLATED_BYTES = (
-    64 << 20
-)  # bytes; 2,000 tokens are some 50 kB. 64 kB that come with a file may inflate to 64 MB
+_ZLIB_LEVEL = 1  # for level 6 see docs/experiments.md
+# 2,000 tokens are some 50 kB, but 64 kB of an imported archive may inflate to 64 MB.
+_MAX_INFLATED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
     """One ledger entry.
 
-    ``version`` is drawn anew for each learn and says which one wrote the entry; ``weight`` is the fixed-point
-    weight that each of ``tokens`` was given (it may be 0); ``learned_at`` is in seconds since the epoch;
-    ``source`` is the door the label came through, ``actor`` who came; ``score`` the log-odds before the first
-    learn; ``change`` the stream id of the change (empty before it is stored). ``sums`` are what was added beside
-    the tokens, ``first`` the packed ``policy.first_scores.First`` (empty in entries that are older than these).
+    ``version`` is drawn at random for each lesson and identifies the lesson that wrote the entry. ``weight`` is
+    the fixed-point weight that each of ``tokens`` was given (it may be 0). ``learned_at`` is in seconds since the
+    epoch. ``source`` is the way by which the label came (a listener or a command), ``actor`` who gave it.
+    ``score`` is the log-odds before the first lesson. ``change`` is the stream id of the change, empty before the
+    entry is stored. ``sums`` were added beside the tokens. ``first_score`` is the packed
+    ``policy.first_scores.FirstScore``, empty in entries of versions that had none.
     """
 
     version: str
@@ -49,7 +49,7 @@ class LedgerEntry:
     change: bytes = b""
 
     def pack(self) -> dict[str, str | bytes]:
-        """The entry as fields of a Redis hash; ``change`` is filled in by the store."""
+        """The entry as fields of a Redis hash, without ``change``, which the script adds."""
         return {
             "version": self.version,
             "label": self.label,
@@ -67,7 +67,7 @@ class LedgerEntry:
     def unpack(cls, fields: Mapping[bytes, bytes]) -> LedgerEntry | None:
         """The entry in the fields of a Redis hash, or None for an empty one.
 
-        Raises ``StoreIncompatible`` for fields that are none of this program's.
+        Raises ``StoreIncompatible`` for fields that this program did not write.
         """
         if not fields:
             return None
@@ -98,20 +98,20 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class LedgerConflict:
-    """What the ledger holds of a message, where it is not what a change was to replace; None is no entry."""
+    """What the ledger holds where it is not the entry that a lesson was to replace; None is no entry."""
 
     entry: LedgerEntry | None
 
 
 def _checked_first_score(packed: bytes) -> bytes:
-    """A first score as it is stored, or none; ``ValueError`` for what none is."""
+    """The packed first score, which may be empty; raises ``ValueError`` for anything else."""
     if packed:
         FirstScore.unpack(packed)
     return packed
 
 
 def join_tokens(tokens: Sequence[bytes]) -> bytes:
-    """Tokens as one byte string; no token holds a line feed."""
+    """The tokens as one byte string, separated by line feeds; no token holds a line feed."""
     return b"\n".join(tokens)
 
 
@@ -127,17 +127,20 @@ def unpack_tokens(packed: bytes) -> tuple[bytes, ...]:
 
 
 def inflate(packed: bytes) -> bytes:
-    """What was deflated, up to 64 MiB; raises ``zlib.error`` for more, and for what is cut or none."""
+    """The inflated bytes, up to 64 MiB; raises ``zlib.error`` for more, and for data that is cut or damaged."""
     return inflate_first(packed)[0]
 
 
 def inflate_first(packed: bytes, dictionary: bytes = b"") -> tuple[bytes, bytes]:
-    """The same, and what stands behind it; ``dictionary`` is the one that it may have been deflated with."""
-    inflating = zlib.decompressobj(zdict=dictionary)
-    inflated = inflating.decompress(packed, _MAX_INFLATED_BYTES)
-    if not inflating.eof:
+    """The inflated bytes, and the bytes that follow the deflated ones in ``packed``.
+
+    ``dictionary`` is the one with which they may have been deflated. Raises ``zlib.error`` as ``inflate`` does.
+    """
+    decompressor = zlib.decompressobj(zdict=dictionary)
+    inflated = decompressor.decompress(packed, _MAX_INFLATED_BYTES)
+    if not decompressor.eof:
         raise zlib.error("cut, or larger than what is stored here")
-    return inflated, inflating.unused_data
+    return inflated, decompressor.unused_data
 
 
 def split_tokens(joined: bytes) -> tuple[bytes, ...]:
@@ -146,8 +149,8 @@ def split_tokens(joined: bytes) -> tuple[bytes, ...]:
 
 
 def join_sums(sums: Sums) -> bytes:
-    """Sums as one byte string, a name and its amount in turn; no name holds white space."""
-    return b" ".join(b"%s %d" % each for each in sums)
+    """The sums as one byte string, names and amounts in turn; no name holds white space."""
+    return b" ".join(b"%s %d" % (name, amount) for name, amount in sums)
 
 
 def split_sums(joined: bytes) -> tuple[tuple[bytes, int], ...]:

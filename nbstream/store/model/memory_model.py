@@ -1,4 +1,4 @@
-"""A model in memory: what a ``Model`` promises the filter, without Redis. It is gone with its process.
+"""A model in memory: what a ``Model`` does for the filter, without Redis. It ends with its process.
 
 Rules: the same changes give the same counts as in Redis, to the last digit (a test does both); the ledger keeps
 its entries packed as Redis does, about 2 kB a message of 240 tokens, so 75,000 messages take some 170 MB.
@@ -43,7 +43,7 @@ class MemoryModel:
         return self._counts.vocabulary_counts()
 
     async def first_scores(self) -> FirstScores:
-        """The first scores kept; they go on following."""
+        """The first scores; the object follows the later lessons."""
         return self._first_scores
 
     async def wait_until_applied(self, change: bytes) -> None:
@@ -63,17 +63,19 @@ class MemoryModel:
         return [await self.entry(message_key) for message_key in message_keys]
 
     async def ledger_keys(self, former_keys: Mapping[str, str]) -> Mapping[str, str]:
-        """None: this ledger holds nothing of an older version."""
+        """Empty: this ledger holds nothing of an older version."""
         return {}
 
-    async def commit_lessons(self, changes: Sequence[LessonCommit]) -> list[bytes | LedgerConflict]:
-        """The same for several messages, each by itself."""
-        return [await self.commit_lesson(each.message_key, each.old, each.new, each.note) for each in changes]
+    async def commit_lessons(self, lessons: Sequence[LessonCommit]) -> list[bytes | LedgerConflict]:
+        """Commit several lessons of different messages, one after the other."""
+        return [
+            await self.commit_lesson(lesson.message_key, lesson.old, lesson.new, lesson.note) for lesson in lessons
+        ]
 
     async def commit_lesson(
         self, message_key: str, old: LedgerEntry | None, new: LedgerEntry | None, note: LessonNote
     ) -> bytes | LedgerConflict:
-        """Take back ``old`` and add ``new``; the change's id, or what the ledger holds instead of ``old``."""
+        """Replace ``old`` by ``new``; return the id of the change, or what the ledger holds instead of ``old``."""
         if self._ledger.get(message_key, {}).get("version") != (old.version if old else None):
             return LedgerConflict(await self.entry(message_key))
         _apply_to_counts(self._counts, old, new)
@@ -92,7 +94,7 @@ class MemoryModel:
 
 
 def _apply_to_counts(counts: ClassCounts, old: LedgerEntry | None, new: LedgerEntry | None) -> None:
-    """The one place where an entry meets the counts."""
+    """Take back the counts of ``old`` and add those of ``new``."""
     if old:
         counts.subtract(old.tokens, CLASSES.index(old.label), old.weight, old.sums)
     if new:

@@ -1,6 +1,6 @@
-"""All counts and first scores of a model, read from Redis by bounded steps.
+"""All counts and first scores of a model, read from Redis in bounded steps.
 
-Rules: a step is one HSCAN or ZSCAN of about ``SCAN_STEP`` fields, so that nobody waits long behind it. While
+Rules: a step is one HSCAN or ZSCAN of about ``SCAN_STEP`` fields, so that other commands do not wait long. While
 others learn, each count is as it was at some moment of the scan.
 """
 
@@ -27,15 +27,17 @@ SCAN_STEP = 2000  # fields: 1 to 2 ms of Redis
 async def scan_counts(client: Redis, keys: ModelKeys) -> ClassCounts:
     """The counts of all tokens and sums, without totals. Raises what redis-py raises.
 
-    All classes at once: while a step of one is taken in, Redis looks up the next of another.
+    All classes are scanned at once: while the client reads a step of one class, Redis works on another.
     """
     counts = ClassCounts()
-    scans = [asyncio.create_task(_scan_column(client, key, counts, i)) for i, key in enumerate(keys.counts)]
+    scans = [
+        asyncio.create_task(_scan_column(client, key, counts, column)) for column, key in enumerate(keys.counts)
+    ]
     try:
         await asyncio.gather(*scans)
     finally:
-        for each in scans:
-            each.cancel()
+        for scan in scans:
+            scan.cancel()
         await asyncio.gather(*scans, return_exceptions=True)
     return counts
 
@@ -51,7 +53,7 @@ async def _scan_column(client: Redis, key: str, counts: ClassCounts, column: int
 
 
 async def scan_first_scores(client: Redis, keys: ModelKeys) -> FirstScores:
-    """All that are kept. Raises ``StoreIncompatible``, and what redis-py raises."""
+    """All first scores of the model. Raises ``StoreIncompatible``, and what redis-py raises."""
     first_scores = FirstScores()
     for label, key in zip(CLASSES, keys.first_scores, strict=True):
         cursor = None

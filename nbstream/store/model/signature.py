@@ -1,7 +1,7 @@
-"""What a model was written with: schema, tokenizer, classes, and its time base. Agreed on before anything is read.
+"""The signature of a model: the schema, tokenizer, classes and time base with which it was written.
 
-Rules: the first writer signs, in one step; whoever comes later takes what is signed, or refuses the model as it
-is.
+Rules: the signature is checked before anything else is read. The first writer signs the model in one step; a later
+program uses the signed time base, or refuses the model and leaves it as it is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SCHEMA_VERSION = 2
 
 
 def current_signature() -> dict[str, str]:
-    """What a model must have been written with for this program to use it."""
+    """The signature that a model needs for this program to use it, without the time base."""
     return {
         "schema": str(SCHEMA_VERSION),
         "tokenizer": str(TOKENIZER_VERSION),
@@ -40,14 +40,14 @@ def current_signature() -> dict[str, str]:
 async def verify_signature(
     client: Redis, keys: ModelKeys, wanted: HalfLife, *, sign: bool, exactly: bool
 ) -> HalfLife:
-    """The time base of the model, once it is known that this program can use it; see ``Model.open``.
+    """Check that this program can use the model, and return the model's time base; see ``Model.open``.
 
-    ``exactly``: t0 must be the wanted one too. Raises ``StoreIncompatible``, ``StoreUnavailable``, and what
-    redis-py raises.
+    ``sign`` says whether a new model is signed, ``exactly`` whether t0 must be the wanted one too. Raises
+    ``StoreIncompatible``, ``StoreUnavailable``, and what redis-py raises.
     """
     ours = current_signature()
     stored = await _read_signature(client, keys)
-    if sign and not ours.keys() <= stored.keys():  # a server that refuses to write can still be read
+    if sign and not ours.keys() <= stored.keys():  # a server that refuses writes can still be read
         async with client.pipeline(transaction=True) as pipe:
             for field, value in {**ours, time_base.HALF_LIFE_FIELD: time_base.pack_half_life(wanted)}.items():
                 pipe.hsetnx(keys.schema, field, value)
@@ -68,35 +68,35 @@ async def verify_signature(
             f"model {keys.model!r} was learned with {', '.join(wrong)}. Its counts are kept as they are; "
             "set model.name to a new name and teach that one, or run the nbstream that wrote it"
         )
-    # A model that is not signed has nothing to decay; one signed before there were half-lives has none.
-    found = (
+    # A model that is not signed has learned nothing; one that an older version signed has no half-life.
+    current = (
         time_base.unpack_half_life(stored.get(time_base.HALF_LIFE_FIELD, ""))
         if ours.keys() <= stored.keys()
         else wanted
     )
-    if time_base.is_compatible(found, wanted, exactly=exactly):
-        return found
-    return await _replace_time_base(client, keys, found, wanted, sign=sign)
+    if time_base.is_compatible(current, wanted, exactly=exactly):
+        return current
+    return await _replace_time_base(client, keys, current, wanted, sign=sign)
 
 
 async def _replace_time_base(
-    client: Redis, keys: ModelKeys, found: HalfLife, wanted: HalfLife, *, sign: bool
+    client: Redis, keys: ModelKeys, current: HalfLife, wanted: HalfLife, *, sign: bool
 ) -> HalfLife:
-    """The time base ``wanted`` in place of the one ``found``, which only a model never taught may lose."""
+    """Replace the time base ``current`` by ``wanted`` and return it; refuse that for a model that has learned."""
     async with client.pipeline(transaction=True) as pipe:
         await pipe.watch(keys.schema, keys.totals, *keys.counts, keys.history, keys.importing)
         stored: Any = await pipe.hget(keys.schema, time_base.HALF_LIFE_FIELD)
         importing: Any = await pipe.get(keys.importing)
-        taught = await pipe.exists(keys.totals, *keys.counts, keys.history)
-        if taught or (importing or b"").startswith(IMPORT_READY):
-            raise time_base.half_life_mismatch(keys.model, found, wanted)
+        has_learned = await pipe.exists(keys.totals, *keys.counts, keys.history)
+        if has_learned or (importing or b"").startswith(IMPORT_READY):
+            raise time_base.half_life_mismatch(keys.model, current, wanted)
         pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
         if sign:
             pipe.hset(keys.schema, time_base.HALF_LIFE_FIELD, time_base.pack_half_life(wanted))
-            pipe.incr(keys.sequence)  # mirrors that follow see a gap, and read the new one
-        fresh = time_base.unpack_half_life((stored or b"").decode()) == found
+            pipe.incr(keys.sequence)  # mirrors see a gap, and read the new time base
+        is_unchanged = time_base.unpack_half_life((stored or b"").decode()) == current
         with suppress(WatchError):
-            if fresh and await pipe.execute() is not None:
+            if is_unchanged and await pipe.execute() is not None:
                 return wanted
     raise StoreUnavailable("the model was changed at this moment: try again")
 

@@ -1,8 +1,8 @@
-"""A model in Redis for as long as somebody measures with it.
+"""A model in Redis that exists only for one measurement.
 
-Rules: its name is drawn, so that no other model is met; its keys are removed however the use of it ends, short of
-a signal that kills the process. They are found by bounded SCANs for its own hash tag, as nothing else keeps a list
-of a ledger's keys.
+Rules: its name is drawn at random, so that it is no other model's; its keys are removed however the measurement
+ends, unless a signal kills the process. The keys are searched by bounded SCANs for the hash tag of the model:
+nothing else lists the keys of a ledger.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ _SCAN_COUNT = 1000  # keys a step: well under a millisecond of Redis
 async def temporary_model(
     client: Redis, purpose: str, ledger_seconds: int, first_scores: int = MAX_FIRST_SCORES
 ) -> AsyncIterator[Model]:
-    """A model called ``purpose`` and a drawn number, empty at first, removed at the end; the rest as in ``Model``.
+    """A model named after ``purpose``, empty at first and removed at the end; the rest is as in ``Model``.
 
-    Raises ``StoreUnavailable``, also where the model could not be removed; the text names what was left then.
+    Raises ``StoreUnavailable``, also where the model could not be removed; the text then names the keys that
+    may be left.
     """
     model = Model(client, f"{purpose}-{secrets.token_hex(8)}", ledger_seconds, first_scores=first_scores)
     try:
@@ -45,8 +46,8 @@ async def _remove_keys(client: Redis, pattern: str) -> None:
             cursor = None
             while cursor != 0:
                 reply: Any = await client.scan(cursor or 0, match=pattern, count=_SCAN_COUNT)
-                cursor, found = reply
-                if found:
-                    await client.unlink(*found)
+                cursor, keys = reply
+                if keys:
+                    await client.unlink(*keys)
     except StoreUnavailable as error:
         raise type(error)(f"{error}; the keys {pattern} may be left there") from error

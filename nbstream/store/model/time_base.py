@@ -1,7 +1,7 @@
-"""The time base of a model as it is stored in its signature and named in archives: half-life and t0.
+"""The time base of a model (half-life and t0) as it is stored in its signature and written in archives.
 
-Rules: one field, so that one writer's is taken whole; a model without the field was signed before there was one,
-and has no half-life.
+Rules: the time base is one field, so that two writers cannot mix theirs; a model without the field was signed by a
+version that had no half-lives, and has none.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import StoreIncompatible
 
 HALF_LIFE_FIELD = "half_life"
-"""Its name in the signature: ``"DAYS SECONDS"``, t0 in seconds since the epoch, or empty for none."""
+"""The field's name. Its value is ``"DAYS SECONDS"`` (t0 in seconds since the epoch), or empty for no half-life."""
 
 
 def pack_half_life(half_life: HalfLife) -> str:
-    """As it is stored; floats to the last bit."""
+    """The time base as it is stored; floats keep their last bit."""
     return "" if half_life.days is None else f"{float(half_life.days)!r} {float(half_life.since)!r}"
 
 
 def unpack_half_life(stored: str) -> HalfLife:
-    """What ``pack_half_life`` packed. Raises ``StoreIncompatible`` for what no program of this kind wrote."""
+    """What ``pack_half_life`` packed. Raises ``StoreIncompatible`` for what this program did not write."""
     if not stored:
         return NO_HALF_LIFE
     try:
@@ -34,33 +34,33 @@ def unpack_half_life(stored: str) -> HalfLife:
     return HalfLife(days, since)
 
 
-def is_compatible(found: HalfLife, wanted: HalfLife, *, exactly: bool) -> bool:
-    """Whether a model with the one may be used where the other is wanted; t0 matters only if ``exactly``."""
-    return found == wanted or (found.days == wanted.days and (found.days is None or not exactly))
+def is_compatible(stored: HalfLife, wanted: HalfLife, *, exactly: bool) -> bool:
+    """Whether a model with the time base ``stored`` may be used; t0 matters only if ``exactly``."""
+    return stored == wanted or (stored.days == wanted.days and (stored.days is None or not exactly))
 
 
-def half_life_mismatch(model: str, found: HalfLife, wanted: HalfLife) -> StoreIncompatible:
-    """The refusal of a model that was learned with another half-life."""
-    days = "null" if found.days is None else f"{found.days:g}"
+def half_life_mismatch(model: str, stored: HalfLife, wanted: HalfLife) -> StoreIncompatible:
+    """The error for a model that was learned with another half-life."""
+    days = "null" if stored.days is None else f"{stored.days:g}"
     remedy = (
         "nbstream export the model as it is, set model.half_life_days and a new model.name, and nbstream import it"
     )
     return StoreIncompatible(
-        f"model {model!r} was learned with {describe_half_life(found)}, "
+        f"model {model!r} was learned with {describe_half_life(stored)}, "
         f"wanted is {describe_half_life(wanted)}; its counts are kept as they "
         f"are. Set model.half_life_days to {days} again; to change it, {remedy}"
     )
 
 
 def describe_half_life(half_life: HalfLife) -> str:
-    """A half-life in words."""
+    """The half-life and its t0 in words."""
     if half_life.days is None:
         return "no half-life"
     return f"a half-life of {half_life.days:g} days since {utc_time(half_life.since)}"
 
 
 def utc_time(since: float) -> str:
-    """A t0 as a time in UTC, to the second."""
+    """A t0 (seconds since the epoch) as a time in UTC, to the second."""
     try:
         return datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     except (OverflowError, OSError, ValueError):

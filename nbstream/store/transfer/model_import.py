@@ -160,7 +160,7 @@ async def finish_import(model: Model, on_moved: Callable[[int], object] | None =
         await _remove_keys(model.client, staged.pattern)
         for key in model.keys.first_scores:
             await model.client.zremrangebyrank(key, 0, -model.retention.max_first_scores - 1)
-        await model.client.register_script(lua_script("imported.lua"))(
+        await model.client.register_script(lua_script("finish_import.lua"))(
             keys=[model.keys.sequence, model.keys.changes, model.keys.importing],
             args=[change if change != b"0-0" else b"*", MAX_CHANGES, state],
         )
@@ -168,7 +168,7 @@ async def finish_import(model: Model, on_moved: Callable[[int], object] | None =
 
 
 async def _move_counts(model: Model, staged: StagedKeys, on_moved: Callable[[int], object]) -> None:
-    merge = model.client.register_script(lua_script("merge.lua"))
+    merge = model.client.register_script(lua_script("merge_counts.lua"))
     keys = [staged.totals, model.keys.totals, *staged.counts, *model.keys.counts]
     with store_errors():
         await merge(keys=keys)
@@ -210,7 +210,7 @@ async def _move_entries(model: Model, staged: StagedKeys, on_moved: Callable[[in
 
 async def _already_in_ledger(model: Model, staged: StagedKeys, message_keys: list[str]) -> list[str]:
     """Move the entries of these messages into the ledger; return the messages of which the ledger has an entry."""
-    adopt = model.client.register_script(lua_script("adopt.lua"))
+    adopt = model.client.register_script(lua_script("adopt_entry.lua"))
     first_scores = dict(zip(CLASSES, model.keys.first_scores, strict=True))
     with store_errors():
         async with model.client.pipeline(transaction=False) as pipe:

@@ -46,7 +46,7 @@ class ModelSnapshot:
     def __init__(self, model: Model, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._model = model
-        self._changed_script = model.client.register_script(lua_script("changed.lua"))
+        self._changed_script = model.client.register_script(lua_script("changes_since.lua"))
         self._position = ModelPosition(b"0-0", 0, b"0-0", Totals())
         self.learned_meanwhile = 0
 

@@ -153,7 +153,7 @@ async def test_a_drop_that_was_killed_is_a_drop_and_the_next_one_removes_what_it
 ) -> None:
     await change(layer, "m1", entry("spam", TOKENS))
     old, new = AutolearnKeys("test", 0), AutolearnKeys("test", 1)
-    await client.register_script(lua_script("drop.lua"))(
+    await client.register_script(lua_script("drop_epoch.lua"))(
         keys=[old.epoch_key, old.sequence, old.changes, new.sequence], args=[0, 1, 60]
     )
 
@@ -215,7 +215,7 @@ async def test_two_drops_at_once_are_one(client: Redis, layer: AutolearnModel) -
     await change(layer, "m1", entry("spam", TOKENS))
     keys = AutolearnKeys("test", 0)
     arguments = [keys.epoch_key, keys.sequence, keys.changes, AutolearnKeys("test", 1).sequence]
-    drop = client.register_script(lua_script("drop.lua"))
+    drop = client.register_script(lua_script("drop_epoch.lua"))
 
     done = [await drop(keys=arguments, args=[0, 1, 60]) for _ in range(2)]
 
