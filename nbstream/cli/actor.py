@@ -1,4 +1,4 @@
-"""Who teaches by a command: the user whose process it is, whatever the environment says."""
+"""Who teaches by a command: the user that the process runs as, whatever the environment says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pwd
 
 
 def current_user() -> str:
-    """``current_user`` and the name, or the number of one without a name; no peer's address reads so."""
+    """Return ``user`` and the user's name, or its number where it has none; no peer's address looks like this."""
     number = os.getuid()
     try:
         return f"user {pwd.getpwuid(number).pw_name}"

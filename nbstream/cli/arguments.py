@@ -1,4 +1,4 @@
-"""Values from the command line: each reader gives the value, or says what it is not."""
+"""Values from the command line: each function returns the value, or says in an error what the text is not."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ _SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 
 
 def message_id(text: str) -> str:
-    """The id of a message."""
+    """Return the id of a message."""
     if not re.fullmatch(r"[a-z2-7]{24}", text):
         raise argparse.ArgumentTypeError(f"{text} is no id: 24 characters of a-z and 2-7")
     return text
 
 
 def message_id_prefix(text: str) -> str:
-    """The id of a message, or how it begins."""
+    """Return the id of a message, or its first characters."""
     if not re.fullmatch(r"[a-z2-7]{1,24}", text):
         raise argparse.ArgumentTypeError(f"{text} begins no id: 24 characters of a-z and 2-7")
     return text
 
 
 def nonempty_path(text: str) -> str:
-    """A path: an empty one, such as a shell's variable that is not set, would be the folder one is in."""
+    """Return a path. An empty one, such as a shell variable that is not set, would mean the current folder."""
     if not text:
         raise argparse.ArgumentTypeError("a path is empty")
     return text
 
 
 def file_path(text: str) -> Path:
-    """The path of one file, which may not be empty either."""
+    """Return the path of one file, which may not be empty either."""
     return Path(nonempty_path(text))
 
 
 def server_address(text: str) -> tuple[str, int]:
-    """Host and port of a TCP server."""
+    """Return host and port of a TCP server."""
     host, _, port = text.rpartition(":")
     if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
         raise argparse.ArgumentTypeError(f"{text} is no HOST:PORT")
@@ -46,39 +46,39 @@ def server_address(text: str) -> tuple[str, int]:
 
 
 def regime_name(text: str) -> str:
-    """The name of a regime."""
+    """Return the name of a regime of ``evaluate``."""
     if not re.fullmatch(r"immediate|errors|unsure|none|delayed:[0-9]{1,9}", text):
         raise argparse.ArgumentTypeError(f"{text} is none of immediate, delayed:N, errors, unsure, none")
     return text
 
 
 def fraction(text: str) -> float:
-    """A number from 0 to 1 from the command line."""
+    """Return a number from 0 to 1."""
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = -1.0
-    if not 0 <= found <= 1:
+        number = -1.0
+    if not 0 <= number <= 1:
         raise argparse.ArgumentTypeError(f"{text} is no number from 0 to 1")
-    return found
+    return number
 
 
 def plot_file(text: str) -> Path:
-    """A file that a picture can be written to."""
+    """Return the path of a file in a format that pictures are written in."""
     if not text.lower().endswith((".svg", ".png", ".pdf")):
         raise argparse.ArgumentTypeError(f"{text} ends in none of .svg, .png, .pdf")
     return Path(text)
 
 
 def whole_number(text: str) -> int:
-    """A count from the command line: a whole number, not negative."""
+    """Return a whole number that is not negative."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is no whole number")
     return int(text)
 
 
 def timestamp(text: str) -> float:
-    """A time from the command line, in seconds since the epoch; without an offset it is local."""
+    """Return a moment in seconds since the epoch, from an age or an ISO 8601 time (local without an offset)."""
     ago = re.fullmatch(r"([0-9]{1,6})([mhd])", text)
     try:
         if ago:

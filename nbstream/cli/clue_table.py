@@ -1,7 +1,7 @@
 """An explanation as a table.
 
 Rules: the numbers stand before the words, so that they are aligned whatever script a token is in, and where the
-terminal is narrow the words are cut, never a number. Nothing that a message holds can move the cursor.
+terminal is narrow the words are cut, never a number. Nothing in a message can move the cursor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class TableStyle:
-    """How many clues are shown (None: all), in how many columns (None: as many as it takes), whether in colour."""
+    """How many clues are shown (None: all), in how many columns (None: without a limit), and whether in colour."""
 
     clues: int | None = None
     columns: int | None = None
@@ -45,32 +45,32 @@ class _Row:
     token: str
 
 
-def render_table(explanation: Explanation, look: TableStyle) -> list[str]:
-    """The prior, the clues and the sum that they make, then what became of it."""
+def render_table(explanation: Explanation, style: TableStyle) -> list[str]:
+    """Return the lines: the prior, the clues with their running sum, then what the score led to."""
     rows = [
         _Row(0.0, (LOG_RATIO_HEAD, "sum", "ham", "spam"), "from", "token"),
-        *_make_rows(explanation, look.clues),
+        *_make_rows(explanation, style.clues),
     ]
     widths = [max(map(len, column)) for column in zip(*(row.numbers for row in rows), strict=True)]
     origin, token = max(_display_width(row.origin) for row in rows), max(_display_width(row.token) for row in rows)
-    if look.columns is not None:
-        left = look.columns - sum(widths) - len(_GAP) * (len(widths) + 1)
+    if style.columns is not None:
+        left = style.columns - sum(widths) - len(_GAP) * (len(widths) + 1)
         origin = max(_MIN_COLUMNS, min(origin, max(left // 2, left - token)))
         token = max(_MIN_COLUMNS, left - origin)
-    lines = [_render_row(row, widths, origin, token, colour=look.colour) for row in rows]
+    lines = [_render_row(row, widths, origin, token, colour=style.colour) for row in rows]
     return [*lines, "", *_conclusion_lines(explanation)]
 
 
 def render_summary(explanation: Explanation) -> str:
-    """Verdict, P(spam) and reason."""
+    """Return verdict, P(spam) and reason on one line."""
     return printable(f"{explanation.verdict} {explanation.probability:.6f}  ({explanation.reason})")
 
 
 def _make_rows(explanation: Explanation, limit: int | None) -> list[_Row]:
     clues, sums = explanation.clues[:limit], explanation.running_scores()[:limit]
     learned, prior = explanation.state.learned, _format_nats(explanation.prior)
-    known = str(learned.get("ham", 0)), str(learned.get("spam", 0))
-    rows = [_Row(explanation.prior, (prior, prior, *known), "messages learned", "(prior)")]
+    messages = str(learned.get("ham", 0)), str(learned.get("spam", 0))
+    rows = [_Row(explanation.prior, (prior, prior, *messages), "messages learned", "(prior)")]
     rows += [_make_row(clue, sum_) for clue, sum_ in zip(clues, sums, strict=True)]
     left = explanation.clues[len(clues) :]
     if left:
@@ -118,7 +118,7 @@ def _format_nats(number: float) -> str:
 
 
 def _truncate(text: str, columns: int) -> str:
-    """``text`` in at most so many columns of a terminal; what is cut ends with a tilde."""
+    """Return ``text`` in at most so many columns of a terminal; what is cut ends with a tilde."""
     if _display_width(text) <= columns:
         return text
     while _display_width(text) > columns - 1:
@@ -127,7 +127,7 @@ def _truncate(text: str, columns: int) -> str:
 
 
 def _display_width(text: str) -> int:
-    """How many columns a terminal gives to it."""
+    """Return how many columns a terminal gives to ``text``."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in {"W", "F"} else 1 for c in text
     )

@@ -1,7 +1,7 @@
-"""Ctrl-C: the first ends a command in order, the next one ends the process at once, as the system does.
+"""Ctrl-C: the first one ends a command in order, the next one ends the process at once, as the system does.
 
-Rules: whatever must not be half done is one step of Redis, so neither leaves it so. Where Ctrl-C is ignored, as in
-a process beside the one that the terminal is for, it stays so.
+Rules: whatever must not be half done is one atomic step in Redis, and neither Ctrl-C leaves it half done. Where
+Ctrl-C is ignored, as in a process in the background, it stays ignored.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _Handler: TypeAlias = Callable[[int, FrameType | None], object]
 
 
 def exit_silently() -> None:
-    """From now on Ctrl-C ends the process without a word, while there is nothing to end in order."""
+    """Let Ctrl-C end the process without a word from now on, while there is nothing to end in order."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run_interruptible(work: Coroutine[Any, Any, Result]) -> Result:
-    """``asyncio.run``; raises ``KeyboardInterrupt`` where the first Ctrl-C, or anything else, cancelled it."""
-    import asyncio  # noqa: PLC0415 - a third of the time that --help takes
+    """Run ``work`` as ``asyncio.run`` does. Raises ``KeyboardInterrupt`` where Ctrl-C or a signal cancelled it."""
+    import asyncio  # noqa: PLC0415 - --help needs no loop, and importing asyncio takes longer than the help
 
     async def interruptible() -> Result:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -44,13 +44,13 @@ def run_interruptible(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 def interrupt_at_once() -> AbstractContextManager[None]:
-    """Inside, where the loop may stand still and wait for input, Ctrl-C raises ``KeyboardInterrupt``."""
+    """Return a context in which Ctrl-C raises ``KeyboardInterrupt``, for reads that block the loop."""
     return _sigint_handled_by(signal.default_int_handler)
 
 
 @contextmanager
 def _sigint_handled_by(handler: _Handler) -> Iterator[None]:
-    """Inside, this is what hears Ctrl-C; with what it then puts in its own place that stays so."""
+    """Have ``handler`` called for SIGINT inside; a handler that it has replaced itself by stays at the end."""
     before = signal.getsignal(signal.SIGINT)
     if before == signal.SIG_IGN:
         yield

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    if words is None:  # the process is there for this command alone
+    if words is None:  # this process runs nothing but the command
         interrupts.exit_silently()
     standard_streams.open_closed_streams()
     try:
@@ -34,13 +34,13 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EX_INTERRUPTED
     except OutputFailed as error:
-        if not isinstance(error.__cause__, BrokenPipeError):  # the reader went away (head, less): as it likes
+        if not isinstance(error.__cause__, BrokenPipeError):  # the reader (head, less) may go away
             print_error(error)
         return exit_code(error)
     except NbstreamError as error:
         print_error(error)
         return exit_code(error)
-    except Exception:  # noqa: BLE001 - told whole, as Python would, but for the exit code: 1 is spam
+    except Exception:  # noqa: BLE001 - printed as Python would; but Python's exit code 1 means spam
         with suppress(OSError):
             traceback.print_exc()
         return EX_SOFTWARE

@@ -33,16 +33,16 @@ _MBOX_SEPARATOR = re.compile(rb"From .*\d\d:\d\d")  # with its date; "From the t
 
 @dataclass(frozen=True, slots=True)
 class NamedMessage:
-    """A message and where it came from; a message of an mbox is ``file#number``, counted from 1."""
+    """A message and the path that it came from; a message of an mbox is named ``file#number``, counted from 1."""
 
     name: str
     raw: bytes
 
 
 def read_messages(paths: Iterable[str], errors: list[InputError]) -> Iterator[NamedMessage]:
-    """The messages of all paths, in order; what cannot be read is added to ``errors`` and left out.
+    """Yield the messages of all paths, in order; what cannot be read is added to ``errors`` and left out.
 
-    A folder without any is told on standard error, and no error: an empty Junk folder is nothing wrong.
+    A folder without messages is a line on standard error but no error: a Junk folder may well be empty.
     """
     sources = _read_paths(paths, errors)
     while True:
@@ -68,17 +68,17 @@ def _read_paths(paths: Iterable[str], errors: list[InputError]) -> Iterator[Name
             except InputError as error:
                 errors.append(error)
         if file is None:
-            place = "Maildir's own cur and new" if _is_maildir(path) else "folder"
-            print_error(f"{path}: no message in this {place}")
+            kind = "Maildir's own cur and new" if _is_maildir(path) else "folder"
+            print_error(f"{path}: no message in this {kind}")
 
 
 def unknown_id_error(message_id: str) -> InputError:
-    """What is said of an id by which nothing is found: it may be that of a command, which nothing remembers."""
+    """Return the error for an id that is unknown; messages of the command ``check`` are not remembered."""
     return InputError(f"{message_id}: unknown id, no daemon remembers it; give the message itself")
 
 
 def count_messages(paths: Iterable[str]) -> int | None:
-    """How many messages there are to read; None where that is not known (standard input, a pipe, an mbox)."""
+    """Return how many messages there are; None where only reading shows it (standard input, a pipe, an mbox)."""
     total = 0
     for path in paths:
         for file in _list_files(path, []):
@@ -97,9 +97,9 @@ def _is_mbox(file: str) -> bool:
 
 
 def _list_files(path: str, errors: list[InputError]) -> Iterator[str]:
-    """The files of a path: itself, those of a Maildir, or all in a folder, sorted.
+    """Yield the path itself, or the files of a Maildir, or all files in a folder, sorted.
 
-    Of a folder without hidden ones, and without pipes and devices.
+    Hidden files, pipes and devices in a folder are left out.
     """
     if path == STANDARD_INPUT or not _is_folder(path):
         yield path
@@ -120,7 +120,7 @@ def _is_folder(path: str) -> bool:
     try:
         return Path(path).is_dir()
     except OSError:
-        return False  # whoever opens it is told why not
+        return False  # opening it gives the reason
 
 
 def _is_maildir(folder: str) -> bool:
@@ -128,11 +128,11 @@ def _is_maildir(folder: str) -> bool:
 
 
 def _is_special(file: Path) -> bool:
-    """Whether it is a pipe, a socket or a device: to open a pipe is to wait until somebody writes to it."""
+    """Return whether it is a pipe, a socket or a device: opening a pipe waits until somebody writes to it."""
     try:
         return not stat.S_ISREG(file.stat().st_mode)
     except OSError:
-        return False  # whoever opens it is told why not
+        return False  # opening it gives the reason
 
 
 def _split_messages(name: str, stream: BinaryIO) -> Iterator[NamedMessage]:
@@ -152,7 +152,7 @@ def _split_messages(name: str, stream: BinaryIO) -> Iterator[NamedMessage]:
 
 
 def _split_mbox(stream: BinaryIO) -> Iterator[bytes]:
-    """The messages of an mbox whose first ``From `` line is read already (mboxrd: ``>From `` loses its ``>``)."""
+    """Yield the messages of an mbox whose first ``From `` line is read (mboxrd: ``>From `` loses its ``>``)."""
     lines: list[bytes] = []
     blank = True
     for line in stream:
@@ -167,7 +167,7 @@ def _split_mbox(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _join_lines(lines: list[bytes]) -> bytes:
-    """A message without the empty line that an mbox puts behind it."""
+    """Return a message without the empty line that an mbox puts after it."""
     if len(lines) > 1 and lines[-1] in {b"\n", b"\r\n"}:
         lines = lines[:-1]
     return b"".join(lines)

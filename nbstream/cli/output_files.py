@@ -1,4 +1,4 @@
-"""Files that commands write: a place that cannot be written to is found before the work is done."""
+"""Files that commands write: a path that cannot be written to is an error before the work, not after it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from nbstream.errors import InputError
 def check_writable(paths: Sequence[Path]) -> None:
     """Raise ``InputError`` for the first of ``paths`` that no file can be written to."""
     for path in paths:
-        place = path if path.exists() else path.parent
-        if path.is_dir() or not place.exists() or not os.access(place, os.W_OK):
+        target = path if path.exists() else path.parent
+        if path.is_dir() or not target.exists() or not os.access(target, os.W_OK):
             raise InputError(f"{path}: cannot be written there")
 
 

@@ -1,10 +1,10 @@
-"""The messages of a command line, read and taken apart in a process beside the one that teaches them.
+"""The messages of a command line, read and tokenized in a child process while the parent teaches them.
 
-Rules: the process is forked while there is neither a loop nor a thread nor a connection, so that it shares none;
-it reads, and writes to a pipe. It is ahead by what the pipe holds and one chunk. Ctrl-C is for the parent, which
-ends the other at its own end, whatever that one does then; where the parent is killed, the pipe tells it, also
-while it waits for something to read. Where threads run already nothing is forked: a lock that one of them holds
-would be held for ever. Nor is anything where the system allows no process more.
+Rules: the child is forked while there is neither a loop nor a thread nor a connection, so that it shares none. It
+writes to a pipe, and is ahead by what the pipe holds and one chunk. Ctrl-C is for the parent, which kills the
+child when it ends itself; where the parent is killed, the child notices by the pipe, also while it waits for
+input. Where threads run already nothing is forked, since a lock that one of them has taken would never be released
+in the child; nor where the system allows no further process. The parent reads then.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nbstream.mail.mime import MessageLimits
     from nbstream.tokens.tokenizer import Tokenizer
 
-_MESSAGES_PER_CHUNK = 16  # messages: written and read with 1 % of what it takes to take them apart
+_MESSAGES_PER_CHUNK = 16  # writing and reading them costs 1 % of tokenizing them
 _SIZE_BYTES = 8
 
 
@@ -94,64 +94,63 @@ def _parse_message(source: NamedMessage, label: str | None, limits: MessageLimit
 
 
 @contextmanager
-def in_own_process(made: Iterator[MessageChunk]) -> Iterator[AsyncGenerator[MessageChunk, None]]:
-    """The same chunks, made by a process of their own, which is gone at the end.
+def in_own_process(chunks: Iterator[MessageChunk]) -> Iterator[AsyncGenerator[MessageChunk, None]]:
+    """Give the same chunks, made by a child process, which has ended when the context ends.
 
-    Raises, while they are asked for, ``ReaderProcessFault`` where it fails, ``ReaderProcessFailed`` where others
-    end it.
+    Iterating raises ``ReaderProcessFault`` where the child fails, ``ReaderProcessFailed`` where others end it.
     """
     if threading.active_count() > 1:
-        yield _in_this_process(made)
+        yield _in_this_process(chunks)
         return
     reading, writing = os.pipe()
     child = _fork_reader()
     if child == 0:
         os.close(reading)
-        _write_to_pipe(made, writing)
+        _write_to_pipe(chunks, writing)
     os.close(writing)
     if child is None:
         os.close(reading)
-        yield _in_this_process(made)
+        yield _in_this_process(chunks)
         return
     try:
         with open(reading, "rb", buffering=0) as pipe:  # noqa: PTH123 - a descriptor has no path
             yield _read_from_pipe(pipe, child)
     finally:
-        os.kill(child, signal.SIGKILL)  # if it has ended, it still has its number
+        os.kill(child, signal.SIGKILL)  # until it is waited for, its number is not used again
         os.waitpid(child, 0)
 
 
 def _fork_reader() -> int | None:
-    """The number of the child, in which it is 0; None where there may be none."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored nobody can wait for a child
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # before there are two of us
+    """Return the child's process number, in the child itself 0, and None where no process may be added."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored no process can wait for a child
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # before the child exists
     try:
         child = os.fork()
     except OSError:
         child = None
     if child != 0:
-        signal.signal(signal.SIGINT, heard)
+        signal.signal(signal.SIGINT, handler)
     return child
 
 
-async def _in_this_process(made: Iterator[MessageChunk]) -> AsyncGenerator[MessageChunk, None]:
-    for chunk in made:
+async def _in_this_process(chunks: Iterator[MessageChunk]) -> AsyncGenerator[MessageChunk, None]:
+    for chunk in chunks:
         yield chunk
 
 
-def _write_to_pipe(made: Iterator[MessageChunk], descriptor: int) -> NoReturn:
-    """Write all to the pipe, and end this process, with which the pipe is closed: not before all is said."""
+def _write_to_pipe(chunks: Iterator[MessageChunk], descriptor: int) -> NoReturn:
+    """Write all chunks to the pipe, then end this process, which closes the pipe."""
     code = 0
     try:
         threading.Thread(target=_end_with_reader, args=(descriptor,), daemon=True).start()
-        for chunk in made:
+        for chunk in chunks:
             packed = pickle.dumps(chunk, pickle.HIGHEST_PROTOCOL)
             left = memoryview(len(packed).to_bytes(_SIZE_BYTES, "big") + packed)
             while left:
                 left = left[os.write(descriptor, left) :]
     except BrokenPipeError:
-        pass  # nobody wants the rest
-    except BaseException:  # noqa: BLE001 - whatever it is, what follows in the parent is not for this process
+        pass  # the parent wants no more
+    except BaseException:  # noqa: BLE001 - whatever it is, the code of the parent must not go on in this process
         code = EX_SOFTWARE
         traceback.print_exc()
     finally:
@@ -159,7 +158,7 @@ def _write_to_pipe(made: Iterator[MessageChunk], descriptor: int) -> NoReturn:
 
 
 def _end_with_reader(descriptor: int) -> None:
-    """End this process once nobody reads from the pipe any more: it may wait for a message that never comes."""
+    """End this process once nobody reads from the pipe: it may be waiting for a message that never comes."""
     errors = select.poll()
     errors.register(descriptor, 0)
     errors.poll()
@@ -167,8 +166,8 @@ def _end_with_reader(descriptor: int) -> None:
 
 
 def _ended_by_fault(child: int) -> bool:
-    """Whether it has ended of itself, not by a signal; it can still be waited for then."""
-    ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # its end has closed the pipe
+    """Return whether the child ended by itself and not by a signal; it can still be waited for then."""
+    ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # the pipe is closed, because the child has ended
     return ended is not None and ended.si_code == os.CLD_EXITED
 
 
@@ -179,10 +178,10 @@ async def _read_from_pipe(pipe: BinaryIO, child: int) -> AsyncGenerator[MessageC
     try:
         last = False
         while not last:
-            stop_if_cancelled()  # lost, it would be missed for as long as nothing comes
+            stop_if_cancelled()  # reading would not notice it for as long as nothing comes
             size = await stream.readexactly(_SIZE_BYTES)
             packed = await stream.readexactly(int.from_bytes(size, "big"))
-            chunk: MessageChunk = pickle.loads(packed)  # noqa: S301 - this very program wrote it
+            chunk: MessageChunk = pickle.loads(packed)  # noqa: S301 - our own child process wrote it
             yield chunk
             last = chunk.last
     except asyncio.IncompleteReadError as error:

@@ -1,7 +1,7 @@
-"""Standard input, output and error as a command finds them: whole, closed, full, or with nobody at the other end.
+"""Standard input, output and error, which may be closed, full, or without a reader when a command starts.
 
-Rules: what cannot be printed ends a command with ``OutputFailed``, once; what cannot be said on standard error is
-lost. Where one of the three is closed something stands in for it, or the next file opened would.
+Rules: what cannot be printed ends a command with ``OutputFailed``, once; what cannot be printed on standard error
+is lost. A stream that is closed is replaced, since otherwise the next file that is opened would take its number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nbstream.errors import OutputFailed
 
 
 def open_closed_streams() -> None:
-    """Open what is closed: input and output so that using them fails, error so that what is said is lost."""
+    """Open the streams that are closed: using input and output fails then, and errors go nowhere."""
     for name, flags in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"
@@ -26,9 +26,9 @@ def open_closed_streams() -> None:
 
 @contextmanager
 def flush_at_end() -> Iterator[None]:
-    """Inside, all that is printed is on its way at the end, in whatever letters the terminal has.
+    """Flush standard output at the end; characters that its encoding lacks are escaped.
 
-    Raises ``OutputFailed`` where it cannot be.
+    Raises ``OutputFailed`` where it cannot be written.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a token may be in any script
@@ -41,7 +41,7 @@ def flush_at_end() -> Iterator[None]:
 
 @contextmanager
 def translate_output_errors() -> Iterator[None]:
-    """Turn an ``OSError`` inside into ``OutputFailed``; what is left to write then goes nowhere."""
+    """Turn an ``OSError`` inside into ``OutputFailed``; what is left in the buffer is discarded."""
     try:
         yield
     except OSError as error:
@@ -50,7 +50,7 @@ def translate_output_errors() -> Iterator[None]:
 
 
 def discard_buffer(stream: TextIO) -> None:
-    """Let what is left in the buffer of a stream go nowhere: Python would try again at its exit, and complain."""
+    """Discard what is left in the buffer of a stream: Python would try to write it again at its exit."""
     with suppress(OSError):  # of a stream in memory
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -58,7 +58,7 @@ def discard_buffer(stream: TextIO) -> None:
 
 
 class _CheckedOutput:
-    """A stream that fails with ``OutputFailed``."""
+    """A stream that raises ``OutputFailed`` where it cannot be written."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -9,17 +9,17 @@ from nbstream.cli.standard_streams import discard_buffer
 
 
 def printable(text: str) -> str:
-    """``text`` without what could move a terminal's cursor."""
+    """Return ``text`` with a question mark for each character that could move a terminal's cursor."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def print_error(problem: object) -> None:
-    """Say on standard error what is wrong, in one line or, as a configuration's problems are, in several."""
+    """Print a problem on standard error: on one line, or on several, as for the problems of a configuration."""
     print_note(f"nbstream: {problem}")
 
 
 def print_note(text: str) -> None:
-    """Say on standard error what is no result; where it cannot be written it is lost, and changes no exit code."""
+    """Print on standard error what is no result. What cannot be written is lost, and changes no exit code."""
     try:
         print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
     except OSError:

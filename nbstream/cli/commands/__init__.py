@@ -1,4 +1,4 @@
-"""The commands of the command line, one module each; nothing here is imported before its command is run."""
+"""The commands, one module for each; a module is imported only when its command runs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ if TYPE_CHECKING:
 
 
 def import_command(name: str) -> ModuleType:
-    """A command, in four fifths of the time: what is imported is no garbage, and threads of numpy would spin."""
-    if known := sys.modules.get(f"{__name__}.{name}"):
-        return known
+    """Return a command's module.
+
+    Garbage collection waits meanwhile, since what is imported is no garbage; and numpy starts no threads, which
+    would only wait for work.
+    """
+    if module := sys.modules.get(f"{__name__}.{name}"):
+        return module
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.disable()
     try:

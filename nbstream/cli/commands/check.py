@@ -22,7 +22,7 @@ _SHOWN_CLUES = 5
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line a message; 0 when none is spam, 1 when one is, 66 when a path cannot be read."""
+    """Print one line for each message; 0 when none is spam, 1 when one is, 66 when a path cannot be read."""
     return interrupts.run_interruptible(_run(options))
 
 

@@ -8,7 +8,7 @@ from nbstream import config
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what was read and ``ok``; a file that cannot be used is a ``ConfigError`` (exit code 78)."""
+    """Print the file's name and ``ok``; a file that cannot be used is a ``ConfigError`` (exit code 78)."""
     if options.file and options.config:
         options.wrong_usage("one FILE is checked: give it with or without -c")
     path = config.find_config_file(options.file or options.config)

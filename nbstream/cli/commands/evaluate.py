@@ -1,7 +1,7 @@
 """``nbstream evaluate``: score a labelled stream, learning as it goes, and say how good that was.
 
 Rules: counts live in memory, or in a model of their own that is removed at the end; what the daemon learned is
-never touched. A place that cannot be written to is found before the run, so that no result is lost by it. SIGTERM,
+never touched. A file that cannot be written is an error before the run, so that no result is lost. SIGTERM,
 and SIGHUP of a terminal that is closed, end a run as Ctrl-C does.
 """
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the measures, and write what was asked for; 66 when a path cannot be read, of a pair the rest is."""
+    """Print the measures and write the files; 66 when a path cannot be read (of a pair the rest is measured)."""
     _check_usage(options)
     file = config.find_config_file(options.config)
     settings = config.load_settings(file)
@@ -64,10 +64,17 @@ def run(options: argparse.Namespace) -> int:
     if options.config is None:
         print_note(f"configuration: {file or 'the defaults'}")
     stream = _make_stream(options, errors).limited_to(options.limit)
-    params = EvaluationOptions(options.regime, options.label_noise, options.seed)
-    result, tally = interrupts.run_interruptible(_run(settings, options.redis, stream, params))
+    evaluation_options = EvaluationOptions(options.regime, options.label_noise, options.seed)
+    result, counting_store = interrupts.run_interruptible(
+        _run(settings, options.redis, stream, evaluation_options)
+    )
     measured = report.build_report(
-        result, tally, params, options.skip, options.limit, settings.verdict.max_false_positive_rate
+        result,
+        counting_store,
+        evaluation_options,
+        options.skip,
+        options.limit,
+        settings.verdict.max_false_positive_rate,
     )
     print(measured.to_json() if options.json else measured.to_text())
     _write_outputs(options, result, measured)
@@ -94,15 +101,15 @@ def _make_stream(options: argparse.Namespace, errors: list[InputError]) -> Label
         stream = streams.read_stream(options.index)
         print_note(f"{options.index}: read as {stream.description}")
         return stream
-    heaps = {"spam": options.spam, "ham": options.ham}
+    paths_by_label = {"spam": options.spam, "ham": options.ham}
     return streams.merge_streams(
-        [(label, _count_messages(paths), _raw_messages(paths, errors)) for label, paths in heaps.items()]
+        [(label, _count_messages(paths), _raw_messages(paths, errors)) for label, paths in paths_by_label.items()]
     )
 
 
 def _count_messages(paths: Sequence[str]) -> int:
-    known = message_files.count_messages(paths)
-    return sum(1 for _ in message_files.read_messages(paths, [])) if known is None else known
+    count = message_files.count_messages(paths)
+    return sum(1 for _ in message_files.read_messages(paths, [])) if count is None else count
 
 
 def _raw_messages(paths: Sequence[str], errors: list[InputError]) -> Iterator[bytes]:
@@ -110,24 +117,26 @@ def _raw_messages(paths: Sequence[str], errors: list[InputError]) -> Iterator[by
 
 
 async def _run(
-    settings: Settings, url: str | None, stream: LabelledStream, params: EvaluationOptions
+    settings: Settings, url: str | None, stream: LabelledStream, evaluation_options: EvaluationOptions
 ) -> tuple[EvaluationResult, LessonCountingStore]:
     _cancel_on(signal.SIGTERM, signal.SIGHUP)
     async with _open_model(settings, url) as model:
-        tally, layer, learner = LessonCountingStore(model), None, None
+        counting_store, layer, learner = LessonCountingStore(model), None, None
         if settings.autolearn:
-            beside = await _autolearn_model(settings, model)
-            layer = AutolearnLayer(beside, beside)
-            learner = make_autolearner(settings, tally, model, layer)
+            autolearn_model = await _autolearn_model(settings, model)
+            layer = AutolearnLayer(autolearn_model, autolearn_model)
+            learner = make_autolearner(settings, counting_store, model, layer)
         spam_filter = make_filter(
-            settings, tally, model, learner, make_tokenizer=CachingTokenizer, autolearn_layer=layer
+            settings, counting_store, model, learner, make_tokenizer=CachingTokenizer, autolearn_layer=layer
         )
         with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
-            return await evaluate(spam_filter, bar, params, message_limits(settings), learner), tally
+            return await evaluate(
+                spam_filter, bar, evaluation_options, message_limits(settings), learner
+            ), counting_store
 
 
 async def _autolearn_model(settings: Settings, model: MemoryModel | Model) -> MemoryModel | AutolearnModel:
-    """The layer that is learned without people, in the same place as ``model``, and removed with it."""
+    """Return the layer that is learned without people, stored where ``model`` is, and removed with it."""
     if isinstance(model, MemoryModel):
         return MemoryModel()
     layer = make_autolearn_model(settings, model.client, model.keys.model)
@@ -136,12 +145,12 @@ async def _autolearn_model(settings: Settings, model: MemoryModel | Model) -> Me
 
 
 def _cancel_on(*signals: signal.Signals) -> None:
-    """Cancel this task on each of ``signals`` that is not ignored: else they would leave the model in Redis."""
+    """Cancel this task on those of ``signals`` that are not ignored: they would leave the model in Redis."""
     task = asyncio.current_task()
     assert task is not None
-    for each in signals:
-        if signal.getsignal(each) is not signal.SIG_IGN:  # as nohup has it
-            asyncio.get_running_loop().add_signal_handler(each, task.cancel)
+    for number in signals:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
 @asynccontextmanager
@@ -158,7 +167,7 @@ async def _open_model(settings: Settings, url: str | None) -> AsyncIterator[Memo
 
 
 def _redis_settings(settings: Settings, url: SecretStr) -> config.RedisSettings:
-    """The Redis at another URL, with the password of the configuration unless the URL has one or needs none."""
+    """Return the settings of the Redis at ``url``, with the configured password unless the URL brings its own."""
     needs_none = url.get_secret_value() == EMBEDDED or url_has_password(url)
     password_file = None if needs_none else settings.redis.password_file
     return config.RedisSettings(
@@ -167,7 +176,7 @@ def _redis_settings(settings: Settings, url: SecretStr) -> config.RedisSettings:
 
 
 def _plot_function() -> Draw:
-    """What draws the plot, imported only when it is asked for."""
+    """Return the function that draws the plot, which is imported only for ``--plot``."""
     try:
         from nbstream.evaluation.run_plot import write_run_plot  # noqa: PLC0415 - matplotlib is an extra
     except ModuleNotFoundError as error:

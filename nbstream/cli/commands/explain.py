@@ -1,7 +1,7 @@
-"""``nbstream explain``: why a message was called what it was called, or would be now.
+"""``nbstream explain``: why a message got its verdict, or would get it now.
 
-Rules: of an id it tells what was thought when the message was checked, where that is remembered; of a message what
-is thought now, and whether it was checked before. Nothing is written.
+Rules: for an id it prints the explanation of the last check, where that is remembered; for a message the
+explanation of a check now, and whether it was checked before. Nothing is written.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ _MESSAGE_ID = re.compile(r"[a-z2-7]{24}")
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """A message and what is known of it: ``path`` is None where it was named by its id."""
+    """A message and its record; ``path`` is None where the message was named by its id."""
 
     path: str | None
     record: MessageRecord
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what there is to say; 66 for unreadable paths and unknown ids, 75 when Redis is away."""
+    """Print the explanations; 66 for unreadable paths and unknown ids, 75 when Redis is away."""
     return interrupts.run_interruptible(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     errors: list[InputError] = []
-    look = _table_style(options.clues)
-    told = 0
+    style = _table_style(options.clues)
+    printed = 0
     async with open_one_shot_filter(settings) as (spam_filter, model):
         async for subject in _subjects(options.subjects, settings, spam_filter, model, errors):
-            if told and not options.json:
+            if printed and not options.json:
                 print()
-            print(_render_json(subject) if options.json else _render_text(subject, look, now=options.now))
-            told += 1
+            print(_render_json(subject) if options.json else _render_text(subject, style, now=options.now))
+            printed += 1
     for error in errors:
         print_error(error)
     return exit_code(errors[0]) if errors else 0
@@ -72,23 +72,22 @@ async def _run(options: argparse.Namespace) -> int:
 async def _subjects(
     names: list[str], settings: Settings, spam_filter: Filter, model: Model, errors: list[InputError]
 ) -> AsyncGenerator[_Subject, None]:
-    """What the names stand for, in order; what cannot be found or read is added to ``errors``."""
+    """Yield what the names stand for, in order; what is unknown or cannot be read is added to ``errors``."""
     for name in names:
         if _is_message_id(name):
-            found = await find_message_record(
+            record = await find_message_record(
                 name, make_recent_messages(settings, model), model, make_scorer(settings, model)
             )
-            if found:
-                yield _Subject(None, found)
+            if record:
+                yield _Subject(None, record)
             else:
                 errors.append(message_files.unknown_id_error(name))
             continue
         for source in message_files.read_messages([name], errors):
             stop_if_cancelled()
             check = await spam_filter.check(incoming_message(source.raw, message_limits(settings)))
-            memory = make_recent_messages(
-                settings, model
-            )  # a wait for each would be ten times the work on a folder
+            memory = make_recent_messages(settings, model)
+            # Without waiting for what is still being written: on a folder the waits would take most of the time.
             remembered, then = await memory.recall_with_explanation(check.id, wait=False) or (None, None)
             entry = await model.entry(check.id)
             yield _Subject(
@@ -97,42 +96,42 @@ async def _subjects(
 
 
 def _is_message_id(name: str) -> bool:
-    """Whether a message is named by its id; a file of that name is a file."""
+    """Return whether ``name`` is an id; where a file of that name exists it is a path."""
     return _MESSAGE_ID.fullmatch(name) is not None and not Path(name).exists()
 
 
 def _table_style(clues: int | None) -> TableStyle:
-    """As wide as the terminal, and in colour where that is wanted (no-color.org)."""
+    """Return a style as wide as the terminal, and in colour where that is wanted (no-color.org)."""
     if not sys.stdout.isatty():
         return TableStyle(clues)
     colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return TableStyle(clues, shutil.get_terminal_size().columns, colour=colour)
 
 
-def _render_text(subject: _Subject, look: TableStyle, *, now: bool) -> str:
-    found = subject.record
-    then = found.explanation_at_check if subject.path is None and not now else None
+def _render_text(subject: _Subject, style: TableStyle, *, now: bool) -> str:
+    record = subject.record
+    then = record.explanation_at_check if subject.path is None and not now else None
     lines = [f"message  {printable(subject.path)}"] if subject.path is not None else []
-    lines += [f"id       {found.id}", f"checked  {_describe_check(found)}"]
-    if found.entry:
-        entry = found.entry
+    lines += [f"id       {record.id}", f"checked  {_describe_check(record)}"]
+    if record.entry:
+        entry = record.entry
         who = printable(f"{entry.source} {entry.actor}".rstrip())
         lines.append(f"learned  {local_time(entry.learned_at)}  as {entry.label}  by {who}")
-    lines.append(f"now      {render_summary(found.explanation_now)}")
-    if subject.path is None and found.checked is None:
+    lines.append(f"now      {render_summary(record.explanation_now)}")
+    if subject.path is None and record.checked is None:
         lines.append("by the tokens that it was learned with; its attributes and numbers are not kept")
     lines.append("" if then else "\nas it is now:")
-    return "\n".join([*lines, *render_table(then or found.explanation_now, look)])
+    return "\n".join([*lines, *render_table(then or record.explanation_now, style)])
 
 
-def _describe_check(found: MessageRecord) -> str:
-    """What was thought of it before, and by which rule for recipients, if by one."""
-    remembered = found.checked
+def _describe_check(record: MessageRecord) -> str:
+    """Return the verdict of the last check, and the rule for recipients that it went by, if by one."""
+    remembered = record.checked
     if not remembered:
         return "never, or so long ago that it is forgotten"
     by = "" if remembered.policy == DEFAULT_RULE_NAME else f"  by {printable(remembered.policy)}"
-    if found.explanation_at_check:
-        return f"{local_time(found.explanation_at_check.at)}  {render_summary(found.explanation_at_check)}{by}"
+    if record.explanation_at_check:
+        return f"{local_time(record.explanation_at_check.at)}  {render_summary(record.explanation_at_check)}{by}"
     return f"{remembered.verdict} {remembered.probability:.6f}  (why is not remembered){by}"
 
 

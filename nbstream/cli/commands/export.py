@@ -1,7 +1,7 @@
 """``nbstream export``: the whole model as one file, while the daemon goes on learning.
 
-Rules: the file is the model's of one moment, readable by its owner alone; it has its name only once it is whole
-and on disk, so an export that fails leaves what was there before.
+Rules: the file holds the model as it was at one moment, and only its owner can read it. It gets its name once it
+is whole and on disk: an export that fails leaves what was there before.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STANDARD_OUTPUT = STANDARD_INPUT  # both are "-"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Say what was exported; 66 for a file that cannot be written, 75 when Redis is away."""
+    """Export the model and print its size; 66 for a file that cannot be written, 75 when Redis is away."""
     return interrupts.run_interruptible(_run(options))
 
 
@@ -56,7 +56,7 @@ async def _run(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _open_output(file: str) -> Iterator[IO[bytes]]:
-    """Standard output, or a new file that takes its name when all went well."""
+    """Give standard output, or a new file that gets its name when all went well."""
     if file == STANDARD_OUTPUT:
         if sys.stdout.isatty():
             raise InputError("an export is no text for a terminal: name a file, or redirect")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Say what is or would be dropped; ``StoreUnavailable`` (75) when Redis is away."""
+    """Print what is or would be dropped; ``StoreUnavailable`` (75) when Redis is away."""
     return interrupts.run_interruptible(_run(options))
 
 
@@ -33,8 +33,8 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 def _render_text(totals: Totals, *, done: bool) -> str:
-    known = ", ".join(f"{count} {label}" for label, count in zip(CLASSES, totals.messages, strict=True))
-    what = f"{known} learned without people, {totals.vocabulary_size} tokens"
+    counts = ", ".join(f"{count} {label}" for label, count in zip(CLASSES, totals.messages, strict=True))
+    what = f"{counts} learned without people, {totals.vocabulary_size} tokens"
     return f"dropped: {what}" if done else f"would be dropped: {what}\nnothing was changed; --yes does it"
 
 

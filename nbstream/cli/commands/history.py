@@ -1,6 +1,7 @@
 """``nbstream history``: who taught what, when, and what it did.
 
-Rules: one line a change, newest last. Lines are kept, not records, until all are found: 100,000 take some 20 MB.
+Rules: one line for each change, the newest last. Since the history is read from its newest change, the lines are
+collected before they are printed: 100,000 take some 20 MB.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 def history_record_to_json(record: HistoryRecord) -> dict[str, Any]:
-    """A change with all that is told of it."""
+    """Return the members of a change's JSON object."""
     return {
         "time": iso_time(record.at),
         "id": record.message_key,
@@ -60,14 +61,14 @@ def history_record_to_json(record: HistoryRecord) -> dict[str, Any]:
 
 
 def history_record_to_text(record: HistoryRecord) -> str:
-    """A change as one line that cannot move a terminal's cursor."""
+    """Return a change as one line that cannot move a terminal's cursor."""
     note = record.note
-    thought = (
+    assessments = (
         f"{note.before.probability:.4f} {note.before.verdict} -> {note.after.probability:.4f} {note.after.verdict}"
     )
     who = f"{note.source} {note.actor}".rstrip()
-    return printable(f"{local_time(record.at)}  {record.message_key}  {record.description}  {who}  {thought}")
+    return printable(f"{local_time(record.at)}  {record.message_key}  {record.description}  {who}  {assessments}")
 
 
-def _assessment_to_json(opinion: Assessment) -> dict[str, Any]:
-    return {"probability": opinion.probability, "verdict": opinion.verdict}
+def _assessment_to_json(assessment: Assessment) -> dict[str, Any]:
+    return {"probability": assessment.probability, "verdict": assessment.verdict}

@@ -30,7 +30,7 @@ from nbstream.store.transfer.time_base_conversion import convert_time_base
 
 
 def run(options: argparse.Namespace) -> int:
-    """Say what the model knows now; 66 for a damaged file, 75 when Redis is away, 78 for one of another kind."""
+    """Import, and print what the model knows; 66 for a damaged file, 75 without Redis, 78 for another kind."""
     return interrupts.run_interruptible(_run(options))
 
 

@@ -19,7 +19,7 @@ from nbstream.store.migration import migrate, migrate_back
 
 
 def run(options: argparse.Namespace) -> int:
-    """Say what was done; 75 where a daemon runs or Redis is away, 78 for a model that cannot be migrated."""
+    """Print what was done; 75 where a daemon runs or Redis is away, 78 for a model that cannot be migrated."""
     return interrupts.run_interruptible(_run(options))
 
 

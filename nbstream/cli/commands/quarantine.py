@@ -43,66 +43,68 @@ _SPAM_LEVEL_FIELD = "X-Spam-Level"  # sieve scripts file by it, and the message 
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print or release; 66 for an unknown id, 69 where the next hop refuses, 75 where it or Redis is away."""
+    """Print or release messages; 66 for an unknown id, 69 if the next hop refuses, 75 if it or Redis is away."""
     settings = config.load_settings(config.find_config_file(options.config))
-    held = make_quarantine(settings)
+    waiting = make_quarantine(settings)
     if options.action == "list":
-        return _list_messages(held, as_json=options.json)
+        return _list_messages(waiting, as_json=options.json)
     if options.action == "show":
-        return _show_message(settings, held, options.id)
-    return interrupts.run_interruptible(_release_messages(settings, held, options))
+        return _show_message(settings, waiting, options.id)
+    return interrupts.run_interruptible(_release_messages(settings, waiting, options))
 
 
 def _list_messages(waiting: Quarantine, *, as_json: bool) -> int:
     errors = 0
-    for each in waiting.messages():
+    for entry in waiting.messages():
         try:
-            note, subject = quarantine.read_subject(each)
+            note, subject = quarantine.read_subject(entry)
         except InputError as error:
             errors += 1
             print_error(error)
             continue
-        print(_render_json(each, note, subject) if as_json else _render_text(each, note, subject))
+        print(_render_json(entry, note, subject) if as_json else _render_text(entry, note, subject))
     return EX_NOINPUT if errors else 0
 
 
-def _render_json(held: QuarantinedMessage, note: QuarantineNote, subject: str) -> str:
-    told = {
+def _render_json(entry: QuarantinedMessage, note: QuarantineNote, subject: str) -> str:
+    members = {
         "id": note.id,
-        "time": iso_time(held.at),
+        "time": iso_time(entry.at),
         "verdict": note.verdict,
         "probability": note.probability,
         "policy": note.policy or None,
         "sender": note.envelope.sender.address,
-        "recipients": [each.address for each in note.envelope.recipients],
+        "recipients": [recipient.address for recipient in note.envelope.recipients],
         "subject": subject,
-        "in_doubt": held.in_doubt,
+        "in_doubt": entry.in_doubt,
     }
-    return json.dumps(told)
+    return json.dumps(members)
 
 
-def _render_text(held: QuarantinedMessage, note: QuarantineNote, subject: str) -> str:
+def _render_text(entry: QuarantinedMessage, note: QuarantineNote, subject: str) -> str:
     first, *others = note.envelope.recipients
     more = f" and {len(others)} more" if others else ""
-    doubt = f"  ({IN_DOUBT_TEXT})" if held.in_doubt else ""
-    opinion = f"{note.verdict} {note.probability:.4f}"
+    doubt = f"  ({IN_DOUBT_TEXT})" if entry.in_doubt else ""
+    verdict_text = f"{note.verdict} {note.probability:.4f}"
     way = f"{note.envelope.sender.address or '<>'} -> {first.address}{more}"
-    return printable(f"{local_time(held.at)}  {note.id}  {opinion}  {way}  {subject[:_MAX_SHOWN_LENGTH]}{doubt}")
+    return printable(
+        f"{local_time(entry.at)}  {note.id}  {verdict_text}  {way}  {subject[:_MAX_SHOWN_LENGTH]}{doubt}"
+    )
 
 
 def _show_message(settings: Settings, waiting: Quarantine, prefix: str) -> int:
-    for each in _messages_by_prefix(waiting, prefix):
-        note, content = quarantine.read_message(each)
+    for entry in _messages_by_prefix(waiting, prefix):
+        note, content = quarantine.read_message(entry)
         message = incoming_message(content, message_limits(settings))
-        for line in _message_lines(each, note, message):
+        for line in _message_lines(entry, note, message):
             print(printable(line.expandtabs()))
     return 0
 
 
-def _message_lines(held: QuarantinedMessage, note: QuarantineNote, message: Message) -> Iterator[str]:
+def _message_lines(entry: QuarantinedMessage, note: QuarantineNote, message: Message) -> Iterator[str]:
     yield f"id         {note.id}"
-    yield f"since      {local_time(held.at)}"
-    if held.in_doubt:
+    yield f"since      {local_time(entry.at)}"
+    if entry.in_doubt:
         yield f"           {IN_DOUBT_TEXT}"
     yield f"verdict    {note.verdict}, probability {note.probability:.6f}"
     if note.policy:
@@ -128,14 +130,14 @@ def _message_lines(held: QuarantinedMessage, note: QuarantineNote, message: Mess
 
 
 def _messages_by_prefix(waiting: Quarantine, prefix: str) -> list[QuarantinedMessage]:
-    """The files of the one message whose id begins so: more than one, where it came more than once."""
-    found = waiting.messages(prefix)
-    ids = sorted({each.id for each in found})
+    """Return the files of the one message whose id begins so: several where it came several times."""
+    messages = waiting.messages(prefix)
+    ids = sorted({message.id for message in messages})
     if not ids:
         raise InputError("no such message in the quarantine")
     if len(ids) > 1:
         raise InputError(f"{len(ids)} messages have an id that begins so, {ids[0]} and {ids[1]} among them")
-    return found
+    return messages
 
 
 async def _release_messages(settings: Settings, waiting: Quarantine, options: argparse.Namespace) -> int:
@@ -144,13 +146,13 @@ async def _release_messages(settings: Settings, waiting: Quarantine, options: ar
     try:
         async with open_one_shot_filter(settings, sign=True) as (spam_filter, _):
             for prefix in options.ids:
-                for held in _messages_to_release(waiting, prefix, errors):
+                for entry in _messages_to_release(waiting, prefix, errors):
                     try:
-                        lesson = await _release_one(settings, spam_filter, next_hop, held, again=options.again)
+                        lesson = await _release_one(settings, spam_filter, next_hop, entry, again=options.again)
                     except NbstreamError as error:
-                        _report_error(error, held.id, errors)
+                        _report_error(error, entry.id, errors)
                     else:
-                        print(f"{held.id} released; {describe_lesson(lesson)}")
+                        print(f"{entry.id} released; {describe_lesson(lesson)}")
     finally:
         await next_hop.close()
     return exit_code(errors[0]) if errors else 0
@@ -172,12 +174,12 @@ def _report_error(error: NbstreamError, message_id: str, errors: list[NbstreamEr
 
 
 async def _release_one(
-    settings: Settings, spam_filter: Filter, next_hop: NextHop, held: QuarantinedMessage, *, again: bool
+    settings: Settings, spam_filter: Filter, next_hop: NextHop, entry: QuarantinedMessage, *, again: bool
 ) -> Lesson:
-    with quarantine.locked(held):
-        if held.in_doubt and not again:
+    with quarantine.locked(entry):
+        if entry.in_doubt and not again:
             raise NotReleased(f"{IN_DOUBT_TEXT}; to deliver it all the same, --again")
-        note, content = quarantine.read_message(held)
+        note, content = quarantine.read_message(entry)
         message = incoming_message(content, message_limits(settings))
         lesson = await spam_filter.learn(message, "ham", "cli", current_user())
         fields = verdict_fields.render_verdict_fields(
@@ -188,7 +190,7 @@ async def _release_one(
             model=settings.model.name,
             thresholds=lesson.after.thresholds,
         )
-        kept = [field for field in fields if field[0] != _SPAM_LEVEL_FIELD]
-        released = header_fields.prepend_fields(with_guarded_first_line(message.raw), kept)
-        await release_message(held, note.envelope, released, next_hop)
+        verdict_lines = [field for field in fields if field[0] != _SPAM_LEVEL_FIELD]
+        released = header_fields.prepend_fields(with_guarded_first_line(message.raw), verdict_lines)
+        await release_message(entry, note.envelope, released, next_hop)
     return lesson

@@ -1,4 +1,4 @@
-"""``nbstream reload``: have the running daemon read its file anew, and say what came of it."""
+"""``nbstream reload``: have the running daemon read its configuration again, and print its answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RELOAD_SECONDS = 30.0  # the daemon itself gives up on its file after ten
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what the daemon says: 0 applied, 78 a file that cannot be used, 69 no daemon, 75 no answer."""
+    """Print the daemon's answer: 0 applied, 78 the file cannot be used, 69 no daemon runs, 75 no answer."""
     settings = config.load_settings(config.find_config_file(options.config))
     _check_same_file(settings, _ask_daemon(settings, "policy", _ASK_SECONDS)["file"])
     answer = _ask_daemon(settings, "reload", _RELOAD_SECONDS)
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _ask_daemon(settings: Settings, word: str, seconds: float) -> dict[str, Any]:
-    """The daemon's own answer: nothing else says that something was applied."""
+    """Return the daemon's own answer: nothing else proves that something was applied."""
     try:
         return control_socket.ask_daemon(settings.state_dir, word, seconds)
     except (OSError, ValueError) as error:
@@ -47,7 +47,7 @@ def _ask_daemon(settings: Settings, word: str, seconds: float) -> dict[str, Any]
 
 
 def _check_same_file(settings: Settings, served: str | None) -> None:
-    """A daemon reads no other file than the one that it was started with; one without any looks for one."""
+    """Raise ``ConfigError`` where the daemon reads another file; a daemon without any file looks for one."""
     if served is None:
         return
     if settings.source is None or settings.source.resolve() != Path(served).resolve():

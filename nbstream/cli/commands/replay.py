@@ -1,6 +1,6 @@
-"""``nbstream replay``: stream a labelled corpus through a running daemon by real SMTP, and keep score.
+"""``nbstream replay``: stream a labelled corpus through a running daemon by real SMTP, and count its errors.
 
-Rules: every message is sent before its label is told; feedback is a forward with the message attached, to the
+Rules: every message is sent before its label; feedback is a forward with the message attached, to the
 feedback address. What is deferred (4xx, or a connection that breaks) is sent again, feedback behind the mail;
 only a daemon that stays away ends the replay.
 """
@@ -49,12 +49,12 @@ class Scoreboard:
     wrong: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLASSES, 0))
 
     def add_verdict(self, label: str, verdict: str) -> None:
-        """One message of this label got this verdict."""
+        """Count one message of this label that got this verdict."""
         self.messages[label] += 1
         self.wrong[label] += (verdict in {"spam", "reject"}) != (label == "spam")
 
     def percent(self, label: str) -> float:
-        """Share of this label's messages that were misjudged, in percent."""
+        """Return the share of this label's messages that were misjudged, in percent."""
         return 100.0 * self.wrong[label] / self.messages[label] if self.messages[label] else 0.0
 
 
@@ -88,9 +88,9 @@ class ReplayClient:
             time.sleep(_RETRY_SECONDS)
 
     def try_send(self, recipient: str, content: bytes) -> str | None:
-        """Send once; None when it was deferred or the connection broke.
+        """Send once and return the reply's text; None when it was deferred or the connection broke.
 
-        A refusal that tells a verdict is an answer too. Raises ``RelayRefused`` for any other 5xx.
+        A refusal that names a verdict is an answer too. Raises ``RelayRefused`` for any other 5xx.
         """
         try:
             code, text = self._transaction(recipient, content)
@@ -105,7 +105,7 @@ class ReplayClient:
         reply = text.decode("utf-8", "replace")
         if code < 300 or (
             code >= 500 and _VERDICT_REPLY.search(reply)
-        ):  # a 451 tells one too: of mail that is still ours
+        ):  # a 451 names one too, of mail that the client still has to deliver
             return reply
         if code >= 500:
             raise RelayRefused(code, reply)
@@ -126,7 +126,7 @@ class ReplayClient:
 
     @staticmethod
     def _pipelined(connection: smtplib.SMTP, recipient: str, content: bytes) -> tuple[int, bytes]:
-        """The same with MAIL, RCPT and DATA sent in one go, as mail servers do (RFC 2920)."""
+        """Send MAIL, RCPT and DATA without waiting for the replies in between, as mail servers do (RFC 2920)."""
         connection.send(f"MAIL FROM:<{_SENDER}> BODY=8BITMIME\r\nRCPT TO:<{recipient}>\r\nDATA\r\n")
         replies = [connection.getreply() for _ in range(3)]
         refused = next((reply for reply in replies[:2] if reply[0] >= 300), None)
@@ -137,7 +137,7 @@ class ReplayClient:
         return connection.getreply()
 
     def close(self) -> None:
-        """Close the connection, politely if it still stands."""
+        """Close the connection, with QUIT if it is still open."""
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
@@ -147,7 +147,7 @@ class ReplayClient:
 
 
 class Replay:
-    """The stream, the client and the score."""
+    """Sends a stream and its labels through a client, and counts the verdicts."""
 
     def __init__(self, settings: Settings, client: ReplayClient, regime: str, skip: int) -> None:
         self._client = client
@@ -161,7 +161,7 @@ class Replay:
         self.scoreboard = Scoreboard()
 
     def send(self, label: str, raw: bytes) -> None:
-        """One message, and its label where the regime tells it."""
+        """Send one message, and its label where the regime gives it."""
         content = normalize_line_ends(raw)
         reply = self._client.send(_RECIPIENT, content)
         match = _VERDICT_REPLY.search(reply)
@@ -177,7 +177,7 @@ class Replay:
             self._send_deferred_labels()
 
     def finish(self) -> None:
-        """Tell the labels that were deferred."""
+        """Send the labels that were deferred."""
         while self._deferred_labels:
             label, content = self._deferred_labels[0]
             self._note_learned(self._client.send(self._addresses[label], content))
@@ -193,7 +193,7 @@ class Replay:
         return wrong or (self._regime == "unsure" and verdict == "unsure")
 
     def _send_deferred_labels(self) -> None:
-        """Tell what is waiting, oldest first, until the daemon defers one."""
+        """Send the labels that wait, oldest first, until the daemon defers one."""
         while self._deferred_labels:
             label, content = self._deferred_labels[0]
             reply = self._client.try_send(self._addresses[label], content)
@@ -208,7 +208,7 @@ class Replay:
 
 
 def wrap_as_forward(content: bytes) -> bytes:
-    """A forward with ``content`` (CRLF line ends) attached, as mail programs send it."""
+    """Return a forward with ``content`` (CRLF line ends) attached, as mail programs send it."""
     head = (
         b"From: <" + _SENDER.encode() + b">\r\nSubject: Fwd\r\nMIME-Version: 1.0\r\n"
         b'Content-Type: multipart/mixed; boundary="' + _BOUNDARY + b'"\r\n\r\n--' + _BOUNDARY + b"\r\n"
@@ -219,7 +219,7 @@ def wrap_as_forward(content: bytes) -> bytes:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Replay, and print the result; 75 when the daemon stays away."""
+    """Replay the stream and print the result; 75 when the daemon stays away."""
     settings = config.load_settings(config.find_config_file(options.config))
     pairs = read_index(options.index, options.limit)
     client = ReplayClient(*_daemon_address(options.smtp, settings))
@@ -244,7 +244,7 @@ def _daemon_address(smtp: tuple[str, int] | None, settings: Settings) -> tuple[s
 
 
 def _with_scoreboard(pairs: list[tuple[str, Path]], replay: Replay) -> Iterator[tuple[str, bytes]]:
-    """The messages, with a progress bar on a terminal that shows the score so far."""
+    """Yield the messages, with a progress bar on a terminal that shows the rates so far."""
     with tqdm(pairs, unit="msg", disable=not sys.stderr.isatty(), smoothing=0.05) as bar:
         for label, path in bar:
             try:
@@ -277,7 +277,7 @@ def _print_report(replay: Replay, client: ReplayClient, sent: int, seconds: floa
         return
     print(
         f"{sent} messages in {seconds:.1f} s ({result['messages_per_second']} a second), "
-        f"{replay.labels_sent} labels told, {client.deferred} deferrals\n"
+        f"{replay.labels_sent} labels sent, {client.deferred} deferrals\n"
         f"hm {result['hm_percent']}%: {board.wrong['ham']} of {result['ham']} ham called spam\n"
         f"sm {result['sm_percent']}%: {board.wrong['spam']} of {result['spam']} spam not so called"
     )

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until a signal; 0 after a clean drain."""
-    early = _record_hangups()
+    """Serve until a signal comes; return 0 after a clean drain."""
+    hangups = _record_hangups()
     settings = config.load_settings(config.find_config_file(options.config))
     logs.set_up_logging(settings.log.format, settings.log.level)
 
@@ -39,10 +39,10 @@ def run(options: argparse.Namespace) -> int:
 
     async def serve() -> None:
         # Read once, at once: a later SIGHUP waits in the running loop for the handler that the daemon adds.
-        hung_up = bool(early)
+        reload_wanted = bool(hangups)
         workers = _worker_count(settings)
         daemon = SingleProcessDaemon(settings) if workers == 1 else Supervisor(settings, workers)
-        if hung_up:
+        if reload_wanted:
             daemon.reload()
         await daemon.run(ready)
 
@@ -51,30 +51,30 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _record_hangups() -> list[int]:
-    """Where each SIGHUP is noted from now on, until the daemon takes them: it would end the process."""
-    early: list[int] = []
+    """Return a list that gets each SIGHUP until the daemon handles them: unhandled, one would end the process."""
+    hangups: list[int] = []
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup: the daemon looks for this
-        signal.signal(signal.SIGHUP, lambda number, _: early.append(number))
-    return early
+        signal.signal(signal.SIGHUP, lambda number, _: hangups.append(number))
+    return hangups
 
 
 def _worker_count(settings: Settings) -> int:
-    """How many processes serve mail: ``auto`` is one for each CPU that this process may use."""
+    """Return how many processes serve mail: ``auto`` is one for each CPU that this process may use."""
     return len(os.sched_getaffinity(0)) if settings.workers == "auto" else settings.workers
 
 
 def _raise_file_limit() -> None:
-    """Allow as many open files as this process may: settings bound the connections, not a shell's 1024."""
+    """Raise the limit of open files as far as allowed: the settings bound connections, not a shell's 1024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def first_steps(settings: Settings, options: argparse.Namespace, addresses: ListenAddresses) -> str:
-    """Three shell commands for a newcomer: teach, send a message, look at what came out."""
+    """Return three shell commands for a newcomer: teach, send a message, look at what came out."""
     program = shlex.quote(str(Path(sys.argv[0]).absolute()))
-    chosen = f" -c {shlex.quote(str(options.config.absolute()))}" if options.config else ""
+    config_option = f" -c {shlex.quote(str(options.config.absolute()))}" if options.config else ""
     mail = "Subject: You won\\n\\nClaim your free prize now\\n"
-    lines = [f"printf '{mail}' | {program} learn spam{chosen} -"]
+    lines = [f"printf '{mail}' | {program} learn spam{config_option} -"]
     smtp = addresses.get("smtp")
     if isinstance(smtp, TcpListenAddress):
         envelope = "'you@example.org', ['me@example.org']"
@@ -83,7 +83,7 @@ def first_steps(settings: Settings, options: argparse.Namespace, addresses: List
     if settings.maildir_folder:
         lines.append(f"tail -n +1 {shlex.quote(str(settings.maildir_folder))}/new/*")
     else:
-        lines.append(f"{program} status{chosen}")
+        lines.append(f"{program} status{config_option}")
     return "\n".join(
         ["", "nbstream is ready. Try, in another terminal:", "", *(f"  {line}" for line in lines), ""]
     )

@@ -40,7 +40,7 @@ class _TokenLine:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line a token, the loudest first; ``StoreUnavailable`` (75) when Redis is away."""
+    """Print one line for each token, the loudest first; ``StoreUnavailable`` (75) when Redis is away."""
     return interrupts.run_interruptible(_run(options))
 
 

@@ -1,7 +1,8 @@
 """``nbstream tune``: what other thresholds would have done to the mail that was labelled last.
 
-Rules: nothing is scored, learned or changed; all is read from the scores that are kept with the model. The present
-policy is that of the configuration, the other one that of ``--with``, of which only the verdict section counts.
+Rules: nothing is scored, learned or changed; all is read from the first scores that the model remembers. The
+present policy is that of the configuration, the other one that of ``--with``, of which only the verdict section
+counts.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NAME_LENGTH = 24
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print table and answers, and draw; ``StoreUnavailable`` (75) when Redis is away."""
+    """Print the table and the answers, and draw them; ``StoreUnavailable`` (75) when Redis is away."""
     settings = config.load_settings(config.find_config_file(options.config))
     other = None
     if options.other:
@@ -41,16 +42,16 @@ def run(options: argparse.Namespace) -> int:
     output_files.check_writable([options.plot] if options.plot else [])
     draw = _plot_function() if options.plot else None
     first_scores = interrupts.run_interruptible(_read_first_scores(settings))
-    found = threshold_choices.compare_thresholds(first_scores, make_policy(settings), other)
-    for warning in _warnings(found, settings.model.name):
+    tuning = threshold_choices.compare_thresholds(first_scores, make_policy(settings), other)
+    for warning in _warnings(tuning, settings.model.name):
         print_error(warning)
     if options.json:
-        print(threshold_report.render_json(found, settings.model.name))
+        print(threshold_report.render_json(tuning, settings.model.name))
     else:
-        print(_render_text(found, settings.model.name))
+        print(_render_text(tuning, settings.model.name))
     if draw:
         with output_files.translate_write_errors(options.plot):
-            draw(options.plot, found)
+            draw(options.plot, tuning)
     return 0
 
 
@@ -59,25 +60,25 @@ async def _read_first_scores(settings: Settings) -> FirstScores:
         return await model.first_scores()
 
 
-def _render_text(found: TuningResult, model: str) -> str:
+def _render_text(tuning: TuningResult, model: str) -> str:
     terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if terminal else None
     bold = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return threshold_report.render_text(found, model, width=width, bold=bold)
+    return threshold_report.render_text(tuning, model, width=width, bold=bold)
 
 
-def _warnings(found: TuningResult, model: str) -> Iterator[str]:
-    known = found.present.error_counts
-    absent = [label for label, count in (("ham", known.ham), ("spam", known.spam)) if not count]
+def _warnings(tuning: TuningResult, model: str) -> Iterator[str]:
+    counts = tuning.present.error_counts
+    absent = [label for label, count in (("ham", counts.ham), ("spam", counts.spam)) if not count]
     if absent:
         missing = " and no ".join(absent)
         yield f"model {model!r} has no {missing} whose first score is known: label some as it comes in"
-    if found.is_biased:
+    if tuning.is_biased:
         yield threshold_report.BIASED_SAMPLE_TEXT
 
 
 def _plot_function() -> Callable[[Path, TuningResult], None]:
-    """What draws the plot, imported only when it is asked for."""
+    """Return the function that draws the plot, which is imported only for ``--plot``."""
     try:
         from nbstream.evaluation.tuning_plot import write_tuning_plot  # noqa: PLC0415 - matplotlib is an extra
     except ModuleNotFoundError as error:

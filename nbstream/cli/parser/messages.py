@@ -82,8 +82,8 @@ def _add_learn(commands: Commands) -> None:
         details="Exactly what was added is subtracted.",
     )
     unlearn.set_defaults(module="learn", label=None, wrong_usage=unlearn.error)
-    for each in (learn, unlearn):
-        paths = each.add_argument(
+    for parser in (learn, unlearn):
+        paths = parser.add_argument(
             "paths",
             nargs="+",
             type=arguments.nonempty_path,
@@ -92,7 +92,7 @@ def _add_learn(commands: Commands) -> None:
             help="message, mbox, folder, Maildir, or - for standard input; none is needed with --id",
         )
         paths.required = False  # an --id will do; with nargs="*" argparse takes none where an option comes first
-        each.add_argument(
+        parser.add_argument(
             "--id",
             dest="ids",
             nargs="+",
@@ -104,8 +104,8 @@ def _add_learn(commands: Commands) -> None:
 
 
 def _add_quarantine(commands: Commands) -> None:
-    held = add_command(commands, "quarantine", "see what waits in the quarantine, and release it")
-    actions = held.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
+    quarantine = add_command(commands, "quarantine", "see what waits in the quarantine, and release it")
+    actions = quarantine.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
     listing = add_command(actions, "list", "what is there, oldest first")
     listing.add_argument("--json", action="store_true", help="one JSON object a line")
     show = add_command(actions, "show", "one message, its envelope and its text")
@@ -119,4 +119,4 @@ def _add_quarantine(commands: Commands) -> None:
     release.add_argument(
         "--again", action="store_true", help="also what an interrupted release may have delivered already"
     )
-    held.set_defaults(module="quarantine")
+    quarantine.set_defaults(module="quarantine")
