@@ -12,14 +12,14 @@ from nbstream.policy.verdict import ModelState, Thresholds
 
 
 @pytest.mark.parametrize(
-    ("thresholds", "told"),
+    ("thresholds", "shown"),
     [
         (Thresholds(0.4, 0.95), "unsure 0.4, spam 0.95, reject never"),
         (Thresholds(0.5, 0.99999999, 1.0), "unsure 0.5, spam 1-1e-08, reject 1"),
         (Thresholds(0.5, math.inf, math.inf), "unsure 0.5, spam never, reject never"),
     ],
 )
-def test_a_threshold_is_not_rounded_to_one(thresholds: Thresholds, told: str) -> None:
+def test_a_threshold_is_not_rounded_to_one(thresholds: Thresholds, shown: str) -> None:
     explanation = Explanation(0.0, "ham", "why", 0.1, -2.0, -2.0, thresholds, ModelState({}), ())
 
-    assert f"  thresholds  {told}" in render_table(explanation, TableStyle())
+    assert f"  thresholds  {shown}" in render_table(explanation, TableStyle())

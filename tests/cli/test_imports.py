@@ -14,11 +14,11 @@ import pytest
 from tests.conftest import RedisServer
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-DEPENDENCIES = {re.split(r"[\[<>=]", each)[0] for each in PROJECT["dependencies"]}
+DEPENDENCIES = {re.split(r"[\[<>=]", name)[0] for name in PROJECT["dependencies"]}
 HEAVY = {
     name
     for name, distributions in packages_distributions().items()
-    if {each.lower().replace("_", "-") for each in distributions} & DEPENDENCIES
+    if {name.lower().replace("_", "-") for name in distributions} & DEPENDENCIES
 } | {"asyncio", "matplotlib", "ssl"}
 
 SERVING = {"aiohttp", "aiosmtpd", "aiosmtplib", "uvloop", "prometheus_client", "matplotlib"}
@@ -75,7 +75,7 @@ def test_what_asks_redis_loads_nothing_that_serves(
     config = tmp_path / "nb.yaml"
     config.write_text(f"state_dir: {tmp_path}\nredis: {{url: '{shared_redis.url}'}}\nmodel: {{name: imports}}\n")
 
-    found = loaded(words[0], "-c", str(config), *words[1:])
+    result = loaded(words[0], "-c", str(config), *words[1:])
 
-    assert {"redis", "numpy"} <= found
-    assert not found & SERVING
+    assert {"redis", "numpy"} <= result
+    assert not result & SERVING

@@ -69,8 +69,8 @@ sys.exit(main.main())
 def done(script: str, *, ignored: bool = False) -> tuple[int, str, str]:
     """A script with Ctrl-C as on a terminal, or ``ignored`` as in the background: exit code, output, errors."""
     words = ["env", f"--{'ignore' if ignored else 'default'}-signal=INT", sys.executable, "-c", script]
-    found = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
-    return found.returncode, found.stdout, found.stderr
+    result = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+    return result.returncode, result.stdout, result.stderr
 
 
 def test_before_a_command_runs_it_ends_without_a_word() -> None:
@@ -103,11 +103,11 @@ def test_it_ends_a_command_that_redis_hides_it_from(command: str, own_redis: Red
     subprocess.run([*program, "-m", "nbstream.cli", "learn", "-c", config, "ham", box], check=True, timeout=60)
     words = [*program, "-c", LOST, name, "-c", config, *options, *(["--since", "1h"] if name == "undo" else [box])]
 
-    found = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+    result = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
 
-    assert (found.returncode, found.stderr) == (EX_INTERRUPTED, "")
-    assert found.stdout.count(".eml") < 50
-    assert "changes:" not in found.stdout
+    assert (result.returncode, result.stderr) == (EX_INTERRUPTED, "")
+    assert result.stdout.count(".eml") < 50
+    assert "changes:" not in result.stdout
 
 
 def test_it_ends_an_import_that_redis_hides_it_from(own_redis: RedisServer, tmp_path: Path) -> None:
@@ -124,9 +124,9 @@ def test_it_ends_an_import_that_redis_hides_it_from(own_redis: RedisServer, tmp_
     subprocess.run([*command, "export", "-c", former, file], check=True, timeout=60)
     losing = [*program, "-c", LOST, "import", "-c", str(config), str(file)]
 
-    found = subprocess.run(losing, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+    result = subprocess.run(losing, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
 
-    assert (found.returncode, found.stdout, found.stderr) == (EX_INTERRUPTED, "", "")
+    assert (result.returncode, result.stdout, result.stderr) == (EX_INTERRUPTED, "", "")
 
 
 def test_it_ends_a_command_that_waits_for_something_to_read(shared_redis: RedisServer, tmp_path: Path) -> None:

@@ -43,12 +43,14 @@ def folder(path: Path, template: str, count: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"), [("learn spam", "nothing learned\n"), ("unlearn", "nothing unlearned\n")]
+    ("words", "output"), [("learn spam", "nothing learned\n"), ("unlearn", "nothing unlearned\n")]
 )
-def test_what_cannot_be_read_changes_nothing_and_says_so(words: str, told: str, run: Run, tmp_path: Path) -> None:
-    found = run(*words.split(), str(tmp_path / "away"))
+def test_what_cannot_be_read_changes_nothing_and_says_so(
+    words: str, output: str, run: Run, tmp_path: Path
+) -> None:
+    answer = run(*words.split(), str(tmp_path / "away"))
 
-    assert (found.returncode, found.stdout) == (66, told)
+    assert (answer.returncode, answer.stdout) == (66, output)
 
 
 def test_teach_check_take_back(run: Run, tmp_path: Path) -> None:
@@ -137,21 +139,21 @@ def test_a_message_cannot_move_the_terminal(run: Run) -> None:
     assert "\x1b" not in run("check", "-", text="Subject: \x1b[2Jx\n\n\x1b]0;owned\x07\n").stdout
 
 
-def test_status_tells_the_thresholds_of_recipients_that_have_others(run: Run, tmp_path: Path) -> None:
+def test_status_shows_the_thresholds_of_recipients_that_have_others(run: Run, tmp_path: Path) -> None:
     with (tmp_path / "nb.yaml").open("a") as config:
         config.write("verdict: {reject: 0.99}\nrecipients:\n")
         config.write("- {match: '*@a.example', verdict: {max_false_positive_rate: 0.01, reject: null}}\n")
         config.write("- {match: '*@b.example', actions: {spam: quarantine}}\n")
 
     lines = run("status").stdout.splitlines()
-    told = json.loads(run("status", "--json").stdout)
+    output = json.loads(run("status", "--json").stdout)
 
     assert lines[1:3] == [
         "verdict  unsure from 0.5, spam from 0.95, refused from 0.99",
         "         *@a.example: unsure from 0.5, nothing is called spam; needs 299 more ham to promise 1 %",
     ]
-    assert told["reject_from"] == 0.99
-    assert [(each["match"], each["spam_from"]) for each in told["recipients"]] == [("*@a.example", None)]
+    assert output["reject_from"] == 0.99
+    assert [(entry["match"], entry["spam_from"]) for entry in output["recipients"]] == [("*@a.example", None)]
 
 
 @pytest.mark.parametrize("words", [("check",), ("explain",), ("learn", "spam"), ("evaluate",), ("unlearn",)])
@@ -233,10 +235,10 @@ def test_status_says_of_a_broken_file_that_a_daemon_does_not_go_by_it(tmp_path: 
     )
 
     assert result.returncode == 78
-    found, told = result.stderr.splitlines()
-    assert "verdict.spam: found 0.3" in found
+    answer, output = result.stderr.splitlines()
+    assert "verdict.spam: found 0.3" in answer
     assert (
-        told
+        output
         == "a daemon that runs keeps the settings that it has read before; nothing else is known without the file"
     )
 

@@ -16,7 +16,7 @@ from nbstream.cli.message_files import count_messages, read_messages
 from nbstream.errors import InputError
 
 
-def found(*paths: Path | str) -> list[tuple[str, bytes]]:
+def result(*paths: Path | str) -> list[tuple[str, bytes]]:
     errors: list[InputError] = []
     sources = [(source.name, source.raw) for source in read_messages(map(str, paths), errors)]
     assert not errors
@@ -26,7 +26,7 @@ def found(*paths: Path | str) -> list[tuple[str, bytes]]:
 def test_a_file_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "a.eml").write_bytes(b"Subject: x\n\nFrom me\n")
 
-    assert found(tmp_path / "a.eml") == [(str(tmp_path / "a.eml"), b"Subject: x\n\nFrom me\n")]
+    assert result(tmp_path / "a.eml") == [(str(tmp_path / "a.eml"), b"Subject: x\n\nFrom me\n")]
 
 
 def test_an_mbox_is_many_and_its_quoting_is_undone(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_an_mbox_is_many_and_its_quoting_is_undone(tmp_path: Path) -> None:
         b"From b Sat Nov 21 10:00:01 2026\nSubject: 2\n\nFrom the top\n"
     )
 
-    assert found(mbox) == [
+    assert result(mbox) == [
         (f"{mbox}#1", b"Subject: 1\n\nFrom here\n>From there\n"),
         (f"{mbox}#2", b"Subject: 2\n\nFrom the top\n"),
     ]
@@ -47,7 +47,7 @@ def test_a_folder_is_all_its_files_without_hidden_ones(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
 
-    assert [raw for _, raw in found(tmp_path)] == [b"b", b"a/z"]
+    assert [raw for _, raw in result(tmp_path)] == [b"b", b"a/z"]
     assert count_messages([str(tmp_path)]) == 2
 
 
@@ -56,7 +56,7 @@ def test_nobody_waits_for_a_pipe_in_a_folder(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "b")
     (tmp_path / "c").symlink_to("b")
 
-    assert [raw for _, raw in found(tmp_path)] == [b"a"]
+    assert [raw for _, raw in result(tmp_path)] == [b"a"]
     assert count_messages([str(tmp_path)]) == 1
 
 
@@ -65,13 +65,13 @@ def test_a_maildir_is_its_new_and_cur_only(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
 
-    assert [raw for _, raw in found(tmp_path)] == [b"new/1", b"cur/2:2,S"]
+    assert [raw for _, raw in result(tmp_path)] == [b"new/1", b"cur/2:2,S"]
 
 
 def test_standard_input_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"hello")))
 
-    assert found("-") == [("-", b"hello")]
+    assert result("-") == [("-", b"hello")]
     assert count_messages(["-"]) is None
 
 
@@ -121,14 +121,14 @@ def test_what_is_no_message_is_not_taken_for_one(tmp_path: Path, content: bytes,
     assert [str(error) for error in errors] == [f"{tmp_path / 'x'}: {what}"]
 
 
-def test_a_folder_without_messages_is_told_and_no_error(
+def test_a_folder_without_messages_is_a_note_and_no_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("plain", "maildir/cur", "maildir/new", "maildir/.Junk/cur"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "maildir/.Junk/cur/1").write_bytes(b"hello")
 
-    assert found(tmp_path / "plain", tmp_path / "maildir") == []
+    assert result(tmp_path / "plain", tmp_path / "maildir") == []
     assert capsys.readouterr().err == (
         f"nbstream: {tmp_path / 'plain'}: no message in this folder\n"
         f"nbstream: {tmp_path / 'maildir'}: no message in this Maildir's own cur and new\n"

@@ -32,7 +32,7 @@ def shown(words: str, capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("command", "words"), [("learn", "spam x --nope"), ("status", "--nope"), ("quarantine list", "--nope")]
 )
-def test_a_word_that_a_command_does_not_know_is_told_with_the_usage_of_that_command(
+def test_a_word_that_a_command_does_not_know_is_refused_with_the_usage_of_that_command(
     command: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = refused(f"{command} {words}", capsys)

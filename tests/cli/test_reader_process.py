@@ -87,19 +87,19 @@ async def learning(own_redis: RedisServer, client: Redis, folder: Path) -> Async
         await process.wait()
 
 
-async def whole(found: Learning, client: Redis) -> bool:
+async def whole(result: Learning, client: Redis) -> bool:
     """Whether what was learned is what the ledger says, once nobody writes any more."""
 
     async def alone() -> bool:
         return len(await client.client_list()) == 1
 
     await until(alone)
-    return len(await live_entries(found.model)) >= BATCH_SIZE and await stored(found.model) == await summed(
-        found.model
+    return len(await live_entries(result.model)) >= BATCH_SIZE and await stored(result.model) == await summed(
+        result.model
     )
 
 
-async def gone(process: int) -> None:
+async def ended(process: int) -> None:
     async def is_gone() -> bool:
         return not Path(f"/proc/{process}").exists()
 
@@ -118,16 +118,16 @@ async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Pat
     paths = list(map(str, (missing, box, binary)))
 
     with reader_process.in_own_process(reader_process.read_chunks(paths, "spam", tokenizer, limits)) as chunks:
-        found = [chunk async for chunk in chunks]
+        result = [chunk async for chunk in chunks]
 
-    taught = [each for chunk in found for each in chunk.messages]
+    messages_read = [message for chunk in result for message in chunk.messages]
     messages = [Message.parse(raw.removesuffix(b"\n") + b"\n", limits) for raw in RAWS]
-    assert [each.key for each in taught] == [message.key for message in messages]
-    assert [each.tokens for each in taught] == [tokenizer.tokenize(message) for message in messages]
-    errors = [str(error) for chunk in found for error in chunk.errors]
+    assert [message.key for message in messages_read] == [message.key for message in messages]
+    assert [message.tokens for message in messages_read] == [tokenizer.tokenize(message) for message in messages]
+    errors = [str(error) for chunk in result for error in chunk.errors]
     assert errors == [f"{missing}: No such file or directory", f"{binary}: a binary file, that is no message"]
-    assert all(isinstance(error, InputError) for chunk in found for error in chunk.errors)
-    assert [chunk.last for chunk in found] == [False] * (len(found) - 1) + [True]
+    assert all(isinstance(error, InputError) for chunk in result for error in chunk.errors)
+    assert [chunk.last for chunk in result] == [False] * (len(result) - 1) + [True]
 
 
 def test_who_wants_no_more_does_not_wait_for_the_rest(tmp_path: Path) -> None:
@@ -146,11 +146,11 @@ async def test_who_ignores_the_end_of_children_may_start_it(tmp_path: Path) -> N
         with reader_process.in_own_process(
             reader_process.read_chunks([], None, Tokenizer(), MessageLimits())
         ) as chunks:
-            found = [chunk async for chunk in chunks]
+            result = [chunk async for chunk in chunks]
     finally:
         signal.signal(signal.SIGCHLD, before)
 
-    assert [chunk.last for chunk in found] == [True]
+    assert [chunk.last for chunk in result] == [True]
 
 
 async def test_where_no_process_more_is_allowed_it_reads_itself(
@@ -166,9 +166,9 @@ async def test_where_no_process_more_is_allowed_it_reads_itself(
     with reader_process.in_own_process(
         reader_process.read_chunks([str(box)], "spam", Tokenizer(), MessageLimits())
     ) as chunks:
-        found = [chunk async for chunk in chunks]
+        result = [chunk async for chunk in chunks]
 
-    assert sum(len(chunk.messages) for chunk in found) == len(RAWS)
+    assert sum(len(chunk.messages) for chunk in result) == len(RAWS)
     assert signal.getsignal(signal.SIGINT) is heard
     assert descriptors() == opened
 
@@ -194,7 +194,7 @@ with reader_process.in_own_process(failing()) as chunks:
 """
 
 
-def test_what_a_reader_fails_of_is_told_whole_and_not_to_be_tried_again() -> None:
+def test_what_a_reader_fails_of_is_printed_whole_and_not_to_be_tried_again() -> None:
     # In a process of its own: beside threads, as tests may have, nothing is forked.
     words = [sys.executable, "-c", FAILING]
     done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=True)
@@ -206,40 +206,40 @@ def test_what_a_reader_fails_of_is_told_whole_and_not_to_be_tried_again() -> Non
 async def test_a_reader_that_is_killed_ends_the_command_and_leaves_whole_lessons(
     own_redis: RedisServer, client: Redis, tmp_path: Path
 ) -> None:
-    async with learning(own_redis, client, tmp_path) as found:
-        os.kill(found.child, signal.SIGKILL)
+    async with learning(own_redis, client, tmp_path) as result:
+        os.kill(result.child, signal.SIGKILL)
 
-        code, said = await found.ended()
+        code, said = await result.ended()
 
         assert code == 75
         assert "has ended before the last of them" in said
-        assert found.process.stdout
-        told = (await found.process.stdout.read()).decode()
-        assert "learned as spam; " in told
-        assert told.endswith("; a few more may be, the same command goes on\n")
-        assert await whole(found, client)
+        assert result.process.stdout
+        output = (await result.process.stdout.read()).decode()
+        assert "learned as spam; " in output
+        assert output.endswith("; a few more may be, the same command goes on\n")
+        assert await whole(result, client)
 
 
 async def test_ctrl_c_ends_both_at_once_and_leaves_whole_lessons(
     own_redis: RedisServer, client: Redis, tmp_path: Path
 ) -> None:
-    async with learning(own_redis, client, tmp_path) as found:
-        child = found.child
-        os.killpg(found.process.pid, signal.SIGINT)
+    async with learning(own_redis, client, tmp_path) as result:
+        child = result.child
+        os.killpg(result.process.pid, signal.SIGINT)
 
-        code, said = await found.ended()
+        code, said = await result.ended()
 
         assert (code, said) == (EX_INTERRUPTED, "")
-        await gone(child)
-        assert await whole(found, client)
+        await ended(child)
+        assert await whole(result, client)
 
 
 async def test_a_reader_does_not_outlive_what_it_reads_for(
     own_redis: RedisServer, client: Redis, tmp_path: Path
 ) -> None:
-    async with learning(own_redis, client, tmp_path) as found:
-        child = found.child
-        found.process.kill()  # while the reader waits for more to come
+    async with learning(own_redis, client, tmp_path) as result:
+        child = result.child
+        result.process.kill()  # while the reader waits for more to come
 
-        await gone(child)
-        assert await whole(found, client)
+        await ended(child)
+        assert await whole(result, client)

@@ -56,9 +56,9 @@ def evaluate(config: str, capsys: pytest.CaptureFixture[str]) -> Evaluate:
     return Evaluate(config, capsys)
 
 
-def steady(found: dict[str, Any]) -> dict[str, Any]:
-    """The measures without the one that is another each time."""
-    return {name: value for name, value in found.items() if name != "seconds_per_message"}
+def steady(result: dict[str, Any]) -> dict[str, Any]:
+    """The measures without the one that differs from run to run."""
+    return {name: value for name, value in result.items() if name != "seconds_per_message"}
 
 
 def test_an_index_is_measured_and_said_to_be_one(evaluate: Evaluate, index: str) -> None:
@@ -71,9 +71,9 @@ def test_an_index_is_measured_and_said_to_be_one(evaluate: Evaluate, index: str)
 
 
 def test_limit_and_skip_bound_what_is_read_and_what_is_measured(evaluate: Evaluate, index: str) -> None:
-    found = evaluate.json(index, "--limit", "40", "--skip", "15")
+    result = evaluate.json(index, "--limit", "40", "--skip", "15")
 
-    assert (found["messages"], found["learned"], found["limit"], found["skip"]) == (25, 40, 40, 15)
+    assert (result["messages"], result["learned"], result["limit"], result["skip"]) == (25, 40, 40, 15)
 
 
 def test_regime_noise_and_seed_arrive(evaluate: Evaluate, index: str) -> None:
@@ -120,11 +120,11 @@ def test_json_and_scores_go_to_their_files(evaluate: Evaluate, index: str, tmp_p
         index, "--json-file", tmp_path / "a.json", "--scores", tmp_path / "a.tsv", "--skip", "50"
     )
 
-    found = json.loads((tmp_path / "a.json").read_text())
+    result = json.loads((tmp_path / "a.json").read_text())
     lines = (tmp_path / "a.tsv").read_text().splitlines()
     assert code == 0
     assert out.startswith("10 measured: ")
-    assert found["messages"] == 10
+    assert result["messages"] == 10
     assert lines[0] == "index\tlabel\tscore\tprobability\tverdict"
     assert [line.split("\t")[0] for line in lines[1:]] == [str(n) for n in range(1, COUNT + 1)]
 
@@ -219,7 +219,7 @@ def test_redis_gives_the_same_result_and_keeps_nothing(
     assert (tmp_path / "redis.tsv").read_text() == (tmp_path / "memory.tsv").read_text()
 
 
-def test_redis_is_told_the_password_of_the_configuration(
+def test_redis_is_given_the_password_of_the_configuration(
     config: str, evaluate: Evaluate, index: str, tmp_path: Path, redis_binary: Path
 ) -> None:
     (tmp_path / "secret").write_text("open sesame\n")
@@ -295,13 +295,13 @@ def test_autolearning_is_measured_where_the_configuration_has_it(
     without = evaluate.json(index, "--regime", "errors")
     Path(config).write_text(Path(config).read_text() + "autolearn: {ham: 0.4, spam: 0.6}\n")
 
-    found = evaluate.json(index, "--regime", "errors")
+    result = evaluate.json(index, "--regime", "errors")
 
-    assert found["autolearned"] > 5 > without["autolearned"]
-    assert found["expected_calibration_error"] != without["expected_calibration_error"]
+    assert result["autolearned"] > 5 > without["autolearned"]
+    assert result["expected_calibration_error"] != without["expected_calibration_error"]
     with Redis(unix_socket_path=str(shared_redis.socket)) as client:
         client.flushall()
-        assert steady(evaluate.json(index, "--regime", "errors", "--redis", shared_redis.url)) == steady(found)
+        assert steady(evaluate.json(index, "--regime", "errors", "--redis", shared_redis.url)) == steady(result)
         assert client.keys() == []
 
 

@@ -56,11 +56,11 @@ def check(taught: Taught, raw: bytes, *, explained: bool = True) -> Check:
             model.client, model.keys, RecentMessagesOptions(explanations=explained), lambda _: None
         )
         writing = asyncio.create_task(memory.run())
-        found = await make_filter(model.client, RememberingObserver(memory.remember)).check(Message.parse(raw))
+        answer = await make_filter(model.client, RememberingObserver(memory.remember)).check(Message.parse(raw))
         await memory.wait_until_written()
         writing.cancel()
         await asyncio.wait([writing])
-        return found
+        return answer
 
     return taught.model(run)
 
@@ -72,7 +72,7 @@ def rows(out: str) -> list[list[str]]:
     return [re.split(r" {2,}", line.strip()) for line in lines[start : lines.index("", start)]]
 
 
-def test_an_id_tells_what_was_thought_then_and_in_one_line_what_is_thought_now(model: Taught) -> None:
+def test_an_id_shows_the_last_check_and_in_one_line_a_check_now(model: Taught) -> None:
     then = check(model, LETTER)
     model.teach(LETTER, "ham")
 
@@ -119,7 +119,7 @@ def test_clues_that_are_not_shown_are_summed_up(model: Taught) -> None:
     assert len(rows(model("explain", then.id)[0])) == min(20, len(then.clues)) + 2 + (len(then.clues) > 20)
 
 
-def test_as_json_all_is_told_and_sums_to_the_score(model: Taught) -> None:
+def test_as_json_all_is_shown_and_sums_to_the_score(model: Taught) -> None:
     then = check(model, LETTER)
     (line,) = model.json("explain", then.id, "-n", "1")
 
@@ -131,15 +131,22 @@ def test_as_json_all_is_told_and_sums_to_the_score(model: Taught) -> None:
         "policy": "default",
     }
     assert set(line["then"]) == set(line["now"]) == EXPLANATION
-    told = line["then"]
-    assert (told["score"], told["probability"], told["prior"]) == (then.score, then.probability, then.prior)
+    explanation = line["then"]
+    assert (explanation["score"], explanation["probability"], explanation["prior"]) == (
+        then.score,
+        then.probability,
+        then.prior,
+    )
     in_force = {"unsure": 0.5, "spam": 0.95, "reject": None}
-    assert told["thresholds"] == {**in_force, "promise": "", "promised": False}
-    assert (told["learned"], told["needed"]) == (then.state.learned, {"ham": 1, "spam": 1})
-    assert set(told["clues"][0]) == {"token", "from", "ham", "spam", "log_ratio", "sum"}
-    assert abs(math.fsum([told["prior"], *(clue["log_ratio"] for clue in told["clues"])]) - then.score) < 1e-9
-    assert told["clues"][-1]["sum"] == then.score
-    assert {**told, "time": ""} == {**line["now"], "time": ""}
+    assert explanation["thresholds"] == {**in_force, "promise": "", "promised": False}
+    assert (explanation["learned"], explanation["needed"]) == (then.state.learned, {"ham": 1, "spam": 1})
+    assert set(explanation["clues"][0]) == {"token", "from", "ham", "spam", "log_ratio", "sum"}
+    assert (
+        abs(math.fsum([explanation["prior"], *(clue["log_ratio"] for clue in explanation["clues"])]) - then.score)
+        < 1e-9
+    )
+    assert explanation["clues"][-1]["sum"] == then.score
+    assert {**explanation, "time": ""} == {**line["now"], "time": ""}
 
 
 def test_counts_are_those_of_then_and_those_of_now(model: Taught) -> None:
@@ -147,8 +154,8 @@ def test_counts_are_those_of_then_and_those_of_now(model: Taught) -> None:
     model.teach(LETTER, "spam")
     (line,) = model.json("explain", then.id)
 
-    def spam(told: dict[str, Any]) -> dict[str, float]:
-        return {clue["token"]: clue["spam"] for clue in told["clues"]}
+    def spam(explanation: dict[str, Any]) -> dict[str, float]:
+        return {clue["token"]: clue["spam"] for clue in explanation["clues"]}
 
     before, after = spam(line["then"]), spam(line["now"])
     both = before.keys() & after.keys()

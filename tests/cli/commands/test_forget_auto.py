@@ -23,7 +23,7 @@ def learn_auto(taught: Taught, count: int) -> None:
     taught.model(run)
 
 
-def test_without_yes_it_tells_and_changes_nothing(taught: Taught) -> None:
+def test_without_yes_it_previews_and_changes_nothing(taught: Taught) -> None:
     learn_auto(taught, 3)
 
     for _ in range(2):
@@ -53,8 +53,8 @@ def test_status_shows_the_layer_where_there_is_one(taught: Taught) -> None:
     assert "auto     off, not used (learned without people: ham 0, spam 2)" in taught("status")[0]
     taught.config.write_text(taught.config.read_text() + "autolearn: {}\n")
     assert "auto     on (learned without people: ham 0, spam 2)" in taught("status")[0]
-    found = json.loads(taught("status", "--json")[0])
-    assert (found["autolearn"], found["autolearned"]) == (True, {"ham": 0, "spam": 2})
+    result = json.loads(taught("status", "--json")[0])
+    assert (result["autolearn"], result["autolearned"]) == (True, {"ham": 0, "spam": 2})
 
 
 def test_a_check_sees_both_layers_while_it_is_on(taught: Taught) -> None:
@@ -71,8 +71,8 @@ def test_a_check_sees_both_layers_while_it_is_on(taught: Taught) -> None:
 
     def score() -> float:
         words = [sys.executable, "-m", "nbstream.cli", "check", "-c", str(taught.config), "--json", str(letter)]
-        found = subprocess.run(words, capture_output=True, text=True, check=False)
-        return float(json.loads(found.stdout)["probability"])
+        result = subprocess.run(words, capture_output=True, text=True, check=False)
+        return float(json.loads(result.stdout)["probability"])
 
     off = score()
     taught.config.write_text(taught.config.read_text() + "autolearn: {}\n")

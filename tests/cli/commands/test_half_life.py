@@ -1,4 +1,4 @@
-"""A model with a half-life as its administrator meets it: told, refused when changed, moved by import."""
+"""A model with a half-life as its administrator meets it: shown, refused when changed, moved by import."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ def folder(taught: Taught, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_status_tells_the_half_life_and_what_is_left(taught: Taught, folder: Path) -> None:
-    (found,) = taught.json("status")
-    assert found["half_life_days"] == 30
-    assert abs(datetime.fromisoformat(found["half_life_since"]).timestamp() - time.time()) < 600
-    assert datetime.fromisoformat(found["half_life_since"]).utcoffset() is not None
-    assert 25.9 < found["half_lives_left"] <= 26
+def test_status_shows_the_half_life_and_what_is_left(taught: Taught, folder: Path) -> None:
+    (result,) = taught.json("status")
+    assert result["half_life_days"] == 30
+    assert abs(datetime.fromisoformat(result["half_life_since"]).timestamp() - time.time()) < 600
+    assert datetime.fromisoformat(result["half_life_since"]).utcoffset() is not None
+    assert 25.9 < result["half_lives_left"] <= 26
 
     out, _ = taught("status")
     assert "\nhalving  30 days, t0 20" in out
     assert "Z; export and import move it, in 26.0 half-lives at the latest\n" in out
 
 
-def test_status_of_a_model_without_tells_none(taught: Taught) -> None:
+def test_status_of_a_model_without_a_half_life_shows_none(taught: Taught) -> None:
     configure(taught, "plain", "null")
-    (found,) = taught.json("status")
+    (result,) = taught.json("status")
 
-    assert [found[name] for name in ("half_life_days", "half_life_since", "half_lives_left")] == [None] * 3
+    assert [result[name] for name in ("half_life_days", "half_life_since", "half_lives_left")] == [None] * 3
     assert "halving" not in taught("status")[0]
 
 
@@ -72,17 +72,17 @@ def test_a_model_moves_to_another_t0_scores_as_it_did_and_can_be_unlearned(
     taught: Taught, folder: Path, days: str
 ) -> None:
     paths = [str(folder / label) for label in ("spam", "ham")]
-    before = [each["score"] for each in checks(taught, *paths)]
+    before = [line["score"] for line in checks(taught, *paths)]
     taught("export", str(folder / "m.gz"))
     configure(taught, "second", days)
 
     out, _ = taught("import", str(folder / "m.gz"))
 
     assert "model 'second' knows" in out
-    assert [each["score"] for each in checks(taught, *paths)] == pytest.approx(before, rel=0.01)
+    assert [line["score"] for line in checks(taught, *paths)] == pytest.approx(before, rel=0.01)
     taught("unlearn", *paths)
-    (found,) = taught.json("status")
-    assert (found["tokens"], found["learned"]) == (0, {"ham": 0, "spam": 0})
+    (result,) = taught.json("status")
+    assert (result["tokens"], result["learned"]) == (0, {"ham": 0, "spam": 0})
 
 
 def checks(taught: Taught, *paths: str) -> list[dict[str, float]]:
@@ -92,13 +92,13 @@ def checks(taught: Taught, *paths: str) -> list[dict[str, float]]:
 
 
 def test_top_tokens_shows_what_is_left_now(taught: Taught, folder: Path) -> None:
-    fresh = {each["token"]: each["spam"] for each in taught.json("top-tokens", "-k", "5")}
+    fresh = {line["token"]: line["spam"] for line in taught.json("top-tokens", "-k", "5")}
 
     async def make_older(model: Model) -> None:
         await model.client.hset("nbstream:{first}:schema", "half_life", f"30.0 {time.time() - 60 * 86_400!r}")
 
     taught.model(make_older)
-    older = {each["token"]: each["spam"] for each in taught.json("top-tokens", "-k", "1000")}
+    older = {line["token"]: line["spam"] for line in taught.json("top-tokens", "-k", "1000")}
 
     for token, count in fresh.items():
         assert older[token] == pytest.approx(count / 4, rel=0.01)

@@ -44,7 +44,7 @@ def test_each_change_is_one_line_and_the_newest_is_last(taught: Taught) -> None:
     assert all(re.fullmatch(r"[01]\.\d{4} [a-z]+ -> [01]\.\d{4} [a-z]+", line[4]) for line in lines)
 
 
-def test_json_tells_the_same_and_no_less(taught: Taught) -> None:
+def test_json_says_the_same_and_no_less(taught: Taught) -> None:
     prize = taught.teach(PRIZE, "spam", "192.0.2.1")
     taught.teach(PRIZE, "ham", "ann", "cli")
 

@@ -44,7 +44,7 @@ def run(config: File, *words: str) -> int:
 
 
 def harmless(text: str) -> bool:
-    return all(each.isprintable() or each == "\n" for each in text)
+    return all(character.isprintable() or character == "\n" for character in text)
 
 
 def test_an_empty_quarantine_has_nothing_to_list(config: File, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,10 +68,10 @@ def test_json_says_all_of_it(config: File, capsys: pytest.CaptureFixture[str]) -
     run(config, "list", "--json")
 
     out = capsys.readouterr().out
-    found = json.loads(out)
+    result = json.loads(out)
     assert out.isascii()
-    assert found["recipients"] == [f"r{NASTY}@x", "other@x"]
-    assert (found["id"], found["policy"], found["in_doubt"]) == (A, "*@x", False)
+    assert result["recipients"] == [f"r{NASTY}@x", "other@x"]
+    assert (result["id"], result["policy"], result["in_doubt"]) == (A, "*@x", False)
 
 
 def test_a_message_is_shown_as_text_and_nothing_but_that(config: File, capsys: pytest.CaptureFixture[str]) -> None:

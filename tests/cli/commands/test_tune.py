@@ -43,43 +43,43 @@ def other(taught: Taught, verdict: str) -> Path:
 
 
 def only(taught: Taught, *arguments: str) -> dict[str, Any]:
-    (found,) = taught.json("tune", *arguments)
-    return found
+    (result,) = taught.json("tune", *arguments)
+    return result
 
 
 def first_probabilities(taught: Taught) -> dict[str, list[float]]:
     """P(spam) before the label, from the history."""
-    found: dict[str, list[float]] = {"ham": [], "spam": []}
+    result: dict[str, list[float]] = {"ham": [], "spam": []}
     for change in taught.json("history"):
-        found[change["label"]].append(change["before"]["probability"])
-    return found
+        result[change["label"]].append(change["before"]["probability"])
+    return result
 
 
 def test_counts_are_those_of_the_stored_first_scores(labelled: Taught) -> None:
-    found, scores = only(labelled), first_probabilities(labelled)
+    result, scores = only(labelled), first_probabilities(labelled)
 
-    assert (found["model"], found["messages"]) == ("test", COUNT)
-    assert (found["ham"], found["spam"]) == (len(scores["ham"]), len(scores["spam"]))
-    for choice in (found["present"], *found["fixed"]):
+    assert (result["model"], result["messages"]) == ("test", COUNT)
+    assert (result["ham"], result["spam"]) == (len(scores["ham"]), len(scores["spam"]))
+    for choice in (result["present"], *result["fixed"]):
         threshold = choice["spam_from"]
         assert choice["ham_called_spam"] == sum(p >= threshold for p in scores["ham"])
         assert choice["spam_missed"] == sum(p < threshold for p in scores["spam"])
-    assert found["present"]["spam_from"] == 0.95
-    assert 0 < found["present"]["spam_missed"] < found["spam"]
-    assert found["budgets"][3]["promise"] == f"needs {2995 - found['ham']:,} more ham to promise 0.1 %"
+    assert result["present"]["spam_from"] == 0.95
+    assert 0 < result["present"]["spam_missed"] < result["spam"]
+    assert result["budgets"][3]["promise"] == f"needs {2995 - result['ham']:,} more ham to promise 0.1 %"
 
 
 def test_table_and_answers(labelled: Taught) -> None:
     out, _ = labelled("tune")
 
     lines = out.splitlines()
-    found = only(labelled)
+    result = only(labelled)
     assert lines[0] == (
-        f"model test, the last {COUNT} messages labelled: {found['ham']} ham, {found['spam']} spam"
+        f"model test, the last {COUNT} messages labelled: {result['ham']} ham, {result['spam']} spam"
     )
     assert lines[2].split()[:2] == ["from", "P"]
     assert any(line.startswith("present ") and " 0.95 " in line for line in lines)
-    assert [choice["answer"] for choice in found["budgets"]] == [
+    assert [choice["answer"] for choice in result["budgets"]] == [
         line for line in lines if line.startswith("max_false_positive_rate: ")
     ]
     assert "\033" not in out
@@ -99,13 +99,13 @@ def test_what_is_unlearned_or_relearned_leaves_or_changes_sides(labelled: Taught
 def test_another_file_is_compared_on_the_same_mail(labelled: Taught) -> None:
     path = other(labelled, "{unsure: 0.3, spam: 0.6}")
 
-    found, scores = only(labelled, "--with", str(path)), first_probabilities(labelled)
+    result, scores = only(labelled, "--with", str(path)), first_probabilities(labelled)
     out, _ = labelled("tune", "--with", str(path))
 
     caught = sum(0.6 <= p < 0.95 for p in scores["spam"])
     assert caught > 0
-    assert found["with"]["name"] == "with strict.yaml"
-    moved = {(each["label"], each["was"], each["would"]): each["messages"] for each in found["with"]["moves"]}
+    assert result["with"]["name"] == "with strict.yaml"
+    moved = {(move["label"], move["was"], move["would"]): move["messages"] for move in result["with"]["moves"]}
     assert moved["spam", "unsure", "spam"] == caught
     said = [line for line in out.splitlines() if line.startswith("with strict.yaml, spam: 0.6 -> threshold 0.6: ")]
     assert len(said) == 1
@@ -181,9 +181,12 @@ def test_wrong_usage_is_64(taught: Taught, arguments: Sequence[str]) -> None:
 
 
 def test_a_place_that_cannot_be_written_to_is_66(taught: Taught, tmp_path: Path) -> None:
-    place = tmp_path / "no folder" / "a.svg"
+    picture = tmp_path / "no folder" / "a.svg"
 
-    assert taught("tune", "--plot", str(place), code=66) == ("", f"nbstream: {place}: cannot be written there\n")
+    assert taught("tune", "--plot", str(picture), code=66) == (
+        "",
+        f"nbstream: {picture}: cannot be written there\n",
+    )
 
 
 def test_without_matplotlib_a_plot_is_refused(
@@ -223,8 +226,8 @@ def on_terminal(words: Sequence[str], columns: int, environment: dict[str, str])
     """What a command prints on a terminal of so many columns."""
     own, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    kept = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "NO_COLOR"}}
-    with subprocess.Popen(words, stdout=theirs, env={**kept, "TERM": "xterm", **environment}) as process:
+    inherited = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "NO_COLOR"}}
+    with subprocess.Popen(words, stdout=theirs, env={**inherited, "TERM": "xterm", **environment}) as process:
         os.close(theirs)
         parts = []
         with suppress(OSError):  # EIO: the command has gone, and with it the terminal's other side

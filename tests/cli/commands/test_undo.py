@@ -26,7 +26,7 @@ def outcomes(taught: Taught, *arguments: str) -> list[tuple[str, str, str | None
     return [(line["id"], line["outcome"], line["why"]) for line in taught.json("undo", *arguments)[:-1]]
 
 
-def test_without_yes_it_tells_and_changes_nothing(taught: Taught) -> None:
+def test_without_yes_it_previews_and_changes_nothing(taught: Taught) -> None:
     lunch = taught.teach(LUNCH, "ham", "ben")
     prize = taught.teach(PRIZE, "ham", "mallory")
     taught.teach(PRIZE, "spam", "mallory")
@@ -70,15 +70,15 @@ def test_with_yes_it_is_done_noted_and_can_be_taken_back(taught: Taught) -> None
     assert taught.stored() == poisoned
 
 
-def test_what_cannot_be_taken_back_is_told_and_hinders_nothing(taught: Taught) -> None:
+def test_what_cannot_be_taken_back_is_listed_and_hinders_nothing(taught: Taught) -> None:
     prize = taught.teach(PRIZE, "ham", "mallory")
     taught.teach(PRIZE, "spam", "ben")
     lunch = taught.teach(LUNCH, "spam", "mallory")
-    gone = taught.teach(b"Subject: old\n\nnews\n", "spam", "mallory")
-    taught.model(lambda model: model.client.delete(model.keys.ledger(gone)))
+    expired = taught.teach(b"Subject: old\n\nnews\n", "spam", "mallory")
+    taught.model(lambda model: model.client.delete(model.keys.ledger(expired)))
 
     assert outcomes(taught, "--since", "2h", "--actor", "mallory", "--yes") == [
-        (gone, "stays", "its ledger entry has expired"),
+        (expired, "stays", "its ledger entry has expired"),
         (lunch, "taken back", None),
         (prize, "stays", "changed since by smtp ben"),
     ]
