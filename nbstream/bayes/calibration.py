@@ -1,8 +1,8 @@
 """Calibration: a map from log-odds to P(spam), learned from first scores and the labels that people gave.
 
 Rules: pure. What is learned are counts of first scores by label, in bins. They are stored with the model like any
-other count: each message adds one, and takes it back when it is unlearned. It counts the score that the
-message had before its first label, never a later one.
+other count: each message adds one, and takes it back when it is unlearned. The score that counts is the one that
+the message had before its first label, never a later one.
 
 Naive Bayes treats clues as independent. They are not, so its log-odds are too large by an approximately constant
 factor. The map is Platt's ("Probabilistic outputs for support vector machines", 1999): P = sigmoid((s - b) / T),

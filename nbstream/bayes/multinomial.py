@@ -86,15 +86,15 @@ def token_log_probabilities(
     classifiers", 2003, 3.1). Of two classes each is the complement of the other, and the difference of the columns
     is the same as without ``complement``.
     """
-    seen = np.maximum(counts, 0)
-    everywhere: NDArray[np.int64] = seen.sum(axis=1)
+    positive_counts = np.maximum(counts, 0)
+    everywhere: NDArray[np.int64] = positive_counts.sum(axis=1)
     sums = np.maximum(np.array(totals.tokens), 0)
     token_pseudo_counts, class_pseudo_count = _pseudo_counts(
         everywhere, sums, totals.vocabulary_size, options.smoothing, unit
     )
     if options.complement:
-        seen, sums = everywhere[:, np.newaxis] - seen, sums.sum() - sums
-    rows: NDArray[np.float64] = np.log((seen + token_pseudo_counts) / (sums + class_pseudo_count))
+        positive_counts, sums = everywhere[:, np.newaxis] - positive_counts, sums.sum() - sums
+    rows: NDArray[np.float64] = np.log((positive_counts + token_pseudo_counts) / (sums + class_pseudo_count))
     if options.complement:
         rows = -rows
     rows[everywhere == 0] = 0.0
@@ -109,15 +109,15 @@ def token_log_ratios(
     This is the difference of the two columns of ``token_log_probabilities`` with Lidstone's alpha ``smoothing``.
     It is computed here at once, with one logarithm per token instead of two, because every check does it.
     """
-    seen = np.maximum(counts, 0)
-    smoothed = seen / unit
+    positive_counts = np.maximum(counts, 0)
+    smoothed = positive_counts / unit
     smoothed += smoothing
     pseudo = smoothing * max(totals.vocabulary_size, 1)
     ham, spam = (max(totals.tokens[column], 0) / unit + pseudo for column in (HAM, SPAM))
     ratios: NDArray[np.float64] = smoothed[:, SPAM] / smoothed[:, HAM]
     np.log(ratios, out=ratios)
     ratios += math.log(ham / spam)
-    ratios[(seen[:, SPAM] | seen[:, HAM]) == 0] = 0.0
+    ratios[(positive_counts[:, SPAM] | positive_counts[:, HAM]) == 0] = 0.0
     return ratios
 
 
