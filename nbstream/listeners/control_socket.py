@@ -1,8 +1,8 @@
-"""The control door: a unix socket in the state folder, by which commands ask the daemon and get its own answer.
+"""The control socket: a unix socket in the state folder, over which commands send requests to the daemon.
 
-Rules: only the daemon's user (and root) can connect; a request is one word and a line end, an answer one JSON
-object and a line end; the answer belongs to the request, so no command need guess what the daemon did. What is
-asked for is done even where the asker has gone.
+Rules: only the daemon's user (and root) can connect. A request is one word and a line end, an answer is one JSON
+object and a line end. The answer belongs to the request, and a command need not guess what the daemon did. A
+request is carried out even if its client has disconnected.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ _SOCKET_NAME = "control.sock"
 _MAX_CONNECTIONS = 16
 _MAX_WORD_BYTES = 64
 _MAX_ANSWER_BYTES = 1 << 20
-_PEER_SECONDS = 5.0  # to send the word, and to take the answer
+_PEER_SECONDS = 5.0  # to send the word, and to read the answer
 
 ControlAnswer: TypeAlias = Mapping[str, object]
 
 
 class ControlListener:
-    """Answers each word by the function of that name; an unknown word gets no answer."""
+    """Answers each word with the function of that name; an unknown word gets no answer."""
 
-    def __init__(self, answers: Mapping[str, Callable[[], Awaitable[ControlAnswer]]]) -> None:
-        self._handlers = answers
+    def __init__(self, handlers: Mapping[str, Callable[[], Awaitable[ControlAnswer]]]) -> None:
+        self._handlers = handlers
         self._server: asyncio.Server | None = None
         self._busy: set[asyncio.Task[Any]] = set()
         self._path: Path | None = None
 
     async def start(self, state_dir: Path) -> None:
-        """Listen; whoever calls this holds the daemon's lock on ``state_dir``. Raises OSError."""
+        """Listen; the caller must hold the daemon's lock on ``state_dir``. Raises ``OSError``."""
         self._path = state_dir / _SOCKET_NAME
-        self._path.unlink(missing_ok=True)  # of a daemon that was killed
+        self._path.unlink(missing_ok=True)  # the socket of a killed daemon
         listening = socket.socket(socket.AF_UNIX)
         try:
             with _short_socket_path(state_dir) as name:
                 listening.bind(name)
-            self._path.chmod(0o600)  # before anybody can connect: nothing listens yet
+            self._path.chmod(0o600)  # nobody can connect yet, because nothing listens
             self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=_MAX_WORD_BYTES)
         except BaseException:
             listening.close()
             raise
 
     async def close(self) -> None:
-        """Stop listening; who still waits for an answer gets none."""
+        """Stop listening; clients that still wait get no answer."""
         if self._server is None or self._path is None:
             return
         self._server.close()
@@ -88,7 +88,10 @@ class ControlListener:
 
 
 def ask_daemon(state_dir: Path, word: str, seconds: float) -> dict[str, Any]:
-    """What the daemon on ``state_dir`` answers; OSError where none does within about ``seconds``."""
+    """Return the answer of the daemon on ``state_dir`` to ``word``.
+
+    Raises ``OSError`` where no daemon answers within about ``seconds``.
+    """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(seconds)
         with _short_socket_path(state_dir) as name:
@@ -104,7 +107,7 @@ def ask_daemon(state_dir: Path, word: str, seconds: float) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _short_socket_path(state_dir: Path) -> Iterator[str]:
-    """A name of the socket that is short enough for unix(7), 107 bytes, however long the folder's is."""
+    """Yield a path of the socket within the 107 bytes of unix(7), even where the folder has a longer path."""
     folder = os.open(state_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{_SOCKET_NAME}"

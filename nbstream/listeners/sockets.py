@@ -1,7 +1,8 @@
-"""Listening sockets of the doors: TCP, or a unix socket with its permissions.
+"""Listening sockets of the listeners: TCP, or a unix socket with its permissions.
 
-Rules: a unix socket is made under a name of its own with its final permissions, and then renamed: nobody connects
-before they hold. A socket that is left from a killed process is replaced, one that somebody listens on is not.
+Rules: a unix socket is created under a temporary name with its final permissions, and then renamed: nobody can
+connect before the permissions are in force. The socket of a killed process is replaced, but not a socket on which
+a process listens.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ BACKLOG = 512  # connections that wait for their turn
 
 @dataclass(frozen=True, slots=True)
 class TcpListenAddress:
-    """A host and a port; port 0 lets the system choose."""
+    """A host and a port; with port 0 the system chooses one."""
 
     host: str
     port: int
@@ -46,99 +47,104 @@ class UnixListenAddress:
 ListenAddress = TcpListenAddress | UnixListenAddress
 
 
-def open_listening_socket(place: ListenAddress) -> socket.socket:
-    """A socket that listens there, not blocking. Raises ``OSError``; a group that is not there is one too."""
-    found = _listen_on_tcp(place) if isinstance(place, TcpListenAddress) else _bind_unix(place)
-    found.setblocking(False)
-    return found
+def open_listening_socket(address: ListenAddress) -> socket.socket:
+    """Return a socket that listens at ``address`` and does not block.
 
-
-def reserve_address(place: ListenAddress) -> socket.socket:
-    """A socket that is bound there and does not listen: the address is for those that ``shared`` makes, alone.
-
-    Raises ``OSError`` as ``open_listening_socket`` does.
+    Raises ``OSError``, also for a group that does not exist.
     """
-    if isinstance(place, UnixListenAddress):
-        return _bind_unix(place, listen=False)
-    family, _, _, _, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
-    found = _bind_tcp(family, address)
-    # Only now: bound with it, a second daemon would get in, and silently a share of the connections.
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    return found
+    listening = _listen_on_tcp(address) if isinstance(address, TcpListenAddress) else _bind_unix(address)
+    listening.setblocking(False)
+    return listening
 
 
-def socket_at_same_address(held: socket.socket) -> socket.socket:
-    """One more socket at the address of ``held``, not listening yet.
+def reserve_address(address: ListenAddress) -> socket.socket:
+    """Return a socket that is bound to ``address`` and does not listen.
 
-    Of TCP it is one of its own, which the kernel gives a share of the connections once it listens
-    (SO_REUSEPORT). A unix socket is the same one.
+    It reserves the address for the sockets of ``socket_at_same_address``. Raises ``OSError`` as
+    ``open_listening_socket`` does.
     """
-    if held.family == socket.AF_UNIX:
-        return held.dup()
-    return _bind_tcp(held.family, held.getsockname(), shared=True)
+    if isinstance(address, UnixListenAddress):
+        return _bind_unix(address, listen=False)
+    family, _, _, _, resolved = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+    reserved = _bind_tcp(family, resolved)
+    # Not before bind: a second daemon could bind too, and would get a part of the connections unnoticed.
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    return reserved
+
+
+def socket_at_same_address(reserved: socket.socket) -> socket.socket:
+    """Return one more socket at the address of ``reserved``, which does not listen yet.
+
+    A TCP socket is a new one, to which the kernel gives a part of the connections once it listens (SO_REUSEPORT).
+    A unix socket is a duplicate of the same one.
+    """
+    if reserved.family == socket.AF_UNIX:
+        return reserved.dup()
+    return _bind_tcp(reserved.family, reserved.getsockname(), shared=True)
 
 
 def _bind_tcp(family: int, address: tuple[Any, ...], *, shared: bool = False) -> socket.socket:
-    """A TCP socket bound as ``socket.create_server`` binds it, which would also have it listen."""
-    found = socket.socket(family, socket.SOCK_STREAM)
+    """Return a TCP socket, bound as ``socket.create_server`` does it, but not listening."""
+    bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
-            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        found.bind(address)
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
     except BaseException:
-        found.close()
+        bound.close()
         raise
-    return found
+    return bound
 
 
 def bound_address(address: ListenAddress, listening: socket.socket) -> ListenAddress:
     """Return where a socket that was made for ``address`` listens: with the port that the system chose."""
     if isinstance(address, UnixListenAddress):
-        return address  # the socket itself knows only the name that it was made under
+        return address  # the socket itself knows only its temporary name
     host, port = listening.getsockname()[:2]
     return TcpListenAddress(host, port)
 
 
-def resolve_host(place: TcpListenAddress) -> list[ListenAddress]:
-    """The addresses that the host of ``place`` has: localhost may have two. Raises ``OSError``."""
-    found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(TcpListenAddress(str(address[0]), place.port) for *_, address in found))
+def resolve_host(address: TcpListenAddress) -> list[ListenAddress]:
+    """Return all addresses of the host of ``address``: localhost may have two. Raises ``OSError``."""
+    entries = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(TcpListenAddress(str(resolved[0]), address.port) for *_, resolved in entries))
 
 
-def _listen_on_tcp(place: TcpListenAddress) -> socket.socket:
-    family, _, _, _, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
-    return socket.create_server(address[:2], family=family, backlog=BACKLOG, reuse_port=False)
+def _listen_on_tcp(address: TcpListenAddress) -> socket.socket:
+    family, _, _, _, resolved = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+    return socket.create_server(resolved[:2], family=family, backlog=BACKLOG, reuse_port=False)
 
 
-def _bind_unix(place: UnixListenAddress, *, listen: bool = True) -> socket.socket:
-    if _is_in_use(place.path):
+def _bind_unix(address: UnixListenAddress, *, listen: bool = True) -> socket.socket:
+    if _is_in_use(address.path):
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-    group = _group_id(place.group)
-    draft = place.path.with_name(f".{secrets.token_hex(4)}")  # no longer than a name may be
-    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    group = _group_id(address.group)
+    # A short name, because the length of a socket's path is limited.
+    temporary_path = address.path.with_name(f".{secrets.token_hex(4)}")
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        found.bind(str(draft))
+        bound.bind(str(temporary_path))
         try:
-            draft.chmod(place.mode)
+            temporary_path.chmod(address.mode)
             if group is not None:
-                os.chown(draft, -1, group)
+                os.chown(temporary_path, -1, group)
             if listen:
-                found.listen(BACKLOG)
-            draft.rename(place.path)
+                bound.listen(BACKLOG)
+            temporary_path.rename(address.path)
         except BaseException:
-            draft.unlink(missing_ok=True)
+            temporary_path.unlink(missing_ok=True)
             raise
     except BaseException:
-        found.close()
+        bound.close()
         raise
-    return found
+    return bound
 
 
 def _is_in_use(path: Path) -> bool:
-    """True where somebody listens; a file that is no socket is an error, or it would be replaced."""
+    """Return whether a process listens at the path. Raises ``OSError`` for a file that is no socket."""
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise FileExistsError(errno.EEXIST, "a file that is no socket is there")
@@ -148,7 +154,7 @@ def _is_in_use(path: Path) -> bool:
             probe.connect(str(path))
         except (FileNotFoundError, ConnectionRefusedError):
             return False
-        except BlockingIOError:  # somebody who is too busy to accept
+        except BlockingIOError:  # a process listens, but is too busy to accept
             return True
     return True
 

@@ -1,4 +1,4 @@
-"""The control door: an answer of one's own, for the daemon's user only."""
+"""The control socket: each request has its own answer, and only the daemon's user can connect."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from nbstream.listeners.control_socket import ControlListener, ask_daemon
 from tests.waiting import until
 
 
-class Desk:
-    """What the door is for."""
+class RequestCounter:
+    """Answers requests with their number, while ``open`` is set."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requests = 0
         self.open = asyncio.Event()
         self.open.set()
 
     async def answer(self) -> dict[str, object]:
-        self.asked += 1
+        self.requests += 1
         await self.open.wait()
-        return {"asked": self.asked}
+        return {"requests": self.requests}
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def counter() -> RequestCounter:
+    return RequestCounter()
 
 
 @pytest.fixture
-async def door(desk: Desk, tmp_path: Path) -> AsyncIterator[ControlListener]:
-    listener = ControlListener({"count": desk.answer})
-    await listener.start(tmp_path)
-    yield listener
-    await listener.close()
+async def listener(counter: RequestCounter, tmp_path: Path) -> AsyncIterator[ControlListener]:
+    running = ControlListener({"count": counter.answer})
+    await running.start(tmp_path)
+    yield running
+    await running.close()
 
 
 async def count(folder: Path) -> object:
-    return (await asyncio.to_thread(ask_daemon, folder, "count", 20.0))["asked"]
+    return (await asyncio.to_thread(ask_daemon, folder, "count", 20.0))["requests"]
 
 
-async def test_each_request_has_its_own_answer(door: ControlListener, tmp_path: Path) -> None:
+async def test_each_request_has_its_own_answer(listener: ControlListener, tmp_path: Path) -> None:
     assert sorted(await asyncio.gather(*(count(tmp_path) for _ in range(4)))) == [1, 2, 3, 4]  # type: ignore[type-var]
 
 
-async def test_only_the_owner_can_connect(door: ControlListener, tmp_path: Path) -> None:
+async def test_only_the_owner_can_connect(listener: ControlListener, tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "control.sock").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("word", ["other", "count more", "x" * 5000])
 async def test_an_unknown_word_gets_no_answer(
-    door: ControlListener, desk: Desk, tmp_path: Path, word: str
+    listener: ControlListener, counter: RequestCounter, tmp_path: Path, word: str
 ) -> None:
     with pytest.raises(OSError, match=r"without an answer|reset|Broken pipe"):
         await asyncio.to_thread(ask_daemon, tmp_path, word, 20.0)
@@ -63,60 +63,62 @@ async def test_an_unknown_word_gets_no_answer(
     assert await count(tmp_path) == 1
 
 
-async def test_who_is_silent_or_goes_away_hinders_nobody(
-    door: ControlListener, desk: Desk, tmp_path: Path
+async def test_a_silent_or_disconnected_client_does_not_block_others(
+    listener: ControlListener, counter: RequestCounter, tmp_path: Path
 ) -> None:
-    with socket.socket(socket.AF_UNIX) as silent, socket.socket(socket.AF_UNIX) as gone:
+    with socket.socket(socket.AF_UNIX) as silent, socket.socket(socket.AF_UNIX) as disconnected:
         silent.connect(str(tmp_path / "control.sock"))
-        gone.connect(str(tmp_path / "control.sock"))
-        gone.send(b"count\n")
-        gone.close()
-        await until(lambda: desk.asked == 1)
+        disconnected.connect(str(tmp_path / "control.sock"))
+        disconnected.send(b"count\n")
+        disconnected.close()
+        await until(lambda: counter.requests == 1)
 
         assert await count(tmp_path) == 2
 
-        await door.close()
+        await listener.close()
         assert await asyncio.to_thread(silent.recv, 1) == b""
 
 
-async def test_who_waits_when_the_door_closes_is_not_told_anything(
-    door: ControlListener, desk: Desk, tmp_path: Path
+async def test_a_client_that_waits_while_the_listener_closes_gets_no_answer(
+    listener: ControlListener, counter: RequestCounter, tmp_path: Path
 ) -> None:
-    desk.open.clear()
+    counter.open.clear()
     waiting = asyncio.create_task(count(tmp_path))
-    await until(lambda: desk.asked == 1)
+    await until(lambda: counter.requests == 1)
 
-    await door.close()
+    await listener.close()
 
     with pytest.raises(ConnectionResetError, match="without an answer"):
         await waiting
     assert not (tmp_path / "control.sock").exists()
 
 
-async def test_one_connection_too_many_is_closed(door: ControlListener, desk: Desk, tmp_path: Path) -> None:
-    desk.open.clear()
+async def test_one_connection_too_many_is_closed(
+    listener: ControlListener, counter: RequestCounter, tmp_path: Path
+) -> None:
+    counter.open.clear()
     waiting = [asyncio.create_task(count(tmp_path)) for _ in range(4)]
     sockets = [socket.socket(socket.AF_UNIX) for _ in range(12)]
     try:
-        for each in sockets:
-            each.connect(str(tmp_path / "control.sock"))
-            each.send(b"count\n")
-        await until(lambda: desk.asked == 16)
+        for connection in sockets:
+            connection.connect(str(tmp_path / "control.sock"))
+            connection.send(b"count\n")
+        await until(lambda: counter.requests == 16)
         with pytest.raises(OSError, match=r"without an answer|reset|Broken pipe"):
             await asyncio.to_thread(ask_daemon, tmp_path, "count", 20.0)
-        desk.open.set()
+        counter.open.set()
         assert len(await asyncio.gather(*waiting)) == 4
     finally:
-        for each in sockets:
-            each.close()
+        for connection in sockets:
+            connection.close()
 
 
-async def test_what_a_killed_daemon_left_is_replaced(desk: Desk, tmp_path: Path) -> None:
+async def test_the_socket_of_a_killed_daemon_is_replaced(counter: RequestCounter, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / "control.sock"))
     with pytest.raises(ConnectionRefusedError):
         await count(tmp_path)
-    listener = ControlListener({"count": desk.answer})
+    listener = ControlListener({"count": counter.answer})
 
     await listener.start(tmp_path)
 
@@ -124,10 +126,12 @@ async def test_what_a_killed_daemon_left_is_replaced(desk: Desk, tmp_path: Path)
     await listener.close()
 
 
-async def test_the_name_of_the_folder_may_be_longer_than_a_socket_s(desk: Desk, tmp_path: Path) -> None:
+async def test_the_path_of_the_folder_may_be_longer_than_a_socket_path(
+    counter: RequestCounter, tmp_path: Path
+) -> None:
     folder = tmp_path / ("long" * 30)
     folder.mkdir()
-    listener = ControlListener({"count": desk.answer})
+    listener = ControlListener({"count": counter.answer})
 
     await listener.start(folder)
 
@@ -135,7 +139,7 @@ async def test_the_name_of_the_folder_may_be_longer_than_a_socket_s(desk: Desk, 
     await listener.close()
 
 
-async def test_no_file_stays_open(door: ControlListener, tmp_path: Path) -> None:
+async def test_no_file_stays_open(listener: ControlListener, tmp_path: Path) -> None:
     await count(tmp_path)
     before = len(list(Path("/proc/self/fd").iterdir()))
 

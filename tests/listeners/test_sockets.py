@@ -28,7 +28,7 @@ Listen = Callable[[ListenAddress], socket.socket]
 def listen() -> Iterator[Listen]:
     """``open_listening_socket``, whose sockets are closed at the end of the test."""
     with ExitStack() as stack:
-        yield lambda place: stack.enter_context(open_listening_socket(place))
+        yield lambda address: stack.enter_context(open_listening_socket(address))
 
 
 def reached(path: Path) -> bool:
@@ -37,18 +37,18 @@ def reached(path: Path) -> bool:
 
 
 def names(folder: Path) -> list[str]:
-    return [each.name for each in folder.iterdir()]
+    return [path.name for path in folder.iterdir()]
 
 
-def refusal(place: ListenAddress) -> OSError:
-    with pytest.raises(OSError) as caught:  # noqa: PT011 - what it says is looked at by each test
-        open_listening_socket(place)
+def refusal(address: ListenAddress) -> OSError:
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - each test checks the message
+        open_listening_socket(address)
     return caught.value
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o660, 0o666])
 def test_a_unix_socket_has_its_permissions_whatever_the_umask(listen: Listen, tmp_path: Path, mode: int) -> None:
-    path = tmp_path / "door.sock"
+    path = tmp_path / "listener.sock"
     before = os.umask(0o077)
     try:
         listen(UnixListenAddress(path, mode))
@@ -57,31 +57,31 @@ def test_a_unix_socket_has_its_permissions_whatever_the_umask(listen: Listen, tm
 
     assert stat.S_IMODE(path.stat().st_mode) == mode
     assert reached(path)
-    assert names(tmp_path) == ["door.sock"]
+    assert names(tmp_path) == ["listener.sock"]
 
 
-def test_a_unix_socket_is_given_to_its_group(listen: Listen, tmp_path: Path) -> None:
+def test_a_unix_socket_gets_its_group(listen: Listen, tmp_path: Path) -> None:
     others = [number for number in os.getgroups() if number != os.getegid()]
     if os.geteuid() == 0:
-        others = [each.gr_gid for each in grp.getgrall() if each.gr_gid != os.getegid()]
+        others = [group.gr_gid for group in grp.getgrall() if group.gr_gid != os.getegid()]
     if not others:
         pytest.skip("this user has one group only")
-    path = tmp_path / "door.sock"
+    path = tmp_path / "listener.sock"
 
     listen(UnixListenAddress(path, 0o660, grp.getgrgid(others[0]).gr_name))
 
     assert path.stat().st_gid == others[0]
 
 
-def test_a_group_that_is_not_there_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    refused = refusal(UnixListenAddress(tmp_path / "door.sock", 0o660, "no-such-group"))
+def test_an_unknown_group_is_an_error_and_leaves_no_file(tmp_path: Path) -> None:
+    refused = refusal(UnixListenAddress(tmp_path / "listener.sock", 0o660, "no-such-group"))
 
     assert refused.strerror == "there is no group no-such-group"
     assert not names(tmp_path)
 
 
 def test_a_socket_of_a_killed_process_is_replaced(listen: Listen, tmp_path: Path) -> None:
-    path = tmp_path / "door.sock"
+    path = tmp_path / "listener.sock"
     open_listening_socket(UnixListenAddress(path)).close()
     assert path.is_socket()
     assert not reached(path)
@@ -91,18 +91,18 @@ def test_a_socket_of_a_killed_process_is_replaced(listen: Listen, tmp_path: Path
     assert reached(path)
 
 
-def test_a_socket_that_somebody_listens_on_stays_theirs(listen: Listen, tmp_path: Path) -> None:
-    path = tmp_path / "door.sock"
+def test_a_socket_on_which_a_process_listens_is_not_replaced(listen: Listen, tmp_path: Path) -> None:
+    path = tmp_path / "listener.sock"
     listen(UnixListenAddress(path))
     was = path.stat().st_ino
 
     assert refusal(UnixListenAddress(path)).errno == errno.EADDRINUSE
     assert path.stat().st_ino == was
-    assert names(tmp_path) == ["door.sock"]
+    assert names(tmp_path) == ["listener.sock"]
 
 
-def test_a_socket_whose_owner_is_too_busy_to_accept_stays_theirs(tmp_path: Path) -> None:
-    path = tmp_path / "door.sock"
+def test_a_socket_of_a_busy_process_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "listener.sock"
     with ExitStack() as stack:
         busy = stack.enter_context(socket.socket(socket.AF_UNIX))
         busy.bind(str(path))
@@ -114,12 +114,12 @@ def test_a_socket_whose_owner_is_too_busy_to_accept_stays_theirs(tmp_path: Path)
                 break
 
         assert refusal(UnixListenAddress(path)).errno == errno.EADDRINUSE
-        assert names(tmp_path) == ["door.sock"]
+        assert names(tmp_path) == ["listener.sock"]
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])
-def test_what_is_no_socket_is_never_replaced(tmp_path: Path, kind: str) -> None:
-    path, precious = tmp_path / "door.sock", tmp_path / "precious"
+def test_a_file_that_is_no_socket_is_never_replaced(tmp_path: Path, kind: str) -> None:
+    path, precious = tmp_path / "listener.sock", tmp_path / "precious"
     precious.write_text("mine")
     match kind:
         case "file":
@@ -137,21 +137,21 @@ def test_what_is_no_socket_is_never_replaced(tmp_path: Path, kind: str) -> None:
     assert precious.read_text() == "mine"
 
 
-def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    assert refusal(UnixListenAddress(tmp_path / "missing" / "door.sock")).errno == errno.ENOENT
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    assert refusal(UnixListenAddress(tmp_path / "missing" / "listener.sock")).errno == errno.ENOENT
 
 
-def test_it_is_told_where_a_door_listens(listen: Listen, tmp_path: Path) -> None:
-    anywhere, here = TcpListenAddress("127.0.0.1", 0), UnixListenAddress(tmp_path / "door.sock")
+def test_the_bound_address_has_the_port(listen: Listen, tmp_path: Path) -> None:
+    anywhere, here = TcpListenAddress("127.0.0.1", 0), UnixListenAddress(tmp_path / "listener.sock")
     tcp, unix = listen(anywhere), listen(here)
 
     assert str(bound_address(anywhere, tcp)) == f"127.0.0.1:{tcp.getsockname()[1]}"
     assert not str(bound_address(anywhere, tcp)).endswith(":0")
-    assert str(bound_address(here, unix)) == f"unix:{tmp_path / 'door.sock'}"
+    assert str(bound_address(here, unix)) == f"unix:{tmp_path / 'listener.sock'}"
     assert str(TcpListenAddress("::1", 783)) == "[::1]:783"
 
 
-def test_a_port_that_is_taken_is_an_error(listen: Listen) -> None:
+def test_a_port_in_use_is_an_error(listen: Listen) -> None:
     taken = listen(TcpListenAddress("127.0.0.1", 0)).getsockname()[1]
 
     assert refusal(TcpListenAddress("127.0.0.1", taken)).errno == errno.EADDRINUSE

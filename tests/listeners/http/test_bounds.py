@@ -160,7 +160,7 @@ async def test_a_connection_too_many_is_answered_503(client: Redis, tmp_path: Pa
 async def test_500_connections_at_once(http: RunningHttpListener, many_files: None) -> None:
     answers = await asyncio.gather(*(http.raw(CHECK) for _ in range(500)), return_exceptions=True)
 
-    served = [each for each in answers if isinstance(each, bytes) and status(each) == 200]
+    served = [answer for answer in answers if isinstance(answer, bytes) and status(answer) == 200]
     turned = [each for each in answers if isinstance(each, ConnectionError) or status(each) == 503]  # type: ignore[arg-type]
     assert len(served) + len(turned) == 500
     assert len(served) >= 200
