@@ -1,7 +1,6 @@
-"""One SMTP connection below its commands: aiosmtpd's protocol, with deadlines, replies and an end that hold.
+"""One SMTP connection below its commands: who the client is, how replies are sent, and how the connection ends.
 
-Rules: one timer serves all deadlines of a connection. Replies to commands that came together go together. Who
-reads nothing is dropped, not waited for.
+Rules: replies to commands that came together are sent together. A client that reads nothing is dropped.
 """
 
 from __future__ import annotations
@@ -22,17 +21,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 64 * 1024
-_COMMAND_BYTES = 4096  # RFC 5321's 512, and room for the parameters of DSN (ORCPT: 500) and AUTH (500)
-_GROUPED_REPLY_BYTES = 4096  # of replies, which the client is to take before more is done for it
-_TOGETHER_SECONDS = 1.0  # a hop may take its time for each of 100 recipients, and the client not wait for all
+_COMMAND_BYTES = 4096  # 512 of RFC 5321, and room for the parameters of DSN (ORCPT: 500) and AUTH (500)
+_GROUPED_REPLY_BYTES = 4096  # of replies that wait: the client has to take them before it gets more
+_TOGETHER_SECONDS = 1.0  # the next hop may need long for each of 100 recipients, and the client sees no reply
 
 
 class SmtpConnection(AiosmtpdConnection):
-    """One connection: who is at its other end, how long it may be silent, what is said to it and how it ends."""
+    """One connection: its client, its replies and its end."""
 
-    line_length_limit = (
-        _CHUNK_BYTES  # aiosmtpd makes it the reader's limit, which is how much DATA is read at a time
-    )
+    # aiosmtpd makes it the limit of the reader, which is how much of DATA is read at a time.
+    line_length_limit = _CHUNK_BYTES
 
     def __init__(self, hostname: str, max_message_bytes: int, idle_timeout_seconds: float) -> None:
         super().__init__(
@@ -44,14 +42,14 @@ class SmtpConnection(AiosmtpdConnection):
             timeout=idle_timeout_seconds,
             loop=asyncio.get_running_loop(),
         )
-        # aiosmtpd shares this one between all connections and lets EHLO make it grow.
+        # aiosmtpd shares its own limits between all connections, and EHLO raises them.
         self.command_size_limit = _COMMAND_BYTES
         self.command_size_limits = collections.defaultdict(lambda: _COMMAND_BYTES)
         self._unsent_replies, self._last_reply_at = b"", 0.0
         self._peer = Peer("")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note who it is."""
+        """Note who the client is."""
         name = transport.get_extra_info("peername")
         self._peer = Peer(str(name[0]) if isinstance(name, tuple) else "")
         super().connection_made(transport)
@@ -62,13 +60,16 @@ class SmtpConnection(AiosmtpdConnection):
         self.abort()
 
     async def push(self, status: AnyStr) -> None:
-        """Say a reply; a connection that is gone is a ConnectionError (uvloop would raise a RuntimeError)."""
+        """Send a reply, after those that wait to be sent.
+
+        Raises ``ConnectionError`` where the connection is closed; uvloop would raise a ``RuntimeError``.
+        """
         if self.transport is None or self.transport.is_closing():
             raise ConnectionResetError
-        said = status if isinstance(status, bytes) else status.encode()
-        held, self._unsent_replies = self._unsent_replies, b""
+        reply = status if isinstance(status, bytes) else status.encode()
+        unsent_replies, self._unsent_replies = self._unsent_replies, b""
         self._last_reply_at = time.monotonic()
-        await super().push(held + said)
+        await super().push(unsent_replies + reply)
 
     def _close_for_shutdown(self) -> None:
         if self.transport is not None and not self.transport.is_closing():
@@ -76,13 +77,13 @@ class SmtpConnection(AiosmtpdConnection):
             self.transport.close()
 
     async def _send_reply(self, reply: SmtpReply, *, grouped: bool = False) -> None:
-        """Say it. One of a group goes with the reply to the next command where that is here (RFC 2920 3.2).
+        """Send a reply; a grouped one waits for the reply to the next command if that is here (RFC 2920 3.2).
 
-        Nothing is kept back once nothing was said for ``_TOGETHER_SECONDS``.
+        No reply waits where none was sent for ``_TOGETHER_SECONDS``.
         """
-        more = grouped and self.has_line()
-        recent = time.monotonic() - self._last_reply_at < _TOGETHER_SECONDS
-        if more and recent and len(self._unsent_replies) < _GROUPED_REPLY_BYTES:
+        has_next = grouped and self.has_line()
+        is_recent = time.monotonic() - self._last_reply_at < _TOGETHER_SECONDS
+        if has_next and is_recent and len(self._unsent_replies) < _GROUPED_REPLY_BYTES:
             self._unsent_replies += reply.render() + b"\r\n"
         else:
             await self.push(reply.render())

@@ -1,8 +1,8 @@
-"""The content of DATA: from what is on the wire to the message, bounded and rewritten while it comes.
+"""The content of DATA: bytes from the wire become the message, bounded and rewritten while they come.
 
-Rules: dots are unstuffed, a lone CR or LF becomes CRLF, the final dot is left out; wherever the bytes are cut, the
-message is the same. Each chunk is rewritten when it is here: what is left at the end of 20 MB is to put the pieces
-together, 13 ms that others wait, of 50.
+Rules: the dots of dot-stuffing are removed, a lone CR or LF becomes CRLF, and the final dot is left out. The
+message is the same wherever the bytes are cut into chunks. Each chunk is rewritten when it comes, so that only the
+pieces are left to be joined at the end: the event loop must never stand for long.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DATA_END = b"\r\n.\r\n"
-"""What ends DATA, and nothing else does (RFC 5321 4.1.1.4)."""
+"""The end of DATA. Nothing else ends it (RFC 5321 4.1.1.4)."""
 
 _LAST_LINE = b".\r\n"
 
-_READ_LIMIT_FACTOR = 2  # times the permitted size: a refused message is read to its end no further
+_READ_LIMIT_FACTOR = 2  # of the permitted size: a refused message is read to its end up to there
 
 
 class IncomingMessage:
-    """One message that comes in, of at most ``limit`` bytes; ``problem`` is the reply once it is refused."""
+    """A message of at most ``limit`` bytes that comes in; ``problem`` is the reply once it is refused."""
 
     def __init__(self, limit: int, budget: ByteBudget) -> None:
         self.problem: SmtpReply | None = None
@@ -41,11 +41,14 @@ class IncomingMessage:
 
     @property
     def exceeds_read_limit(self) -> bool:
-        """Whether so much has come that no end is waited for."""
+        """Whether so much has come that the end is not waited for any more."""
         return self._size > _READ_LIMIT_FACTOR * self._limit
 
     def add(self, chunk: bytes, *, last: bool) -> None:
-        """The next bytes: the first begin with the CRLF before the message, the ``last`` end with ``DATA_END``."""
+        """Add the next bytes.
+
+        The first chunk begins with the CRLF before the message, and the ``last`` one ends with ``DATA_END``.
+        """
         self._size += len(chunk)
         if self.problem:
             return
@@ -62,14 +65,14 @@ class IncomingMessage:
                 self._pieces.append(normalize_line_ends(remove_dot_stuffing(data[:end])))
 
     def content(self) -> bytes:
-        """The whole message, whose last chunk has been added; it is kept no longer."""
-        self._pieces[0] = self._pieces[0][2:]  # and not of the whole: that is one more copy
+        """Return the whole message, after its last chunk was added, and forget it."""
+        self._pieces[0] = self._pieces[0][2:]  # to cut the joined message would copy all of it once more
         content = b"".join(self._pieces)
         self._pieces.clear()
         return content
 
     def release(self) -> None:
-        """Give the bytes back that are reserved for it."""
+        """Give back the bytes that are reserved for the message."""
         self._budget.release(self._reserved)
         self._reserved = 0
 
@@ -81,5 +84,5 @@ class IncomingMessage:
 
 
 def _unfinished_length(data: bytes) -> int:
-    """How many bytes at the end may be the beginning of a CRLF, or of a CRLF and a dot: they wait for the next."""
+    """Return how many bytes at the end may begin a CRLF, or a CRLF with a dot; they wait for the next chunk."""
     return 2 if data.endswith(b"\r\n") else 1 if data.endswith(b"\r") else 0

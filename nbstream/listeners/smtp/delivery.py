@@ -1,8 +1,8 @@
-"""What happens to a complete message: check it, decide for its recipients, put the verdict on its header, send it.
+"""The delivery of a complete message: check it, decide for its recipients, add the verdict fields, and send it.
 
-Rules: a check that fails never costs mail, ``on_filter_failure`` decides; a relay that fails is the hop's own
-answer or 451, and the client keeps the message. Verdict fields that came from outside are always removed. What is
-to be done, ``policy.recipient_rules`` says; it is done by ``relay.outlet``.
+Rules: no mail is lost by a check that fails, since ``on_filter_failure`` decides about it. Where the next hop
+fails the client gets its reply, or a 451, and keeps the message. Verdict fields that came from outside are always
+removed. ``policy.recipient_rules`` decides on the actions, and ``relay.outlet`` carries them out.
 """
 
 from __future__ import annotations
@@ -41,11 +41,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_THREAD_BYTES = 256 * 1024  # of header: a larger one is looked through in a thread
-_MAX_RECEIVED = (
-    50  # RFC 5321 6.3 asks for at least 100 hops; mail that loops through here twice a round stops sooner
-)
-_RECEIVED_FIELD = re.compile(rb"(?i)\nreceived[ \t]*:")  # by its line feed, a quarter of the time that "^" takes
+_THREAD_BYTES = 256 * 1024  # of header: a larger one is searched in a thread
+_MAX_RECEIVED = 50  # RFC 5321 6.3 asks for at least 100 hops; here a loop passes twice in each round
+_RECEIVED_FIELD = re.compile(rb"(?i)\nreceived[ \t]*:")  # "^" in place of the line feed: see docs/experiments.md
 _LOOP_REPLY = SmtpReply(554, "5.4.6 Too many hops: this message has more than 50 Received fields")
 _REFUSAL_REPLIES = {
     ActionKind.REJECT: SmtpReply(550, "5.7.1 Message refused as spam"),
@@ -54,16 +52,16 @@ _REFUSAL_REPLIES = {
 
 
 class DeliveryObserver(Protocol):
-    """What deliveries report; metrics are one of the readers."""
+    """What deliveries report, for metrics and others."""
 
     def connected(self, listener: str, accepted: bool) -> None:
-        """A client connected; a door that is full, or closes, turns it away."""
+        """A client connected; a listener that is full, or closes, turns it away."""
 
     def delivered(self, listener: str, verdict: str) -> None:
         """One message was checked and answered; the verdict is "none" where the check failed."""
 
     def action_taken(self, action: str) -> None:
-        """This was decided for some recipients of a message: all of them, where they have one policy."""
+        """This action was decided for the recipients of a message that have one policy."""
 
     def filter_failed(self, reason: str) -> None:
         """One check failed."""
@@ -74,23 +72,26 @@ class DeliveryObserver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """The answer to the client, and the check where there was one: decided by the mildest policy, if many."""
+    """The reply to the client, and the check, with the verdict of the mildest policy where there are several.
+
+    The check is None where there was none.
+    """
 
     reply: SmtpReply
     check: Check | None = None
 
     @property
     def reply_with_verdict(self) -> SmtpReply:
-        """The answer with the verdict behind it: for peers whose feedback is believed."""
+        """The reply with the verdict after it, for clients that may teach."""
         check = self.check
         if check is None:
             return self.reply
-        told = f" nbstream id={check.id} verdict={check.verdict} probability={check.probability:.6f}"
-        return SmtpReply(self.reply.code, self.reply.text + told)
+        verdict = f" nbstream id={check.id} verdict={check.verdict} probability={check.probability:.6f}"
+        return SmtpReply(self.reply.code, self.reply.text + verdict)
 
 
 class Delivery:
-    """Takes complete messages from a door to where they go."""
+    """Takes complete messages from the SMTP listener to their destinations."""
 
     def __init__(self, runtime: Runtime, outlet: Outlet, observer: DeliveryObserver) -> None:
         self._filter = runtime.spam_filter
@@ -101,25 +102,24 @@ class Delivery:
     async def deliver(
         self, content: bytes, envelope: Envelope, transaction: Transaction, listener: str
     ) -> DeliveryResult:
-        """Check ``content`` (CRLF line ends) and send it on; ``transaction`` has the recipients already.
+        """Check ``content`` (CRLF line ends) and send it on.
 
-        Closes the transaction in every case. Raises nothing but cancellation.
+        ``transaction`` is that of the next hop, with the recipients, and is closed in every case. Raises nothing
+        but cancellation.
         """
         started = time.perf_counter()
         check: Check | None = None
-        decided: list[Decision] = []
+        decisions: list[Decision] = []
         try:
-            large = header_fields.body_offset(content) > _THREAD_BYTES
-            raw = (
-                await asyncio.to_thread(_without_forged_fields, content)
-                if large
-                else _without_forged_fields(content)
-            )
-            check, found = await self._check(raw, envelope.recipients)
+            if header_fields.body_offset(content) > _THREAD_BYTES:
+                raw = await asyncio.to_thread(_without_forged_fields, content)
+            else:
+                raw = _without_forged_fields(content)
+            check, groups = await self._check(raw, envelope.recipients)
             parts = [DeliveryPart(Action(ActionKind.PASS), (), envelope)]
             if check is not None:
-                decided = [group.decision for group in found]
-                parts = [self._delivery_part(check, group, envelope.sender) for group in found]
+                decisions = [group.decision for group in groups]
+                parts = [self._delivery_part(check, group, envelope.sender) for group in groups]
             reply = await self._send_parts(raw, parts, transaction)
         except (NbstreamError, _MessageRefused) as error:
             await transaction.abort()
@@ -129,28 +129,28 @@ class Delivery:
             await transaction.abort()
             raise
         self._observer.delivered(listener, str(check.verdict) if check else "none")
-        _log_delivery(listener, check, decided, reply, time.perf_counter() - started)
+        _log_delivery(listener, check, decisions, reply, time.perf_counter() - started)
         return DeliveryResult(reply, check)
 
     async def _check(
         self, raw: bytes, recipients: Sequence[SmtpPath]
     ) -> tuple[Check | None, Sequence[RecipientGroup[SmtpPath]]]:
-        """The check, by the mildest decision, and what becomes of the message for whom.
+        """Return the check with the mildest decision, and the groups of recipients with their decisions.
 
-        None and nobody where it failed and the message passes unmarked.
+        None and no groups where the check failed and the message passes unmarked.
         """
-        found: list[RecipientGroup[SmtpPath]] = []
+        groups: list[RecipientGroup[SmtpPath]] = []
 
         async def decide(check: Check) -> Check:
-            found.extend(await self._recipient_groups(check, recipients))
-            return _check_with_decision(check, found[0].decision)
+            groups.extend(await self._recipient_groups(check, recipients))
+            return _check_with_decision(check, groups[0].decision)
 
         try:
-            return await self._filter.check(Message(raw, self._runtime.message_limits), decide), found
+            return await self._filter.check(Message(raw, self._runtime.message_limits), decide), groups
         except Exception as error:
-            known = isinstance(error, NbstreamError)
-            self._observer.filter_failed("store" if known else "error")
-            _log.error("check failed: %s", error, exc_info=not known)
+            is_fault = not isinstance(error, NbstreamError)
+            self._observer.filter_failed("error" if is_fault else "store")
+            _log.error("check failed: %s", error, exc_info=is_fault)
             if self._runtime.passes_on_failure:
                 return None, ()
             raise CheckFailed("check failed") from error
@@ -158,32 +158,32 @@ class Delivery:
     async def _recipient_groups(
         self, check: Check, recipients: Sequence[SmtpPath]
     ) -> list[RecipientGroup[SmtpPath]]:
-        """What becomes of the message for whom."""
+        """Return the recipients in groups that get the same decision, the mildest first."""
         rules = self._runtime.rules
-        pairs = [(each, rules.treatment_of(each.address)) for each in recipients]
-        opinions = {rules.default.policy: _policy_verdict(check)}
+        pairs = [(recipient, rules.treatment_of(recipient.address)) for recipient in recipients]
+        policy_verdicts = {rules.default.policy: _policy_verdict(check)}
         for treatment in {treatment.policy: treatment for _, treatment in pairs}.values():
-            if treatment.policy not in opinions:
-                opinions[treatment.policy] = _policy_verdict(
+            if treatment.policy not in policy_verdicts:
+                policy_verdicts[treatment.policy] = _policy_verdict(
                     await self._filter.decide_for_treatment(check, treatment)
                 )
-        return group_recipients(pairs, opinions.__getitem__, can_differ=self._outlet.splits_recipients)
+        return group_recipients(pairs, policy_verdicts.__getitem__, can_differ=self._outlet.splits_recipients)
 
     def _delivery_part(self, check: Check, group: RecipientGroup[SmtpPath], sender: SmtpPath) -> DeliveryPart:
-        own = _check_with_decision(check, group.decision)
+        group_check = _check_with_decision(check, group.decision)
         policy = group.decision.treatment.name if group.has_other_treatments else ""
         fields = verdict_fields.render_verdict_fields(
-            own.id,
-            own.verdict,
-            own.probability,
-            own.reason,
+            group_check.id,
+            group_check.verdict,
+            group_check.probability,
+            group_check.reason,
             model=self._runtime.model_name,
-            thresholds=own.thresholds,
+            thresholds=group_check.thresholds,
             policy=policy,
-            clues=own.clues if self._runtime.shows_clues else (),
+            clues=group_check.clues if self._runtime.shows_clues else (),
         )
         envelope = Envelope(sender, group.recipients)
-        note = QuarantineNote(own.id, str(own.verdict), own.probability, policy, envelope)
+        note = QuarantineNote(group_check.id, str(group_check.verdict), group_check.probability, policy, envelope)
         return DeliveryPart(group.decision.action, tuple(fields), envelope, note)
 
     async def _send_parts(self, raw: bytes, parts: Sequence[DeliveryPart], transaction: Transaction) -> SmtpReply:
@@ -213,10 +213,10 @@ class _MessageRefused(Exception):
 
 
 def _without_forged_fields(content: bytes) -> bytes:
-    """The message without what others say in our name; raises ``_MessageRefused`` for one that loops."""
+    """Return the message without verdict fields of others. Raises ``_MessageRefused`` for one that loops."""
     head = split_at_line_ends(content[: header_fields.body_offset(content)])
-    found = chain.from_iterable(_RECEIVED_FIELD.finditer(b"\n" + lines) for lines in head)
-    if sum(1 for _ in islice(found, _MAX_RECEIVED + 1)) > _MAX_RECEIVED:
+    received = chain.from_iterable(_RECEIVED_FIELD.finditer(b"\n" + lines) for lines in head)
+    if sum(1 for _ in islice(received, _MAX_RECEIVED + 1)) > _MAX_RECEIVED:
         raise _MessageRefused(_LOOP_REPLY)
     return with_guarded_first_line(without_verdict_fields(content))
 
@@ -226,23 +226,22 @@ def _policy_verdict(check: Check) -> PolicyVerdict:
 
 
 def _check_with_decision(check: Check, decision: Decision) -> Check:
-    """The check with what a policy makes of it; it is the same where that is what it was decided by."""
-    opinion, name = decision.policy_verdict, decision.treatment.name
-    if opinion == _policy_verdict(check) and name == check.policy:
+    """Return the check with this decision, or the same check where the decision is already in it."""
+    other, name = decision.policy_verdict, decision.treatment.name
+    if other == _policy_verdict(check) and name == check.policy:
         return check
-    verdict, reason, thresholds = opinion.verdict, opinion.reason, opinion.thresholds
-    return replace(check, verdict=verdict, reason=reason, thresholds=thresholds, policy=name)
+    return replace(check, verdict=other.verdict, reason=other.reason, thresholds=other.thresholds, policy=name)
 
 
 def _log_delivery(
-    listener: str, check: Check | None, decided: Sequence[Decision], reply: SmtpReply, seconds: float
+    listener: str, check: Check | None, decisions: Sequence[Decision], reply: SmtpReply, seconds: float
 ) -> None:
-    policies = list(dict.fromkeys(decision.treatment.name for decision in decided))
+    policies = list(dict.fromkeys(decision.treatment.name for decision in decisions))
     log_message(
         listener,
         check,
         seconds,
-        action=", ".join(dict.fromkeys(str(decision.action.kind) for decision in decided)) or None,
+        action=", ".join(dict.fromkeys(str(decision.action.kind) for decision in decisions)) or None,
         policy=", ".join(policies) if policies not in ([], [DEFAULT_RULE_NAME]) else None,
         reply=str(reply),
     )

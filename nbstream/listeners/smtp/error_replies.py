@@ -1,4 +1,4 @@
-"""What an SMTP client is told of an error: one table from the error's class to the reply.
+"""The reply to an SMTP client when an error occurs: one table from the error's class to the reply.
 
 Rules: a reply names no host, path, key or exception. 4xx where the client should try again; the mail stays with
 it until then.

@@ -1,7 +1,8 @@
-"""Feedback by mail: a message sent to the spam or the ham address is learned as that.
+"""Feedback by mail: a message that is sent to the spam address or the ham address is learned as spam or ham.
 
-Rules: only from allowed networks; 250 only when every message that is meant is durably learned; a repeat
-changes nothing, so after a 451 the client may send the same again. What is meant, ``policy.feedback_mail`` says.
+Rules: feedback is taken only from clients that may teach. The reply is a 250 only when every message that is meant
+is durably learned. A repeat changes nothing: after a 451 the client may send the same again.
+``policy.feedback_mail`` says which messages are meant.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ _NOT_ALLOWED_REPLY = SmtpReply(550, "5.7.1 Feedback is not accepted from here")
 
 
 class FeedbackObserver(Protocol):
-    """What the door itself reports; what is learned, the filter reports."""
+    """What the mailbox reports. The filter itself reports what is learned."""
 
     def feedback_refused(self, label: str, source: str) -> None:
-        """Feedback came from a peer that is not believed, or did not hold what can be learned."""
+        """Feedback came from a client that may not teach, or held nothing that can be learned."""
 
     def feedback_failed(self, label: str | None, source: str) -> None:
-        """One message was not reached, because one before it could not be stored."""
+        """One message was not learned, because one before it could not be stored."""
 
 
 class FeedbackMailbox:
@@ -52,11 +53,11 @@ class FeedbackMailbox:
         self._labels = {addresses.spam.lower(): "spam", addresses.ham.lower(): "ham"}
 
     def label_of(self, address: str) -> str | None:
-        """The label that an address stands for; None for every other recipient."""
+        """Return the label that an address stands for; None for every other recipient."""
         return self._labels.get(address.lower())
 
     def refuse(self, label: str, source: str, peer: Peer) -> SmtpReply:
-        """The answer to feedback from a peer that may not teach."""
+        """Report feedback from a client that may not teach, and return the reply to it."""
         self._observer.feedback_refused(label, source)
         _log.warning(
             "feedback refused: its sender is not in feedback.allow_from", extra=event_fields(peer=str(peer))
@@ -64,27 +65,27 @@ class FeedbackMailbox:
         return _NOT_ALLOWED_REPLY
 
     async def learn(self, content: bytes, label: str, source: str, actor: str = "") -> SmtpReply:
-        """Learn what ``content`` (CRLF line ends) means as ``label``; the reply says what changed.
+        """Learn the messages that ``content`` (CRLF line ends) means as ``label``; the reply says what changed.
 
-        ``source`` is the door, ``actor`` the address of whoever teaches.
+        ``source`` is the name of the listener, ``actor`` the address of whoever teaches.
         """
         lessons: list[Lesson] = []
-        meant = FeedbackContent()
+        feedback = FeedbackContent()
         try:
-            meant = await self._parse_feedback(content, label)
-            for subject in await self._messages_to_learn(meant, label, source):
-                lessons.append(await self._filter.learn(subject, label, source, actor))
+            feedback = await self._parse_feedback(content, label)
+            for message in await self._messages_to_learn(feedback, label, source):
+                lessons.append(await self._filter.learn(message, label, source, actor))
                 log_lesson(lessons[-1], source, actor)
         except FeedbackRefused as refusal:
             self._observer.feedback_refused(label, source)
             _log.warning("feedback refused: %s", refusal)
             return error_reply(refusal)
         except NbstreamError as error:
-            for _ in meant.messages[len(lessons) + 1 :]:
+            for _ in feedback.messages[len(lessons) + 1 :]:
                 self._observer.feedback_failed(label, source)
-            # The store itself says once that Redis refuses to write.
+            # The store itself logs once that Redis refuses to write.
             level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
-            _log.log(level, "feedback: %d of %d messages learned: %s", len(lessons), len(meant.messages), error)
+            _log.log(level, "feedback: %d of %d messages learned: %s", len(lessons), len(feedback.messages), error)
             return error_reply(error)
         if len(lessons) == 1:
             return SmtpReply(250, f"2.0.0 {describe_lesson(lessons[0])}; id={lessons[0].after.id}")
@@ -97,19 +98,19 @@ class FeedbackMailbox:
         return parse_feedback_mail(*arguments)
 
     async def _messages_to_learn(
-        self, meant: FeedbackContent, label: str, source: str
+        self, feedback: FeedbackContent, label: str, source: str
     ) -> Iterable[LearnableMessage]:
-        """One at a time, so that a large mail is not there once more with all its parts."""
-        if meant.id is None:
+        """Return the messages, parsed one at a time, so that the parts of all are never in memory at once."""
+        if feedback.id is None:
             limits = self._limits
-            return (incoming_message(raw, limits) for raw in meant.messages)
+            return (incoming_message(raw, limits) for raw in feedback.messages)
         try:
-            checked = await self._filter.recall(meant.id)
+            checked = await self._filter.recall(feedback.id)
         except NbstreamError:
             self._observer.feedback_failed(label, source)
             raise
         if checked is None:
             raise FeedbackRefused(
-                f"Unknown id {meant.id}: not remembered any more; forward the message as an attachment"
+                f"Unknown id {feedback.id}: not remembered any more; forward the message as an attachment"
             )
         return [checked]

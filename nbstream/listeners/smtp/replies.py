@@ -1,4 +1,4 @@
-"""What an SMTP session answers by itself; enhanced codes as in RFC 3463."""
+"""The replies that an SMTP session gives by itself, with the enhanced status codes of RFC 3463."""
 
 from __future__ import annotations
 
