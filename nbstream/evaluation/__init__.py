@@ -1,1 +1,1 @@
-"""Measuring the filter on labelled streams: each message is scored first, and its label learned afterwards."""
+"""The evaluation of the filter on labelled streams: first each message is scored, then its label learned."""

@@ -1,7 +1,7 @@
-"""How a budget of false positives was kept over a run.
+"""The outcome of a false-positive budget in a run: how many ham were called spam while the budget was promised.
 
-Rules: pure; counted from the first message for which the budget was promised, whatever became of that later; where
-it never was, over all messages.
+Rules: pure. Messages count from the first one for which the budget was promised, even if the promise was lost
+later; if it was never promised, all messages count.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ _PATH_STEP = 1000
 
 @dataclass(frozen=True, slots=True)
 class BudgetOutcome:
-    """What was asked and what came of it; shares are from 0 to 1.
+    """The budget and its outcome; all shares are from 0 to 1.
 
-    ``since`` is the number of the first message under the promise, from 1 on, None where there was none; then no
-    judgement is given, and the counts are of the whole run. ``ham`` is how many came from there on and
-    ``ham_lost`` how many of them were called spam, which is the share ``realised``. ``p_value`` is the
-    probability of so many or more if the true rate were just what was asked: below 0.05 the budget was
-    overdrawn. ``spam_missed`` compares with ``spam_missed_best``, that of the lowest fixed threshold that would
-    have kept the budget, known only afterwards.
+    ``asked`` is the budget, the largest share of ham that may be called spam. ``since`` is the number of the first
+    message with a promise, counted from 1; if it is None, there was no promise, no judgement is given, and the
+    counts are of the whole run. ``ham`` is the number of ham from there on, ``ham_lost`` the number of them that
+    were called spam, and ``realised`` their share. ``p_value`` is the probability of ``ham_lost`` or more if the
+    true rate were exactly the budget: below 0.05 the budget was overdrawn. ``spam_missed`` is a share of the spam,
+    to be compared with ``spam_missed_best``, that of the lowest fixed threshold that would have kept the budget,
+    which is known only afterwards.
     """
 
     asked: float
@@ -45,35 +46,35 @@ class BudgetOutcome:
     spam_missed_best: float | None
 
     def to_text(self) -> str:
-        """One line for a reader."""
-        asked = f"budget of {100 * self.asked:g} % of the ham"
+        """Return the outcome as one line of text."""
+        budget = f"budget of {100 * self.asked:g} % of the ham"
         if self.since is None or self.realised is None:
             lost = "" if self.realised is None else f"; {self.ham_lost} of {self.ham} were lost all the same"
-            return f"{asked}: was never promised{lost}"
+            return f"{budget}: was never promised{lost}"
         missed = "" if self.spam_missed is None else f"; spam missed {100 * self.spam_missed:.2f} %"
         best = (
             "" if self.spam_missed_best is None else f" (best fixed threshold {100 * self.spam_missed_best:.2f} %)"
         )
         lost = f"lost {self.ham_lost} of {self.ham} ham, {100 * self.realised:.3f} %"
-        return f"{asked}: promised from message {self.since} on, {lost} (p {self.p_value:.2f}){missed}{best}"
+        return f"{budget}: promised from message {self.since} on, {lost} (p {self.p_value:.2f}){missed}{best}"
 
 
 def budget_outcome(rows: Sequence[EvaluationRow], rate: float) -> BudgetOutcome:
-    """How ``rate`` was kept by the verdicts of ``rows``."""
+    """Return how the verdicts of ``rows`` kept a budget of ``rate``."""
     since = next((index for index, row in enumerate(rows) if row.thresholds.promised), None)
-    under = rows[since or 0 :]
-    is_spam = np.array([row.label == "spam" for row in under], dtype=np.bool_)
-    called = np.array([row.verdict.is_spam for row in under], dtype=np.bool_)
-    probability = np.array([row.probability for row in under], dtype=np.float64)
-    ham, lost = int((~is_spam).sum()), int((called & ~is_spam).sum())
+    counted_rows = rows[since or 0 :]
+    is_spam = np.array([row.label == "spam" for row in counted_rows], dtype=np.bool_)
+    called_spam = np.array([row.verdict.is_spam for row in counted_rows], dtype=np.bool_)
+    probability = np.array([row.probability for row in counted_rows], dtype=np.float64)
+    ham, ham_lost = int((~is_spam).sum()), int((called_spam & ~is_spam).sum())
     return BudgetOutcome(
         asked=rate,
         since=None if since is None else since + 1,
         ham=ham,
-        ham_lost=lost,
-        realised=lost / ham if ham else None,
-        p_value=_binomial_tail(ham, rate, lost) if ham and since is not None else None,
-        spam_missed=float((~called[is_spam]).mean()) if is_spam.any() else None,
+        ham_lost=ham_lost,
+        realised=ham_lost / ham if ham else None,
+        p_value=_binomial_tail(ham, rate, ham_lost) if ham and since is not None else None,
+        spam_missed=float((~called_spam[is_spam]).mean()) if is_spam.any() else None,
         spam_missed_best=None
         if since is None
         else _best_spam_missed(probability[~is_spam], probability[is_spam], rate),
@@ -81,7 +82,7 @@ def budget_outcome(rows: Sequence[EvaluationRow], rate: float) -> BudgetOutcome:
 
 
 def threshold_path(rows: Sequence[EvaluationRow]) -> list[dict[str, float | int | None]]:
-    """The thresholds that decided every thousandth message; None is one that could not be reached, or not set."""
+    """Return the thresholds of every thousandth message; None is a threshold out of reach, or not set."""
     return [
         {
             "message": number,
@@ -93,16 +94,16 @@ def threshold_path(rows: Sequence[EvaluationRow]) -> list[dict[str, float | int 
     ]
 
 
-def _binomial_tail(n: int, rate: float, lost: int) -> float:
-    """P(Binomial(n, rate) >= lost)."""
-    return 1.0 if lost == 0 else max(0.0, 1.0 - float(binomial_cumulative(n, rate, lost - 1)[-1]))
+def _binomial_tail(n: int, rate: float, count: int) -> float:
+    """Return P(Binomial(n, rate) >= count)."""
+    return 1.0 if count == 0 else max(0.0, 1.0 - float(binomial_cumulative(n, rate, count - 1)[-1]))
 
 
 def _best_spam_missed(ham: FloatArray, spam: FloatArray, rate: float) -> float | None:
     if not len(ham) or not len(spam):
         return None
-    allowed = math.floor(rate * len(ham) + 1e-9)
-    return float((spam <= np.sort(ham)[-1 - allowed]).mean()) if allowed < len(ham) else 0.0
+    max_ham_lost = math.floor(rate * len(ham) + 1e-9)
+    return float((spam <= np.sort(ham)[-1 - max_ham_lost]).mean()) if max_ham_lost < len(ham) else 0.0
 
 
 def _finite_or_none(threshold: float | None) -> float | None:

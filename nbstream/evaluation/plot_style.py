@@ -1,7 +1,7 @@
-"""How the pictures look: colours, sizes, axes and legends, the same in all.
+"""The common style of all plots: colours, sizes, axes and legends.
 
-Rules: colours that colour-blind readers tell apart (Okabe and Ito, "Color universal design", 2008), and lines that
-differ in style too; a legend stands above its panel, where it hides nothing.
+Rules: colour-blind readers can distinguish the colours (Okabe and Ito, "Color universal design", 2008), and lines
+differ in style as well. A legend stands above its panel, where it hides nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LABEL_POINTS, _SMALL_POINTS = 8, 7
 
 
 def finish_axes(axes: Axes, x: str, y: str, *, narrow: bool = False) -> None:
-    """Name the axes, draw the grid, and put the legend above, not wider than a ``narrow`` panel."""
+    """Label the axes, draw the grid, and put the legend above, in two columns if the panel is ``narrow``."""
     axes.set_xlabel(x, fontsize=_LABEL_POINTS)
     axes.set_ylabel(y, fontsize=_LABEL_POINTS)
     axes.tick_params(labelsize=_SMALL_POINTS)
@@ -27,12 +27,14 @@ def finish_axes(axes: Axes, x: str, y: str, *, narrow: bool = False) -> None:
     axes.set_axisbelow(True)
     for axis in (axes.xaxis, axes.yaxis):
         if axis.get_scale() == "log":
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))  # 0.01, no power of ten
+            axis.set_major_formatter(
+                FuncFormatter(lambda value, _: f"{value:g}")
+            )  # 0.01 instead of a power of ten
             axis.set_minor_formatter(NullFormatter())
     entries = len(axes.get_legend_handles_labels()[0])
-    side_by_side = 3 if entries == 3 and not narrow else 2
-    if entries:  # above the panel, where it hides nothing
+    columns = 3 if entries == 3 and not narrow else 2
+    if entries:
         axes.legend(
-            loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, ncols=side_by_side,
+            loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, ncols=columns,
             columnspacing=1.2, fontsize=_SMALL_POINTS, frameon=False,
         )  # fmt: skip

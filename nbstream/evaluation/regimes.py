@@ -1,7 +1,7 @@
-"""The regimes: which labels a filter is given, and when.
+"""The regimes: which labels the filter learns, and when.
 
-Rules: a regime is asked once for each message, in the order of the stream, when the message has been scored. A
-label that it holds back at the end of the stream is never given.
+Rules: ``due_labels`` is called once for each message, in the order of the stream, after the message was scored. A
+label that is still delayed at the end of the stream is never learned.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LabelledCheck:
-    """A message, the label that a person would give it, and the check before that."""
+    """A message, the label that a person would give to it, and its check before that."""
 
     message: Message
     label: str
@@ -29,33 +29,33 @@ class LabelledCheck:
 
 
 class LabelRegime(Protocol):
-    """Who gives labels, and when."""
+    """A rule about which labels are learned, and when."""
 
     def due_labels(self, case: LabelledCheck) -> Sequence[LabelledCheck]:
-        """Whose labels are learned now that ``case`` has been scored."""
+        """Return the cases whose labels are to be learned now, after ``case`` was scored."""
 
 
 class DelayedLabels:
-    """Every label, ``delay`` messages later: when as many others have been scored. With 0 at once."""
+    """Every label is learned when ``delay`` other messages have been scored; with 0 at once."""
 
     def __init__(self, delay: int) -> None:
         self._delay = delay
         self._waiting: deque[LabelledCheck] = deque()
 
     def due_labels(self, case: LabelledCheck) -> Sequence[LabelledCheck]:
-        """The case of ``delay`` messages ago."""
+        """Return the case of ``delay`` messages ago."""
         self._waiting.append(case)
         return [self._waiting.popleft()] if len(self._waiting) > self._delay else []
 
 
 class CorrectionLabels:
-    """What a person sees to be wrong, or ``unsure`` too; every label while the model does not decide yet."""
+    """Labels of wrong verdicts, with ``unsure`` of unsure ones too; all labels while the model is learning."""
 
     def __init__(self, *, unsure: bool) -> None:
         self._unsure = unsure
 
     def due_labels(self, case: LabelledCheck) -> Sequence[LabelledCheck]:
-        """The case itself, if its label is given."""
+        """Return the case itself, if its label is to be learned."""
         verdict = case.check.verdict
         if case.check.state.is_learning or (self._unsure and verdict is Verdict.UNSURE):
             return [case]
@@ -64,15 +64,18 @@ class CorrectionLabels:
 
 
 class NoLabels:
-    """No label at all: an untaught model."""
+    """No label is learned, so the model stays as it was."""
 
     def due_labels(self, case: LabelledCheck) -> Sequence[LabelledCheck]:
-        """Nothing."""
+        """Return no case."""
         return []
 
 
 def parse_regime(name: str) -> LabelRegime:
-    """The regime ``immediate``, ``delayed:N``, ``errors``, ``unsure`` or ``none``; ``ValueError`` for another."""
+    """Return the regime ``immediate``, ``delayed:N``, ``errors``, ``unsure`` or ``none``.
+
+    Raises ``ValueError`` for another name.
+    """
     kind, _, delay = name.partition(":")
     match kind, delay:
         case "delayed", _:

@@ -1,4 +1,4 @@
-"""What a run amounts to: its measures, as JSON and for a reader, and its scores as a table."""
+"""The report on a run: its measures as JSON and as text, and its scores as a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RowArrays:
-    """Rows as arrays, one value a message."""
+    """The rows of a run as arrays, one value for each message."""
 
     is_spam: BoolArray
     score: FloatArray
@@ -29,7 +29,7 @@ class RowArrays:
 
     @classmethod
     def from_rows(cls, rows: Sequence[EvaluationRow]) -> RowArrays:
-        """The columns of ``rows``."""
+        """Return the arrays of ``rows``."""
         return cls(
             np.array([row.label == "spam" for row in rows], dtype=np.bool_),
             np.array([row.score for row in rows], dtype=np.float64),
@@ -40,12 +40,12 @@ class RowArrays:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationReport:
-    """The measures, under the names that they have in JSON; None is undefined.
+    """The measures, under their names in JSON; None is undefined.
 
     ``messages``, ``spam``, ``ham`` and all percentages are of the measured messages, the others of the whole
-    stream; ``learned`` are the labels that changed the model, ``autolearned`` what was learned without one.
-    ``threshold_path`` has the thresholds at every thousandth message, ``budget`` how the one for spam was kept,
-    None without one.
+    stream. ``learned`` is the number of labels that changed the model, ``autolearned`` that of messages learned
+    without a label. ``threshold_path`` has the thresholds at every thousandth message, ``budget`` the outcome of
+    the budget for spam, or None if there was no budget.
     """
 
     messages: int
@@ -71,12 +71,12 @@ class EvaluationReport:
     budget: BudgetOutcome | None
 
     def to_json(self) -> str:
-        """One JSON object on one line."""
+        """Return the report as one JSON object on one line."""
         return json.dumps(asdict(self), allow_nan=False)
 
     def to_text(self) -> str:
-        """A few lines for a reader."""
-        rows = [
+        """Return the report as a few lines of text."""
+        measures_to_show = [
             ("1 - area under the ROC curve", self.one_minus_auc_percent, 4, "%"),
             ("ham called spam (hm)", self.hm_percent, 2, "%"),
             ("spam missed (sm; unsure is a miss)", self.sm_percent, 2, "%"),
@@ -88,30 +88,36 @@ class EvaluationReport:
             ("tokens learned of a message", self.tokens_per_message, 0, ""),
         ]
         if self.autolearned:
-            rows.append(("learned without a label", self.autolearned, 0, ""))
-        width = max(len(name) for name, *_ in rows)
-        counted = f"{self.messages} measured: {self.spam} spam, {self.ham} ham; {self.learned} learned"
-        lines = [f"{name:{width}} {_format_number(value, digits):>9} {unit}" for name, value, digits, unit in rows]
+            measures_to_show.append(("learned without a label", self.autolearned, 0, ""))
+        width = max(len(name) for name, *_ in measures_to_show)
+        heading = f"{self.messages} measured: {self.spam} spam, {self.ham} ham; {self.learned} learned"
+        lines = [
+            f"{name:{width}} {_format_number(value, digits):>9} {unit}".rstrip()
+            for name, value, digits, unit in measures_to_show
+        ]
         budget = [self.budget.to_text()] if self.budget else []
-        return "\n".join([f"{counted} ({self.regime})", *(line.rstrip() for line in lines), *budget])
+        return "\n".join([f"{heading} ({self.regime})", *lines, *budget])
 
 
 def build_report(
     result: EvaluationResult,
-    tally: LessonCountingStore,
-    params: EvaluationOptions,
+    lesson_store: LessonCountingStore,
+    options: EvaluationOptions,
     skip: int,
     limit: int | None,
     budget: float | None = None,
 ) -> EvaluationReport:
-    """The report on ``result`` without its first ``skip`` messages; ``budget`` is the rate that was to be kept."""
+    """Return the report on ``result`` without its first ``skip`` messages.
+
+    ``limit`` is only reported. ``budget`` is the rate of the budget that was to be kept, or None.
+    """
     columns = RowArrays.from_rows(result.rows[skip:])
     spam = int(columns.is_spam.sum())
     return EvaluationReport(
         messages=len(columns.is_spam),
         spam=spam,
         ham=len(columns.is_spam) - spam,
-        learned=tally.learned,
+        learned=lesson_store.learned,
         autolearned=result.autolearned,
         one_minus_auc_percent=measures.one_minus_auc_percent(columns.is_spam, columns.score),
         hm_percent=measures.hm_percent(columns.is_spam, columns.called_spam),
@@ -121,10 +127,10 @@ def build_report(
         fn_at_fp_0_5_percent=measures.fn_at_fp_percent(columns.is_spam, columns.score, 0.005),
         expected_calibration_error=measures.expected_calibration_error(columns.is_spam, columns.probability),
         seconds_per_message=result.seconds / len(result.rows) if result.rows else None,
-        tokens_per_message=tally.tokens_per_message,
-        regime=params.regime,
-        seed=params.seed,
-        label_noise=params.label_noise,
+        tokens_per_message=lesson_store.tokens_per_message,
+        regime=options.regime,
+        seed=options.seed,
+        label_noise=options.label_noise,
         skip=skip,
         limit=limit,
         threshold_path=threshold_path(result.rows),
@@ -133,9 +139,10 @@ def build_report(
 
 
 def write_scores(file: TextIO, rows: Sequence[EvaluationRow]) -> None:
-    """All rows as tab-separated values under a line of names; ``index`` counts from 1, as lines of an index do.
+    """Write all rows as tab-separated values under a line of names; ``index`` counts from 1.
 
-    Numbers are written so that reading them gives the same ones.
+    The index is that of the stream, like a line of an index file. Numbers are written in full, so that a reader
+    gets the same ones.
     """
     file.write("index\tlabel\tscore\tprobability\tverdict\n")
     for index, row in enumerate(rows, start=1):

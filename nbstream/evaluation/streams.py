@@ -1,7 +1,7 @@
-"""Labelled streams: an index of messages, a table of texts, or two heaps of messages merged into one.
+"""Labelled streams: an index of messages, a table of texts, or several sources of messages merged into one.
 
-Rules: the order is that of the file, or for two heaps one that depends on nothing but how many each holds; what
-cannot be read is an ``InputError`` that names the line.
+Rules: the order is that of the file; for several sources it depends on nothing but their numbers of messages. A
+line that cannot be read is an ``InputError`` that names it.
 """
 
 from __future__ import annotations
@@ -23,36 +23,46 @@ if TYPE_CHECKING:
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _TABLE_HEADER = ["label", "text"]
-_INSPECTED_LINES = 10  # lines; of an index some files may be missing
+_INSPECTED_LINES = 10  # more than one, because some files of an index may be missing
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledContent:
-    """One message of a stream and its true label; bytes are mail, a str is a bare text."""
+    """One message of a stream and its true label; bytes are mail, a str is a text without header fields."""
 
     label: str
     content: bytes | str
 
 
 @dataclass(frozen=True, slots=True)
+class MessageSource:
+    """Messages with one label: at most ``count`` of them, in order, each as the bytes of a mail."""
+
+    label: str
+    count: int
+    messages: Iterable[bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class LabelledStream:
-    """``count`` messages, or fewer, in order; ``description`` says as what they were read."""
+    """At most ``count`` messages in order; ``description`` says how the input was interpreted."""
 
     description: str
     count: int
     messages: Iterable[LabelledContent]
 
     def limited_to(self, limit: int | None) -> LabelledStream:
-        """The first ``limit`` messages; all for None."""
+        """Return a stream of the first ``limit`` messages; with None of all."""
         count = self.count if limit is None else min(limit, self.count)
         return LabelledStream(self.description, count, islice(self.messages, limit))
 
 
 def read_stream(path: Path) -> LabelledStream:
-    """The stream of a file: a table of texts where it is named so and its first lines name no file, else an index.
+    """Return the stream of a file: a table of texts, or an index of messages.
 
-    A table has the columns label and text, separated by commas (``.csv``) or tabs (``.tsv``), quoted as in CSV
-    (RFC 4180), perhaps with the line ``label,text`` on top.
+    The file is a table if its name ends in ``.csv`` or ``.tsv`` and its first lines name no existing file. A table
+    has the columns label and text, separated by commas (``.csv``) or tabs (``.tsv``) and quoted as in CSV (RFC
+    4180). Its first line may be ``label,text``. Raises ``InputError``.
     """
     delimiter = _DELIMITERS.get(path.suffix.lower())
     if delimiter and not _names_files(path):
@@ -63,9 +73,9 @@ def read_stream(path: Path) -> LabelledStream:
 
 
 def read_index(index: Path, limit: int | None) -> list[tuple[str, Path]]:
-    """The (label, path) pairs of an index; paths are relative to its folder.
+    """Return the (label, path) pairs of an index; paths are relative to its folder.
 
-    Raises ``InputError``, also for a message that is missing: better now than after a long run.
+    Raises ``InputError``, also for a missing message, so that a long run does not fail in the middle.
     """
     pairs = []
     for number, line in enumerate(_read_text(index).splitlines()[:limit], start=1):
@@ -78,21 +88,19 @@ def read_index(index: Path, limit: int | None) -> list[tuple[str, Path]]:
     return pairs
 
 
-def merge_streams(heaps: Sequence[tuple[str, int, Iterable[bytes]]]) -> LabelledStream:
-    """One stream of several heaps (label, count, messages), each in its own order, so that all run out together.
+def merge_sources(sources: Sequence[MessageSource]) -> LabelledStream:
+    """Return one stream of several sources, each in its own order, so that all of them end together.
 
-    Message i of a heap of n comes at (i + 1/2) / n of the way; where two come at once, the earlier heap's first.
+    Message i of a source of n has the position (i + 1/2) / n; of equal positions the earlier source comes first.
     """
-    ways = [_positioned_messages(*heap) for heap in heaps]
-    messages = (each for _, each in merge(*ways, key=_position))
-    return LabelledStream("messages", sum(count for _, count, _ in heaps), messages)
+    positioned = [_positioned_messages(source) for source in sources]
+    messages = (message for _, message in merge(*positioned, key=_position))
+    return LabelledStream("messages", sum(source.count for source in sources), messages)
 
 
-def _positioned_messages(
-    label: str, count: int, messages: Iterable[bytes]
-) -> Iterator[tuple[float, LabelledContent]]:
-    for i, raw in enumerate(messages):
-        yield (i + 0.5) / max(count, 1), LabelledContent(label, raw)
+def _positioned_messages(source: MessageSource) -> Iterator[tuple[float, LabelledContent]]:
+    for i, raw in enumerate(source.messages):
+        yield (i + 0.5) / max(source.count, 1), LabelledContent(source.label, raw)
 
 
 def _position(pair: tuple[float, LabelledContent]) -> float:
@@ -107,7 +115,7 @@ def _names_files(path: Path) -> bool:
 def _is_file(folder: Path, name: str) -> bool:
     try:
         return bool(name) and (folder / name).is_file()
-    except (OSError, ValueError):  # a text too long for a name, or with a null character
+    except (OSError, ValueError):  # a text that is too long for a name, or contains a null character
         return False
 
 
@@ -115,7 +123,7 @@ def _read_table(path: Path, delimiter: str) -> list[LabelledContent]:
     text = _read_text(path)
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     texts: list[LabelledContent] = []
-    longest = csv.field_size_limit(len(text))  # of all that is read as CSV here; 128 KiB by default
+    former_limit = csv.field_size_limit(len(text))  # it is global and 128 KiB by default
     try:
         for row in rows:
             if not row or (rows.line_num == 1 and [cell.strip().lower() for cell in row] == _TABLE_HEADER):
@@ -130,7 +138,7 @@ def _read_table(path: Path, delimiter: str) -> list[LabelledContent]:
     except csv.Error as error:
         raise InputError(f"{path}:{rows.line_num}: {error}") from error
     finally:
-        csv.field_size_limit(longest)
+        csv.field_size_limit(former_limit)
     return texts
 
 

@@ -1,4 +1,4 @@
-"""The thresholds that ``tune`` compares on the same mail: those in force, another file's, budgets, fixed ones."""
+"""The thresholds that ``tune`` compares on the same mail: present ones, another file's, budgets, fixed ones."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from nbstream.policy.verdict import Thresholds
 
 BUDGET_RATES = (0.05, 0.01, 0.005, 0.001, 0.0005, 0.0001)
-"""Shares of the ham that may be called spam."""
+"""False-positive budgets: shares of the ham that may be called spam."""
 
 FIXED_THRESHOLDS = (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)
-"""P(spam): what is right where a ham lost costs 1, 9, 19, 99, 999, 9999 spam passed."""
+"""P(spam); each is the best one if a lost ham costs as much as 1, 9, 19, 99, 999 or 9999 missed spam."""
 
 _DEFAULT_COST_RATIO = 19.0
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdChoice:
-    """One set of thresholds, what it would have done, and what it changes against the present one.
+    """One set of thresholds, what it would have done, and what it changes compared with the present one.
 
-    ``setting`` is how it stands in a file's ``verdict`` section.
+    ``setting`` is the line of the configuration's ``verdict`` section that sets it.
     """
 
     name: str
@@ -42,15 +42,16 @@ class ThresholdChoice:
 
     @property
     def spam_threshold(self) -> float:
-        """P(spam) from which a message is called spam, refused or not; infinite: never."""
+        """The P(spam) from which a message is called spam or rejected; infinite if it never is."""
         return self.thresholds.spam
 
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """The stored scores, and what each choice would have made of them.
+    """The stored first scores, and what each choice of thresholds would have made of them.
 
-    ``cost_ratio`` is how many spam passed a ham lost costs.
+    ``cost_ratio`` is the cost of a lost ham, in missed spam. ``is_biased`` says that the ham of the sample is not
+    like all ham (see ``policy.budget``). ``other`` is the policy of another file, if there is one.
     """
 
     sample: LabelledSample
@@ -62,44 +63,51 @@ class TuningResult:
     fixed: Sequence[ThresholdChoice]
 
     def by_threshold(self) -> list[ThresholdChoice]:
-        """What a table shows: the two policies, and each choice with a threshold of its own; the lowest first."""
-        own = [self.present, *([self.other] if self.other else [])]
-        reached = [choice for choice in self.budgets if math.isfinite(choice.spam_threshold)]
-        known = {choice.spam_threshold for choice in own}
-        fixed = [choice for choice in self.fixed if choice.spam_threshold not in known]
-        return sorted([*own, *reached, *fixed], key=lambda choice: choice.spam_threshold)
+        """Return the rows of a table: the policies, and each choice with another threshold, the lowest first."""
+        policies = [self.present, *([self.other] if self.other else [])]
+        budgets = [choice for choice in self.budgets if math.isfinite(choice.spam_threshold)]
+        policy_thresholds = {choice.spam_threshold for choice in policies}
+        fixed = [choice for choice in self.fixed if choice.spam_threshold not in policy_thresholds]
+        return sorted([*policies, *budgets, *fixed], key=lambda choice: choice.spam_threshold)
 
 
 def compare_thresholds(
     first_scores: FirstScores, present: ThresholdPolicy, other: tuple[str, ThresholdPolicy] | None = None
 ) -> TuningResult:
-    """Everything that is told of ``first_scores``; ``other`` is compared under its name."""
+    """Compare all choices on ``first_scores``; ``other`` is a further policy with its name."""
     sample = LabelledSample.from_first_scores(first_scores)
-    now = present.thresholds(first_scores)
+    present_thresholds = present.thresholds(first_scores)
 
     def choice(name: str, policy: ThresholdPolicy) -> ThresholdChoice:
-        would = policy.thresholds(first_scores)
+        thresholds = policy.thresholds(first_scores)
         return ThresholdChoice(
-            name, _setting(policy), would,
-            count_errors_at(sample, would), count_unsure(sample, would), compare_verdicts(sample, now, would),
-        )  # fmt: skip
+            name=name,
+            setting=_setting(policy),
+            thresholds=thresholds,
+            error_counts=count_errors_at(sample, thresholds),
+            unsure_counts=count_unsure(sample, thresholds),
+            verdict_changes=compare_verdicts(sample, present_thresholds, thresholds),
+        )
 
     return TuningResult(
-        sample,
-        is_biased_sample(first_scores["ham"]),
-        cost_ratio(present),
-        choice("present", present),
-        choice(*other) if other else None,
-        [
+        sample=sample,
+        is_biased=is_biased_sample(first_scores["ham"]),
+        cost_ratio=cost_ratio(present),
+        present=choice("present", present),
+        other=choice(*other) if other else None,
+        budgets=[
             choice(f"budget {rate:g}", ThresholdPolicy(present.unsure, FalsePositiveBudget(rate)))
             for rate in BUDGET_RATES
         ],
-        [choice(f"fixed {p:g}", ThresholdPolicy(min(present.unsure, p), p)) for p in FIXED_THRESHOLDS],
+        fixed=[choice(f"fixed {p:g}", ThresholdPolicy(min(present.unsure, p), p)) for p in FIXED_THRESHOLDS],
     )
 
 
 def cost_ratio(policy: ThresholdPolicy) -> float:
-    """How many spam passed a lost ham costs, if a fixed threshold was chosen for that: P / (1 - P); else 19."""
+    """Return the cost of a lost ham, in missed spam, for which a fixed threshold P is right, P / (1 - P).
+
+    For a budget it is 19.
+    """
     if isinstance(policy.spam, FalsePositiveBudget) or policy.spam >= 1:
         return _DEFAULT_COST_RATIO
     return round(policy.spam / (1 - policy.spam), 6)

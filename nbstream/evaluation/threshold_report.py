@@ -1,4 +1,4 @@
-"""What ``tune`` tells: a table that fits the terminal, plain answers, and the same as JSON."""
+"""The report of ``tune``: a table that fits the terminal, plain answers, and the same as JSON."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from nbstream.evaluation.intervals import IntervalEstimate
     from nbstream.evaluation.threshold_choices import ThresholdChoice, TuningResult
-    from nbstream.evaluation.tuning import IntervalEstimate
 
 SCORES_NOTE = "Each message counts by the probability that it had before its label, from the model as it was then."
 BIASED_SAMPLE_TEXT = (
@@ -25,7 +25,7 @@ _GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Cells under a title; where the terminal is narrow, the highest ``rank`` is left out first."""
+    """Cells under a title; in a narrow terminal the column with the highest ``rank`` is left out first."""
 
     rank: int
     title: str
@@ -37,37 +37,41 @@ class _Column:
 
 
 def render_text(tuning: TuningResult, model: str, *, width: int | None, bold: bool) -> str:
-    """Table and answers for a reader; a ``width`` in columns or None, and the present thresholds in ``bold``."""
-    present, known = tuning.present, tuning.present.error_counts
-    counted = f"{known.ham + known.spam:,} messages labelled: {known.ham:,} ham, {known.spam:,} spam"
-    first = f"model {model}, the last {counted}"
-    now = f"present {present.setting} -> {_describe_threshold(present)}"
+    """Return table and answers as text.
+
+    ``width`` is that of the terminal in characters, None for no limit; with ``bold`` the row of the present
+    thresholds is bold.
+    """
+    present, counts = tuning.present, tuning.present.error_counts
+    sample = f"{counts.ham + counts.spam:,} messages labelled: {counts.ham:,} ham, {counts.spam:,} spam"
+    heading = f"model {model}, the last {sample}"
+    present_answer = f"present {present.setting} -> {_describe_threshold(present)}"
     answers = [describe_choice(choice) for choice in tuning.budgets]
     if tuning.other:
         answers += [
             f"{tuning.other.name}, {describe_choice(tuning.other)}",
             *_describe_verdict_changes(tuning.other),
         ]
-    table = [*_render_table(tuning, width, bold=bold), ""] if known.ham or known.spam else []
-    return "\n".join([first, "", *table, now, *answers, "", SCORES_NOTE])
+    table = [*_render_table(tuning, width, bold=bold), ""] if counts.ham or counts.spam else []
+    return "\n".join([heading, "", *table, present_answer, *answers, "", SCORES_NOTE])
 
 
 def describe_choice(choice: ThresholdChoice) -> str:
-    """What a choice would have changed, in one line."""
+    """Return in one line what a choice would have changed."""
     if math.isinf(choice.spam_threshold):
         return f"{choice.setting} -> {_describe_threshold(choice)}"
     return f"{choice.setting} -> {_describe_threshold(choice)}: {choice.verdict_changes.to_sentence()}"
 
 
 def render_json(tuning: TuningResult, model: str) -> str:
-    """One JSON object on one line; null is unknown, or never reached."""
-    known = tuning.present.error_counts
+    """Return the result as one JSON object on one line; null is unknown, or a threshold out of reach."""
+    counts = tuning.present.error_counts
     return json.dumps(
         {
             "model": model,
-            "messages": known.ham + known.spam,
-            "ham": known.ham,
-            "spam": known.spam,
+            "messages": counts.ham + counts.spam,
+            "ham": counts.ham,
+            "spam": counts.spam,
             "biased": tuning.is_biased,
             "cost_ratio": tuning.cost_ratio,
             "present": _choice_members(tuning.present, tuning.cost_ratio),
@@ -80,7 +84,10 @@ def render_json(tuning: TuningResult, model: str) -> str:
 
 
 def format_threshold_rounded_up(probability: float) -> str:
-    """A threshold with three digits of how far it is from 0 or 1, rounded up, so that no ham more reaches it."""
+    """Return a threshold with three significant digits of its distance from 0 or 1.
+
+    It is rounded up, so that no more ham reaches it.
+    """
     if probability >= 1:
         return "never"
     digits = math.ceil(-math.log10(min(probability, 1 - probability))) + 2
@@ -94,17 +101,19 @@ def _describe_threshold(choice: ThresholdChoice) -> str:
         if math.isinf(choice.spam_threshold)
         else f"threshold {format_threshold_rounded_up(choice.spam_threshold)}"
     )
-    why = "" if choice.thresholds.promised else choice.thresholds.promise
-    return ", ".join(filter(None, (threshold, why))) or "never"
+    promise = "" if choice.thresholds.promised else choice.thresholds.promise
+    return ", ".join(filter(None, (threshold, promise))) or "never"
 
 
 def _describe_verdict_changes(choice: ThresholdChoice) -> Iterator[str]:
     for label in ("ham", "spam"):
         changes = sorted(
-            (was, would, n) for (own, was, would), n in choice.verdict_changes.counts.items() if own == label
+            (before, after, count)
+            for (changed_label, before, after), count in choice.verdict_changes.counts.items()
+            if changed_label == label
         )
         if changes:
-            yield f"  {label}: {', '.join(f'{n:,} {was} -> {would}' for was, would, n in changes)}"
+            yield f"  {label}: {', '.join(f'{count:,} {before} -> {after}' for before, after, count in changes)}"
 
 
 def _render_table(tuning: TuningResult, width: int | None, *, bold: bool) -> list[str]:
@@ -117,32 +126,34 @@ def _render_table(tuning: TuningResult, width: int | None, *, bold: bool) -> lis
     for row in zip(*((column.title, *column.cells) for column in columns), strict=True):
         numbers = (f"{cell:>{column.width + _GAP}}" for cell, column in zip(row[1:], others, strict=True))
         lines.append(f"{row[0]:{first.width}}{''.join(numbers)}"[:width])
-    own = next(i for i, choice in enumerate(choices, start=1) if choice is tuning.present)
     if bold:
-        lines[own] = f"{_BOLD}{lines[own]}{_PLAIN}"
+        present = next(line for line, choice in enumerate(choices, start=1) if choice is tuning.present)
+        lines[present] = f"{_BOLD}{lines[present]}{_PLAIN}"
     return lines
 
 
-def _table_columns(choices: Sequence[ThresholdChoice], ratio: float) -> list[_Column]:
-    lost, missed = ([*map(_percent, each)] for each in zip(*map(_error_rates, choices), strict=True))
-    cost = [_percent(choice.error_counts.relative_cost(ratio)) for choice in choices]
+def _table_columns(choices: Sequence[ThresholdChoice], cost_ratio: float) -> list[_Column]:
+    lost = [_Percentage.of(choice.error_counts.ham_called_spam_rate()) for choice in choices]
+    missed = [_Percentage.of(choice.error_counts.spam_missed_rate()) for choice in choices]
+    cost = [_Percentage.of(choice.error_counts.relative_cost(cost_ratio)) for choice in choices]
     return [
         _Column(0, "", [choice.name for choice in choices]),
         _Column(1, "from P", [format_threshold_rounded_up(choice.spam_threshold) for choice in choices]),
         _Column(4, "ham called spam", [f"{choice.error_counts.ham_called_spam[0]:,}" for choice in choices]),
-        _Column(2, "% of ham", [_format_number(share[0], 3) for share in lost]),
-        _Column(8, "95 %", [_format_interval(share, 3) for share in lost]),
+        _Column(2, "% of ham", [percentage.format_value(3) for percentage in lost]),
+        _Column(8, "95 %", [percentage.format_interval(3) for percentage in lost]),
         _Column(5, "spam missed", [f"{choice.error_counts.spam_missed[0]:,}" for choice in choices]),
-        _Column(3, "% of spam", [_format_number(share[0], 2) for share in missed]),
-        _Column(9, "95 %", [_format_interval(share, 2) for share in missed]),
+        _Column(3, "% of spam", [percentage.format_value(2) for percentage in missed]),
+        _Column(9, "95 %", [percentage.format_interval(2) for percentage in missed]),
         _Column(6, "unsure", [f"{choice.unsure_counts.ham + choice.unsure_counts.spam:,}" for choice in choices]),
-        _Column(7, f"cost at {ratio:.3g}", [_format_number(share[0], 2) for share in cost]),
+        _Column(7, f"cost at {cost_ratio:.3g}", [percentage.format_value(2) for percentage in cost]),
     ]
 
 
-def _choice_members(choice: ThresholdChoice, ratio: float) -> dict[str, Any]:
-    lost, missed = map(_percent, _error_rates(choice))
-    cost = _percent(choice.error_counts.relative_cost(ratio))
+def _choice_members(choice: ThresholdChoice, cost_ratio: float) -> dict[str, Any]:
+    lost = _Percentage.of(choice.error_counts.ham_called_spam_rate())
+    missed = _Percentage.of(choice.error_counts.spam_missed_rate())
+    cost = _Percentage.of(choice.error_counts.relative_cost(cost_ratio))
     thresholds = choice.thresholds
     return {
         "name": choice.name,
@@ -152,40 +163,44 @@ def _choice_members(choice: ThresholdChoice, ratio: float) -> dict[str, Any]:
         "reject_from": _finite_or_none(thresholds.reject or math.inf),
         "promise": thresholds.promise or None,
         "ham_called_spam": int(choice.error_counts.ham_called_spam[0]),
-        "ham_called_spam_percent": lost[0],
-        "ham_called_spam_percent_95": lost[1:] if lost[0] is not None else None,
+        "ham_called_spam_percent": lost.value,
+        "ham_called_spam_percent_95": lost.interval,
         "spam_missed": int(choice.error_counts.spam_missed[0]),
-        "spam_missed_percent": missed[0],
-        "spam_missed_percent_95": missed[1:] if missed[0] is not None else None,
+        "spam_missed_percent": missed.value,
+        "spam_missed_percent_95": missed.interval,
         "ham_unsure": choice.unsure_counts.ham,
         "spam_unsure": choice.unsure_counts.spam,
-        "cost_percent": cost[0],
-        "cost_percent_95": cost[1:] if cost[0] is not None else None,
+        "cost_percent": cost.value,
+        "cost_percent_95": cost.interval,
         "answer": describe_choice(choice),
         "moves": [
-            {"label": label, "was": was, "would": would, "messages": count}
-            for (label, was, would), count in sorted(choice.verdict_changes.counts.items())
+            {"label": label, "was": before, "would": after, "messages": count}
+            for (label, before, after), count in sorted(choice.verdict_changes.counts.items())
         ],
     }
 
 
-def _error_rates(choice: ThresholdChoice) -> tuple[IntervalEstimate, IntervalEstimate]:
-    return choice.error_counts.ham_called_spam_rate(), choice.error_counts.spam_missed_rate()
+@dataclass(frozen=True, slots=True)
+class _Percentage:
+    """An estimate in percent and the two ends of its interval; both are None if it is unknown."""
 
+    value: float | None
+    interval: tuple[float, float] | None
 
-def _percent(estimate: IntervalEstimate) -> tuple[float | None, float | None, float | None]:
-    value, low, high = (_finite_or_none(100 * float(each[0])) for each in estimate)
-    return value, low, high
+    @classmethod
+    def of(cls, estimate: IntervalEstimate) -> _Percentage:
+        """Return the only value of an estimate of shape (1,)."""
+        percent = estimate.scaled(100)
+        value = _finite_or_none(float(percent.value[0]))
+        interval = None if value is None else (float(percent.lower[0]), float(percent.upper[0]))
+        return cls(value, interval)
+
+    def format_value(self, digits: int) -> str:
+        return "-" if self.value is None else f"{self.value:.{digits}f}"
+
+    def format_interval(self, digits: int) -> str:
+        return "-" if self.interval is None else " to ".join(f"{end:.{digits}f}" for end in self.interval)
 
 
 def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _format_number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def _format_interval(percents: tuple[float | None, float | None, float | None], digits: int) -> str:
-    value, low, high = percents
-    return "-" if value is None else f"{_format_number(low, digits)} to {_format_number(high, digits)}"

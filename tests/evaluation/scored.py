@@ -10,17 +10,17 @@ from nbstream.policy.first_scores import FirstScore, FirstScores
 
 
 def first_scores(pairs: Iterable[tuple[str, float]]) -> FirstScores:
-    """Labels and probabilities in order of learning."""
-    found = FirstScores()
+    """First scores with these labels and probabilities, in order of learning."""
+    scores = FirstScores()
     for number, (label, probability) in enumerate(pairs, start=1):
-        found[label].add(FirstScore(float(number), f"m{number}", probability).pack())
-    return found
+        scores[label].add(FirstScore(float(number), f"m{number}", probability).pack())
+    return scores
 
 
-def drawn(hams: int, spams: int, seed: int = 1) -> FirstScores:
-    """Scores as a filter gives them, with some of each class on the wrong side."""
-    draw = random.Random(seed)
-    pairs = [("ham", sigmoid(draw.gauss(-8.0, 3.0))) for _ in range(hams)]
-    pairs += [("spam", sigmoid(draw.gauss(9.0, 4.0))) for _ in range(spams)]
-    draw.shuffle(pairs)
+def random_scores(hams: int, spams: int, seed: int = 1) -> FirstScores:
+    """Random scores like those of a filter, with some of each class on the wrong side."""
+    generator = random.Random(seed)
+    pairs = [("ham", sigmoid(generator.gauss(-8.0, 3.0))) for _ in range(hams)]
+    pairs += [("spam", sigmoid(generator.gauss(9.0, 4.0))) for _ in range(spams)]
+    generator.shuffle(pairs)
     return first_scores(pairs)

@@ -1,4 +1,4 @@
-"""How a budget was kept, counted from the moment of its promise."""
+"""The outcome of a budget, counted from its promise on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def row(label: str, probability: float, thresholds: Thresholds = PROMISED) -> Ev
     return EvaluationRow(label, 0.0, probability, verdict, thresholds)
 
 
-def test_what_came_before_the_promise_does_not_count() -> None:
+def test_messages_before_the_promise_do_not_count() -> None:
     rows = [
         row("ham", 0.9, NOT_YET),
         row("spam", 0.9, NOT_YET),
@@ -28,13 +28,13 @@ def test_what_came_before_the_promise_does_not_count() -> None:
         row("spam", 0.7),
     ]
 
-    found = budget_outcome(rows, 0.5)
+    outcome = budget_outcome(rows, 0.5)
 
-    assert (found.since, found.ham, found.ham_lost, found.realised) == (3, 2, 1, 0.5)
-    assert found.p_value == pytest.approx(0.75)
-    assert found.spam_missed == 1.0
-    assert found.spam_missed_best == 0.0  # from 0.1 on one of two ham is lost
-    assert "promised from message 3 on, lost 1 of 2 ham, 50.000 %" in found.to_text()
+    assert (outcome.since, outcome.ham, outcome.ham_lost, outcome.realised) == (3, 2, 1, 0.5)
+    assert outcome.p_value == pytest.approx(0.75)
+    assert outcome.spam_missed == 1.0
+    assert outcome.spam_missed_best == 0.0  # from 0.1 on one of two ham is lost
+    assert "promised from message 3 on, lost 1 of 2 ham, 50.000 %" in outcome.to_text()
 
 
 def test_a_promise_that_lapses_still_counts() -> None:
@@ -42,15 +42,21 @@ def test_a_promise_that_lapses_still_counts() -> None:
 
 
 def test_a_budget_that_was_never_promised_says_so() -> None:
-    found = budget_outcome([row("ham", 0.9, NOT_YET)], 0.01)
+    outcome = budget_outcome([row("ham", 0.9, NOT_YET)], 0.01)
 
-    assert (found.since, found.ham, found.ham_lost, found.realised, found.p_value) == (None, 1, 0, 0.0, None)
-    assert found.to_text() == "budget of 1 % of the ham: was never promised; 0 of 1 were lost all the same"
+    assert (outcome.since, outcome.ham, outcome.ham_lost, outcome.realised, outcome.p_value) == (
+        None,
+        1,
+        0,
+        0.0,
+        None,
+    )
+    assert outcome.to_text() == "budget of 1 % of the ham: was never promised; 0 of 1 were lost all the same"
     assert budget_outcome([], 0.01).to_text() == "budget of 1 % of the ham: was never promised"
 
 
 @pytest.mark.parametrize(("lost", "p_value"), [(0, 1.0), (1, 1 - 0.9**3), (3, 0.001)])
-def test_the_p_value_is_the_probability_of_so_many_or_more(lost: int, p_value: float) -> None:
+def test_the_p_value_is_the_probability_of_that_many_or_more(lost: int, p_value: float) -> None:
     rows = [row("ham", 0.9 if index < lost else 0.1) for index in range(3)]
 
     assert budget_outcome(rows, 0.1).p_value == pytest.approx(p_value)

@@ -1,4 +1,4 @@
-"""The intervals, against published values, their own equation, and the coverage that they promise."""
+"""The intervals against published values, their defining equation, and their nominal coverage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.evaluation.intervals import sum_interval, wilson_interval
+from nbstream.evaluation.intervals import IntervalEstimate, sum_estimate, wilson_interval
 
 counted = st.integers(1, 30_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
@@ -59,14 +59,16 @@ def test_the_rate_lies_inside_about_95_times_in_100(rate: float) -> None:
     assert 0.925 < inside < 0.985
 
 
-def test_of_nothing_anything_may_be() -> None:
+def test_without_messages_the_interval_is_from_0_to_1() -> None:
     assert ends(0, 0) == (0.0, 1.0)
 
 
-def test_a_certain_part_moves_the_interval_and_two_alike_widen_it_by_a_root() -> None:
-    rate = np.array([0.3]), np.array([0.2]), np.array([0.5])
-    sure = np.array([0.1]), np.array([0.1]), np.array([0.1])
+def test_a_certain_summand_moves_the_interval_and_two_equal_ones_widen_it_by_a_root() -> None:
+    rate = IntervalEstimate(np.array([0.3]), np.array([0.2]), np.array([0.5]))
+    certain = IntervalEstimate(np.array([0.1]), np.array([0.1]), np.array([0.1]))
 
-    assert [float(end[0]) for end in sum_interval(rate, sure)] == pytest.approx([0.3, 0.6])
-    twice = [float(end[0]) for end in sum_interval(rate, rate)]
-    assert twice == pytest.approx([0.6 - 0.1 * math.sqrt(2), 0.6 + 0.2 * math.sqrt(2)])
+    moved, widened = sum_estimate(rate, certain), sum_estimate(rate, rate)
+
+    assert [moved.value[0], moved.lower[0], moved.upper[0]] == pytest.approx([0.4, 0.3, 0.6])
+    ends = [0.6 - 0.1 * math.sqrt(2), 0.6 + 0.2 * math.sqrt(2)]
+    assert [widened.value[0], widened.lower[0], widened.upper[0]] == pytest.approx([0.6, *ends])

@@ -23,25 +23,25 @@ def arrays(pairs: list[tuple[bool, int]]) -> tuple[Flags, Numbers]:
     return np.array([spam for spam, _ in pairs]), np.array([float(score) for _, score in pairs])
 
 
-def halves(pairs: list[tuple[bool, int]]) -> tuple[list[int], list[int]]:
+def scores_by_class(pairs: list[tuple[bool, int]]) -> tuple[list[int], list[int]]:
     """The scores of ham, and of spam."""
     return [score for spam, score in pairs if not spam], [score for spam, score in pairs if spam]
 
 
 @given(scored)
 def test_one_minus_auc_is_the_share_of_pairs_in_the_wrong_order(pairs: list[tuple[bool, int]]) -> None:
-    hams, spams = halves(pairs)
+    hams, spams = scores_by_class(pairs)
 
-    found = measures.one_minus_auc_percent(*arrays(pairs))
+    percent = measures.one_minus_auc_percent(*arrays(pairs))
 
     if not hams or not spams:
-        assert found is None
+        assert percent is None
         return
     wrong = sum((ham > spam) + (ham == spam) / 2 for ham in hams for spam in spams)
-    assert found == 100 * wrong / (len(hams) * len(spams))
+    assert percent == 100 * wrong / (len(hams) * len(spams))
 
 
-def test_one_minus_auc_of_perfect_turned_around_and_constant_scores() -> None:
+def test_one_minus_auc_of_perfect_reversed_and_constant_scores() -> None:
     is_spam = np.array([False, False, True])
 
     assert measures.one_minus_auc_percent(is_spam, np.array([-1.0, 0.0, 1.0])) == 0.0
@@ -50,20 +50,20 @@ def test_one_minus_auc_of_perfect_turned_around_and_constant_scores() -> None:
 
 
 @given(scored, st.sampled_from([0.0, 0.1, 0.29, 0.5, 0.9]))
-def test_fn_at_fp_is_that_of_the_lowest_threshold_that_loses_no_more_ham(
+def test_fn_at_fp_is_the_miss_rate_of_the_lowest_permitted_threshold(
     pairs: list[tuple[bool, int]], rate: float
 ) -> None:
-    hams, spams = halves(pairs)
+    hams, spams = scores_by_class(pairs)
 
-    found = measures.fn_at_fp_percent(*arrays(pairs), rate)
+    percent = measures.fn_at_fp_percent(*arrays(pairs), rate)
 
     if not hams or not spams:
-        assert found is None
+        assert percent is None
         return
     allowed = math.floor(round(rate * len(hams), 6))
     thresholds = [*sorted({*hams, *spams}), math.inf]
-    lowest = next(each for each in thresholds if sum(ham >= each for ham in hams) <= allowed)
-    assert found == 100 * sum(spam < lowest for spam in spams) / len(spams)
+    lowest = next(candidate for candidate in thresholds if sum(ham >= candidate for ham in hams) <= allowed)
+    assert percent == 100 * sum(spam < lowest for spam in spams) / len(spams)
 
 
 def test_fn_at_fp_of_a_tenth_of_a_percent_of_two_thousand_ham_loses_two() -> None:
@@ -78,19 +78,19 @@ def test_fn_at_fp_of_a_tenth_of_a_percent_of_two_thousand_ham_loses_two() -> Non
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=30))
 def test_hm_and_sm_are_shares_of_their_own_class(cases: list[tuple[bool, bool]]) -> None:
     is_spam = np.array([spam for spam, _ in cases], dtype=np.bool_)
-    called = np.array([called for _, called in cases], dtype=np.bool_)
+    called_spam = np.array([called_spam for _, called_spam in cases], dtype=np.bool_)
     hams, spams = [c for spam, c in cases if not spam], [c for spam, c in cases if spam]
 
-    assert measures.hm_percent(is_spam, called) == (100 * sum(hams) / len(hams) if hams else None)
-    assert measures.sm_percent(is_spam, called) == (
+    assert measures.hm_percent(is_spam, called_spam) == (100 * sum(hams) / len(hams) if hams else None)
+    assert measures.sm_percent(is_spam, called_spam) == (
         100 * (len(spams) - sum(spams)) / len(spams) if spams else None
     )
 
 
 def verdicts(hams: int, lost: int, spams: int, missed: int) -> tuple[Flags, Flags]:
     is_spam = np.array([False] * hams + [True] * spams)
-    called = np.array([True] * lost + [False] * (hams - lost) + [False] * missed + [True] * (spams - missed))
-    return is_spam, called
+    called_spam = np.array([True] * lost + [False] * (hams - lost) + [False] * missed + [True] * (spams - missed))
+    return is_spam, called_spam
 
 
 def test_lam_is_the_average_of_the_logits() -> None:
@@ -100,7 +100,7 @@ def test_lam_is_the_average_of_the_logits() -> None:
     assert measures.lam_percent(*verdicts(40, 4, 60, 6)) == pytest.approx(10.0)
 
 
-def test_lam_takes_half_a_message_for_none() -> None:
+def test_lam_counts_half_a_message_instead_of_none() -> None:
     # 0 of 99 is taken as 0.5 of 100, odds of 1/199.
     assert measures.lam_percent(*verdicts(99, 0, 99, 0)) == pytest.approx(0.5)
     assert measures.lam_percent(*verdicts(99, 99, 99, 99)) == pytest.approx(99.5)
@@ -112,8 +112,10 @@ def test_calibration_error_does_not_depend_on_the_order_of_the_stream(cases: lis
     by_probability = sorted(cases)
 
     values = [
-        measures.expected_calibration_error(np.array([s for s, _ in each]), np.array([p for _, p in each]))
-        for each in (cases, by_probability, by_probability[::-1])
+        measures.expected_calibration_error(
+            np.array([s for s, _ in candidate]), np.array([p for _, p in candidate])
+        )
+        for candidate in (cases, by_probability, by_probability[::-1])
     ]
 
     assert values[0] == pytest.approx(values[1])
@@ -129,7 +131,7 @@ def test_calibration_error_of_distinct_probabilities_is_the_mean_over_equal_bins
     assert measures.expected_calibration_error(is_spam, probability, bins=3) == pytest.approx(expected)
 
 
-def test_calibration_error_of_a_probability_that_means_it_is_zero() -> None:
+def test_calibration_error_of_a_true_probability_is_zero() -> None:
     is_spam = np.array([True, False, False, False] * 30)
 
     assert measures.expected_calibration_error(is_spam, np.full(120, 0.25)) == pytest.approx(0.0)
@@ -149,7 +151,7 @@ def test_the_area_over_the_roc_curve_is_one_minus_auc(pairs: list[tuple[bool, in
     assert area == pytest.approx(measures.one_minus_auc_percent(is_spam, score))
 
 
-def test_of_nothing_nothing_is_known() -> None:
+def test_without_messages_every_measure_is_undefined() -> None:
     none, no_scores = np.array([], dtype=np.bool_), np.array([], dtype=np.float64)
 
     assert measures.one_minus_auc_percent(none, no_scores) is None

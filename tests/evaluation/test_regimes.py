@@ -1,4 +1,4 @@
-"""Which labels are given, and when."""
+"""Which labels are learned, and when."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ def case(label: str, verdict: Verdict = Verdict.HAM, state: ModelState = READY) 
     )
 
 
-def test_immediate_gives_every_label_at_once() -> None:
+def test_immediate_learns_every_label_at_once() -> None:
     regime, cases = parse_regime("immediate"), [case("spam"), case("ham")]
 
-    assert [list(regime.due_labels(each)) for each in cases] == [[cases[0]], [cases[1]]]
+    assert [list(regime.due_labels(labelled)) for labelled in cases] == [[cases[0]], [cases[1]]]
 
 
-def test_delayed_gives_every_label_when_as_many_others_were_scored_and_keeps_the_last() -> None:
+def test_delayed_learns_a_label_after_that_many_other_messages_and_never_the_last_ones() -> None:
     regime, cases = parse_regime("delayed:2"), [case("spam") for _ in range(4)]
 
-    assert [list(regime.due_labels(each)) for each in cases] == [[], [], [cases[0]], [cases[1]]]
+    assert [list(regime.due_labels(labelled)) for labelled in cases] == [[], [], [cases[0]], [cases[1]]]
 
 
-def test_none_gives_none() -> None:
+def test_none_learns_no_label() -> None:
     assert not parse_regime("none").due_labels(case("spam", state=LEARNING))
 
 
 @pytest.mark.parametrize("regime", ["errors", "unsure"])
 @pytest.mark.parametrize(
-    ("label", "verdict", "given"),
+    ("label", "verdict", "learned"),
     [
         ("ham", Verdict.HAM, False),
         ("ham", Verdict.SPAM, True),
@@ -46,25 +46,25 @@ def test_none_gives_none() -> None:
         ("spam", Verdict.REJECT, False),
     ],
 )
-def test_errors_and_unsure_give_the_label_of_a_wrong_verdict(
-    regime: str, label: str, verdict: Verdict, given: bool
+def test_errors_and_unsure_learn_the_label_of_a_wrong_verdict(
+    regime: str, label: str, verdict: Verdict, learned: bool
 ) -> None:
-    assert bool(parse_regime(regime).due_labels(case(label, verdict))) is given
+    assert bool(parse_regime(regime).due_labels(case(label, verdict))) is learned
 
 
 @pytest.mark.parametrize("label", ["spam", "ham"])
-def test_only_unsure_gives_the_label_of_an_unsure_verdict(label: str) -> None:
+def test_only_unsure_learns_the_label_of_an_unsure_verdict(label: str) -> None:
     assert parse_regime("unsure").due_labels(case(label, Verdict.UNSURE))
     assert not parse_regime("errors").due_labels(case(label, Verdict.UNSURE))
 
 
 @pytest.mark.parametrize("regime", ["errors", "unsure"])
-def test_while_the_model_is_learning_every_label_is_given(regime: str) -> None:
+def test_every_label_is_learned_while_the_model_is_learning(regime: str) -> None:
     assert parse_regime(regime).due_labels(case("ham", Verdict.UNSURE, LEARNING))
     assert parse_regime(regime).due_labels(case("ham", Verdict.HAM, LEARNING))
 
 
 @pytest.mark.parametrize("name", ["", "sometimes", "delayed", "delayed:x", "none:1", "immediate:0"])
-def test_another_name_is_no_regime(name: str) -> None:
+def test_another_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"no regime|invalid literal"):
         parse_regime(name)

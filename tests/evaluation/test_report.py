@@ -1,4 +1,4 @@
-"""What is reported: names, gaps, numbers that come back the same."""
+"""The report: its names, undefined values, and numbers that come back exactly."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ ROWS = (
 )
 
 
-def reported(rows: tuple[EvaluationRow, ...], skip: int = 0) -> dict[str, object]:
-    tally = LessonCountingStore(MemoryModel())
+def report_members(rows: tuple[EvaluationRow, ...], skip: int = 0) -> dict[str, object]:
+    lesson_store = LessonCountingStore(MemoryModel())
     return dict(
-        json.loads(build_report(EvaluationResult(rows, 0.25), tally, EvaluationOptions(), skip, None).to_json())
+        json.loads(
+            build_report(EvaluationResult(rows, 0.25), lesson_store, EvaluationOptions(), skip, None).to_json()
+        )
     )
 
 
@@ -35,42 +37,42 @@ def test_the_json_has_these_fields_and_no_others() -> None:
         "fn_at_fp_0_1_percent fn_at_fp_0_5_percent expected_calibration_error seconds_per_message "
         "regime seed label_noise skip limit tokens_per_message threshold_path budget"
     )
-    assert set(reported(ROWS)) == set(names.split())
+    assert set(report_members(ROWS)) == set(names.split())
 
 
-def test_errors_are_by_the_verdict_and_unsure_is_a_miss() -> None:
-    found = reported(ROWS)
+def test_errors_follow_from_the_verdict_and_an_unsure_spam_is_missed() -> None:
+    members = report_members(ROWS)
 
-    assert (found["messages"], found["spam"], found["ham"]) == (6, 3, 3)
-    assert (found["hm_percent"], found["sm_percent"]) == (100 / 3, 100 / 3)
+    assert (members["messages"], members["spam"], members["ham"]) == (6, 3, 3)
+    assert (members["hm_percent"], members["sm_percent"]) == (100 / 3, 100 / 3)
     # Of nine pairs the ham at 9.5 is above two spam.
-    assert found["one_minus_auc_percent"] == 100 * 2 / 9
-    assert found["fn_at_fp_0_1_percent"] == 100 * 2 / 3
-    assert found["seconds_per_message"] == 0.25 / 6
+    assert members["one_minus_auc_percent"] == 100 * 2 / 9
+    assert members["fn_at_fp_0_1_percent"] == 100 * 2 / 3
+    assert members["seconds_per_message"] == 0.25 / 6
 
 
-def test_what_is_skipped_is_not_measured() -> None:
-    found = reported(ROWS, skip=3)
+def test_skipped_messages_are_not_measured() -> None:
+    members = report_members(ROWS, skip=3)
 
-    assert (found["messages"], found["spam"], found["ham"], found["skip"]) == (3, 2, 1, 3)
-    assert (found["hm_percent"], found["sm_percent"], found["one_minus_auc_percent"]) == (0.0, 0.0, 0.0)
-    assert found["seconds_per_message"] == 0.25 / 6
+    assert (members["messages"], members["spam"], members["ham"], members["skip"]) == (3, 2, 1, 3)
+    assert (members["hm_percent"], members["sm_percent"], members["one_minus_auc_percent"]) == (0.0, 0.0, 0.0)
+    assert members["seconds_per_message"] == 0.25 / 6
 
 
-def test_what_is_undefined_is_null() -> None:
-    nothing, only_ham = reported(()), reported(ROWS[1:3])
+def test_an_undefined_measure_is_null() -> None:
+    empty, only_ham = report_members(()), report_members(ROWS[1:3])
 
     counts = {"messages", "spam", "ham", "learned", "autolearned", "regime", "seed", "label_noise", "skip"}
     counts |= {"threshold_path"}
-    assert {name for name, value in nothing.items() if value is not None} == counts
+    assert {name for name, value in empty.items() if value is not None} == counts
     assert only_ham["hm_percent"] == 50.0
     assert only_ham["sm_percent"] is only_ham["lam_percent"] is only_ham["one_minus_auc_percent"] is None
 
 
-def test_for_a_reader_it_is_aligned_and_a_gap_is_a_dash() -> None:
-    tally = LessonCountingStore(MemoryModel())
+def test_the_text_is_aligned_and_an_undefined_measure_is_a_dash() -> None:
+    lesson_store = LessonCountingStore(MemoryModel())
     lines = (
-        build_report(EvaluationResult(ROWS[1:3], 0.25), tally, EvaluationOptions("errors"), 0, None)
+        build_report(EvaluationResult(ROWS[1:3], 0.25), lesson_store, EvaluationOptions("errors"), 0, None)
         .to_text()
         .splitlines()
     )

@@ -1,4 +1,4 @@
-"""The picture shows what was measured, whatever that is."""
+"""The plot shows the measured messages, whatever they are."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from nbstream.policy.verdict import ModelState, Thresholds, decide_verdict
 THRESHOLDS = Thresholds(0.5, 0.95, 0.999)
 
 
-def rows(count: int, apart: float = 3.0) -> list[EvaluationRow]:
-    """Rows whose probability is what the score says, around two centres."""
-    draw_ = random.Random(5)
-    found = []
+def rows(count: int, distance: float = 3.0) -> list[EvaluationRow]:
+    """Rows with scores around two centres, and probabilities that follow from them."""
+    generator = random.Random(5)
+    rows_to_draw = []
     for _ in range(count):
-        label = draw_.choice(("spam", "ham"))
-        probability = min(0.9999, max(0.0001, 0.5 + draw_.gauss(apart if label == "spam" else -apart, 2.0) / 10))
+        label = generator.choice(("spam", "ham"))
+        probability = min(
+            0.9999, max(0.0001, 0.5 + generator.gauss(distance if label == "spam" else -distance, 2.0) / 10)
+        )
         score = 100 * (probability - 0.5)
-        found.append(
+        rows_to_draw.append(
             EvaluationRow(label, score, probability, decide_verdict(probability, THRESHOLDS, ModelState({}))[0])
         )
-    return found
+    return rows_to_draw
 
 
 def test_the_three_panels_have_their_axes_and_legends() -> None:
@@ -35,12 +37,12 @@ def test_the_three_panels_have_their_axes_and_legends() -> None:
 
     roc, learning, histogram = figure.axes
     assert (roc.get_xscale(), roc.get_yscale(), learning.get_yscale(), histogram.get_yscale()) == ("log",) * 4
-    assert [each.get_xlabel() for each in figure.axes] == [
+    assert [axes.get_xlabel() for axes in figure.axes] == [
         "ham called spam (%)",
         "messages seen",
         "score: log-odds of spam (nats)",
     ]
-    assert all(each.get_ylabel() and each.get_legend() for each in figure.axes)
+    assert all(axes.get_ylabel() and axes.get_legend() for axes in figure.axes)
     assert learning.lines[0].get_xdata()[-1] == 1500  # type: ignore[index]  # an array
     texts = [text.get_text() for text in histogram.get_legend().get_texts()]  # type: ignore[union-attr]  # is there
     assert texts == ["ham", "spam", "unsure from P = 0.5 on", "spam from P = 0.95 on", "reject from P = 0.999 on"]
@@ -49,8 +51,8 @@ def test_the_three_panels_have_their_axes_and_legends() -> None:
 def test_thresholds_are_drawn_at_the_scores_that_reach_them() -> None:
     _, _, histogram = run_figure(RowArrays.from_rows(rows(500)), 0, Thresholds(0.5, 0.75)).axes
 
-    places = [line.get_xdata()[0] for line in histogram.lines]  # type: ignore[index]  # a list
-    assert places == pytest.approx([0.0, 25.0])
+    scores = [line.get_xdata()[0] for line in histogram.lines]  # type: ignore[index]  # a list
+    assert scores == pytest.approx([0.0, 25.0])
 
 
 def test_the_file_is_a_png_of_a_column(tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_the_file_is_a_png_of_a_column(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "found",
+    "rows_to_draw",
     [
         [],
         rows(1),
@@ -70,14 +72,14 @@ def test_the_file_is_a_png_of_a_column(tmp_path: Path) -> None:
         rows(7),
         [row for row in rows(50) if row.label == "ham"],
         [row for row in rows(50) if row.label == "spam"],
-        rows(80, apart=400.0),
-        rows(80, apart=-400.0),
+        rows(80, distance=400.0),
+        rows(80, distance=-400.0),
         [EvaluationRow("spam", 1.0, 0.5, row.verdict) for row in rows(9)]
         + [EvaluationRow("ham", 1.0, 0.5, row.verdict) for row in rows(9)],
     ],
     ids=["none", "one", "two", "few", "ham", "spam", "perfect", "all wrong", "all equal"],
 )
-def test_whatever_there_is_can_be_drawn_without_a_warning(tmp_path: Path, found: list[EvaluationRow]) -> None:
-    write_run_plot(tmp_path / "a.png", RowArrays.from_rows(found), 0, THRESHOLDS)
+def test_any_rows_can_be_drawn_without_a_warning(tmp_path: Path, rows_to_draw: list[EvaluationRow]) -> None:
+    write_run_plot(tmp_path / "a.png", RowArrays.from_rows(rows_to_draw), 0, THRESHOLDS)
 
     assert (tmp_path / "a.png").stat().st_size > 5000

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.errors import InputError
-from nbstream.evaluation.streams import LabelledContent, merge_streams, read_stream
+from nbstream.evaluation.streams import LabelledContent, MessageSource, merge_sources, read_stream
 from tests.letters import letters, write_corpus
 
 
-def written(path: Path, text: str) -> Path:
+def write_text(path: Path, text: str) -> Path:
     path.write_bytes(text.encode())
     return path
 
 
-def test_an_index_is_its_files_as_mail_in_its_order(tmp_path: Path) -> None:
+def test_an_index_gives_its_files_as_mail_in_order(tmp_path: Path) -> None:
     stream = read_stream(write_corpus(tmp_path / "corpus", 5))
 
     assert (stream.description, stream.count) == ("an index of messages", 5)
@@ -27,7 +27,7 @@ def test_an_index_is_its_files_as_mail_in_its_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 3, 9])
-def test_the_first_of_a_stream_are_no_more_than_there_are(tmp_path: Path, limit: int) -> None:
+def test_a_limit_above_the_number_of_messages_gives_all(tmp_path: Path, limit: int) -> None:
     stream = read_stream(write_corpus(tmp_path / "corpus", 5)).limited_to(limit)
 
     assert stream.count == len(list(stream.messages)) == min(limit, 5)
@@ -41,8 +41,8 @@ def test_the_first_of_a_stream_are_no_more_than_there_are(tmp_path: Path, limit:
         ("a.CSV", '\ufeffLabel,Text\nspam,"WIN: ""now"", friend"\nham,"said ""hi""\tto me"\nham,"x\ny"'),
     ],
 )
-def test_a_table_is_its_texts(tmp_path: Path, name: str, text: str) -> None:
-    stream = read_stream(written(tmp_path / name, text))
+def test_a_table_gives_its_texts(tmp_path: Path, name: str, text: str) -> None:
+    stream = read_stream(write_text(tmp_path / name, text))
 
     assert (stream.description, stream.count) == ("a table of texts", 3)
     assert list(stream.messages) == [
@@ -52,37 +52,37 @@ def test_a_table_is_its_texts(tmp_path: Path, name: str, text: str) -> None:
     ]
 
 
-def test_a_separator_of_lines_that_is_none_of_csv_stays_in_its_text(tmp_path: Path) -> None:
-    stream = read_stream(written(tmp_path / "a.csv", "spam,one\u2028two\x0bthree\nham,x\n"))
+def test_a_line_separator_that_csv_does_not_know_stays_in_its_text(tmp_path: Path) -> None:
+    stream = read_stream(write_text(tmp_path / "a.csv", "spam,one\u2028two\x0bthree\nham,x\n"))
 
-    assert [each.content for each in stream.messages] == ["one\u2028two\x0bthree", "x"]
+    assert [message.content for message in stream.messages] == ["one\u2028two\x0bthree", "x"]
 
 
 def test_a_text_may_be_as_long_as_a_mail(tmp_path: Path) -> None:
     before = csv.field_size_limit()
-    stream = read_stream(written(tmp_path / "a.csv", f"spam,{'long ' * 100_000}\n"))
+    stream = read_stream(write_text(tmp_path / "a.csv", f"spam,{'long ' * 100_000}\n"))
 
-    assert [len(each.content) for each in stream.messages] == [500_000]
+    assert [len(message.content) for message in stream.messages] == [500_000]
     assert csv.field_size_limit() == before
 
 
-def test_an_index_whose_first_file_is_missing_is_an_index_all_the_same(tmp_path: Path) -> None:
-    written(tmp_path / "lunch", "Subject: lunch\n\n")
+def test_a_file_whose_second_line_names_a_file_is_an_index(tmp_path: Path) -> None:
+    write_text(tmp_path / "lunch", "Subject: lunch\n\n")
 
     with pytest.raises(InputError, match=r"a\.tsv:1: there is no dinner"):
-        read_stream(written(tmp_path / "a.tsv", "ham\tdinner\nham\tlunch\n"))
+        read_stream(write_text(tmp_path / "a.tsv", "ham\tdinner\nham\tlunch\n"))
 
 
 def test_a_first_line_that_names_a_file_makes_an_index(tmp_path: Path) -> None:
-    written(tmp_path / "lunch", "Subject: lunch\n\n")
+    write_text(tmp_path / "lunch", "Subject: lunch\n\n")
 
-    assert read_stream(written(tmp_path / "a.tsv", "ham\tlunch\n")).description == "an index of messages"
-    assert read_stream(written(tmp_path / "b.tsv", "ham\tdinner\n")).description == "a table of texts"
-    assert read_stream(written(tmp_path / "c.tsv", f"ham\t{'x' * 5000}\n")).description == "a table of texts"
+    assert read_stream(write_text(tmp_path / "a.tsv", "ham\tlunch\n")).description == "an index of messages"
+    assert read_stream(write_text(tmp_path / "b.tsv", "ham\tdinner\n")).description == "a table of texts"
+    assert read_stream(write_text(tmp_path / "c.tsv", f"ham\t{'x' * 5000}\n")).description == "a table of texts"
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message_start"),
     [
         ("index", "eggs\tx\n", "index:1: must be spam or ham, a tab, and a path"),
         ("index", "spam x\n", "index:1: must be spam or ham, a tab, and a path"),
@@ -92,14 +92,14 @@ def test_a_first_line_that_names_a_file_makes_an_index(tmp_path: Path) -> None:
         ("a.csv", "ham,x\n\x00", "a.csv:2: must be spam or ham"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, name: str, text: str, said: str) -> None:
-    with pytest.raises(InputError) as refused:
-        read_stream(written(tmp_path / name, text))
+def test_an_unreadable_line_is_named(tmp_path: Path, name: str, text: str, message_start: str) -> None:
+    with pytest.raises(InputError) as raised:
+        read_stream(write_text(tmp_path / name, text))
 
-    assert str(refused.value).startswith(f"{tmp_path}/{said}")
+    assert str(raised.value).startswith(f"{tmp_path}/{message_start}")
 
 
-def test_a_file_that_is_missing_or_no_text_is_named(tmp_path: Path) -> None:
+def test_a_missing_or_binary_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "latin.csv").write_bytes(b"spam,\xa31000\n")
 
     with pytest.raises(InputError, match=r"latin\.csv: is not UTF-8 text"):
@@ -107,25 +107,25 @@ def test_a_file_that_is_missing_or_no_text_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none: No such file or directory"):
         read_stream(tmp_path / "none")
     with pytest.raises(InputError, match=r"index:1: there is no gone\.eml"):
-        read_stream(written(tmp_path / "index", "spam\tgone.eml\n"))
-    written(tmp_path / "here.eml", "Subject: here\n\nhere\n")
-    stream = read_stream(written(tmp_path / "index", "spam\there.eml\n"))
+        read_stream(write_text(tmp_path / "index", "spam\tgone.eml\n"))
+    write_text(tmp_path / "here.eml", "Subject: here\n\nhere\n")
+    stream = read_stream(write_text(tmp_path / "index", "spam\there.eml\n"))
     (tmp_path / "here.eml").unlink()
     with pytest.raises(InputError, match=r"here\.eml: No such file or directory"):
         list(stream.messages)
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
-def test_two_heaps_run_out_together_each_in_its_own_order(spams: int, hams: int) -> None:
+def test_two_sources_end_together_each_in_its_own_order(spams: int, hams: int) -> None:
     spam, ham = [b"s%d" % n for n in range(spams)], [b"h%d" % n for n in range(hams)]
 
-    stream = merge_streams([("spam", spams, spam), ("ham", hams, ham)])
+    stream = merge_sources([MessageSource("spam", spams, spam), MessageSource("ham", hams, ham)])
 
-    found = list(stream.messages)
-    assert stream.count == len(found) == spams + hams
-    assert [each.content for each in found if each.label == "spam"] == spam
-    assert [each.content for each in found if each.label == "ham"] == ham
-    for i in range(len(found)):
-        # At any place there are as many spam behind as the whole has, but for less than one.
-        behind = sum(each.label == "spam" for each in found[:i])
-        assert abs(behind - i * spams / len(found)) < 1
+    messages = list(stream.messages)
+    assert stream.count == len(messages) == spams + hams
+    assert [message.content for message in messages if message.label == "spam"] == spam
+    assert [message.content for message in messages if message.label == "ham"] == ham
+    for i in range(len(messages)):
+        # Before any position the share of spam is that of the whole stream, up to less than one message.
+        behind = sum(message.label == "spam" for message in messages[:i])
+        assert abs(behind - i * spams / len(messages)) < 1

@@ -1,4 +1,4 @@
-"""What thresholds would have done, against going through the messages one by one."""
+"""The counts of ``tuning``, compared with deciding about the messages one by one."""
 
 from __future__ import annotations
 
@@ -15,73 +15,75 @@ from nbstream.evaluation.tuning import LabelledSample
 from nbstream.policy.verdict import ModelState, Thresholds, decide_verdict
 from tests.evaluation.scored import first_scores
 
-PLACES = (0.01, 0.2, 0.5, 0.7, 0.95, 0.999)  # few, so that many are equal, to each other and to thresholds
+PROBABILITIES = (0.01, 0.2, 0.5, 0.7, 0.95, 0.999)  # few, so that many are equal, to each other and to thresholds
 
 Pairs = list[tuple[str, float]]
-labelled = st.lists(st.tuples(st.sampled_from(["ham", "spam"]), st.sampled_from(PLACES)), max_size=60)
-two_or_three = st.lists(st.sampled_from((*PLACES, 0.3)), min_size=2, max_size=3).map(sorted)
+labelled = st.lists(st.tuples(st.sampled_from(["ham", "spam"]), st.sampled_from(PROBABILITIES)), max_size=60)
+two_or_three = st.lists(st.sampled_from((*PROBABILITIES, 0.3)), min_size=2, max_size=3).map(sorted)
 some_thresholds = two_or_three.map(
-    lambda places: Thresholds(places[0], places[1], places[2] if len(places) > 2 else None)
+    lambda values: Thresholds(values[0], values[1], values[2] if len(values) > 2 else None)
 )
 
-TAUGHT = ModelState({})
+READY = ModelState({})
 
 
 def verdict(p: float, thresholds: Thresholds) -> str:
-    return str(decide_verdict(p, thresholds, TAUGHT)[0])
+    return str(decide_verdict(p, thresholds, READY)[0])
 
 
 @given(labelled, some_thresholds)
-def test_counts_are_those_of_deciding_one_by_one(pairs: Pairs, thresholds: Thresholds) -> None:
+def test_counts_equal_decisions_one_by_one(pairs: Pairs, thresholds: Thresholds) -> None:
     sample = LabelledSample.from_first_scores(first_scores(pairs))
 
-    found, unsure = tuning.count_errors_at(sample, thresholds), tuning.count_unsure(sample, thresholds)
+    errors, unsure = tuning.count_errors_at(sample, thresholds), tuning.count_unsure(sample, thresholds)
 
-    decided = Counter((label, decide_verdict(p, thresholds, TAUGHT)[0]) for label, p in pairs)
-    called = Counter({(label, is_spam): 0 for label in ("ham", "spam") for is_spam in (True, False)})
-    for (label, each), count in decided.items():
-        called[label, each.is_spam] += count
-    assert found.ham_called_spam.tolist() == [called["ham", True]]
-    assert found.spam_missed.tolist() == [called["spam", False]]
-    assert (found.ham, found.spam) == (
+    decided = Counter((label, decide_verdict(p, thresholds, READY)[0]) for label, p in pairs)
+    called_counts = Counter({(label, is_spam): 0 for label in ("ham", "spam") for is_spam in (True, False)})
+    for (label, decision), count in decided.items():
+        called_counts[label, decision.is_spam] += count
+    assert errors.ham_called_spam.tolist() == [called_counts["ham", True]]
+    assert errors.spam_missed.tolist() == [called_counts["spam", False]]
+    assert (errors.ham, errors.spam) == (
         sum(label == "ham" for label, _ in pairs),
         sum(label == "spam" for label, _ in pairs),
     )
     assert {"ham": unsure.ham, "spam": unsure.spam} == {
-        label: sum(n for (own, each), n in decided.items() if own == label and each == "unsure")
+        label: sum(
+            n for (own_label, decision), n in decided.items() if own_label == label and decision == "unsure"
+        )
         for label in ("ham", "spam")
     }
 
 
-@given(labelled, st.lists(st.sampled_from((*PLACES, 0.0, 0.3, math.inf)), min_size=1, max_size=8))
-def test_many_thresholds_at_once_are_each_alone(pairs: Pairs, thresholds: list[float]) -> None:
+@given(labelled, st.lists(st.sampled_from((*PROBABILITIES, 0.0, 0.3, math.inf)), min_size=1, max_size=8))
+def test_many_thresholds_at_once_give_the_counts_of_each_alone(pairs: Pairs, thresholds: list[float]) -> None:
     sample = LabelledSample.from_first_scores(first_scores(pairs))
 
-    found = tuning.count_errors(sample, np.array(thresholds))
+    errors = tuning.count_errors(sample, np.array(thresholds))
 
     lost = [sum(p >= threshold for label, p in pairs if label == "ham") for threshold in thresholds]
     missed = [sum(p < threshold for label, p in pairs if label == "spam") for threshold in thresholds]
-    assert (found.ham_called_spam.tolist(), found.spam_missed.tolist()) == (lost, missed)
+    assert (errors.ham_called_spam.tolist(), errors.spam_missed.tolist()) == (lost, missed)
 
 
 @given(labelled, some_thresholds, some_thresholds)
-def test_moves_are_the_verdicts_that_differ(pairs: Pairs, before: Thresholds, after: Thresholds) -> None:
-    found = tuning.compare_verdicts(LabelledSample.from_first_scores(first_scores(pairs)), before, after)
+def test_changes_are_the_verdicts_that_differ(pairs: Pairs, before: Thresholds, after: Thresholds) -> None:
+    errors = tuning.compare_verdicts(LabelledSample.from_first_scores(first_scores(pairs)), before, after)
 
     expected: Counter[tuple[str, str, str]] = Counter()
     for label, p in pairs:
         if verdict(p, before) != verdict(p, after):
             expected[label, verdict(p, before), verdict(p, after)] += 1
-    assert (found.messages, dict(found.counts)) == (len(pairs), dict(expected))
+    assert (errors.messages, dict(errors.counts)) == (len(pairs), dict(expected))
     for label in ("ham", "spam"):
         hits = [
-            sum(decide_verdict(p, each, TAUGHT)[0].is_spam for own, p in pairs if own == label)
-            for each in (before, after)
+            sum(decide_verdict(p, thresholds, READY)[0].is_spam for own_label, p in pairs if own_label == label)
+            for thresholds in (before, after)
         ]
-        assert found.called_spam_change(label) == hits[1] - hits[0]
+        assert errors.called_spam_change(label) == hits[1] - hits[0]
 
 
-def test_a_spam_threshold_that_is_never_reached_leaves_unsure() -> None:
+def test_below_an_infinite_spam_threshold_verdicts_are_unsure() -> None:
     sample = LabelledSample.from_first_scores(first_scores([("spam", 0.999), ("ham", 0.7), ("ham", 0.01)]))
 
     never = Thresholds(0.5, math.inf)
@@ -90,14 +92,14 @@ def test_a_spam_threshold_that_is_never_reached_leaves_unsure() -> None:
     assert tuning.count_errors_at(sample, never).spam_missed.tolist() == [1]
 
 
-def test_the_sentence_says_both_directions() -> None:
+def test_the_sentence_states_both_directions() -> None:
     mail = [("ham", 0.96), ("ham", 0.97), ("spam", 0.96), ("ham", 0.1), ("spam", 0.999)] * 250
     sample = LabelledSample.from_first_scores(first_scores(mail))
     lenient, strict = Thresholds(0.5, 0.95), Thresholds(0.5, 0.99)
 
     stricter, back, same = (
-        tuning.compare_verdicts(sample, *each).to_sentence()
-        for each in ((lenient, strict), (strict, lenient), (strict, strict))
+        tuning.compare_verdicts(sample, *pair).to_sentence()
+        for pair in ((lenient, strict), (strict, lenient), (strict, strict))
     )
 
     assert stricter == "would have moved 500 ham out of spam, let 250 more spam through, of the last 1,250"
@@ -105,26 +107,27 @@ def test_the_sentence_says_both_directions() -> None:
     assert same == "would have called the same messages spam, of the last 1,250"
 
 
-def test_the_cost_is_that_of_the_errors_against_letting_all_spam_pass() -> None:
+def test_the_cost_is_relative_to_missing_all_spam() -> None:
     mail = [("ham", 0.99)] * 2 + [("ham", 0.1)] * 98 + [("spam", 0.9)] * 4 + [("spam", 0.999)] * 46
-    found = tuning.count_errors(LabelledSample.from_first_scores(first_scores(mail)), np.array([0.95]))
+    errors = tuning.count_errors(LabelledSample.from_first_scores(first_scores(mail)), np.array([0.95]))
 
-    cost, low, high = (float(each[0]) for each in found.relative_cost(9))
+    estimate = errors.relative_cost(9)
+    cost, low, high = (float(values[0]) for values in (estimate.value, estimate.lower, estimate.upper))
     assert cost == pytest.approx((9 * 2 + 4) / 50)
     # Wilson: 2 of 100 is 0.0055 to 0.0700, 4 of 50 is 0.0315 to 0.1884; a ham weighs 9 x 100/50 of spam's share.
     assert low == pytest.approx(0.44 - math.hypot(18 * (0.02 - 0.0055), 0.08 - 0.0315), abs=2e-3)
     assert high == pytest.approx(0.44 + math.hypot(18 * (0.0700 - 0.02), 0.1884 - 0.08), abs=2e-3)
 
 
-@given(labelled, st.sampled_from(PLACES), st.floats(1, 9999))
-def test_estimates_lie_within_their_ends_or_are_unknown(pairs: Pairs, threshold: float, ratio: float) -> None:
-    found = tuning.count_errors(LabelledSample.from_first_scores(first_scores(pairs)), np.array([threshold]))
+@given(labelled, st.sampled_from(PROBABILITIES), st.floats(1, 9999))
+def test_estimates_lie_within_their_intervals_or_are_unknown(pairs: Pairs, threshold: float, ratio: float) -> None:
+    errors = tuning.count_errors(LabelledSample.from_first_scores(first_scores(pairs)), np.array([threshold]))
 
-    known = {"lost": found.ham > 0, "missed": found.spam > 0, "cost": found.ham > 0 and found.spam > 0}
+    known = {"lost": errors.ham > 0, "missed": errors.spam > 0, "cost": errors.ham > 0 and errors.spam > 0}
     for name, estimate in (
-        ("lost", found.ham_called_spam_rate()),
-        ("missed", found.spam_missed_rate()),
-        ("cost", found.relative_cost(ratio)),
+        ("lost", errors.ham_called_spam_rate()),
+        ("missed", errors.spam_missed_rate()),
+        ("cost", errors.relative_cost(ratio)),
     ):
-        value, low, high = (float(each[0]) for each in estimate)
+        value, low, high = (float(values[0]) for values in (estimate.value, estimate.lower, estimate.upper))
         assert (low <= value <= high) if known[name] else math.isnan(value)

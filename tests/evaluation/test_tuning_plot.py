@@ -1,4 +1,4 @@
-"""The picture of ``tune`` shows what thresholds do, whatever is known."""
+"""The plot of ``tune`` shows the effect of thresholds on any sample."""
 
 from __future__ import annotations
 
@@ -12,61 +12,61 @@ import pytest
 from nbstream.evaluation.threshold_choices import TuningResult, compare_thresholds
 from nbstream.evaluation.tuning_plot import tuning_figure, write_tuning_plot
 from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
-from tests.evaluation.scored import drawn, first_scores
+from tests.evaluation.scored import first_scores, random_scores
 from tests.evaluation.test_threshold_choices import FEW
 
 
-def found(spam: float = 0.95) -> TuningResult:
+def tuning_result(spam: float = 0.95) -> TuningResult:
     strict = "with strict.yaml", ThresholdPolicy(0.5, FalsePositiveBudget(0.001))
-    return compare_thresholds(drawn(6000, 4000), ThresholdPolicy(0.5, spam), strict)
+    return compare_thresholds(random_scores(6000, 4000), ThresholdPolicy(0.5, spam), strict)
 
 
 def test_the_three_panels_have_their_axes_and_legends() -> None:
-    det, cost, thresholds = tuning_figure(found()).axes
+    det, cost, thresholds = tuning_figure(tuning_result()).axes
 
     assert (det.get_xscale(), det.get_yscale(), cost.get_xscale(), cost.get_yscale()) == ("log",) * 4
     assert (thresholds.get_xscale(), thresholds.get_yscale()) == ("logit", "log")
-    legends = [[text.get_text() for text in each.get_legend().get_texts()] for each in (det, cost, thresholds)]  # type: ignore[union-attr]  # are there
+    legends = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in (det, cost, thresholds)]  # type: ignore[union-attr]  # are there
     assert legends == [
         ["any threshold", "budgets", "present", "with strict.yaml"],
         ["present", "with strict.yaml", "P = c / (1 + c)", "best"],
         ["ham called spam", "spam missed", "present", "with strict.yaml"],
     ]
-    assert all(each.get_xlabel() and each.get_ylabel() for each in (det, cost, thresholds))
+    assert all(axes.get_xlabel() and axes.get_ylabel() for axes in (det, cost, thresholds))
 
 
-def test_the_present_threshold_stands_at_its_rates_and_the_curve_goes_through_all_counts() -> None:
-    shown = found(0.6)
-    det, _, thresholds = tuning_figure(shown).axes
+def test_the_present_threshold_is_at_its_rates_and_the_curve_goes_through_all_counts() -> None:
+    result = tuning_result(0.6)
+    det, _, thresholds = tuning_figure(result).axes
 
     lines = {str(line.get_label()): line for line in det.lines}
-    rates = shown.present.error_counts
+    rates = result.present.error_counts
     point = 100 * rates.ham_called_spam[0] / 6000, 100 * rates.spam_missed[0] / 4000
-    assert [float(np.asarray(each)[0]) for each in lines["present"].get_data()] == pytest.approx(point)
-    lost, missed = (np.asarray(each) for each in lines["any threshold"].get_data())
-    spams = shown.sample.spams
+    assert [float(np.asarray(values)[0]) for values in lines["present"].get_data()] == pytest.approx(point)
+    lost, missed = (np.asarray(values) for values in lines["any threshold"].get_data())
+    spams = result.sample.spams
     assert (60 * lost[:4]).tolist() == pytest.approx([0.5, 1, 2, 3])
-    for place in (1, 5, len(lost) // 2, len(lost) - 2):
-        count = round(lost[place] * 60)
-        just_above = shown.sample.hams[6000 - count - 1]
-        assert missed[place] == pytest.approx(100 * max(0.5, (spams <= just_above).sum()) / 4000)
+    for index in (1, 5, len(lost) // 2, len(lost) - 2):
+        count = round(lost[index] * 60)
+        just_above = result.sample.hams[6000 - count - 1]
+        assert missed[index] == pytest.approx(100 * max(0.5, (spams <= just_above).sum()) / 4000)
     marks = {str(line.get_label()): line.get_xdata() for line in thresholds.lines}
     assert float(np.asarray(marks["present"])[0]) == 0.6
 
 
 def test_the_best_cost_is_below_all_others() -> None:
-    _, cost, _ = tuning_figure(found()).axes
+    _, cost, _ = tuning_figure(tuning_result()).axes
 
     lines = {str(line.get_label()): np.asarray(line.get_ydata()) for line in cost.lines}
     best = lines.pop("best")
     assert len(lines) == 3
     for other in lines.values():
-        assert (best <= other * 1.05 + 1e-9).all()  # of the many thresholds some are looked at
+        assert (best <= other * 1.05 + 1e-9).all()  # only some of the many thresholds are tried
 
 
-def test_the_same_scores_are_the_same_svg_and_a_small_one(tmp_path: Path) -> None:
+def test_the_same_scores_give_the_same_small_svg(tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
-        write_tuning_plot(tmp_path / name, found())
+        write_tuning_plot(tmp_path / name, tuning_result())
 
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert (tmp_path / "a.svg").stat().st_size < 60_000
@@ -74,15 +74,15 @@ def test_the_same_scores_are_the_same_svg_and_a_small_one(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("name", "head"), [("a.PNG", b"\x89PNG"), ("a.pdf", b"%PDF"), ("a.svg", b"<?xml")])
-def test_the_format_is_that_of_the_name(tmp_path: Path, name: str, head: bytes) -> None:
-    write_tuning_plot(tmp_path / name, found())
+def test_the_suffix_determines_the_format(tmp_path: Path, name: str, head: bytes) -> None:
+    write_tuning_plot(tmp_path / name, tuning_result())
 
     assert (tmp_path / name).read_bytes().startswith(head)
 
 
 @pytest.mark.parametrize("mail", FEW, ids=["none", "ham", "spam", "both", "sure", "all wrong", "errors"])
 @pytest.mark.parametrize("spam", [FalsePositiveBudget(0.001), 1 - 1e-15], ids=["budget", "high"])
-def test_whatever_there_is_can_be_drawn_without_a_warning(
+def test_any_sample_can_be_drawn_without_a_warning(
     tmp_path: Path, mail: Sequence[tuple[str, float]], spam: float | FalsePositiveBudget
 ) -> None:
     other = "with $^$.yaml", ThresholdPolicy(0.5, math.nextafter(1, 0))

@@ -102,8 +102,11 @@ def _make_stream(options: argparse.Namespace, errors: list[InputError]) -> Label
         print_note(f"{options.index}: read as {stream.description}")
         return stream
     paths_by_label = {"spam": options.spam, "ham": options.ham}
-    return streams.merge_streams(
-        [(label, _count_messages(paths), _raw_messages(paths, errors)) for label, paths in paths_by_label.items()]
+    return streams.merge_sources(
+        [
+            streams.MessageSource(label, _count_messages(paths), _raw_messages(paths, errors))
+            for label, paths in paths_by_label.items()
+        ]
     )
 
 
