@@ -1,1 +1,1 @@
-"""From the settings to the parts that work with each other."""
+"""Builds the working parts from the settings."""

@@ -32,5 +32,5 @@ def make_next_hop(settings: Settings) -> NextHop:
 
 
 def make_quarantine(settings: Settings) -> Quarantine:
-    """Return the place where messages wait."""
+    """Return the quarantine."""
     return Quarantine(settings.quarantine_folder)

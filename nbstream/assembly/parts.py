@@ -36,7 +36,7 @@ class BackgroundWork(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServerParts:
-    """What the listeners and the server need of each other's surroundings.
+    """The parts that the server runs and the listeners use.
 
     ``spam_filter`` decides by the settings at the start; the one in force is that of the runtime.
     """
@@ -88,7 +88,7 @@ def make_parts(settings: Settings, clients: RedisClients, metrics: DaemonMetrics
 def background_work(
     settings: Settings, parts: ServerParts, *, does_chores: bool
 ) -> Sequence[tuple[str, BackgroundWork]]:
-    """Return the work without which the process is not to serve, each with a name for its task.
+    """Return the work whose failure ends the process, by the names of the tasks.
 
     ``does_chores``: this process also does what one of those that share a model does for all of them.
     """

@@ -46,7 +46,7 @@ def listen_addresses(
 def open_sockets(
     addresses: ListenAddresses, make: Callable[[ListenAddress], socket.socket] = open_listening_socket
 ) -> ListenerSockets:
-    """Open a socket for each address, and for a listener that binds all of them one for each of its host.
+    """Open the sockets: one for each listener, or one for each address of its host where it binds them all.
 
     Raises ``CannotStart``; then none is left open.
     """

@@ -1,9 +1,9 @@
-"""The wire between a parent and one of its workers: a socket pair, one JSON object a line.
+"""The channel between the supervisor and one of its workers: a socket pair, one JSON object a line.
 
 Rules: the two are one program, run by one user, and nobody else holds an end. Still a line has a limit, and what a
-worker says is JSON and nothing more. Settings go from the parent to the worker alone, pickled: they are what
-the parent has validated, secrets included, and the files that they were read from may have changed since. They are
-never in a command line or in the environment, which others may read.
+worker sends is JSON and nothing more. Settings go only from the supervisor to the worker, pickled: they are what
+the supervisor has validated, secrets included, and the files that they were read from may have changed since. They
+are never in a command line or in the environment, which others may read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WRITE_SECONDS = 5.0
 
 
 class Channel:
-    """One end."""
+    """One end of a channel."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -36,22 +36,22 @@ class Channel:
 
     @classmethod
     async def over_socket(cls, end: socket.socket) -> Channel:
-        """The channel on this end of a socket pair, which it closes."""
+        """Return the channel on this end of a socket pair; ``close`` closes the end."""
         end.setblocking(False)
         return cls(*await asyncio.open_unix_connection(sock=end, limit=_MAX_LINE_BYTES))
 
     async def send(self, message: ChannelMessage) -> None:
-        """Send it; OSError where the other end is gone, or reads nothing for too long (TimeoutError)."""
+        """Send a message; raises ``OSError`` where the other end is closed or does not read (``TimeoutError``)."""
         self.send_soon(message)
         async with asyncio.timeout(_WRITE_SECONDS):
             await self._writer.drain()
 
     def send_soon(self, message: ChannelMessage) -> None:
-        """Have it sent, whether the other end is still there or not; for what is rare."""
+        """Send a message soon, whether the other end is still open or not; only for rare messages."""
         self._writer.write(json.dumps(message).encode() + b"\n")
 
     async def receive(self) -> ChannelMessage | None:
-        """The next message; None where the other end is gone, or does not speak as it should."""
+        """Return the next message; None where the other end is closed, or sends no JSON object."""
         try:
             line = await self._reader.readline()
             message = json.loads(line) if line.endswith(b"\n") else None
@@ -60,7 +60,7 @@ class Channel:
         return message if isinstance(message, dict) else None
 
     async def close(self) -> None:
-        """Close this end, after what was sent: the other end notices."""
+        """Close this end after everything was sent; the other end then receives None."""
         self._writer.close()
         with suppress(OSError):
             async with asyncio.timeout(_WRITE_SECONDS):
@@ -68,11 +68,11 @@ class Channel:
 
 
 def pack_settings(settings: Settings) -> str:
-    """The settings as text for a message."""
+    """Return the settings as text for a message."""
     return base64.b64encode(pickle.dumps(settings)).decode("ascii")
 
 
 def unpack_settings(text: str) -> Settings:
-    """The settings that the parent packed."""
-    settings: Settings = pickle.loads(base64.b64decode(text))  # noqa: S301 - of our parent, over our own socket
+    """Return the settings that the supervisor packed."""
+    settings: Settings = pickle.loads(base64.b64decode(text))  # noqa: S301 - from our supervisor, over our own socket
     return settings

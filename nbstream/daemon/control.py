@@ -1,4 +1,4 @@
-"""What a daemon answers while it runs: reloads on request, and the questions of the control door."""
+"""What a daemon answers while it runs: reloads on request, and the questions on the control socket."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _log = logging.getLogger(__name__)
 async def serve_control(
     reloader: Reloader, state_dir: Path, workers: Callable[[], list[int]] = list
 ) -> AsyncIterator[None]:
-    """Reload on request, and answer those that ask for it on the control door of ``state_dir``.
+    """Reload on request, and answer on the control socket of ``state_dir``.
 
-    ``workers`` tells the process ids of those that serve mail for this one.
+    ``workers`` returns the ids of the processes that serve mail for this one.
     """
 
-    async def asked_to_reload() -> dict[str, object]:
+    async def answer_reload() -> dict[str, object]:
         return asdict(await reloader.reload())
 
-    async def asked_for_policy() -> dict[str, object]:
+    async def answer_policy() -> dict[str, object]:
         policy = config.policy_hash(reloader.settings)
         return {"file": reloader.file, "policy": policy, "workers": workers()}
 
     task = asyncio.create_task(reloader.run(), name="reloading")
-    control = ControlListener({"reload": asked_to_reload, "policy": asked_for_policy})
+    control = ControlListener({"reload": answer_reload, "policy": answer_policy})
     try:
         await control.start(state_dir)
     except OSError as error:

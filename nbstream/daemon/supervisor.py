@@ -1,9 +1,10 @@
-"""The daemon as several processes: a parent, which runs no mail itself, and workers that share the doors.
+"""The daemon as several processes: a supervisor, which handles no mail itself, and workers that share listeners.
 
-Rules: the parent holds what there is one of: the lock of the state folder, the signals, the control door, the
-addresses, the door for metrics, and a use of the embedded Redis. Settings are read and checked by it, once, and
-all workers have the same or none has them. A worker that dies is replaced; one that says that the configuration or
-the stored model cannot be used, or dies before any was ready, ends the daemon, as it would alone.
+Rules: the supervisor holds what there is one of: the lock of the state folder, the signals, the control socket,
+the addresses, the listener for metrics, and a use of the embedded Redis. It reads and checks the settings once,
+and either all workers apply them or none does. A worker that dies is replaced. One that says that the
+configuration or the stored model cannot be used, or dies before any was ready, ends the daemon, as it would end a
+single process.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _REDIS_SECONDS = 10.0  # the start goes on after this without Redis
-_TRY_SECONDS = 10.0  # for a worker to say that settings would do, and to take them over
-_STATE_SECONDS = 2.0  # for a worker to tell its state to a scraper
+_CHECK_SECONDS = 10.0  # for a worker to check settings, and to apply them
+_STATE_SECONDS = 2.0  # for a worker to return its state for a scraper
 _LATE_SECONDS = 5.0  # beyond drain_seconds: then a worker that has not ended is killed
 
 
@@ -63,21 +64,21 @@ class Supervisor:
         self._stop.set()
 
     def reload(self) -> None:
-        """Read the configuration anew, soon; whether it was applied, log, metrics and the control door say.
+        """Read the configuration anew, soon; log, metrics and the control socket say whether it was applied.
 
-        As of ``Daemon``, that works from the first moment of ``run`` to its last.
+        That works from the first moment of ``run`` to its last, as in ``SingleProcessDaemon``.
         """
         self._reloader.request()
 
     def reloaded(self, applied: bool) -> None:
-        """The file was applied, or refused."""
+        """Count a reload whose file was applied, or refused."""
         if self._metrics:
             self._metrics.process.reloaded(applied)
 
     async def run(self, on_ready: Callable[[ListenAddresses], None] | None = None) -> None:
         """Serve until ``stop`` or SIGTERM or SIGINT, then drain; SIGHUP reloads.
 
-        ``on_ready`` is called once all workers take mail. Raises ``ConfigError``, ``CannotStart`` or
+        ``on_ready`` is called once all workers accept mail. Raises ``ConfigError``, ``CannotStart`` or
         ``WorkerFailed``.
         """
         signals.handle_signals(self.stop, self.reload)
@@ -94,7 +95,7 @@ class Supervisor:
                 _log.info("stopped")
 
     def _worker_pids(self) -> list[int]:
-        return [post.pid for post in self._slots if post.pid is not None]
+        return [slot.pid for slot in self._slots if slot.pid is not None]
 
     @asynccontextmanager
     async def _embedded_redis(self) -> AsyncIterator[None]:
@@ -130,26 +131,26 @@ class Supervisor:
         try:
             metrics_listener, metrics_addresses = await self._open_metrics()
             bound_addresses = {**shared_sockets.bound_addresses, **metrics_addresses}
-            crew = WorkerContext(
+            context = WorkerContext(
                 settings=lambda: self._settings,
                 settings_since=lambda: self._settings_since,
                 share_sockets=shared_sockets.open_for_worker,
                 metrics_folder=self._metrics_folder,
                 on_worker_death=metrics.process.worker_died,
-                any_was_ready=lambda: any(post.ready.is_set() for post in self._slots),
+                any_was_ready=lambda: any(slot.ready.is_set() for slot in self._slots),
             )
-            self._slots = [WorkerSlot(number, crew) for number in self._worker_numbers]
-            tasks = [asyncio.create_task(post.run(), name=f"worker {post.number}") for post in self._slots]
+            self._slots = [WorkerSlot(number, context) for number in self._worker_numbers]
+            tasks = [asyncio.create_task(slot.run(), name=f"worker {slot.number}") for slot in self._slots]
             try:
                 await self._wait_until_stopped(tasks, bound_addresses, on_ready)
             finally:
                 _log.info("draining")
-                # Else who connects to a unix socket that the workers have closed would wait for nobody.
+                # Otherwise a client of a unix socket that the workers have closed would wait for nobody.
                 shared_sockets.leave_to_workers()
                 await self._drain(tasks)
                 if metrics_listener:
                     await metrics_listener.drain(0)
-            # Of all: asyncio would tell of one that nobody asked for.
+            # Every task is asked, since asyncio warns of an exception that nobody has looked at.
             for failure in [task.exception() for task in tasks if not task.cancelled()]:
                 if failure:
                     raise failure
@@ -167,18 +168,18 @@ class Supervisor:
         return listener, addresses.bound_addresses(listen_addresses, sockets)
 
     async def _render_metrics(self) -> bytes:
-        """What all count, and the state of the model as the workers tell it."""
+        """Return the counts of all processes, and the state of the model as the workers see it."""
         assert self._metrics is not None
         counts = self._metrics.registry.counts_text()
 
-        async def state(post: WorkerSlot) -> str | None:
+        async def state(slot: WorkerSlot) -> str | None:
             with suppress(TimeoutError):
-                answer = await post.ask("state", seconds=_STATE_SECONDS)
-                return str(answer["told"]) if answer and "told" in answer else None
+                answer = await slot.ask("state", seconds=_STATE_SECONDS)
+                return str(answer["result"]) if answer and "result" in answer else None
             return None
 
-        found = await asyncio.gather(*(state(post) for post in self._slots if post.is_serving))
-        return counts + multiprocess.merge_states([each for each in found if each]).encode()
+        states = await asyncio.gather(*(state(slot) for slot in self._slots if slot.is_serving))
+        return counts + multiprocess.merge_states([text for text in states if text]).encode()
 
     async def _wait_until_stopped(
         self,
@@ -186,66 +187,66 @@ class Supervisor:
         bound_addresses: ListenAddresses,
         on_ready: Callable[[ListenAddresses], None] | None,
     ) -> None:
-        """Return at ``stop``, or when a worker has said that it is of no use to go on."""
-        begun = asyncio.create_task(self._wait_until_all_ready())
+        """Return at ``stop``, or when the task of a slot has ended: no worker could serve."""
+        all_ready = asyncio.create_task(self._wait_until_all_ready())
         try:
-            await self._wait_unless_stopped(begun, *tasks)
-            if not begun.done():
+            await self._wait_unless_stopped(all_ready, *tasks)
+            if not all_ready.done():
                 return
-            log_ready(bound_addresses, loaded=all(post.loaded for post in self._slots))
+            log_ready(bound_addresses, loaded=all(slot.loaded for slot in self._slots))
             if on_ready:
                 on_ready(bound_addresses)
             await self._wait_unless_stopped(*tasks)
         finally:
-            await cancel_and_wait(begun)
+            await cancel_and_wait(all_ready)
 
     async def _wait_until_all_ready(self) -> None:
-        for post in self._slots:
-            await post.ready.wait()
+        for slot in self._slots:
+            await slot.ready.wait()
 
     async def _drain(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Have all workers drain, and end those that do not."""
-        for post in self._slots:
-            post.stop()
+        """Let all workers drain, and kill those that do not."""
+        for slot in self._slots:
+            slot.stop()
         _, late = await asyncio.wait(tasks, timeout=self._settings.drain_seconds + _LATE_SECONDS)
         if late:
             _log.error(
                 "draining took too long: workers are killed with what they have",
                 extra=event_fields(
-                    workers=", ".join(str(post.number) for post in self._slots if post.pid is not None)
+                    workers=", ".join(str(slot.number) for slot in self._slots if slot.pid is not None)
                 ),
             )
-            for post in self._slots:
-                post.kill()
+            for slot in self._slots:
+                slot.kill()
             await asyncio.wait(late, timeout=_LATE_SECONDS)
             for task in late:
                 await cancel_and_wait(task)
 
     async def _apply_settings(self, settings: Settings) -> None:
-        """Have all workers take over the settings, or none.
+        """Let all workers apply the settings, or none.
 
-        First each builds what it would build of them, and only if that works everywhere each does it. One that
-        then does not is replaced by one that is started with them.
+        First each worker makes what it would make of them, and only if that works in all of them each applies
+        them. A worker that then fails is replaced by one that is started with the new settings.
         """
         make_rules(settings)
-        problems = await self._ask_all("try", settings)
+        problems = await self._ask_all("check", settings)
         if problems:
-            raise ConfigError("\n".join(f"worker {post.number}: {why}" for post, why in problems.items()))
+            raise ConfigError("\n".join(f"worker {slot.number}: {problem}" for slot, problem in problems.items()))
         self._settings, self._settings_since = settings, time.time()
         logs.set_up_logging(settings.log.format, settings.log.level)
-        for post, why in (await self._ask_all("adopt", settings)).items():
-            _log.error("worker %d is replaced: %s", post.number, why)
-            post.kill()
+        for slot, problem in (await self._ask_all("apply", settings)).items():
+            _log.error("worker %d is replaced: %s", slot.number, problem)
+            slot.kill()
 
-    async def _ask_all(self, word: str, settings: Settings) -> dict[WorkerSlot, str]:
-        """Ask all workers at once; why those that failed did."""
+    async def _ask_all(self, command: str, settings: Settings) -> dict[WorkerSlot, str]:
+        """Send a command to all workers at once; return the problems of those that failed."""
 
-        async def ask(post: WorkerSlot) -> str | None:
+        async def ask(slot: WorkerSlot) -> str | None:
             try:
-                answer = await post.ask(word, settings, seconds=_TRY_SECONDS)
+                answer = await slot.ask(command, settings, seconds=_CHECK_SECONDS)
             except TimeoutError:
-                return f"no answer within {_TRY_SECONDS:g} s"
+                return f"no answer within {_CHECK_SECONDS:g} s"
             return str(answer["problem"]) if answer and "problem" in answer else None
 
-        found = zip(self._slots, await asyncio.gather(*map(ask, self._slots)), strict=True)
-        return {post: why for post, why in found if why}
+        problems = zip(self._slots, await asyncio.gather(*map(ask, self._slots)), strict=True)
+        return {slot: problem for slot, problem in problems if problem}

@@ -1,4 +1,4 @@
-"""Tasks that come to their end."""
+"""How tasks are ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
-    """Return when the task is cancelled and done."""
+    """Cancel a task, and return when it has ended."""
     while not task.done():  # more than once: see cancelling.stop_if_cancelled
         task.cancel()
         await asyncio.wait([task], timeout=1)

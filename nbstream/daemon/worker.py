@@ -1,8 +1,8 @@
-"""A worker: one of the processes that serve mail for a parent, on sockets that the parent gave it.
+"""A worker: one of the processes that serve mail for a supervisor, on sockets that the supervisor gave it.
 
-Rules: its parent alone tells it what to do, over the channel; at the end of the channel, however the parent ended,
-it drains. SIGTERM has it drain too, and the parent then puts a fresh one in its place. It is started by exec in a
-session of its own, so that a terminal's signals go to the parent alone.
+Rules: only its supervisor tells it what to do, over the channel; at the end of the channel, however the supervisor
+ended, it drains. It also drains at SIGTERM, and the supervisor then starts another worker in its place. It is
+started by exec in a session of its own, so that the signals of a terminal go to the supervisor alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FAILED_FOR_GOOD = 78
 def start_message(
     settings: Settings, since: float, number: int, metrics: Path, inherited: Mapping[str, list[int]]
 ) -> ChannelMessage:
-    """The first message to a worker; ``inherited`` are the descriptors of its sockets, by door."""
+    """Return the first message to a worker; ``inherited`` are the descriptors of its sockets, by listener."""
     return {
         "version": __version__,
         "settings": pack_settings(settings),
@@ -57,7 +57,7 @@ def start_message(
 
 
 def main() -> int:
-    """Serve until the parent ends it; the only argument is the descriptor of the channel."""
+    """Serve until the supervisor ends it; the only argument is the descriptor of the channel."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     thread_switching.shorten_switch_interval()
@@ -82,56 +82,59 @@ async def _serve_channel(end: socket.socket) -> int:
 
 async def _run_server(channel: Channel, first: ChannelMessage) -> None:
     if first["version"] != __version__:
-        # What the parent sends, and how it is to be understood, may have changed.
+        # What the supervisor sends may have another meaning in this version.
         raise CannotStart(f"nbstream {first['version']} runs, but {__version__} is installed: restart the daemon")
     settings, number, folder = unpack_settings(first["settings"]), int(first["number"]), Path(first["metrics"])
     logs.set_up_logging(settings.log.format, settings.log.level, {"worker": number})
     multiprocess.join_folder(folder, str(number))
     metrics = DaemonMetrics.create(folder)
-    house = Server(settings, metrics, worker=number)
+    server = Server(settings, metrics, worker=number)
     metrics.process.set_policy(config.policy_hash(settings), since=float(first["since"]))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, house.stop)
-    sockets = {name: [_inherited_socket(each) for each in found] for name, found in first["sockets"].items()}
-    obeying = asyncio.create_task(_follow_supervisor(channel, house, metrics), name="parent")
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.stop)
+    sockets = {
+        name: [_inherited_socket(descriptor) for descriptor in descriptors]
+        for name, descriptors in first["sockets"].items()
+    }
+    following = asyncio.create_task(_follow_supervisor(channel, server, metrics), name="supervisor")
     try:
         async with open_redis(settings) as clients:
-            await house.run(clients, lambda: sockets, lambda loaded: channel.send_soon({"ready": loaded}))
+            await server.run(clients, lambda: sockets, lambda loaded: channel.send_soon({"ready": loaded}))
     finally:
         close_sockets(sockets)
-        await cancel_and_wait(obeying)
+        await cancel_and_wait(following)
 
 
 def _inherited_socket(descriptor: int) -> socket.socket:
-    found = socket.socket(fileno=descriptor)
-    found.set_inheritable(False)
-    found.setblocking(False)
-    return found
+    inherited = socket.socket(fileno=descriptor)
+    inherited.set_inheritable(False)
+    inherited.setblocking(False)
+    return inherited
 
 
-async def _follow_supervisor(channel: Channel, house: Server, metrics: DaemonMetrics) -> None:
-    """Do what the parent says, until it says that this is the end, or ends itself."""
+async def _follow_supervisor(channel: Channel, server: Server, metrics: DaemonMetrics) -> None:
+    """Execute the commands of the supervisor, until it says "stop" or ends itself."""
     while (message := await channel.receive()) is not None:
         if message.get("do") == "stop":
-            house.stop()
+            server.stop()
             continue
         answer: dict[str, Any] = {"id": message["id"]}
         try:
-            answer["told"] = _execute_command(message, house, metrics)
-        except Exception as error:  # noqa: BLE001 - the parent is told, and mail goes on
-            _log.exception("what the parent asked for failed")
+            answer["result"] = _execute_command(message, server, metrics)
+        except Exception as error:  # noqa: BLE001 - the supervisor gets the problem, and mail goes on
+            _log.exception("a command of the supervisor failed")
             answer["problem"] = str(error) if isinstance(error, NbstreamError) else "a fault; the log has it"
         channel.send_soon(answer)
-    house.stop()
+    server.stop()
 
 
-def _execute_command(message: ChannelMessage, house: Server, metrics: DaemonMetrics) -> str:
+def _execute_command(message: ChannelMessage, server: Server, metrics: DaemonMetrics) -> str:
     match message["do"]:
-        case "try":
-            house.check_settings(unpack_settings(message["settings"]))
-        case "adopt":
-            house.apply_settings(unpack_settings(message["settings"]), float(message["since"]))
+        case "check":
+            server.check_settings(unpack_settings(message["settings"]))
+        case "apply":
+            server.apply_settings(unpack_settings(message["settings"]), float(message["since"]))
         case "state":
             return metrics.registry.state_text().decode()
-        case "answer":  # that it can is all that the parent wants to know
+        case "ping":  # that there is an answer is all that the supervisor wants to know
             pass
     return ""

@@ -1,4 +1,4 @@
-"""A post: the place of one worker, in which the parent keeps a process at work."""
+"""A worker slot: the place of one worker, in which the supervisor keeps a process running."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LATE_SECONDS = 5.0  # for a process to end after its channel has
+_LATE_SECONDS = 5.0  # for a process to end after its channel was closed
 _MAX_PENDING_ANSWERS = 16
 _STEADY_SECONDS = 60.0  # a worker that lived for this long did not end because of how it was started
-_ROUND_SECONDS = 10.0  # between two looks whether the worker still answers
-_SILENCE_SECONDS = 30.0  # of a worker that hangs: connections still come to it, and nobody takes them
+_ROUND_SECONDS = 10.0  # between two questions whether the worker still answers
+_SILENCE_SECONDS = 30.0  # of a worker that hangs: connections still come to it, and nobody accepts them
 
-# The worker runs this very copy of nbstream, and finds all else where any program does, not in the working folder.
+# The worker runs this very copy of nbstream. It imports everything else as any program does, but nothing from the
+# working folder.
 _WORKER_PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); import nbstream; del sys.path[0]; "
     "from nbstream.daemon.worker import main; sys.exit(main())"
@@ -49,7 +50,7 @@ _PACKAGE_FOLDER = str(Path(nbstream.__file__).absolute().parents[1])
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """What all posts have in common; the functions tell what holds when they are called."""
+    """What all slots have in common; the functions return what holds when they are called."""
 
     settings: Callable[[], Settings]
     settings_since: Callable[[], float]
@@ -57,18 +58,18 @@ class WorkerContext:
     metrics_folder: Path
     on_worker_death: Callable[[], object]
     any_was_ready: Callable[[], bool]
-    """Whether any worker was ever ready: then another one may well be."""
+    """Returns whether any worker was ever ready: then another one may be, too."""
 
 
 class WorkerSlot:
-    """The place of worker ``number``, from 1 on. ``ready`` is set once the first worker here was ready."""
+    """The slot of worker ``number``, from 1 on. ``ready`` is set once the first worker in it was ready."""
 
-    def __init__(self, number: int, crew: WorkerContext) -> None:
+    def __init__(self, number: int, context: WorkerContext) -> None:
         self.number = number
         self.ready = asyncio.Event()
         self.is_serving = False
         self.loaded = False
-        self._context = crew
+        self._context = context
         self._process: Process | None = None
         self._channel: Channel | None = None
         self._stopping = asyncio.Event()
@@ -77,31 +78,31 @@ class WorkerSlot:
 
     @property
     def pid(self) -> int | None:
-        """The process at work; None between two of them."""
+        """The id of the running process; None between two of them."""
         return self._process.pid if self._process else None
 
     async def run(self) -> None:
-        """Keep a worker at work until ``stop``, and return when it has ended.
+        """Keep a worker running until ``stop``, and return when it has ended.
 
-        Raises ``WorkerFailed`` where no other worker could do better: one says so, or none was ever ready.
+        Raises ``WorkerFailed`` where another worker would fail as well: one says so, or none was ever ready.
         """
         backoff, loop = Backoff(RESTART_WAITS), asyncio.get_running_loop()
         while not self._stopping.is_set():
             begin = loop.time()
             try:
-                how = await self._run_worker()
+                ending = await self._run_worker()
             except OSError as error:
-                how = f"cannot be started: {error}"
+                ending = f"cannot be started: {error}"
             if self._stopping.is_set():
                 return
-            if how and not self._context.any_was_ready():
-                raise WorkerFailed(f"no worker gets ready: the first to end {how}")
+            if ending and not self._context.any_was_ready():
+                raise WorkerFailed(f"no worker gets ready: the first to end {ending}")
             seconds = restart_wait(backoff, loop.time() - begin)
             multiprocess.member_died(self._context.metrics_folder, str(self.number))
             fields = event_fields(worker=self.number, seconds=seconds)
-            if how:
+            if ending:
                 self._context.on_worker_death()
-                _log.error("worker %s; another one is started", how, extra=fields)
+                _log.error("worker %s; another one is started", ending, extra=fields)
             else:
                 _log.info("worker was told to end, and has drained; another one is started", extra=fields)
             with suppress(TimeoutError):
@@ -109,7 +110,7 @@ class WorkerSlot:
                     await self._stopping.wait()
 
     def stop(self) -> None:
-        """Have the worker drain, and start no other one."""
+        """Let the worker drain, and start no other one."""
         self._stopping.set()
         if self._channel:
             self._channel.send_soon({"do": "stop"})
@@ -119,32 +120,36 @@ class WorkerSlot:
         if self._process and self._process.returncode is None:
             self._process.kill()
 
-    async def ask(self, word: str, settings: Settings | None = None, *, seconds: float) -> ChannelMessage | None:
-        """What the worker answers: ``told``, or the ``problem``; None where there is no worker, or it has gone.
+    async def ask(
+        self, command: str, settings: Settings | None = None, *, seconds: float
+    ) -> ChannelMessage | None:
+        """Return the answer of the worker to a command: its ``result`` or the ``problem``.
 
-        Raises ``TimeoutError``; for a scraper at once where too many wait for an answer.
+        None where there is no worker, or it ends before it answers.
+
+        Raises ``TimeoutError``; at once for ``state`` where too many already wait for an answer.
         """
         if self._channel is None:
             return None
-        if word == "state" and len(self._pending_answers) >= _MAX_PENDING_ANSWERS:
+        if command == "state" and len(self._pending_answers) >= _MAX_PENDING_ANSWERS:
             raise TimeoutError
         number, answer = next(self._question_ids), asyncio.get_running_loop().create_future()
         self._pending_answers[number] = answer
-        message: dict[str, object] = {"id": number, "do": word}
+        message: dict[str, object] = {"id": number, "do": command}
         if settings:
             message |= {"settings": pack_settings(settings), "since": self._context.settings_since()}
         async with asyncio.timeout(seconds):
             try:
                 await self._channel.send(message)
-                found: ChannelMessage | None = await answer
+                received: ChannelMessage | None = await answer
             except ConnectionError:
                 return None
             finally:
                 del self._pending_answers[number]
-        return found
+        return received
 
     async def _run_worker(self) -> str:
-        """One worker's life; how it ended, "" where it was told to by SIGTERM."""
+        """Run one worker from its start to its end; return how it ended, "" for a drain after SIGTERM."""
         multiprocess.create_member_files(self._context.metrics_folder, str(self.number))
         ours, theirs = socket.socketpair()
         try:
@@ -157,11 +162,11 @@ class WorkerSlot:
         self._process, self._channel = process, channel
         watching = asyncio.create_task(self._watch_worker(), name=f"watch over worker {self.number}")
         try:
-            # The settings of this moment: what is adopted from now on is sent over the channel, after them. Nobody
-            # waits for the worker to read them, since it has all its modules to load first.
+            # The settings of this moment: those that are applied from now on are sent over the channel after them.
+            # Nobody waits for the worker to read them, since it has to load all its modules first.
             channel.send_soon(self._start_message(inherited))
             if self._stopping.is_set():
-                self.stop()  # it was told while there was no channel
+                self.stop()  # the first call came while there was no channel
             failed = await self._read_messages(channel)
         finally:
             self._channel, self.is_serving = None, False
@@ -185,7 +190,7 @@ class WorkerSlot:
         while True:
             await asyncio.sleep(_ROUND_SECONDS)
             try:
-                await self.ask("answer", seconds=_SILENCE_SECONDS)
+                await self.ask("ping", seconds=_SILENCE_SECONDS)
             except TimeoutError:
                 _log.error(
                     "worker has not answered for %g s: it is killed",
@@ -196,14 +201,16 @@ class WorkerSlot:
                 return
 
     def _start_message(self, inherited: Mapping[str, list[int]]) -> ChannelMessage:
-        crew = self._context
-        return start_message(crew.settings(), crew.settings_since(), self.number, crew.metrics_folder, inherited)
+        context = self._context
+        return start_message(
+            context.settings(), context.settings_since(), self.number, context.metrics_folder, inherited
+        )
 
     async def _spawn(self, theirs: socket.socket) -> tuple[Process, Mapping[str, list[int]]]:
-        """Start a process; the descriptors that it inherits, by door."""
+        """Start a process; return it and the descriptors that it inherits, by listener."""
         sockets = self._context.share_sockets()
         try:
-            inherited = {name: [each.fileno() for each in found] for name, found in sockets.items()}
+            inherited = {name: [listening.fileno() for listening in opened] for name, opened in sockets.items()}
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-c", _WORKER_PROGRAM, _PACKAGE_FOLDER, str(theirs.fileno())),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -215,7 +222,7 @@ class WorkerSlot:
         return process, inherited
 
     async def _read_messages(self, channel: Channel) -> ChannelMessage | None:
-        """Take what the worker says until it says no more; what it could not go on for."""
+        """Handle the messages of the worker until the last; return the one that says why it failed, if any."""
         failed = None
         while (message := await channel.receive()) is not None:
             if "ready" in message:
@@ -231,7 +238,7 @@ class WorkerSlot:
 
     @staticmethod
     async def _wait_for_exit(process: Process) -> int:
-        """The exit code of a worker that has nothing more to say."""
+        """Return the exit code of a worker whose channel was closed."""
         try:
             async with asyncio.timeout(_LATE_SECONDS):
                 return await process.wait()
@@ -248,8 +255,8 @@ def restart_wait(backoff: Backoff, lived_seconds: float) -> float:
 
 
 def _describe_exit(code: int) -> str:
-    """How a process ended, by its exit code; "" for 0."""
+    """Return how a process ended, by its exit code; "" for 0."""
     if code < 0:
-        names = {each.value: each.name for each in signal.Signals}  # not of all: most real-time ones have none
+        names = {number.value: number.name for number in signal.Signals}  # most real-time signals have no name
         return f"was ended by {names.get(-code, f'signal {-code}')}"
     return f"ended with exit code {code}" if code else ""

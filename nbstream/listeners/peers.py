@@ -37,7 +37,7 @@ class Peer:
         return "local" if self.address is None else self.address
 
 
-@lru_cache(maxsize=256)  # asked for each message of a connection
+@lru_cache(maxsize=256)  # each message of a connection needs it
 def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return a peer's address, IPv4 also where it was written as IPv6; None for what is no address."""
     try:

@@ -52,7 +52,7 @@ async def test_what_is_no_message_is_the_end(ends: tuple[Channel, socket.socket]
     assert await channel.receive() is None
 
 
-async def test_what_was_posted_before_the_end_arrives(ends: tuple[Channel, socket.socket]) -> None:
+async def test_a_message_sent_just_before_the_end_arrives(ends: tuple[Channel, socket.socket]) -> None:
     channel, other = ends
 
     channel.send_soon({"failed": "why"})
@@ -71,10 +71,10 @@ def test_settings_are_the_same_at_the_other_end_secrets_and_file_included(tmp_pa
     )
     settings = config.load_settings(file)
 
-    found = unpack_settings(pack_settings(settings))
+    unpacked = unpack_settings(pack_settings(settings))
 
-    assert (found, found.source) == (settings, file)
-    assert found.listeners.http
-    assert found.listeners.http.password
-    assert found.listeners.http.password.get_secret_value() == "pass word"
-    assert config.policy_hash(found) == config.policy_hash(settings)
+    assert (unpacked, unpacked.source) == (settings, file)
+    assert unpacked.listeners.http
+    assert unpacked.listeners.http.password
+    assert unpacked.listeners.http.password.get_secret_value() == "pass word"
+    assert config.policy_hash(unpacked) == config.policy_hash(settings)

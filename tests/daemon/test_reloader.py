@@ -14,8 +14,8 @@ from nbstream.daemon.reloader import Reloader
 from tests.waiting import until
 
 
-class House:
-    """Whoever applies settings, and counts what became of them."""
+class FakeServer:
+    """Applies settings, and counts the outcomes of reloads."""
 
     def __init__(self) -> None:
         self.applied: list[Settings] = []
@@ -39,23 +39,23 @@ def file(tmp_path: Path) -> Path:
 
 
 async def test_the_answer_says_what_changed_and_what_waits(file: Path) -> None:
-    house = House()
-    reloader = Reloader(config.load_settings(file), house.apply, house)
+    server = FakeServer()
+    reloader = Reloader(config.load_settings(file), server.apply, server)
     file.write_text("verdict: {spam: 0.8}\nmodel: {name: other}\n")
 
     answer = await reloader.reload()
 
     assert (answer.changed, answer.waiting, answer.problems) == (("verdict.spam",), ("model.name",), ())
     assert answer.policy == config.policy_hash(reloader.settings)
-    assert house.applied == [reloader.settings]
+    assert server.applied == [reloader.settings]
     assert (reloader.settings.verdict.spam, reloader.settings.model.name) == (0.8, "default")
     assert (await reloader.reload()).changed == ()
     assert (await reloader.reload()).waiting == ("model.name",)
 
 
 async def test_one_error_anywhere_changes_nothing(file: Path) -> None:
-    house = House()
-    reloader = Reloader(config.load_settings(file), house.apply, house)
+    server = FakeServer()
+    reloader = Reloader(config.load_settings(file), server.apply, server)
     before = reloader.settings
     file.write_text("verdict: {spam: 0.8}\nrelay:\n  max_connections: none\n")
 
@@ -65,34 +65,34 @@ async def test_one_error_anywhere_changes_nothing(file: Path) -> None:
         f"{file}:3: relay.max_connections: found 'none', must be a whole number, without quotes",
     )
     assert answer.policy == config.policy_hash(before)
-    assert (reloader.settings, house.applied, house.outcomes) == (before, [], [False])
+    assert (reloader.settings, server.applied, server.outcomes) == (before, [], [False])
 
 
 async def test_a_fault_while_applying_changes_nothing_and_the_next_reload_works(file: Path) -> None:
-    house = House()
-    reloader = Reloader(config.load_settings(file), house.apply, house)
+    server = FakeServer()
+    reloader = Reloader(config.load_settings(file), server.apply, server)
     file.write_text("verdict: {spam: 0.8}\n")
-    house.fault = RuntimeError("broken")
+    server.fault = RuntimeError("broken")
 
     assert (await reloader.reload()).problems == ("a fault in nbstream; the log has it",)
     assert reloader.settings.verdict.spam == 0.9
 
-    house.fault = None
+    server.fault = None
     assert (await reloader.reload()).changed == ("verdict.spam",)
-    assert house.outcomes == [False, True]
+    assert server.outcomes == [False, True]
 
 
-async def test_a_file_that_is_gone_changes_nothing(file: Path) -> None:
-    house = House()
-    reloader = Reloader(config.load_settings(file), house.apply, house)
+async def test_a_file_that_was_removed_changes_nothing(file: Path) -> None:
+    server = FakeServer()
+    reloader = Reloader(config.load_settings(file), server.apply, server)
     file.unlink()
 
     assert (await reloader.reload()).problems == (f"{file}: must be a readable file (No such file or directory)",)
 
 
 async def test_a_pipe_is_not_waited_for(file: Path) -> None:
-    house = House()
-    reloader = Reloader(config.load_settings(file), house.apply, house)
+    server = FakeServer()
+    reloader = Reloader(config.load_settings(file), server.apply, server)
     file.unlink()
     os.mkfifo(file)
 
@@ -103,8 +103,8 @@ async def test_a_file_that_cannot_be_read_to_its_end_is_given_up(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nbstream.daemon.reloader._READ_SECONDS", 0.05)
-    house = House()
-    reloader = Reloader(config.load_settings(file), house.apply, house)
+    server = FakeServer()
+    reloader = Reloader(config.load_settings(file), server.apply, server)
     os.mkfifo(tmp_path / "password")
     file.write_text(f"listeners: {{http: {{password_file: {tmp_path / 'password'}}}}}\nverdict: {{spam: 0.8}}\n")
 
@@ -114,9 +114,9 @@ async def test_a_file_that_cannot_be_read_to_its_end_is_given_up(
     (tmp_path / "password").write_text("found at last")
 
 
-async def test_of_many_problems_the_first_are_told(file: Path) -> None:
-    house = House()
-    reloader = Reloader(config.load_settings(file), house.apply, house)
+async def test_of_many_problems_the_first_are_returned(file: Path) -> None:
+    server = FakeServer()
+    reloader = Reloader(config.load_settings(file), server.apply, server)
     file.write_text("".join(f"key{number}: 1\n" for number in range(500)))
 
     problems = (await reloader.reload()).problems
@@ -129,8 +129,8 @@ async def test_the_file_is_the_one_of_the_start_wherever_the_daemon_is_now(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    house = House()
-    reloader = Reloader(config.load_settings(Path("nbstream.yaml")), house.apply, house)
+    server = FakeServer()
+    reloader = Reloader(config.load_settings(Path("nbstream.yaml")), server.apply, server)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     Path("nbstream.yaml").write_text("verdict: {spam: 0.7}\n")
@@ -147,8 +147,8 @@ async def test_without_a_file_at_the_start_the_usual_places_are_looked_at_again(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
     monkeypatch.setattr("nbstream.config.loading.SYSTEM_FOLDER", tmp_path / "none")
-    house = House()
-    reloader = Reloader(config.load_settings(config.find_config_file(None)), house.apply, house)
+    server = FakeServer()
+    reloader = Reloader(config.load_settings(config.find_config_file(None)), server.apply, server)
     assert (reloader.file, (await reloader.reload()).file) == (None, None)
 
     (tmp_path / "nbstream.yaml").write_text("verdict: {spam: 0.8}\n")
@@ -161,17 +161,17 @@ async def test_without_a_file_at_the_start_the_usual_places_are_looked_at_again(
 
 
 async def test_requests_in_a_burst_are_one_reload_and_what_comes_later_is_another(file: Path) -> None:
-    house = House()
-    reloader = Reloader(config.load_settings(file), house.apply, house)
+    server = FakeServer()
+    reloader = Reloader(config.load_settings(file), server.apply, server)
     task = asyncio.create_task(reloader.run())
     try:
         for _ in range(50):
             reloader.request()
-        await until(lambda: bool(house.outcomes))
+        await until(lambda: bool(server.outcomes))
         file.write_text("verdict: {spam: 0.8}\n")
         reloader.request()
         await until(lambda: reloader.settings.verdict.spam == 0.8)
     finally:
         task.cancel()
         await asyncio.wait([task])
-    assert house.outcomes == [True, True]
+    assert server.outcomes == [True, True]

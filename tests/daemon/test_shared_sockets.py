@@ -1,4 +1,4 @@
-"""Addresses that a parent holds for its workers."""
+"""Addresses that a supervisor reserves for its workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nbstream.daemon.shared_sockets import SharedSockets
 from nbstream.errors import CannotStart
 from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
 
-MANY = 60  # connections: that one of two sockets gets none of them is a chance of 2 ** -59
+MANY = 60  # connections: the chance that one of two sockets gets none of them is 2 ** -59
 
 
 @pytest.fixture
@@ -27,57 +27,61 @@ def settings(tmp_path: Path) -> config.Settings:
 
 
 @pytest.fixture
-def shares(settings: config.Settings) -> Iterator[SharedSockets]:
-    found = SharedSockets(settings)
-    yield found
-    found.close()
+def shared_sockets(settings: config.Settings) -> Iterator[SharedSockets]:
+    reserved = SharedSockets(settings)
+    yield reserved
+    reserved.close()
 
 
-def smtp_address(shares: SharedSockets) -> tuple[str, int]:
+def smtp_address(shared_sockets: SharedSockets) -> tuple[str, int]:
     """Where the SMTP listener is."""
-    address = shares.bound_addresses["smtp"]
+    address = shared_sockets.bound_addresses["smtp"]
     assert isinstance(address, TcpListenAddress)
     return address.host, address.port
 
 
-def accepted(one: socket.socket) -> int:
+def accepted(listening: socket.socket) -> int:
     """How many connections wait there."""
-    one.setblocking(False)
-    found = 0
+    listening.setblocking(False)
+    count = 0
     while True:
         try:
-            one.accept()[0].close()
+            listening.accept()[0].close()
         except BlockingIOError:
-            return found
-        found += 1
+            return count
+        count += 1
 
 
-def test_connections_are_spread_over_those_that_share(shares: SharedSockets) -> None:
-    workers = [shares.open_for_worker(), shares.open_for_worker()]
-    for each in workers:
-        each["smtp"][0].listen(MANY)
+def test_connections_are_spread_over_those_that_share(shared_sockets: SharedSockets) -> None:
+    workers = [shared_sockets.open_for_worker(), shared_sockets.open_for_worker()]
+    for worker_sockets in workers:
+        worker_sockets["smtp"][0].listen(MANY)
 
-    clients = [socket.create_connection(smtp_address(shares)) for _ in range(MANY)]
+    clients = [socket.create_connection(smtp_address(shared_sockets)) for _ in range(MANY)]
 
-    found = [accepted(each["smtp"][0]) for each in workers]
-    assert (all(found), sum(found)) == (True, MANY)
-    for one in (*clients, *(one for each in workers for one in (*each["smtp"], *each["http"]))):
-        one.close()
+    accepted_counts = [accepted(worker_sockets["smtp"][0]) for worker_sockets in workers]
+    assert (all(accepted_counts), sum(accepted_counts)) == (True, MANY)
+    for client in clients:
+        client.close()
+    for worker_sockets in workers:
+        addresses.close_sockets(worker_sockets)
 
 
-def test_nobody_is_let_in_before_a_worker_listens(shares: SharedSockets, tmp_path: Path) -> None:
+def test_connections_are_refused_before_a_worker_listens(shared_sockets: SharedSockets, tmp_path: Path) -> None:
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(smtp_address(shares))
+        socket.create_connection(smtp_address(shared_sockets))
     with socket.socket(socket.AF_UNIX) as client, pytest.raises(ConnectionRefusedError):
         client.connect(str(tmp_path / "http.sock"))
 
 
-def test_an_address_in_use_is_refused_with_its_key_also_where_others_share_it(shares: SharedSockets) -> None:
-    _, port = smtp_address(shares)
+def test_an_address_in_use_is_refused_with_its_key_also_where_others_share_it(
+    shared_sockets: SharedSockets,
+) -> None:
+    _, port = smtp_address(shared_sockets)
     other = config.Settings.model_validate(
         {"listeners": {"smtp": {"listen": f"127.0.0.1:{port}"}, "http": None}},
     )
-    worker = shares.open_for_worker()
+    worker = shared_sockets.open_for_worker()
     worker["smtp"][0].listen()
 
     with pytest.raises(CannotStart, match=rf"listeners.smtp.listen: cannot listen on 127.0.0.1:{port}: "):
@@ -87,7 +91,7 @@ def test_an_address_in_use_is_refused_with_its_key_also_where_others_share_it(sh
     addresses.close_sockets(worker)
 
 
-def test_at_the_end_the_unix_socket_is_gone_but_not_a_newer_one_in_its_place(
+def test_at_the_end_the_unix_socket_is_removed_but_not_a_newer_one_in_its_place(
     settings: config.Settings, tmp_path: Path
 ) -> None:
     path = tmp_path / "http.sock"

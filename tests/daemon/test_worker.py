@@ -18,7 +18,7 @@ sys.exit(worker.main())
 """
 
 
-def test_the_channel_is_its_own_and_its_loop_waits_for_threads_as_short_as_without_a_parent() -> None:
+def test_no_child_inherits_the_channel_and_the_loop_waits_as_short_as_in_a_single_process() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         words = [sys.executable, "-c", BEGINNING, str(theirs.fileno())]

@@ -1,4 +1,4 @@
-"""The place of a worker, with real workers in it."""
+"""The slot of a worker, with real workers in it."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ async def test_a_worker_that_hangs_is_replaced(tmp_path: Path, monkeypatch: pyte
     file.write_text(f"state_dir: {tmp_path}\nredis: {{url: 'redis://127.0.0.1:1'}}\n")
     settings, folder, deaths = config.load_settings(file), tmp_path / "metrics", []
     multiprocess.prepare_folder(folder, ["1"])
-    place = WorkerSlot(
+    slot = WorkerSlot(
         1,
-        WorkerContext(lambda: settings, lambda: 0.0, dict, folder, lambda: deaths.append(place.pid), lambda: True),
+        WorkerContext(lambda: settings, lambda: 0.0, dict, folder, lambda: deaths.append(slot.pid), lambda: True),
     )
-    working = asyncio.create_task(place.run())
+    working = asyncio.create_task(slot.run())
     try:
-        await until(lambda: place.pid is not None)
-        assert await place.ask("answer", seconds=20)
+        await until(lambda: slot.pid is not None)
+        assert await slot.ask("ping", seconds=20)
         monkeypatch.setattr(worker_slot, "_SILENCE_SECONDS", 3.0)
-        # Answers come in turn: what was asked before, with more patience, is answered too.
-        assert await place.ask("answer", seconds=20)
-        hanging = place.pid
+        # Answers come in turn: a question from before, with the longer limit, has its answer then, too.
+        assert await slot.ask("ping", seconds=20)
+        hanging = slot.pid
         assert hanging is not None
 
         os.kill(hanging, signal.SIGSTOP)
 
-        await until(lambda: place.pid not in {None, hanging})
+        await until(lambda: slot.pid not in {None, hanging})
         assert len(deaths) == 1
     finally:
         monkeypatch.setattr(worker_slot, "_SILENCE_SECONDS", 20.0)
-        place.stop()
+        slot.stop()
         await asyncio.wait_for(working, 20)
 
 
