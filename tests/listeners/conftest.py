@@ -1,213 +1,27 @@
-"""The SMTP door with everything real behind it: Redis, mirror, filter, next hop."""
+"""The running listeners that several tests share."""
 
 from __future__ import annotations
 
-import asyncio
-import smtplib
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.bayes.calibration import Calibration
-from nbstream.bayes.classifier import Classifier
-from nbstream.filter import Filter, FilterParts, FilterPolicy
-from nbstream.listeners.byte_budget import ByteBudget
-from nbstream.listeners.smtp.listener import SmtpListener
-from nbstream.listeners.smtp.listener_state import SmtpLimits
-from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
-from nbstream.metrics.daemon import DaemonMetrics
-from nbstream.policy.actions import VerdictActions
-from nbstream.policy.policy import ThresholdPolicy
-from nbstream.policy.recipient_rules import RecipientRules
-from nbstream.relay.maildir_next_hop import MaildirNextHop
-from nbstream.relay.next_hop import NextHop
-from nbstream.relay.outlet import Outlet
-from nbstream.relay.quarantine import Quarantine
-from nbstream.store.model.model import Model
-from nbstream.store.replica.mirror import Mirror
-from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
-from tests.listeners.runtimes import HAM_ADDRESS, LOOPBACK, SPAM_ADDRESS, make_runtime
+from tests.listeners.smtp.smtp_listener import RunningSmtp, open_smtp_listener
 from tests.listeners.stream.stream_worker import Worker, working
-from tests.waiting import DEADLINE_SECONDS
-
-SPAM, HAM = SPAM_ADDRESS, HAM_ADDRESS
-
-
-@dataclass
-class Door:
-    """A running SMTP door; ``talk`` opens a connection that says and expects bytes."""
-
-    host: str
-    port: int
-    listener: SmtpListener
-    model: Model
-    mirror: Mirror
-    metrics: DaemonMetrics
-    maildir: Path
-    stack: AsyncExitStack = field(repr=False)
-
-    async def talk(self) -> Dialogue:
-        reader, writer = await asyncio.open_connection(self.host, self.port)
-        self.stack.callback(writer.close)
-        return Dialogue(reader, writer)
-
-    async def send(
-        self, content: bytes, recipient: str = "to@example.org", sender: str = "from@example.org"
-    ) -> str:
-        """Send one message with a client of the standard library; the last reply as text."""
-        return await asyncio.to_thread(self._send, content, recipient, sender)
-
-    def _send(self, content: bytes, recipient: str, sender: str) -> str:
-        with smtplib.SMTP(self.host, self.port, timeout=DEADLINE_SECONDS) as client:
-            client.ehlo("client.example.org")
-            code, text = client.mail(sender)
-            if code < 300:
-                code, text = client.rcpt(recipient)
-            if code < 300:
-                code, text = client.data(content)
-            return f"{code} {text.decode()}"
-
-    def delivered(self) -> list[bytes]:
-        """The files in the Maildir, oldest first."""
-        files = sorted((self.maildir / "new").glob("*"), key=lambda path: path.stat().st_mtime_ns)
-        return [path.read_bytes() for path in files]
-
-    def metric(self, name: str, **labels: str) -> float:
-        registries = self.metrics.registry.counts, self.metrics.registry.state
-        return sum(registry.get_sample_value(name, labels) or 0.0 for registry in registries)
-
-
-class Dialogue:
-    """One connection: bytes out, replies in."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    async def reply(self) -> str:
-        """The next reply, all of its lines."""
-        lines = []
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while True:
-                line = (await self.reader.readline()).decode()
-                if not line:
-                    raise EOFError("the door closed the connection")
-                lines.append(line.rstrip("\r\n"))
-                if line[3:4] != "-":
-                    return "\n".join(lines)
-
-    async def say(self, line: str | bytes) -> str:
-        """Say a line and return the reply."""
-        self.writer.write((line.encode() if isinstance(line, str) else line) + b"\r\n")
-        return await self.reply()
-
-    async def hello(self) -> str:
-        await self.reply()
-        return await self.say("EHLO client.example.org")
-
-    async def begin(self, recipient: str = "to@example.org") -> None:
-        """Everything up to the 354 of DATA."""
-        await self.hello()
-        for line in ("MAIL FROM:<from@example.org>", f"RCPT TO:<{recipient}>", "DATA"):
-            assert (await self.say(line))[0] in "23"
-
-    async def ended(self) -> bytes:
-        """What came until the door closed the connection."""
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            return await self.reader.read()
-
-
-@dataclass(frozen=True)
-class Judge:
-    """A filter with its model and mirror."""
-
-    spam_filter: Filter
-    model: Model
-    mirror: Mirror
-
-
-@asynccontextmanager
-async def open_filter(
-    client: Redis, metrics: DaemonMetrics, params: FilterPolicy, *, follow: bool
-) -> AsyncIterator[Judge]:
-    """A filter over the model of that Redis; without ``follow`` its mirror stays empty."""
-    async with AsyncExitStack() as stack:
-        model = Model(client, "test", 3600)
-        mirror = Mirror(model, 5.0)
-        if follow:
-            task = asyncio.create_task(mirror.run())
-            stack.push_async_callback(asyncio.wait, [task])
-            stack.callback(task.cancel)
-            await mirror.loaded.wait()
-        parts = FilterParts(
-            tokenizer=Tokenizer(),
-            classifier=Classifier(),
-            calibration=Calibration(),
-            model=model,
-            counts=mirror,
-            observer=metrics.filter,
-        )
-        spam_filter = Filter(parts, params)
-        yield Judge(spam_filter, model, mirror)
-
-
-@asynccontextmanager
-async def open_door(
-    client: Redis, maildir: Path, next_hop: NextHop | None = None, **options: Any
-) -> AsyncIterator[Door]:
-    """A door; ``follow=False`` leaves the mirror empty, other options are those of the parts behind it."""
-    policy = ThresholdPolicy(reject=options.pop("reject", None))
-    rules = RecipientRules.build(policy, options.pop("actions", VerdictActions()), options.pop("rules", ()))
-    allow_from = options.pop("allow_from", LOOPBACK)
-    follow = options.pop("follow", True)
-    pass_on_failure = options.pop("pass_on_failure", True)
-    clues = options.pop("clues", True)
-    max_bytes_in_flight = options.pop("max_bytes_in_flight", 256 << 20)
-    min_learned = options.pop("min_learned", {"spam": 1, "ham": 1})
-    metrics = DaemonMetrics.create()
-    async with AsyncExitStack() as stack:
-        params = FilterPolicy(policy, min_learned, tuple(each.treatment.policy for each in rules.rules))
-        judge = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
-        spam_filter, model, mirror = judge.spam_filter, judge.model, judge.mirror
-        metrics.watch_model(mirror, lambda: params)
-        hop = next_hop or MaildirNextHop(maildir)
-        runtime = make_runtime(
-            spam_filter,
-            rules=rules,
-            allow_from=allow_from,
-            passes_on_failure=pass_on_failure,
-            shows_clues=clues,
-        )
-        listener = SmtpListener(
-            SmtpLimits(hostname="door.example.org", **options),
-            ByteBudget(max_bytes_in_flight),
-            hop,
-            Outlet(hop, Quarantine(maildir.with_name("Quarantine"))),
-            runtime,
-            metrics,
-        )
-        socket = open_listening_socket(TcpListenAddress("127.0.0.1", 0))
-        host, port = socket.getsockname()
-        await listener.start(socket)
-        stack.push_async_callback(hop.close)
-        stack.push_async_callback(listener.drain, 0)
-        yield Door(host, port, listener, model, mirror, metrics, maildir, stack)
 
 
 @pytest.fixture
-async def door(client: Redis, tmp_path: Path) -> AsyncIterator[Door]:
-    """A door in front of a Maildir."""
-    async with open_door(client, tmp_path / "Maildir") as opened:
-        yield opened
+async def smtp(client: Redis, tmp_path: Path) -> AsyncIterator[RunningSmtp]:
+    """An SMTP listener in front of a Maildir."""
+    async with open_smtp_listener(client, tmp_path / "Maildir") as running:
+        yield running
 
 
 @pytest.fixture
 async def worker(client: Redis, shared_redis: RedisServer) -> AsyncIterator[Worker]:
-    """A worker of the stream door."""
-    async with working(client, shared_redis.url) as found:
-        yield found
+    """A worker of the stream listener."""
+    async with working(client, shared_redis.url) as worker:
+        yield worker

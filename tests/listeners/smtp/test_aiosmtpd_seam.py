@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(DEADLINE_SECONDS)
 
 
 class Connection(AiosmtpdConnection):
-    """Notes what its hooks are told; NOOP is answered by aiosmtpd itself."""
+    """Notes the calls of its hooks; aiosmtpd itself answers NOOP."""
 
     def __init__(self) -> None:
         super().__init__(None, hostname="mx.example", timeout=IDLE_SECONDS, loop=asyncio.get_running_loop())
@@ -69,7 +69,7 @@ async def connected() -> AsyncIterator[tuple[Connection, asyncio.StreamReader, a
 
 
 @pytest.mark.parametrize("name", ["_handle_client", "_reset_timeout", "_timeout_cb"])
-def test_what_is_replaced_is_there_and_takes_the_same_arguments(name: str) -> None:
+def test_the_replaced_methods_exist_and_take_the_same_arguments(name: str) -> None:
     theirs, ours = getattr(SMTP, name, None), getattr(AiosmtpdConnection, name)
 
     assert theirs is not None, f"{name} is missing. {ADVICE}"
@@ -110,7 +110,7 @@ async def test_every_command_starts_the_idle_time_again_with_one_timer_for_all()
         assert connection._timeout_handle is timer, ADVICE
 
 
-async def test_the_timer_tells_of_silence_only_when_the_idle_time_has_passed() -> None:
+async def test_the_timer_rings_only_when_the_idle_time_has_passed() -> None:
     async with connected() as (connection, _, _):
         connection._timeout_cb()
         connection.stop_idle_timer()
@@ -134,7 +134,7 @@ async def test_a_client_that_closes_its_side_is_answered_before_the_session_ends
         assert connection.heard == ["ended"], ADVICE
 
 
-async def test_the_end_of_a_session_is_told_when_the_client_disconnects() -> None:
+async def test_the_session_ends_when_the_client_disconnects() -> None:
     async with connected() as (connection, _, writer):
         writer.transport.abort()
         await connection.ended.wait()

@@ -40,7 +40,7 @@ JVBERi0xLjQK
 
 
 def expected(raw: bytes) -> bytes:
-    """What is to arrive, up to the final line end: CRLF mapped, forged verdicts gone, LF in the file."""
+    """Return what has to arrive, up to the final line end: without forged verdicts, with LF in the file."""
     return (
         header_fields.strip_fields(normalize_line_ends(raw), VERDICT_FIELDS).replace(b"\r\n", b"\n").rstrip(b"\n")
     )
@@ -58,7 +58,7 @@ def arrived(file: Path) -> bytes:
 
 
 def pass_all(daemon: DaemonProcess, maildir: Path, messages: Iterable[bytes]) -> int:
-    """Send each message and compare what arrived; the number of messages."""
+    """Send all messages, compare what arrived, and return their number."""
     host, _, port = daemon.address("smtp").partition(":")
     count = 0
     with smtplib.SMTP(host, int(port), timeout=60) as client:

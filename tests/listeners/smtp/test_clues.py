@@ -7,36 +7,36 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from tests.listeners.conftest import HAM, SPAM, Door, open_door
+from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 
 PRIZE = b"From: win@offers.example\r\nSubject: prize\r\n\r\nClaim your free prize n\xc3\xb6w\r\n"
 LUNCH = b"From: ann@example.org\r\nSubject: lunch\r\n\r\nShall we have lunch?\r\n"
 AGAIN = b"X-nbstream-CLUES: ham:forged\r\n -9.99\r\n" + PRIZE.replace(b"Claim", b"Take")
 
 
-async def clues(door: Door) -> list[str]:
+async def clues(smtp: RunningSmtp) -> list[str]:
     """Those on a message after one like it was learned, and another."""
-    assert (await door.send(PRIZE, SPAM)).startswith("250 ")
-    assert (await door.send(LUNCH, HAM)).startswith("250 ")
-    assert (await door.send(AGAIN)).startswith("250 ")
-    (delivered,) = door.delivered()
+    assert (await smtp.send(PRIZE, SPAM)).startswith("250 ")
+    assert (await smtp.send(LUNCH, HAM)).startswith("250 ")
+    assert (await smtp.send(AGAIN)).startswith("250 ")
+    (delivered,) = smtp.delivered()
     return message_from_bytes(delivered).get_all("X-Nbstream-Clues", [])
 
 
-async def test_the_strongest_clues_stand_in_the_header_and_forged_ones_do_not(door: Door) -> None:
-    (found,) = await clues(door)
+async def test_the_strongest_clues_stand_in_the_header_and_forged_ones_do_not(smtp: RunningSmtp) -> None:
+    (field,) = await clues(smtp)
 
-    told = [line.strip().split() for line in found.split(",")]
-    assert len(told) == 8
-    weights = [abs(float(weight)) for _, weight in told]
+    clue_lines = [line.strip().split() for line in field.split(",")]
+    assert len(clue_lines) == 8
+    weights = [abs(float(weight)) for _, weight in clue_lines]
     assert weights == sorted(weights, reverse=True)
-    assert "forged" not in found
-    assert found.isascii()
+    assert "forged" not in field
+    assert field.isascii()
 
 
 async def test_they_are_off_by_a_setting_and_forged_ones_are_removed_all_the_same(
     client: Redis, tmp_path: Path
 ) -> None:
-    async with open_door(client, tmp_path / "m", clues=False) as door:
-        assert await clues(door) == []
-        assert b"forged" not in door.delivered()[0]
+    async with open_smtp_listener(client, tmp_path / "m", clues=False) as smtp:
+        assert await clues(smtp) == []
+        assert b"forged" not in smtp.delivered()[0]

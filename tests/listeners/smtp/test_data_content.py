@@ -20,10 +20,10 @@ FRAGMENTS = st.lists(
 
 
 def arrive(wire: bytes, cuts: list[int], limit: int = 1 << 20) -> IncomingMessage:
-    """What comes in when ``wire`` is cut at these places."""
+    """What comes in when ``wire`` is cut at these positions."""
     arriving = IncomingMessage(limit, ByteBudget(1 << 30))
-    places = [0, *sorted(cut for cut in cuts if 0 < cut <= len(wire) - len(DATA_END)), len(wire)]
-    for start, end in itertools.pairwise(places):
+    positions = [0, *sorted(cut for cut in cuts if 0 < cut <= len(wire) - len(DATA_END)), len(wire)]
+    for start, end in itertools.pairwise(positions):
         arriving.add(wire[start:end], last=end == len(wire))
     return arriving
 
@@ -63,7 +63,7 @@ def test_what_is_refused_holds_no_memory() -> None:
     assert not arriving.exceeds_read_limit
 
 
-def test_twice_the_limit_is_hopeless() -> None:
+def test_after_twice_the_limit_the_end_is_not_waited_for() -> None:
     arriving = IncomingMessage(10, ByteBudget(1 << 30))
 
     arriving.add(b"\r\n" + b"x" * 18, last=False)

@@ -1,4 +1,4 @@
-"""What an SMTP client is told of each error."""
+"""The reply to an SMTP client for each error."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def test_the_reply_to_an_error(error: NbstreamError, reply: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in error_classes() if kind is not RelayRefused])
-def test_only_feedback_is_told_the_text_of_its_error(kind: type[NbstreamError]) -> None:
+def test_only_feedback_gets_the_text_of_its_error(kind: type[NbstreamError]) -> None:
     assert (SECRET in str(error_reply(example(kind, SECRET)))) == issubclass(kind, FeedbackRefused)

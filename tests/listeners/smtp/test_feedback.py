@@ -1,4 +1,4 @@
-"""Feedback by mail: learned durably or told to come back."""
+"""Feedback by mail: it is learned durably, or the client has to send it again."""
 
 from __future__ import annotations
 
@@ -15,66 +15,70 @@ from nbstream.relay.smtp_next_hop import SmtpNextHop
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.letters import letters
-from tests.listeners.conftest import HAM, SPAM, Door, open_door
+from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 
 PRIZE = b"Message-ID: <1@x>\r\nFrom: win@example.com\r\nSubject: prize\r\n\r\nClaim your free prize now\r\n"
 LUNCH = b"Message-ID: <2@x>\r\nFrom: ann@example.org\r\nSubject: lunch\r\n\r\nShall we have lunch on Friday?\r\n"
 
 
-async def test_a_correction_is_learned_and_the_next_check_knows_it(door: Door) -> None:
-    assert (await door.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 learned as spam: P 0.50 -> ")
-    await door.send(wrap_as_forward(LUNCH), HAM)
+async def test_a_correction_is_learned_and_the_next_check_knows_it(smtp: RunningSmtp) -> None:
+    assert (await smtp.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 learned as spam: P 0.50 -> ")
+    await smtp.send(wrap_as_forward(LUNCH), HAM)
 
-    reply = await door.send(PRIZE.replace(b"<1@x>", b"<3@x>"))
+    reply = await smtp.send(PRIZE.replace(b"<1@x>", b"<3@x>"))
 
     assert "verdict=spam" in reply or "probability=0.9" in reply or float(reply.split("probability=")[1]) > 0.5
-    assert door.metric("nbstream_feedback_total", source="smtp", label="spam", outcome="learned") == 1
-    assert door.metric("nbstream_model_messages", **{"class": "ham"}) == 1
+    assert smtp.metric("nbstream_feedback_total", source="smtp", label="spam", outcome="learned") == 1
+    assert smtp.metric("nbstream_model_messages", **{"class": "ham"}) == 1
 
 
-async def test_the_same_again_changes_nothing_and_the_reply_says_so(door: Door) -> None:
-    await door.send(wrap_as_forward(PRIZE), SPAM)
-    before = await door.model.totals()
+async def test_the_same_again_changes_nothing_and_the_reply_says_so(smtp: RunningSmtp) -> None:
+    await smtp.send(wrap_as_forward(PRIZE), SPAM)
+    before = await smtp.model.totals()
 
-    assert (await door.send(PRIZE, SPAM)).startswith("250 2.0.0 already learned as spam, nothing changed")
-    assert await door.model.totals() == before
-    assert door.metric("nbstream_feedback_total", source="smtp", label="spam", outcome="already") == 1
-
-
-async def test_the_other_label_relearns_it(door: Door) -> None:
-    await door.send(wrap_as_forward(PRIZE), HAM)
-
-    assert (await door.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 relearned as spam")
-    assert (await door.model.totals()).messages == (0, 1)
+    assert (await smtp.send(PRIZE, SPAM)).startswith("250 2.0.0 already learned as spam, nothing changed")
+    assert await smtp.model.totals() == before
+    assert smtp.metric("nbstream_feedback_total", source="smtp", label="spam", outcome="already") == 1
 
 
-async def test_a_delivered_message_sent_back_with_its_verdict_is_the_same_message(door: Door) -> None:
-    await door.send(wrap_as_forward(PRIZE), SPAM)
-    await door.send(PRIZE)
+async def test_the_other_label_relearns_it(smtp: RunningSmtp) -> None:
+    await smtp.send(wrap_as_forward(PRIZE), HAM)
 
-    delivered = door.delivered()[0].replace(b"\n", b"\r\n")
-
-    assert (await door.send(wrap_as_forward(delivered), SPAM)).startswith("250 2.0.0 already")
+    assert (await smtp.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 relearned as spam")
+    assert (await smtp.model.totals()).messages == (0, 1)
 
 
-async def test_several_messages_are_learned_one_by_one(door: Door) -> None:
+async def test_a_delivered_message_sent_back_with_its_verdict_is_the_same_message(
+    smtp: RunningSmtp,
+) -> None:
+    await smtp.send(wrap_as_forward(PRIZE), SPAM)
+    await smtp.send(PRIZE)
+
+    delivered = smtp.delivered()[0].replace(b"\n", b"\r\n")
+
+    assert (await smtp.send(wrap_as_forward(delivered), SPAM)).startswith("250 2.0.0 already")
+
+
+async def test_several_messages_are_learned_one_by_one(smtp: RunningSmtp) -> None:
     two = wrap_as_forward(PRIZE).replace(
         b"Content-Type: text/plain\r\n\r\nThis one.", b"Content-Type: message/rfc822\r\n\r\n" + LUNCH
     )
 
-    reply = await door.send(two, SPAM)
+    reply = await smtp.send(two, SPAM)
 
     assert reply.startswith("250 2.0.0 2 messages as spam: 2 learned")
-    assert (await door.model.totals()).messages == (0, 2)
+    assert (await smtp.model.totals()).messages == (0, 2)
 
 
-async def test_a_stranger_teaches_nothing_and_the_log_says_who(
+async def test_a_stranger_teaches_nothing_and_is_named_in_the_log(
     client: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_door(client, tmp_path / "m", allow_from=(ipaddress.ip_network("10.0.0.0/8"),)) as door:
-        assert (await door.send(wrap_as_forward(PRIZE), SPAM)).startswith("550 5.7.1")
-        assert (await door.model.totals()).messages == (0, 0)
-        assert door.metric("nbstream_feedback_total", source="smtp", label="spam", outcome="refused") == 1
+    async with open_smtp_listener(
+        client, tmp_path / "m", allow_from=(ipaddress.ip_network("10.0.0.0/8"),)
+    ) as smtp:
+        assert (await smtp.send(wrap_as_forward(PRIZE), SPAM)).startswith("550 5.7.1")
+        assert (await smtp.model.totals()).messages == (0, 0)
+        assert smtp.metric("nbstream_feedback_total", source="smtp", label="spam", outcome="refused") == 1
     (refused,) = [line for line in caplog.records if "feedback refused" in line.message]
     assert vars(refused)["fields"] == {"peer": "127.0.0.1"}
 
@@ -82,8 +86,8 @@ async def test_a_stranger_teaches_nothing_and_the_log_says_who(
 @pytest.mark.parametrize(
     ("first", "second"), [(SPAM, "to@example.org"), ("to@example.org", SPAM), (SPAM, HAM), (HAM.upper(), SPAM)]
 )
-async def test_feedback_travels_alone(door: Door, first: str, second: str) -> None:
-    dialogue = await door.talk()
+async def test_feedback_travels_alone(smtp: RunningSmtp, first: str, second: str) -> None:
+    dialogue = await smtp.talk()
     await dialogue.hello()
     await dialogue.say("MAIL FROM:<a@b>")
 
@@ -91,33 +95,33 @@ async def test_feedback_travels_alone(door: Door, first: str, second: str) -> No
     assert (await dialogue.say(f"RCPT TO:<{second}>")).startswith("452 4.5.3")
 
 
-async def test_a_report_without_a_message_is_refused(door: Door) -> None:
+async def test_a_report_without_a_message_is_refused(smtp: RunningSmtp) -> None:
     report = (
         b"Content-Type: multipart/report; report-type=feedback-report; boundary=b\r\n\r\n"
         b"--b\r\nContent-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\n--b--\r\n"
     )
 
-    assert (await door.send(report, SPAM)).startswith("550 5.6.0")
-    assert door.metric("nbstream_feedback_total", source="smtp", label="spam", outcome="refused") == 1
+    assert (await smtp.send(report, SPAM)).startswith("550 5.6.0")
+    assert smtp.metric("nbstream_feedback_total", source="smtp", label="spam", outcome="refused") == 1
 
 
 async def test_feedback_over_the_size_is_552_and_teaches_nothing(client: Redis, tmp_path: Path) -> None:
-    async with open_door(client, tmp_path / "m", max_message_bytes=1000) as door:
-        assert (await door.send(wrap_as_forward(PRIZE + b"x" * 1000 + b"\r\n"), SPAM)).startswith("552 5.3.4")
-        assert (await door.model.totals()).messages == (0, 0)
+    async with open_smtp_listener(client, tmp_path / "m", max_message_bytes=1000) as smtp:
+        assert (await smtp.send(wrap_as_forward(PRIZE + b"x" * 1000 + b"\r\n"), SPAM)).startswith("552 5.3.4")
+        assert (await smtp.model.totals()).messages == (0, 0)
 
 
-async def test_feedback_is_not_delivered(door: Door) -> None:
-    await door.send(wrap_as_forward(PRIZE), SPAM)
+async def test_feedback_is_not_delivered(smtp: RunningSmtp) -> None:
+    await smtp.send(wrap_as_forward(PRIZE), SPAM)
 
-    assert door.delivered() == []
-    assert door.metric("nbstream_messages_total", listener="smtp", verdict="unsure") == 0
+    assert smtp.delivered() == []
+    assert smtp.metric("nbstream_messages_total", listener="smtp", verdict="unsure") == 0
 
 
 async def test_feedback_is_learned_while_the_next_hop_is_away(client: Redis, tmp_path: Path) -> None:
     away = SmtpNextHop("127.0.0.1", 1, NextHopLimits(connect_timeout_seconds=1))
-    async with open_door(client, tmp_path / "m", away) as door:
-        assert (await door.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 learned")
+    async with open_smtp_listener(client, tmp_path / "m", away) as smtp:
+        assert (await smtp.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 learned")
 
 
 @pytest.fixture
@@ -130,44 +134,44 @@ async def own_client(own_redis: RedisServer) -> AsyncIterator[Redis]:
 async def test_while_redis_is_away_mail_is_scored_and_feedback_deferred(
     own_redis: RedisServer, own_client: Redis, tmp_path: Path
 ) -> None:
-    async with open_door(own_client, tmp_path / "m") as door:
-        await door.send(wrap_as_forward(PRIZE), SPAM)
+    async with open_smtp_listener(own_client, tmp_path / "m") as smtp:
+        await smtp.send(wrap_as_forward(PRIZE), SPAM)
         own_redis.stop()
 
-        assert (await door.send(wrap_as_forward(LUNCH), HAM)).startswith("451 4.3.0")
-        assert "probability=0.5" in await door.send(PRIZE)
-        assert door.metric("nbstream_feedback_total", source="smtp", label="ham", outcome="failed") == 1
+        assert (await smtp.send(wrap_as_forward(LUNCH), HAM)).startswith("451 4.3.0")
+        assert "probability=0.5" in await smtp.send(PRIZE)
+        assert smtp.metric("nbstream_feedback_total", source="smtp", label="ham", outcome="failed") == 1
 
         own_redis.start()
-        assert (await door.send(wrap_as_forward(LUNCH), HAM)).startswith("250 2.0.0 learned")
+        assert (await smtp.send(wrap_as_forward(LUNCH), HAM)).startswith("250 2.0.0 learned")
 
 
 async def test_a_message_certain_to_be_spam_is_refused_only_where_that_is_configured(
     client: Redis, tmp_path: Path
 ) -> None:
-    async with open_door(client, tmp_path / "m", reject=0.951) as door:
+    async with open_smtp_listener(client, tmp_path / "m", reject=0.951) as smtp:
         for number in range(40):
-            await door.send(wrap_as_forward(PRIZE.replace(b"<1@x>", b"<%d@a>" % number)), SPAM)
-            await door.send(wrap_as_forward(LUNCH.replace(b"<2@x>", b"<%d@b>" % number)), HAM)
+            await smtp.send(wrap_as_forward(PRIZE.replace(b"<1@x>", b"<%d@a>" % number)), SPAM)
+            await smtp.send(wrap_as_forward(LUNCH.replace(b"<2@x>", b"<%d@b>" % number)), HAM)
 
-        assert (await door.send(PRIZE)).startswith("550 5.7.1")
-        assert (await door.send(LUNCH)).startswith("250 ")
-        assert len(door.delivered()) == 1
-        assert door.metric("nbstream_messages_total", listener="smtp", verdict="reject") == 1
+        assert (await smtp.send(PRIZE)).startswith("550 5.7.1")
+        assert (await smtp.send(LUNCH)).startswith("250 ")
+        assert len(smtp.delivered()) == 1
+        assert smtp.metric("nbstream_messages_total", listener="smtp", verdict="reject") == 1
 
 
-async def test_a_burst_against_a_confident_model_is_counted_and_told_once(
-    door: Door, caplog: pytest.LogCaptureFixture
+async def test_a_burst_against_a_confident_model_is_counted_and_logged_once(
+    smtp: RunningSmtp, caplog: pytest.LogCaptureFixture
 ) -> None:
     for label, raw in letters(300):
-        await door.send(raw, SPAM if label == "spam" else HAM)
-    assert door.metric("nbstream_feedback_bursts_total", kind="contradicting") == 0
+        await smtp.send(raw, SPAM if label == "spam" else HAM)
+    assert smtp.metric("nbstream_feedback_bursts_total", kind="contradicting") == 0
 
     for label, raw in letters(40, seed=9):
-        await door.send(raw, HAM if label == "spam" else SPAM)
+        await smtp.send(raw, HAM if label == "spam" else SPAM)
 
-    assert door.metric("nbstream_feedback_bursts_total", kind="contradicting") == 1
-    assert door.metric("nbstream_feedback_bursts_total", kind="one_sided") == 0
+    assert smtp.metric("nbstream_feedback_bursts_total", kind="contradicting") == 1
+    assert smtp.metric("nbstream_feedback_bursts_total", kind="one_sided") == 0
     (burst,) = [record for record in caplog.records if record.getMessage().startswith("feedback burst")]
     assert burst.__dict__["fields"] == {
         **{"kind": "contradicting", "source": "smtp"},
@@ -178,22 +182,22 @@ async def test_a_burst_against_a_confident_model_is_counted_and_told_once(
 async def test_a_model_that_is_still_learning_is_taught_in_bulk_without_alarm(
     client: Redis, tmp_path: Path
 ) -> None:
-    async with open_door(client, tmp_path / "Maildir", min_learned={"spam": 1, "ham": 1}) as door:
+    async with open_smtp_listener(client, tmp_path / "Maildir", min_learned={"spam": 1, "ham": 1}) as smtp:
         for _, raw in letters(120):
-            await door.send(raw, SPAM)
+            await smtp.send(raw, SPAM)
 
-        assert door.metric("nbstream_model_messages", **{"class": "spam"}) == 120
-        assert door.metric("nbstream_feedback_bursts_total", kind="one_sided") == 0
+        assert smtp.metric("nbstream_model_messages", **{"class": "spam"}) == 120
+        assert smtp.metric("nbstream_feedback_bursts_total", kind="one_sided") == 0
 
-        await door.send(LUNCH, HAM)
+        await smtp.send(LUNCH, HAM)
         for _, raw in letters(120, seed=9):
-            await door.send(raw, SPAM)
+            await smtp.send(raw, SPAM)
 
-        assert door.metric("nbstream_feedback_bursts_total", kind="one_sided") == 1
+        assert smtp.metric("nbstream_feedback_bursts_total", kind="one_sided") == 1
 
 
-async def test_who_teaches_through_a_mail_server_is_who_it_says(door: Door) -> None:
-    talk = await door.talk()
+async def test_a_mail_server_names_who_teaches_through_it(smtp: RunningSmtp) -> None:
+    talk = await smtp.talk()
     assert "250-XFORWARD ADDR" in (await talk.hello()).splitlines()[:-1]
     for number, (said, reply) in enumerate(
         [("ADDR=192.0.2.7", "250"), ("ADDR=IPV6:2001:db8::7", "250"), ("ADDR=\x1b[2J", "501"), (None, None)]
@@ -206,14 +210,14 @@ async def test_who_teaches_through_a_mail_server_is_who_it_says(door: Door) -> N
         assert (await talk.say("DATA")).startswith("354")
         await talk.say(PRIZE.replace(b"<1@x>", b"<%d@x>" % number) + b".")
 
-    actors = [record.note.actor async for record in door.model.history.records()]
+    actors = [record.note.actor async for record in smtp.model.history.records()]
     assert actors == ["127.0.0.1", "127.0.0.1", "2001:db8::7", "192.0.2.7"]  # newest first; good for one mail each
 
 
-async def test_a_mail_server_that_may_not_teach_says_nothing_of_others(client: Redis, tmp_path: Path) -> None:
+async def test_a_mail_server_that_may_not_teach_may_not_name_others(client: Redis, tmp_path: Path) -> None:
     elsewhere = (ipaddress.ip_network("192.0.2.0/24"),)
-    async with open_door(client, tmp_path / "Maildir", allow_from=elsewhere) as door:
-        talk = await door.talk()
+    async with open_smtp_listener(client, tmp_path / "Maildir", allow_from=elsewhere) as smtp:
+        talk = await smtp.talk()
         assert "XFORWARD" not in await talk.hello()
         assert (await talk.say("XFORWARD ADDR=192.0.2.7")).startswith("550")
         await talk.say("MAIL FROM:<a@b>")

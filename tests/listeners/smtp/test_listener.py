@@ -1,4 +1,4 @@
-"""The SMTP door: what goes in comes out, with the verdict on top and nothing else changed."""
+"""The SMTP smtp: what goes in comes out, with the verdict on top and nothing else changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
-from tests.listeners.conftest import Door, open_door
+from tests.listeners.smtp.smtp_listener import RunningSmtp, open_smtp_listener
 from tests.relay.scripted_server import ScriptedServer
 from tests.waiting import DEADLINE_SECONDS, until
 
@@ -34,13 +34,15 @@ def body(delivered: bytes) -> bytes:
 
 def names(delivered: bytes) -> list[str]:
     raw = normalize_line_ends(delivered)
-    return [each.name for each in header_fields.parse_fields(raw, header_fields.body_offset(raw))]
+    return [field.name for field in header_fields.parse_fields(raw, header_fields.body_offset(raw))]
 
 
-async def test_a_message_is_delivered_with_the_verdict_on_top_and_told_to_a_trusted_peer(door: Door) -> None:
-    reply = await door.send(MESSAGE)
+async def test_a_message_is_delivered_with_the_verdict_which_a_trusted_client_also_gets_in_the_reply(
+    smtp: RunningSmtp,
+) -> None:
+    reply = await smtp.send(MESSAGE)
 
-    (delivered,) = door.delivered()
+    (delivered,) = smtp.delivered()
     assert reply.startswith("250 2.0.0 Delivered to the Maildir nbstream id=")
     assert "verdict=unsure probability=0.500000" in reply
     assert names(delivered) == [
@@ -48,16 +50,16 @@ async def test_a_message_is_delivered_with_the_verdict_on_top_and_told_to_a_trus
     ]
     assert b'X-Nbstream: unsure; probability=0.500000; reason="learning 0/2";\n\tmodel=test; id=' in delivered
     assert delivered.endswith(b"From: a@example.org\nSubject: hello\n\nHow are you?\n")
-    assert door.metric("nbstream_messages_total", listener="smtp", verdict="unsure") == 1
-    assert door.metric("nbstream_relay_replies_total", code="250") == 1
+    assert smtp.metric("nbstream_messages_total", listener="smtp", verdict="unsure") == 1
+    assert smtp.metric("nbstream_relay_replies_total", code="250") == 1
 
 
-async def test_forged_verdicts_do_not_pass(door: Door) -> None:
-    await door.send(
+async def test_forged_verdicts_do_not_pass(smtp: RunningSmtp) -> None:
+    await smtp.send(
         b"x-SPAM-flag: NO\r\nX-Nbstream: ham;\r\n id=x\r\nX-Spam-Status: No\r\nX-Spam-Status: No\r\n" + MESSAGE
     )
 
-    (delivered,) = door.delivered()
+    (delivered,) = smtp.delivered()
     assert names(delivered).count("x-spam-status") == names(delivered).count("x-nbstream") == 1
     assert "x-spam-flag" not in names(delivered)
 
@@ -75,8 +77,8 @@ async def test_forged_verdicts_do_not_pass(door: Door) -> None:
         b"Subject: smuggle\r\n\r\none\n.\nMAIL FROM:<x@y>\r\n.\n.\r\r\nend\r\n",
     ],
 )
-async def test_every_content_passes_and_only_crlf_dot_crlf_ends_it(door: Door, content: bytes) -> None:
-    dialogue = await door.talk()
+async def test_every_content_passes_and_only_crlf_dot_crlf_ends_it(smtp: RunningSmtp, content: bytes) -> None:
+    dialogue = await smtp.talk()
     await dialogue.begin()
     stuffed = (b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:]
     end = b".\r\n" if not content or content.endswith(b"\r\n") else b"\r\n.\r\n"
@@ -84,7 +86,7 @@ async def test_every_content_passes_and_only_crlf_dot_crlf_ends_it(door: Door, c
     dialogue.writer.write(stuffed + end)
 
     assert (await dialogue.reply()).startswith("250 ")
-    (delivered,) = door.delivered()
+    (delivered,) = smtp.delivered()
     expected = normalize_line_ends(content).replace(b"\r\n", b"\n")
     assert delivered.rstrip(b"\n").endswith(expected.rstrip(b"\n"))
 
@@ -95,20 +97,20 @@ async def test_every_content_passes_and_only_crlf_dot_crlf_ends_it(door: Door, c
         b"".join
     )
 )
-async def test_any_body_arrives_as_it_was_sent(door: Door, content: bytes) -> None:
-    dialogue = await door.talk()
+async def test_any_body_arrives_as_it_was_sent(smtp: RunningSmtp, content: bytes) -> None:
+    dialogue = await smtp.talk()
     await dialogue.begin()
     whole = b"Subject: x\r\n\r\n" + content
     dialogue.writer.write((b"\r\n" + whole).replace(b"\r\n.", b"\r\n..")[2:] + b"\r\n.\r\n")
 
     assert (await dialogue.reply()).startswith("250 ")
     expected = normalize_line_ends(content).replace(b"\r\n", b"\n")
-    assert body(door.delivered()[-1]) in {expected, expected + b"\n"}
+    assert body(smtp.delivered()[-1]) in {expected, expected + b"\n"}
     dialogue.writer.close()
 
 
-async def test_a_message_arrives_whole_one_byte_at_a_time(door: Door) -> None:
-    dialogue = await door.talk()
+async def test_a_message_arrives_whole_one_byte_at_a_time(smtp: RunningSmtp) -> None:
+    dialogue = await smtp.talk()
     await dialogue.begin()
 
     for byte in MESSAGE + b".\r\n":
@@ -116,11 +118,11 @@ async def test_a_message_arrives_whole_one_byte_at_a_time(door: Door) -> None:
         await dialogue.writer.drain()
 
     assert (await dialogue.reply()).startswith("250 ")
-    assert body(door.delivered()[0]) == b"How are you?\n"
+    assert body(smtp.delivered()[0]) == b"How are you?\n"
 
 
-async def test_commands_and_a_message_sent_in_one_go_are_taken(door: Door) -> None:
-    dialogue = await door.talk()
+async def test_commands_and_a_message_sent_in_one_go_are_taken(smtp: RunningSmtp) -> None:
+    dialogue = await smtp.talk()
     dialogue.writer.write(
         b"EHLO c\r\nMAIL FROM:<> BODY=8BITMIME\r\nRCPT TO:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n"
         + MESSAGE
@@ -136,14 +138,14 @@ async def test_commands_and_a_message_sent_in_one_go_are_taken(door: Door) -> No
         "250",
         "221",
     ]
-    assert door.delivered()[0].startswith(b"Return-Path: <>\nX-Envelope-To: a@b\nX-Envelope-To: c@d\n")
+    assert smtp.delivered()[0].startswith(b"Return-Path: <>\nX-Envelope-To: a@b\nX-Envelope-To: c@d\n")
 
 
 async def test_a_declared_or_real_size_over_the_limit_is_552_and_the_limit_itself_passes(
     client: Redis, tmp_path: Path
 ) -> None:
-    async with open_door(client, tmp_path / "m", max_message_bytes=1000) as door:
-        dialogue = await door.talk()
+    async with open_smtp_listener(client, tmp_path / "m", max_message_bytes=1000) as smtp:
+        dialogue = await smtp.talk()
         assert "250-SIZE 1000" in await dialogue.hello()
         assert (await dialogue.say("MAIL FROM:<a@b> SIZE=1001")).startswith("552 5.3.4")
         await dialogue.say("MAIL FROM:<a@b> SIZE=1000")
@@ -152,38 +154,40 @@ async def test_a_declared_or_real_size_over_the_limit_is_552_and_the_limit_itsel
         dialogue.writer.write(b"x" * 999 + b"\r\n.\r\n")
         assert (await dialogue.reply()).startswith("552 5.3.4")
 
-        assert (await door.send(b"x" * 998 + b"\r\n")).startswith("250 ")
-        assert len(door.delivered()) == 1
+        assert (await smtp.send(b"x" * 998 + b"\r\n")).startswith("250 ")
+        assert len(smtp.delivered()) == 1
 
 
-async def test_a_message_that_loops_is_refused(door: Door) -> None:
-    assert (await door.send(b"Received: x\r\n" * 50 + MESSAGE)).startswith("250 ")
-    assert (await door.send(b"Received: x\r\n" * 51 + MESSAGE)).startswith("554 5.4.6")
+async def test_a_message_that_loops_is_refused(smtp: RunningSmtp) -> None:
+    assert (await smtp.send(b"Received: x\r\n" * 50 + MESSAGE)).startswith("250 ")
+    assert (await smtp.send(b"Received: x\r\n" * 51 + MESSAGE)).startswith("554 5.4.6")
     large = (b"Received: " + b"x" * 900 + b"\r\n" + b"X: y\r\n" * 1000) * 51  # looked through in pieces
-    assert (await door.send(large + MESSAGE)).startswith("554 5.4.6")
-    assert len(door.delivered()) == 1
+    assert (await smtp.send(large + MESSAGE)).startswith("554 5.4.6")
+    assert len(smtp.delivered()) == 1
 
 
-async def test_connections_over_the_limit_are_told_to_come_back(client: Redis, tmp_path: Path) -> None:
-    async with open_door(client, tmp_path / "m", max_connections=1) as door:
-        first = await door.talk()
+async def test_connections_over_the_limit_get_a_421(client: Redis, tmp_path: Path) -> None:
+    async with open_smtp_listener(client, tmp_path / "m", max_connections=1) as smtp:
+        first = await smtp.talk()
         await first.hello()
 
-        assert (await (await door.talk()).ended()).startswith(b"421 4.3.2")
+        assert (await (await smtp.talk()).ended()).startswith(b"421 4.3.2")
 
         await first.say("QUIT")
-        await until(lambda: not door.listener.state.sessions)
-        assert (await (await door.talk()).hello()).startswith("250-")
-        assert door.metric("nbstream_connections_total", listener="smtp", outcome="accepted") == 2
-        assert door.metric("nbstream_connections_total", listener="smtp", outcome="refused") == 1
+        await until(lambda: not smtp.listener.state.sessions)
+        assert (await (await smtp.talk()).hello()).startswith("250-")
+        assert smtp.metric("nbstream_connections_total", listener="smtp", outcome="accepted") == 2
+        assert smtp.metric("nbstream_connections_total", listener="smtp", outcome="refused") == 1
 
 
 async def test_memory_for_mail_is_shared_and_given_back(client: Redis, tmp_path: Path) -> None:
-    async with open_door(client, tmp_path / "m", max_message_bytes=200_000, max_bytes_in_flight=200_000) as door:
-        holding, waiting = await door.talk(), await door.talk()
+    async with open_smtp_listener(
+        client, tmp_path / "m", max_message_bytes=200_000, max_bytes_in_flight=200_000
+    ) as smtp:
+        holding, waiting = await smtp.talk(), await smtp.talk()
         await holding.begin()
         holding.writer.write(b"x" * 150_000)
-        await until(lambda: door.listener.state.byte_budget.reserved > 60_000)
+        await until(lambda: smtp.listener.state.byte_budget.reserved > 60_000)
         await waiting.begin()
 
         waiting.writer.write(b"y" * 190_000 + b"\r\n.\r\n")
@@ -191,17 +195,17 @@ async def test_memory_for_mail_is_shared_and_given_back(client: Redis, tmp_path:
         assert (await waiting.reply()).startswith("452 4.3.1")
         holding.writer.write(b"\r\n.\r\n")
         assert (await holding.reply()).startswith("250 ")
-        assert (await door.send(b"y" * 190_000)).startswith("250 ")
-        assert door.listener.state.byte_budget.reserved == 0
+        assert (await smtp.send(b"y" * 190_000)).startswith("250 ")
+        assert smtp.listener.state.byte_budget.reserved == 0
 
 
 async def test_an_idle_client_is_closed(client: Redis, tmp_path: Path) -> None:
-    async with open_door(client, tmp_path / "m", idle_timeout_seconds=0.2) as door:
-        dialogue = await door.talk()
+    async with open_smtp_listener(client, tmp_path / "m", idle_timeout_seconds=0.2) as smtp:
+        dialogue = await smtp.talk()
         await dialogue.begin()
 
         assert await dialogue.ended() == b""
-        await until(lambda: not door.listener.state.sessions)
+        await until(lambda: not smtp.listener.state.sessions)
 
 
 @pytest.mark.parametrize(
@@ -222,8 +226,10 @@ async def test_an_idle_client_is_closed(client: Redis, tmp_path: Path) -> None:
         ("NOOP " + "x" * 100_000, "500"),
     ],
 )
-async def test_commands_out_of_place_are_refused_and_the_session_goes_on(door: Door, line: str, code: str) -> None:
-    dialogue = await door.talk()
+async def test_commands_out_of_order_are_refused_and_the_session_goes_on(
+    smtp: RunningSmtp, line: str, code: str
+) -> None:
+    dialogue = await smtp.talk()
     await dialogue.hello()
 
     assert (await dialogue.say(line)).startswith(code)
@@ -231,8 +237,8 @@ async def test_commands_out_of_place_are_refused_and_the_session_goes_on(door: D
 
 
 async def test_the_recipients_of_one_transaction_are_bounded(client: Redis, tmp_path: Path) -> None:
-    async with open_door(client, tmp_path / "m", max_recipients=2) as door:
-        dialogue = await door.talk()
+    async with open_smtp_listener(client, tmp_path / "m", max_recipients=2) as smtp:
+        dialogue = await smtp.talk()
         await dialogue.hello()
         await dialogue.say("MAIL FROM:<a@b>")
 
@@ -241,26 +247,28 @@ async def test_the_recipients_of_one_transaction_are_bounded(client: Redis, tmp_
         assert [reply[:9] for reply in replies] == ["250 2.1.5", "250 2.1.5", "452 4.5.3"]
 
 
-async def test_a_peer_outside_the_trusted_networks_is_not_told_the_verdict(client: Redis, tmp_path: Path) -> None:
-    async with open_door(client, tmp_path / "m", allow_from=()) as door:
-        assert await door.send(MESSAGE) == "250 2.0.0 Delivered to the Maildir"
+async def test_a_client_outside_the_trusted_networks_does_not_get_the_verdict(
+    client: Redis, tmp_path: Path
+) -> None:
+    async with open_smtp_listener(client, tmp_path / "m", allow_from=()) as smtp:
+        assert await smtp.send(MESSAGE) == "250 2.0.0 Delivered to the Maildir"
 
 
 # Behind it: a next hop with answers of its own
 
 
 @asynccontextmanager
-async def open_door_before(transcript: str, client: Redis, maildir: Path) -> AsyncIterator[Door]:
+async def open_smtp_listener_before(transcript: str, client: Redis, maildir: Path) -> AsyncIterator[RunningSmtp]:
     """A door whose next hop plays the transcript, after the question for its features; it must play to the end."""
-    hop = ScriptedServer(["C: NOOP\nS: 250 ok\n" + textwrap.dedent(transcript).strip()])
-    await hop.start()
+    server = ScriptedServer(["C: NOOP\nS: 250 ok\n" + textwrap.dedent(transcript).strip()])
+    await server.start()
     try:
-        next_hop = SmtpNextHop(hop.host, hop.port, NextHopLimits(connect_timeout_seconds=5))
-        async with open_door(client, maildir, next_hop) as door:
-            yield door
-            await hop.played()
+        next_hop = SmtpNextHop(server.host, server.port, NextHopLimits(connect_timeout_seconds=5))
+        async with open_smtp_listener(client, maildir, next_hop) as smtp:
+            yield smtp
+            await server.played()
     finally:
-        await hop.stop()
+        await server.stop()
 
 
 async def test_answers_of_the_next_hop_pass_through_and_parameters_go_on_verbatim(
@@ -280,8 +288,8 @@ async def test_answers_of_the_next_hop_pass_through_and_parameters_go_on_verbati
         C: some
         S: 250 2.0.0 queued as 42
     """
-    async with open_door_before(transcript, client, tmp_path) as door:
-        dialogue = await door.talk()
+    async with open_smtp_listener_before(transcript, client, tmp_path) as smtp:
+        dialogue = await smtp.talk()
         hello = await dialogue.hello()
         replies = [
             await dialogue.say(line)
@@ -303,8 +311,8 @@ async def test_answers_of_the_next_hop_pass_through_and_parameters_go_on_verbati
 
 async def test_a_sender_refused_by_the_next_hop_is_refused_at_mail(client: Redis, tmp_path: Path) -> None:
     transcript = "C: MAIL FROM:<a@b>\nS: 553 5.1.8 go away"
-    async with open_door_before(transcript, client, tmp_path) as door:
-        dialogue = await door.talk()
+    async with open_smtp_listener_before(transcript, client, tmp_path) as smtp:
+        dialogue = await smtp.talk()
         await dialogue.hello()
 
         assert await dialogue.say("MAIL FROM:<a@b>") == "553 5.1.8 go away"
@@ -322,17 +330,17 @@ async def test_a_message_refused_by_the_next_hop_is_refused(client: Redis, tmp_p
         C: some
         S: 554 5.7.0 not wanted
     """
-    async with open_door_before(transcript, client, tmp_path) as door:
-        assert (await door.send(MESSAGE)).startswith("554 5.7.0 not wanted")
-        assert door.metric("nbstream_relay_replies_total", code="554") == 1
+    async with open_smtp_listener_before(transcript, client, tmp_path) as smtp:
+        assert (await smtp.send(MESSAGE)).startswith("554 5.7.0 not wanted")
+        assert smtp.metric("nbstream_relay_replies_total", code="554") == 1
 
 
-async def test_a_next_hop_that_is_away_is_451_at_the_recipient_and_says_no_host(
+async def test_while_the_next_hop_is_away_recipients_get_a_451_without_its_name(
     client: Redis, tmp_path: Path
 ) -> None:
     away = SmtpNextHop("127.0.0.1", 1, NextHopLimits(connect_timeout_seconds=1))
-    async with open_door(client, tmp_path / "m", away) as door:
-        reply = await door.send(MESSAGE)
+    async with open_smtp_listener(client, tmp_path / "m", away) as smtp:
+        reply = await smtp.send(MESSAGE)
 
         assert reply.startswith("451 4.4.1")
         assert "127.0.0.1" not in reply
@@ -342,29 +350,29 @@ async def test_a_next_hop_that_goes_away_between_recipients_is_451_to_the_end(
     client: Redis, tmp_path: Path
 ) -> None:
     begun = "C: MAIL FROM:<a@b>\nS: 250 ok\nC: RCPT TO:<one@b>\nS: 250 ok\nC: RCPT TO:<two@b>\nS: drop"
-    hop = ScriptedServer(["C: NOOP\nS: 250 ok\n" + begun, "C: MAIL FROM:<a@b>\nS: drop"])
-    await hop.start()
+    server = ScriptedServer(["C: NOOP\nS: 250 ok\n" + begun, "C: MAIL FROM:<a@b>\nS: drop"])
+    await server.start()
     try:
-        next_hop = SmtpNextHop(hop.host, hop.port, NextHopLimits(connect_timeout_seconds=5))
-        async with open_door(client, tmp_path / "m", next_hop) as door:
-            dialogue = await door.talk()
+        next_hop = SmtpNextHop(server.host, server.port, NextHopLimits(connect_timeout_seconds=5))
+        async with open_smtp_listener(client, tmp_path / "m", next_hop) as smtp:
+            dialogue = await smtp.talk()
             await dialogue.hello()
             lines = ("MAIL FROM:<a@b>", "RCPT TO:<one@b>", "RCPT TO:<two@b>", "RCPT TO:<three@b>", "DATA")
 
             replies = [await dialogue.say(line) for line in lines]
 
             assert [reply[:3] for reply in replies] == ["250", "250", "451", "451", "451"]
-            await hop.played()
+            await server.played()
     finally:
-        await hop.stop()
+        await server.stop()
 
 
 async def test_a_client_that_leaves_ends_the_transaction_at_the_next_hop(client: Redis, tmp_path: Path) -> None:
     transcript = (
         "C: MAIL FROM:<from@example.org>\nS: 250 ok\nC: RCPT TO:<to@example.org>\nS: 250 ok\nC: RSET\nS: 250 ok"
     )
-    async with open_door_before(transcript, client, tmp_path) as door:
-        dialogue = await door.talk()
+    async with open_smtp_listener_before(transcript, client, tmp_path) as smtp:
+        dialogue = await smtp.talk()
         await dialogue.hello()
         await dialogue.say("MAIL FROM:<from@example.org>")
         await dialogue.say("RCPT TO:<to@example.org>")
@@ -372,29 +380,29 @@ async def test_a_client_that_leaves_ends_the_transaction_at_the_next_hop(client:
         dialogue.writer.close()
 
 
-async def test_a_hop_may_take_longer_than_a_client_may_be_silent(client: Redis, tmp_path: Path) -> None:
+async def test_the_next_hop_may_take_longer_than_a_client_may_be_silent(client: Redis, tmp_path: Path) -> None:
     message = ("MAIL FROM:<from@example.org>", "RCPT TO:<to@example.org>", "DATA")
-    asked = "".join(f"C: {line}\nS: 250 ok\n" for line in message[:2])
-    hop = ScriptedServer(
-        ["C: NOOP\nS: 250 ok\n" + asked + "C: DATA\nS: 354 go\nC: some\nS: nothing\nS: 250 queued"]
+    envelope_steps = "".join(f"C: {line}\nS: 250 ok\n" for line in message[:2])
+    server = ScriptedServer(
+        ["C: NOOP\nS: 250 ok\n" + envelope_steps + "C: DATA\nS: 354 go\nC: some\nS: nothing\nS: 250 queued"]
     )
-    await hop.start()
+    await server.start()
     try:
-        next_hop = SmtpNextHop(hop.host, hop.port, NextHopLimits(connect_timeout_seconds=5))
-        async with open_door(client, tmp_path / "m", next_hop, idle_timeout_seconds=0.2) as door:
-            dialogue = await door.talk()
+        next_hop = SmtpNextHop(server.host, server.port, NextHopLimits(connect_timeout_seconds=5))
+        async with open_smtp_listener(client, tmp_path / "m", next_hop, idle_timeout_seconds=0.2) as smtp:
+            dialogue = await smtp.talk()
             await dialogue.begin()
             dialogue.writer.write(MESSAGE + b".\r\n")
-            await asyncio.wait_for(hop.silent.wait(), DEADLINE_SECONDS)
+            await asyncio.wait_for(server.silent.wait(), DEADLINE_SECONDS)
             since = time.monotonic()
             await until(lambda: time.monotonic() > since + 0.5)
 
-            hop.go_on.set()
+            server.go_on.set()
 
             assert (await dialogue.reply()).startswith("250 queued")
             assert await dialogue.ended() == b""  # now it is the client who is silent
     finally:
-        await hop.stop()
+        await server.stop()
 
 
 # When the filter fails
@@ -403,135 +411,139 @@ async def test_a_hop_may_take_longer_than_a_client_may_be_silent(client: Redis, 
 async def test_without_counts_mail_passes_unmarked_and_forged_verdicts_are_still_removed(
     client: Redis, tmp_path: Path
 ) -> None:
-    async with open_door(client, tmp_path / "m", follow=False) as door:
-        assert await door.send(b"X-Spam-Flag: NO\r\n" + MESSAGE) == "250 2.0.0 Delivered to the Maildir"
+    async with open_smtp_listener(client, tmp_path / "m", follow=False) as smtp:
+        assert await smtp.send(b"X-Spam-Flag: NO\r\n" + MESSAGE) == "250 2.0.0 Delivered to the Maildir"
 
-        assert names(door.delivered()[0]) == ["return-path", "x-envelope-to", "from", "subject"]
-        assert door.metric("nbstream_filter_failures_total", reason="store") == 1
-        assert door.metric("nbstream_messages_total", listener="smtp", verdict="none") == 1
+        assert names(smtp.delivered()[0]) == ["return-path", "x-envelope-to", "from", "subject"]
+        assert smtp.metric("nbstream_filter_failures_total", reason="store") == 1
+        assert smtp.metric("nbstream_messages_total", listener="smtp", verdict="none") == 1
 
 
 async def test_without_counts_mail_is_deferred_where_that_is_configured(client: Redis, tmp_path: Path) -> None:
-    async with open_door(client, tmp_path / "m", follow=False, pass_on_failure=False) as door:
-        assert (await door.send(MESSAGE)).startswith("451 4.3.0")
-        assert door.delivered() == []
+    async with open_smtp_listener(client, tmp_path / "m", follow=False, pass_on_failure=False) as smtp:
+        assert (await smtp.send(MESSAGE)).startswith("451 4.3.0")
+        assert smtp.delivered() == []
 
 
 # Draining
 
 
-async def test_draining_finishes_the_message_in_flight_and_closes_the_rest(door: Door) -> None:
-    busy, idle = await door.talk(), await door.talk()
+async def test_draining_finishes_the_message_in_flight_and_closes_the_rest(smtp: RunningSmtp) -> None:
+    busy, idle = await smtp.talk(), await smtp.talk()
     await busy.begin()
     await idle.hello()
 
-    draining = asyncio.create_task(door.listener.drain(20))
+    draining = asyncio.create_task(smtp.listener.drain(20))
 
     assert (await idle.ended()).startswith(b"421 4.3.2")
     busy.writer.write(MESSAGE + b".\r\n")
     assert (await busy.reply()).startswith("250 2.0.0")
     assert (await busy.ended()).startswith(b"421 4.3.2")
     await draining
-    assert len(door.delivered()) == 1
+    assert len(smtp.delivered()) == 1
 
 
-async def test_draining_does_not_wait_longer_than_it_is_told(door: Door) -> None:
-    busy = await door.talk()
+async def test_draining_waits_no_longer_than_the_given_time(smtp: RunningSmtp) -> None:
+    busy = await smtp.talk()
     await busy.begin()
 
-    await door.listener.drain(0.05)
+    await smtp.listener.drain(0.05)
 
-    await until(lambda: not door.listener.state.sessions)
-    assert door.delivered() == []
+    await until(lambda: not smtp.listener.state.sessions)
+    assert smtp.delivered() == []
 
 
 # Clients that misbehave
 
 
-async def test_a_client_that_closes_its_side_after_the_dot_gets_its_answer(door: Door) -> None:
+async def test_a_client_that_closes_its_side_after_the_dot_gets_its_answer(smtp: RunningSmtp) -> None:
     for number in range(1, 11):
-        dialogue = await door.talk()
+        dialogue = await smtp.talk()
         await dialogue.begin()
 
         dialogue.writer.write(MESSAGE + b".\r\n")
         dialogue.writer.write_eof()
 
         assert (await dialogue.ended()).startswith(b"250 2.0.0")
-        assert len(door.delivered()) == number
+        assert len(smtp.delivered()) == number
 
 
 @pytest.mark.parametrize(
     "said", [b"", b"EHLO x\r\nMAIL FROM:<a@b>\r\n", b"EHLO x\r\nMAIL FROM:<a@b>\r\nRCPT TO:<a@b>\r\nDATA\r\nx"]
 )
-async def test_a_client_that_closes_its_side_early_is_let_go(door: Door, said: bytes) -> None:
-    dialogue = await door.talk()
+async def test_a_client_that_closes_its_side_early_is_let_go(smtp: RunningSmtp, said: bytes) -> None:
+    dialogue = await smtp.talk()
     dialogue.writer.write(said)
     dialogue.writer.write_eof()
 
     await dialogue.ended()
 
-    await until(lambda: not door.listener.state.sessions)
-    assert door.listener.state.byte_budget.reserved == 0
-    assert door.delivered() == []
+    await until(lambda: not smtp.listener.state.sessions)
+    assert smtp.listener.state.byte_budget.reserved == 0
+    assert smtp.delivered() == []
 
 
-async def test_a_client_may_go_away_at_any_byte(door: Door, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_may_go_away_at_any_byte(smtp: RunningSmtp, caplog: pytest.LogCaptureFixture) -> None:
     whole = b"EHLO c\r\nMAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n" + MESSAGE + b".\r\nQUIT\r\n"
     for end in range(0, len(whole), 3):
-        dialogue = await door.talk()
+        dialogue = await smtp.talk()
         dialogue.writer.write(whole[:end])
         await dialogue.writer.drain()
         dialogue.writer.transport.abort()
 
-    await until(lambda: not door.listener.state.sessions)
-    assert door.listener.state.byte_budget.reserved == 0
+    await until(lambda: not smtp.listener.state.sessions)
+    assert smtp.listener.state.byte_budget.reserved == 0
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
-    assert (await door.send(MESSAGE)).startswith("250 ")
+    assert (await smtp.send(MESSAGE)).startswith("250 ")
 
 
-async def test_a_client_that_reads_nothing_loses_its_place(client: Redis, tmp_path: Path) -> None:
-    async with open_door(client, tmp_path / "m", idle_timeout_seconds=0.5) as door:
-        dialogue = await door.talk()
+async def test_a_client_that_reads_nothing_is_dropped(client: Redis, tmp_path: Path) -> None:
+    async with open_smtp_listener(client, tmp_path / "m", idle_timeout_seconds=0.5) as smtp:
+        dialogue = await smtp.talk()
         transport = cast("asyncio.Transport", dialogue.writer.transport)
         transport.pause_reading()
         dialogue.writer.write(b"HELP\r\n" * 300_000)
 
-        await until(lambda: bool(door.listener.state.sessions))
-        await until(lambda: not door.listener.state.sessions)
+        await until(lambda: bool(smtp.listener.state.sessions))
+        await until(lambda: not smtp.listener.state.sessions)
         transport.abort()
 
 
 async def test_a_refused_message_gives_its_memory_back_before_its_end(client: Redis, tmp_path: Path) -> None:
-    async with open_door(client, tmp_path / "m", max_message_bytes=200_000, max_bytes_in_flight=200_000) as door:
-        dialogue = await door.talk()
+    async with open_smtp_listener(
+        client, tmp_path / "m", max_message_bytes=200_000, max_bytes_in_flight=200_000
+    ) as smtp:
+        dialogue = await smtp.talk()
         await dialogue.begin()
         dialogue.writer.write(b"x" * 190_000)
-        await until(lambda: door.listener.state.byte_budget.reserved > 60_000)
+        await until(lambda: smtp.listener.state.byte_budget.reserved > 60_000)
 
         dialogue.writer.write(b"x" * 100_000)
 
-        await until(lambda: door.listener.state.byte_budget.reserved == 0)
-        assert (await door.send(b"y" * 150_000)).startswith("250 ")
+        await until(lambda: smtp.listener.state.byte_budget.reserved == 0)
+        assert (await smtp.send(b"y" * 150_000)).startswith("250 ")
 
 
 async def test_a_message_that_never_ends_is_cut_off(client: Redis, tmp_path: Path) -> None:
-    async with open_door(client, tmp_path / "m", max_message_bytes=100_000, max_bytes_in_flight=100_000) as door:
-        dialogue = await door.talk()
+    async with open_smtp_listener(
+        client, tmp_path / "m", max_message_bytes=100_000, max_bytes_in_flight=100_000
+    ) as smtp:
+        dialogue = await smtp.talk()
         await dialogue.begin()
 
         dialogue.writer.write(b"x" * 1_000_000)
 
         with suppress(ConnectionError):
             assert (await dialogue.ended()).startswith(b"552 5.3.4")
-        await until(lambda: not door.listener.state.sessions)
+        await until(lambda: not smtp.listener.state.sessions)
 
 
-async def test_while_draining_no_new_message_begins(door: Door) -> None:
-    busy = await door.talk()
+async def test_while_draining_no_new_message_begins(smtp: RunningSmtp) -> None:
+    busy = await smtp.talk()
     await busy.hello()
     await busy.say("MAIL FROM:<a@b>")
-    draining = asyncio.create_task(door.listener.drain(20))
-    await until(lambda: door.listener.state.draining)
+    draining = asyncio.create_task(smtp.listener.drain(20))
+    await until(lambda: smtp.listener.state.draining)
 
     assert (await busy.say("RSET")).startswith("250")
 
@@ -539,30 +551,30 @@ async def test_while_draining_no_new_message_begins(door: Door) -> None:
     await draining
 
 
-async def test_a_first_line_that_continues_nothing_writes_into_no_field(door: Door) -> None:
-    await door.send(b" , boss@corp.example\r\nSubject: x\r\n\r\nbody\r\n")
+async def test_a_first_line_that_continues_nothing_writes_into_no_field(smtp: RunningSmtp) -> None:
+    await smtp.send(b" , boss@corp.example\r\nSubject: x\r\n\r\nbody\r\n")
 
-    (delivered,) = door.delivered()
+    (delivered,) = smtp.delivered()
     assert delivered.startswith(b"Return-Path: <from@example.org>\nX-Envelope-To: to@example.org\nX-Spam-Status:")
     assert b"id=" + delivered.split(b"id=")[1].split(b"\n")[0] + b"\nX-Nbstream-Continued:\n , boss@" in delivered
 
 
-async def test_a_large_message_of_all_line_ends_arrives_whole(door: Door) -> None:
+async def test_a_large_message_of_all_line_ends_arrives_whole(smtp: RunningSmtp) -> None:
     lines = b"Subject: large\r\n\r\n" + b"one\ntwo\rthree\r\n.four\r\n" * 100_000
 
-    assert (await door.send(lines)).startswith("250 ")
+    assert (await smtp.send(lines)).startswith("250 ")
 
-    assert door.delivered()[0].endswith(b"\n\n" + b"one\ntwo\nthree\n.four\n" * 100_000)
+    assert smtp.delivered()[0].endswith(b"\n\n" + b"one\ntwo\nthree\n.four\n" * 100_000)
 
 
 @pytest.mark.parametrize("recipients", [1, 3, 1000])
 async def test_commands_that_come_together_are_answered_together(
-    door: Door, recipients: int, monkeypatch: pytest.MonkeyPatch
+    smtp: RunningSmtp, recipients: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nbstream.listeners.smtp.connection._TOGETHER_SECONDS", math.inf)
-    dialogue = await door.talk()
+    dialogue = await smtp.talk()
     await dialogue.hello()
-    (session,) = door.listener.state.sessions
+    (session,) = smtp.listener.state.sessions
     assert isinstance(session, SmtpSession)
     said: list[bytes] = []
     write = session._writer.write
@@ -575,9 +587,9 @@ async def test_commands_that_come_together_are_answered_together(
     rcpt = b"".join(b"RCPT TO:<to%d@example.org>\r\n" % number for number in range(recipients))
 
     dialogue.writer.write(b"MAIL FROM:<from@example.org>\r\n" + rcpt + b"DATA\r\n")
-    told = [await dialogue.reply() for _ in range(recipients + 2)]
+    codes = [(await dialogue.reply())[:3] for _ in range(recipients + 2)]
 
-    assert [reply[:3] for reply in told] == [*["250"] * (recipients + 1), "354"]
+    assert codes == [*["250"] * (recipients + 1), "354"]
     assert len(said) == 1 if recipients < 1000 else 2 < len(said) < 20
     assert max(map(len, said)) < 5000
 
@@ -589,25 +601,25 @@ async def test_a_reply_that_took_its_time_does_not_wait_for_the_next(
     transcript = (
         "C: NOOP\nS: 250 ok\nC: MAIL FROM:<a@b>\nS: 250 fine\nC: RCPT TO:<c@d>\nS: nothing\nS: 250 fine too"
     )
-    hop = ScriptedServer([transcript])
-    await hop.start()
-    async with open_door(client, tmp_path, SmtpNextHop(hop.host, hop.port)) as door:
-        dialogue = await door.talk()
+    server = ScriptedServer([transcript])
+    await server.start()
+    async with open_smtp_listener(client, tmp_path, SmtpNextHop(server.host, server.port)) as smtp:
+        dialogue = await smtp.talk()
         await dialogue.hello()
 
         dialogue.writer.write(b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\n")
 
         assert (await dialogue.reply()).startswith("250")
-        hop.go_on.set()
+        server.go_on.set()
         assert await dialogue.reply() == "250 fine too"
-        await hop.played()
-    await hop.stop()
+        await server.played()
+    await server.stop()
 
 
-async def test_replies_that_were_to_go_together_are_said_before_the_door_closes(door: Door) -> None:
-    dialogue = await door.talk()
+async def test_grouped_replies_are_sent_before_the_listener_closes(smtp: RunningSmtp) -> None:
+    dialogue = await smtp.talk()
     await dialogue.hello()
-    door.listener.state.draining = True
+    smtp.listener.state.draining = True
 
     dialogue.writer.write(b"RCPT TO:<to@example.org>\r\nMAIL FROM:<from@example.org>\r\nNOOP\r\n")
 

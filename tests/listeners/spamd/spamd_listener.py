@@ -20,7 +20,7 @@ from nbstream.listeners.spamd.handler import LISTENER_NAME
 from nbstream.listeners.spamd.listener import SpamdLimits, SpamdListener
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.policy import ThresholdPolicy
-from tests.listeners.conftest import Judge, open_filter
+from tests.listeners.filters import OpenFilter, open_filter
 from tests.listeners.runtimes import LOOPBACK, make_runtime
 from tests.waiting import DEADLINE_SECONDS, until
 
@@ -48,7 +48,7 @@ class RunningSpamdListener:
 
     listener: SpamdListener
     service: MessageService
-    judge: Judge
+    opened_filter: OpenFilter
     metrics: DaemonMetrics
     port: int
     path: Path | None
@@ -99,7 +99,7 @@ class RunningSpamdListener:
     @property
     def learned(self) -> dict[str, int]:
         """How many messages of each class are learned."""
-        totals = self.judge.mirror.totals
+        totals = self.opened_filter.mirror.totals
         assert totals is not None
         return dict(zip(CLASSES, totals.messages, strict=True))
 
@@ -119,8 +119,8 @@ async def open_spamd(
     budget = ByteBudget(options.pop("max_bytes_in_flight", 256 << 20))
     async with AsyncExitStack() as stack:
         follow = options.pop("follow", True)
-        judge = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
-        runtime = make_runtime(judge.spam_filter, allow_from=allow_from, shows_clues=clues)
+        opened_filter = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
+        runtime = make_runtime(opened_filter.spam_filter, allow_from=allow_from, shows_clues=clues)
         service = MessageService(LISTENER_NAME, runtime, metrics.delivery)
         listener = SpamdListener(SpamdLimits(**options), budget, service)
         address = UnixListenAddress(path) if path else TcpListenAddress("127.0.0.1", 0)
@@ -128,4 +128,4 @@ async def open_spamd(
         port = 0 if path else socket.getsockname()[1]
         await listener.start(socket)
         stack.push_async_callback(listener.drain, 0)
-        yield RunningSpamdListener(listener, service, judge, metrics, port, path)
+        yield RunningSpamdListener(listener, service, opened_filter, metrics, port, path)

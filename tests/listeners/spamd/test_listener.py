@@ -16,8 +16,8 @@ from nbstream.mail.message import Message
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
-from tests.listeners.conftest import open_door
 from tests.listeners.runtimes import make_runtime
+from tests.listeners.smtp.smtp_listener import open_smtp_listener
 from tests.listeners.spamd.spamd_listener import HAM, SPAM, RunningSpamdListener, open_spamd, request, tell
 
 OK = "SPAMD/1.1 0 EX_OK\r\n"
@@ -110,13 +110,13 @@ async def test_forged_verdicts_are_removed_before_the_check(
     spamd: RunningSpamdListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked_messages: list[bytes] = []
-    check = spamd.judge.spam_filter.check
+    check = spamd.opened_filter.spam_filter.check
 
     async def watched(message: Message, decide: CheckDecider | None) -> Check:
         checked_messages.append(message.raw)
         return await check(message, decide)
 
-    monkeypatch.setattr(spamd.judge.spam_filter, "check", watched)
+    monkeypatch.setattr(spamd.opened_filter.spam_filter, "check", watched)
     forged = b"X-Nbstream: ham; probability=0;\n\tid=x\nx-spam-flag : NO\n" + lf(SPAM)
 
     _, whole = reply(await spamd.ask(request("PROCESS", message=forged)))
@@ -138,7 +138,7 @@ async def test_a_message_has_the_same_id_through_every_listener(
     spamd: RunningSpamdListener, client: Redis, tmp_path: Path
 ) -> None:
     ids = set()
-    async with open_door(client, tmp_path / "Maildir") as smtp:
+    async with open_smtp_listener(client, tmp_path / "Maildir") as smtp:
         await smtp.send(SPAM)
         ids.add(re.findall(rb"id=([a-z2-7]{24})", smtp.delivered()[0])[0])
     for message in (SPAM, lf(SPAM), b"X-Spam-Level: *\r\n" + SPAM):
@@ -266,7 +266,7 @@ async def test_only_the_log_says_what_a_fault_was(
     async def broken(*_: object) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(spamd.judge.spam_filter, verb, broken)
+    monkeypatch.setattr(spamd.opened_filter.spam_filter, verb, broken)
 
     answer = await spamd.ask(request("CHECK") if verb == "check" else tell("ham"))
 
@@ -282,7 +282,7 @@ async def test_a_reload_applies_to_the_next_request(spamd: RunningSpamdListener)
     assert (await spamd.ask(request("SYMBOLS"))).endswith(b"NBSTREAM_SPAM")
 
     params = FilterPolicy(ThresholdPolicy(spam=0.9999), {"spam": 1, "ham": 1})
-    spamd.listener.apply(make_runtime(spamd.judge.spam_filter.with_policy(params), allow_from=()))
+    spamd.listener.apply(make_runtime(spamd.opened_filter.spam_filter.with_policy(params), allow_from=()))
 
     assert (await spamd.ask(request("SYMBOLS"))).endswith(b"NBSTREAM_UNSURE")
     assert (await spamd.ask(tell("ham"))).startswith(b"SPAMD/1.0 69 ")

@@ -1,0 +1,52 @@
+"""A filter over a real Redis, for the tests of listeners."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from nbstream.bayes.calibration import Calibration
+from nbstream.bayes.classifier import Classifier
+from nbstream.filter import Filter, FilterParts, FilterPolicy
+from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.store.model.model import Model
+from nbstream.store.replica.mirror import Mirror
+from nbstream.tokens.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class OpenFilter:
+    """A filter with its model and mirror."""
+
+    spam_filter: Filter
+    model: Model
+    mirror: Mirror
+
+
+@asynccontextmanager
+async def open_filter(
+    client: Redis, metrics: DaemonMetrics, policy: FilterPolicy, *, follow: bool
+) -> AsyncIterator[OpenFilter]:
+    """A filter over the model of that Redis; without ``follow`` its mirror stays empty."""
+    async with AsyncExitStack() as stack:
+        model = Model(client, "test", 3600)
+        mirror = Mirror(model, 5.0)
+        if follow:
+            task = asyncio.create_task(mirror.run())
+            stack.push_async_callback(asyncio.wait, [task])
+            stack.callback(task.cancel)
+            await mirror.loaded.wait()
+        parts = FilterParts(
+            tokenizer=Tokenizer(),
+            classifier=Classifier(),
+            calibration=Calibration(),
+            model=model,
+            counts=mirror,
+            observer=metrics.filter,
+        )
+        spam_filter = Filter(parts, policy)
+        yield OpenFilter(spam_filter, model, mirror)
