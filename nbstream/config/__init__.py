@@ -1,9 +1,8 @@
 """The configuration: a YAML file becomes one frozen ``Settings``, or one ``ConfigError`` with every problem.
 
-Rules: every key is optional and its default is safe; an unknown key is refused, never ignored; neither
-an error nor ``repr`` shows a secret. The text below each key says what the key is for. Of nbstream only
-``errors`` and what is pure of ``policy`` are imported here: the top turns settings into the parameters that each
-module owns.
+Rules: every key is optional and has a safe default. An unknown key is refused, never ignored. Neither an error nor
+``repr`` shows a secret. The text below each key says what the key is for. Of nbstream only ``errors`` and pure
+modules of ``policy`` are imported here: ``assembly`` turns settings into the options of each module.
 """
 
 from nbstream.config.actions import ActionsSettings, QuarantineSettings

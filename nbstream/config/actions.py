@@ -1,4 +1,4 @@
-"""The settings of what happens to a message."""
+"""The settings of actions and of the quarantine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ActionsSettings(Section):
 
 
 class QuarantineSettings(Section):
-    """Where messages wait, and how long; no path means the folder in the state folder, no days for ever."""
+    """Where suspicious messages wait, and for how long."""
 
     path: FilePath | None = None
     """The Maildir of the quarantine, readable for the daemon's user alone. ``null`` is the folder ``Quarantine``
@@ -42,5 +42,5 @@ class QuarantineSettings(Section):
     """A message is removed from the quarantine after this many days. ``null`` keeps it for ever."""
 
     def folder(self, state_dir: Path) -> Path:
-        """The Maildir, where the state folder is that."""
+        """Return the Maildir of the quarantine. By default it is in ``state_dir``."""
         return self.path or state_dir / "Quarantine"

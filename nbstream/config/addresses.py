@@ -1,7 +1,7 @@
-"""Where a door listens, as a configuration file writes it: hosts, ports, unix sockets and their permissions.
+"""The addresses of listeners in a configuration file: hosts, ports, unix sockets and their permissions.
 
-Rules: as in ``values``: each reader takes the value as YAML gave it, or one that is already of its type, and a
-refusal is a ValueError whose text says what is allowed.
+Rules: as in ``values``, each reader takes the value that YAML gave, or one that is already of its type. A refusal
+is a ValueError whose text says what is allowed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>[0-9
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 _ALLOWED_ADDRESS = "must be HOST:PORT or [IPV6]:PORT, the port from 0 to 65535"
-MAX_SOCKET_PATH = 99  # unix(7): 107, and a socket is made under a name that may be eight bytes longer
+MAX_SOCKET_PATH = 99  # unix(7) allows 107, and a socket is first made under a name that may be eight bytes longer
 DEFAULT_SOCKET_MODE = 0o660
 
 
@@ -56,7 +56,7 @@ class UnixAddress:
 
 
 def read_address(value: object) -> TcpAddress:
-    """``HOST:PORT`` or ``[IPV6]:PORT``, the port from 0 to 65535."""
+    """Read ``HOST:PORT`` or ``[IPV6]:PORT``, with a port from 0 to 65535."""
     if isinstance(value, TcpAddress):
         return value
     parts = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
@@ -83,7 +83,7 @@ def _is_ip(text: str, kind: type[IPv4Address | IPv6Address]) -> bool:
 
 
 def read_listen_address(value: object) -> TcpAddress | UnixAddress:
-    """``HOST:PORT`` or ``[IPV6]:PORT``, the port from 0 to 65535, or ``unix:/PATH``."""
+    """Read ``HOST:PORT`` or ``[IPV6]:PORT``, with a port from 0 to 65535, or ``unix:/PATH``."""
     if isinstance(value, UnixAddress):
         return value
     if not isinstance(value, str) or not value.startswith("unix:"):
@@ -96,7 +96,7 @@ def read_listen_address(value: object) -> TcpAddress | UnixAddress:
 
 
 def read_socket_mode(value: object) -> int:
-    """Permissions in quotes, such as ``"0660"``; YAML would read a bare number as decimal, or not."""
+    """Read permissions in quotes, such as ``"0660"``. Without quotes YAML may read a decimal number."""
     if isinstance(value, int) and not isinstance(value, bool) and value == DEFAULT_SOCKET_MODE:
         return value
     if not isinstance(value, str) or not re.fullmatch(r"0?[0-7]{3}", value):
@@ -105,7 +105,7 @@ def read_socket_mode(value: object) -> int:
 
 
 def read_host_name(value: object) -> str:
-    """A host name such as ``mx.example.org``, fully qualified or short."""
+    """Read a host name such as ``mx.example.org``, fully qualified or short."""
     if not isinstance(value, str) or _HOST.fullmatch(value) is None:
         raise ValueError("must be a host name such as mx.example.org")
     return value

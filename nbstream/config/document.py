@@ -1,7 +1,7 @@
-"""A YAML file as plain data, together with the line each value stands on.
+"""A YAML file as plain data, together with the line of each value.
 
-Rules: one document, a mapping at its top; a key is given once; no aliases and no tags beyond YAML's own. A file
-with nothing in it is an empty mapping. A date is text.
+Rules: a file is one document with a mapping at its top. Each key is given once. There are no aliases, and no tags
+but those of YAML itself. An empty file is an empty mapping. A date is text.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Document:
     lines: dict[KeyPath, int] = field(default_factory=dict)
 
     def line_of(self, key: KeyPath) -> int | None:
-        """The line of the key, or of the nearest key above it that the file has."""
-        above = (key[:length] for length in range(len(key), 0, -1))
-        return next((self.lines[part] for part in above if part in self.lines), None)
+        """Return the line of the key, or of the nearest key above it that the file has."""
+        prefixes = (key[:length] for length in range(len(key), 0, -1))
+        return next((self.lines[prefix] for prefix in prefixes if prefix in self.lines), None)
 
 
 def read_document(file: Path) -> Document:
-    """Read a file of at most ``MAX_FILE_BYTES``; ConfigError lists what is wrong with its form."""
+    """Read a file of at most ``MAX_FILE_BYTES``. Raises ConfigError, which lists what is wrong with its form."""
     reader = _NodeReader()
     try:
         data = reader.read_text(read_text_file(file, MAX_FILE_BYTES))
@@ -57,10 +57,10 @@ def read_document(file: Path) -> Document:
 
 
 def _find_unsupported(text: str) -> ConfigProblem | None:
-    """The first alias or too deep value, found without building a tree.
+    """Return the problem of the first alias or of the first value that is nested too deep, if there is one.
 
-    libyaml's composer recurses in C: 500,000 brackets end the process (PyYAML 6.0.3). Without aliases the tree is
-    no larger than the file.
+    It is found in the events, before a tree is built: libyaml's composer recurses in C, and 500,000 brackets end
+    the process (PyYAML 6.0.3). Without aliases the tree is no larger than the file.
     """
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
@@ -86,7 +86,7 @@ def _syntax_problem(error: yaml.YAMLError) -> ConfigProblem:
 
 
 class _NodeReader:
-    """Turns nodes into plain data, and notes lines and problems on the way."""
+    """Turns nodes into plain data, and records their lines and problems."""
 
     def __init__(self) -> None:
         self.lines: dict[KeyPath, int] = {}
@@ -94,7 +94,7 @@ class _NodeReader:
         self._scalars = SafeConstructor()
 
     def read_text(self, text: str) -> object:
-        """The data of a whole file; nothing in it, as well as a problem, leaves None."""
+        """Return the data of a whole file. It is None for an empty file and for one with a problem."""
         unsupported = _find_unsupported(text)
         if unsupported:
             self.problems.append(unsupported)
@@ -137,7 +137,10 @@ class _NodeReader:
     def _scalar(self, node: yaml.ScalarNode, key: KeyPath) -> object:
         try:
             return self._scalars.construct_object(node)
-        except (ValueError, KeyError):  # 0x_ passes YAML's pattern of a number; !!bool maybe fits no word
+        except (
+            ValueError,
+            KeyError,
+        ):  # 0x_ passes YAML's pattern of a number, and the word in "!!bool maybe" is no bool
             self._refuse(node, key, "found a malformed value, must be a number, true, false or null")
             return None
 

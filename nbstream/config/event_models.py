@@ -1,18 +1,14 @@
-"""The settings of the event models: which of them vote, and how each counts."""
+"""The settings of the event models: which of them vote, and how each of them counts."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pydantic import ValidationInfo, field_validator
 
-from pydantic import Field, ValidationInfo, field_validator
-
-from nbstream.config.section import Section
-
-PositiveNumber = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]  # 1e-320 gives infinite scores
+from nbstream.config.section import PositiveNumber, Section
 
 
 class MultinomialSettings(Section):
-    """The shares of tokens in each class, smoothed by ``alpha`` or by ``m``."""
+    """The multinomial event model: the shares of tokens in each class, smoothed by ``alpha`` or by ``m``."""
 
     alpha: PositiveNumber | None = 0.12
     """The number of occurrences that each token is given in each class (Lidstone's smoothing; 1 is Laplace's). A
@@ -36,36 +32,36 @@ class MultinomialSettings(Section):
 
 
 class BernoulliSettings(Section):
-    """The presence and absence of the tokens that ``min_messages`` hold."""
+    """The Bernoulli event model: the presence and absence of the tokens that ``min_messages`` have."""
 
     alpha: PositiveNumber = 1
     """The number of messages with a token, and of messages without it, that each class is given."""
 
     min_messages: PositiveNumber = 5
-    """A token belongs to the vocabulary of this event model once so many messages, counted by their weight, have
-    held it.
+    """A token belongs to the vocabulary of this event model once this many messages, counted by their weight, have
+    had it.
     """
 
 
 class CategoricalSettings(Section):
-    """The attributes of a message."""
+    """The categorical event model: the attributes of a message."""
 
     alpha: PositiveNumber = 1
     """The number of messages with each value of an attribute that each class is given."""
 
 
 class GaussianSettings(Section):
-    """The numbers of a message."""
+    """The Gaussian event model: the numbers of a message."""
 
     variance_floor: PositiveNumber = 400
     """This number is added to each variance."""
 
     min_messages: PositiveNumber = 10
-    """A number votes once each class has so many messages, counted by their weight."""
+    """A number votes once each class has this many messages, counted by their weight."""
 
 
 class EventModelsSettings(Section):
-    """The event models that vote; None is one that does not."""
+    """The event models that vote. None stands for one that does not vote."""
 
     multinomial: MultinomialSettings | None = MultinomialSettings()
     """Tokens vote by their share of all tokens of each class; only the strongest clues vote."""

@@ -1,7 +1,7 @@
-"""What a rule for recipients takes from the top of the file, and what no rule may say.
+"""What a recipient rule inherits from the top of the file, and what no rule may contain.
 
-Rules: what a rule gives replaces what the top gives, key by key; the thresholds for spam are one key under several
-names. The rule is then checked like the top itself, with all that it has inherited.
+Rules: the keys of a rule replace those of the top, one by one; the three forms of the threshold for spam count as
+one key. Then the rule is checked like the top itself, with all that it has inherited.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 _ALTERNATIVE_KEYS = ({"spam", "false_positive_cost", "max_false_positive_rate"},)
 
 RuleProblem = tuple["KeyPath", str, object]
-"""A key below the one that is checked, what is allowed there, and what was found."""
+"""A key below the one that is checked, the text of the problem, and the value that is there."""
 
 
 def inherit_settings(rules: object, top: Mapping[str, BaseModel | None]) -> object:
-    """The rules as read from the file, with all that they inherit from the sections of ``top``.
+    """Return the rules as read from the file, with all that they inherit from the sections of ``top``.
 
-    A section that is refused itself (None) is left out of the rules: it is put right first.
+    A section of the top that is refused itself is None here, and is left out of the rules: its own problem has to
+    be solved first.
     """
     if not isinstance(rules, list | tuple) or len(rules) > MAX_RECIPIENT_RULES:
         return rules
@@ -44,17 +45,17 @@ def inherit_settings(rules: object, top: Mapping[str, BaseModel | None]) -> obje
 def _inherit_into_rule(rule: dict[str, Any], top: Mapping[str, BaseModel | None]) -> dict[str, Any]:
     full = dict(rule)
     for name, section in top.items():
-        given = rule.get(name, {})
+        rule_section = rule.get(name, {})
         if section is None:
             full.pop(name, None)
-        elif isinstance(given, dict):
-            full[name] = {**_inherited_values(section, given), **given}
+        elif isinstance(rule_section, dict):
+            full[name] = {**_inherited_values(section, rule_section), **rule_section}
     return full
 
 
-def _inherited_values(section: BaseModel, given: dict[str, Any]) -> dict[str, Any]:
-    """What the file gives at the top and the rule does not replace."""
-    replaced = set(given).union(*(keys for keys in _ALTERNATIVE_KEYS if keys & set(given)))
+def _inherited_values(section: BaseModel, rule_section: dict[str, Any]) -> dict[str, Any]:
+    """Return the values that the file has at the top and the rule does not replace."""
+    replaced = set(rule_section).union(*(keys for keys in _ALTERNATIVE_KEYS if keys & set(rule_section)))
     return {key: getattr(section, key) for key in section.model_fields_set - replaced}
 
 
@@ -64,44 +65,44 @@ def rule_problems(
     feedback: FeedbackSettings | None,
     memory: MemorySettings | None,
 ) -> list[RuleProblem]:
-    """What is wrong with the rules as a whole, under a top with this ``verdict``."""
+    """Return the problems of all rules together, under a top with these sections."""
     if len(rules) > MAX_RECIPIENT_RULES:
         return [((), f"must be a list of at most {MAX_RECIPIENT_RULES} rules", f"{len(rules)} rules")]
-    found = _surplus_budget_problems(rules, verdict)
-    for place, rule in enumerate(rules):
-        found += feedback_action_problems(rule.actions, (place, "actions"), feedback)
-        found += budget_problems(rule.verdict, (place, "verdict"), memory)
+    problems = _surplus_budget_problems(rules, verdict)
+    for position, rule in enumerate(rules):
+        problems += feedback_action_problems(rule.actions, (position, "actions"), feedback)
+        problems += budget_problems(rule.verdict, (position, "verdict"), memory)
         if feedback and rule.match.text.lower() in _feedback_addresses(feedback):
             text = "must match an address that mail is delivered to: this is a feedback address"
-            found.append(((place, "match"), text, rule.match.text))
-        earlier = next((each for each in range(place) if rules[each].match.covers(rule.match)), None)
+            problems.append(((position, "match"), text, rule.match.text))
+        earlier = next((i for i in range(position) if rules[i].match.covers(rule.match)), None)
         if earlier is not None:
             above = f"recipients[{earlier}] ({rules[earlier].match.text})"
             text = f"must match an address that no rule above matches: {above} matches all of these"
-            found.append(((place, "match"), text, rule.match.text))
-    return found
+            problems.append(((position, "match"), text, rule.match.text))
+    return problems
 
 
 def _surplus_budget_problems(
     rules: Sequence[RecipientRuleSettings], verdict: VerdictSettings | None
 ) -> list[RuleProblem]:
-    """The budgets that a first score has no room for."""
+    """Return the problems of the budgets that are too many: a first score stores only ``MAX_BUDGETS``."""
     rates = set(verdict.budget_rates.values() if verdict else ())
     text = f"must be one of the budgets above: no more than {MAX_BUDGETS} different ones can be kept"
-    found: list[RuleProblem] = []
-    for place, rule in enumerate(rules):
+    problems: list[RuleProblem] = []
+    for position, rule in enumerate(rules):
         for name, rate in rule.verdict.budget_rates.items():
             if rate in rates or len(rates) < MAX_BUDGETS:
                 rates.add(rate)
             else:
-                found.append(((place, "verdict", name), text, rate))
-    return found
+                problems.append(((position, "verdict", name), text, rate))
+    return problems
 
 
 def feedback_action_problems(
     actions: ActionsSettings, key: KeyPath, feedback: FeedbackSettings | None
 ) -> list[RuleProblem]:
-    """The actions, below ``key``, that would send mail to be learned."""
+    """Return the problems of the actions, below ``key``, that would redirect mail to a feedback address."""
     if feedback is None:
         return []
     return [
@@ -112,13 +113,13 @@ def feedback_action_problems(
 
 
 def budget_problems(verdict: VerdictSettings, key: KeyPath, memory: MemorySettings | None) -> list[RuleProblem]:
-    """The budgets, below ``key``, that more ham would have to be remembered for than are."""
-    kept = memory.first_scores if memory else math.inf
-    text = f"must be a rate that memory.first_scores ({kept} ham) suffice to promise: this one takes"
+    """Return the problems of the budgets, below ``key``, that need more ham than is remembered."""
+    remembered = memory.first_scores if memory else math.inf
+    text = f"must be a rate that memory.first_scores ({remembered} ham) suffice to promise: this one takes"
     return [
         ((*key, name), f"{text} {ham_needed(rate)}", rate)
         for name, rate in verdict.budget_rates.items()
-        if ham_needed(rate) > kept
+        if ham_needed(rate) > remembered
     ]
 
 
@@ -126,10 +127,10 @@ def _feedback_addresses(feedback: FeedbackSettings) -> set[str]:
     return {feedback.spam_address.lower(), feedback.ham_address.lower()}
 
 
-def located_error(found: Sequence[RuleProblem]) -> ValidationError:
-    """The error that names each key, to be raised by a validator."""
+def located_error(problems: Sequence[RuleProblem]) -> ValidationError:
+    """Return the error that names the key of each problem; a validator raises it."""
     details = [
         InitErrorDetails(type=PydanticCustomError("value_error", "{error}", {"error": text}), loc=key, input=value)
-        for key, text, value in found
+        for key, text, value in problems
     ]
     return ValidationError.from_exception_data("Settings", details, hide_input=True)

@@ -1,4 +1,4 @@
-"""The settings of the doors."""
+"""The settings of the listeners."""
 
 from __future__ import annotations
 
@@ -25,22 +25,19 @@ SocketGroup = Annotated[str, Field(min_length=1, max_length=100)]
 Networks = Annotated[tuple[Annotated[Network, BeforeValidator(read_network)], ...], Strict(False)]
 
 
-def require_room_for_one_message(value: int, info: ValidationInfo, door: str) -> int:
-    """Bytes in flight, if they are enough for one message.
+def require_room_for_one_message(value: int, info: ValidationInfo, listener: str) -> int:
+    """Return the bytes in flight if they are enough for one message, else raise ValueError.
 
-    With less, a message of the permitted size would be put off for ever instead of being refused.
+    With fewer bytes a message of the permitted size would be put off for ever instead of being refused.
     """
     largest = info.data.get("max_message_bytes", 0)
     if value < largest:
-        raise ValueError(f"must be at least listeners.{door}.max_message_bytes ({largest})")
+        raise ValueError(f"must be at least listeners.{listener}.max_message_bytes ({largest})")
     return value
 
 
 class SocketListenerSettings(Section):
-    """What the doors for programs have in common: where they listen, and who may connect to a unix socket.
-
-    ``socket_group`` is the name of a group that the socket is given to; None leaves it as it is.
-    """
+    """What the listeners for programs have in common: the address, and the access to a unix socket."""
 
     listen: SocketListenAddress
     """Where the listener accepts connections."""
@@ -53,7 +50,7 @@ class SocketListenerSettings(Section):
 
 
 class SmtpListenerSettings(Section):
-    """The SMTP door and its bounds."""
+    """The SMTP listener and its limits."""
 
     listen: ListenAddress = TcpAddress("127.0.0.1", 10025)
     """Where the listener accepts connections. Port 0 lets the system choose a port."""
@@ -88,10 +85,10 @@ class SmtpListenerSettings(Section):
 
 
 class HttpListenerSettings(Section):
-    """The HTTP door; beyond this machine only with a password.
+    """The HTTP listener. Other machines reach it only with a password.
 
-    ``write_password_file`` is for teaching, ``password_file`` then for all else; ``allow_from`` are the networks
-    whose peers need neither.
+    Where ``write_password_file`` is set, it is for teaching, and ``password_file`` is for all else. Peers in
+    ``allow_from`` need neither.
     """
 
     password_file: PasswordFile | None = None
@@ -158,7 +155,7 @@ class HttpListenerSettings(Section):
     @field_validator("write_password_file")
     @classmethod
     def _write_password_needs_password(cls, value: SecretFile | None, info: ValidationInfo) -> SecretFile | None:
-        # Without a password for reading, this one would be asked for by nobody who reads beyond loopback.
+        # Without a password for reading, anybody could read from other machines.
         if value and info.data.get("password_file", "refused") is None:
             raise ValueError("must be left out where listeners.http.password_file is")
         return value
@@ -170,7 +167,7 @@ class HttpListenerSettings(Section):
 
 
 class SpamdListenerSettings(SocketListenerSettings):
-    """The door for clients of SpamAssassin's server, and its bounds."""
+    """The listener for clients of SpamAssassin's server, and its limits."""
 
     listen: SocketListenAddress = TcpAddress("127.0.0.1", 1783)
     """Where the listener accepts connections."""
@@ -198,17 +195,14 @@ class SpamdListenerSettings(SocketListenerSettings):
 
 
 class MetricsListenerSettings(Section):
-    """``/metrics`` alone, for a scraper on another host."""
+    """A listener for ``/metrics`` alone, for a scraper on another machine."""
 
     listen: ListenAddress
     """Where the listener accepts connections."""
 
 
 class StreamListenerSettings(Section):
-    """The door for programs that use Redis: it has no address, only bounds.
-
-    ``answers`` and ``dead`` are about how many entries those two streams keep.
-    """
+    """The listener for programs that use Redis. It has no address, only limits."""
 
     max_message_bytes: ByteCount = 10 << 20
     """A larger message is answered with an error."""
@@ -225,17 +219,19 @@ class StreamListenerSettings(Section):
     """Another worker takes over the entries of a worker that gave no sign of life for this long."""
 
     tries: Annotated[int, Field(ge=1, le=100)] = 3
-    """An entry that ended its worker, or ran into a fault, so many times is moved to ``nbstream:{MODEL}:dead``."""
+    """An entry that ended its worker, or ran into a fault, this many times is moved to
+    ``nbstream:{MODEL}:dead``.
+    """
 
     answers: Annotated[int, Field(ge=1, le=1_000_000_000)] = 100_000
-    """About so many answers are kept, the newest ones."""
+    """About this many answers are kept, the newest ones."""
 
     dead: Count = 1000
-    """About so many dead entries are kept, the newest ones."""
+    """About this many dead entries are kept, the newest ones."""
 
 
 class ListenersSettings(Section):
-    """The doors; None is a closed one."""
+    """The listeners. None stands for one that is closed."""
 
     smtp: SmtpListenerSettings | None = SmtpListenerSettings()
     """Mail comes in here. The mail server passes each message on to this listener and gets the answer of the next

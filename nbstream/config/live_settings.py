@@ -1,7 +1,7 @@
-"""What a running daemon takes from its file anew, and what waits for a restart.
+"""Which settings a reload applies, and which wait for a restart.
 
-Rules: a section is live as a whole or not at all, and ``POLICY_SECTIONS`` and ``LIVE_SECTIONS`` are the one place
-that says which are. Every part that is built from a live section is built anew when the daemon applies new
+Rules: a section is live as a whole or not at all. Only ``POLICY_SECTIONS`` and ``LIVE_SECTIONS`` say which
+sections are live. Every part that is built from a live section is built again when the daemon applies new
 settings.
 """
 
@@ -18,7 +18,7 @@ from nbstream.config.problems import ConfigProblem, config_error
 from nbstream.config.settings import Settings
 
 POLICY_SECTIONS = ("on_filter_failure", "verdict", "actions", "recipients", "headers", "feedback")
-"""The live sections that decide what becomes of mail: the hash of a policy is of these."""
+"""The live sections that decide what happens to mail: the policy hash is computed from these."""
 
 LIVE_SECTIONS = (*POLICY_SECTIONS, "log")
 """The sections that a reload applies."""
@@ -26,12 +26,14 @@ LIVE_SECTIONS = (*POLICY_SECTIONS, "log")
 _HASH_DIGITS = 12
 
 
-def merge_live_settings(running: Settings, found: Settings) -> Settings:
-    """The settings in force after a reload: ``running`` with the live sections of ``found``.
+def merge_live_settings(running: Settings, new_settings: Settings) -> Settings:
+    """Return the settings in force after a reload: ``running`` with the live sections of ``new_settings``.
 
-    ConfigError where the two do not fit together, since each was checked as a whole of its own.
+    Raises ConfigError where the two do not fit together: each was checked only by itself.
     """
-    values = {name: getattr(found if name in LIVE_SECTIONS else running, name) for name in Settings.model_fields}
+    values = {
+        name: getattr(new_settings if name in LIVE_SECTIONS else running, name) for name in Settings.model_fields
+    }
     try:
         settings = type(running).model_validate(values)
     except ValidationError as error:
@@ -44,19 +46,19 @@ def merge_live_settings(running: Settings, found: Settings) -> Settings:
             for details in error.errors(include_url=False)
         ]
     else:
-        return settings.with_source(found.source) if found.source else settings
-    # Raised outside of the handler: as its context, pydantic's error would carry the input along.
-    raise config_error(str(found.source or "defaults"), problems)
+        return settings.with_source(new_settings.source) if new_settings.source else settings
+    # Raised outside of the handler: else pydantic's error would be its context, and show the input.
+    raise config_error(str(new_settings.source or "defaults"), problems)
 
 
-def changed_keys(running: Settings, found: Settings) -> tuple[str, ...]:
-    """The keys, dotted, whose values differ."""
-    return tuple(_differing_keys(running, found, ""))
+def changed_keys(running: Settings, new_settings: Settings) -> tuple[str, ...]:
+    """Return the dotted keys whose values differ."""
+    return tuple(_differing_keys(running, new_settings, ""))
 
 
-def keys_awaiting_restart(in_force: Settings, found: Settings) -> tuple[str, ...]:
-    """The keys, dotted, that ``found`` would change and that only a restart applies."""
-    return tuple(key for key in changed_keys(in_force, found) if key.partition(".")[0] not in LIVE_SECTIONS)
+def keys_awaiting_restart(in_force: Settings, new_settings: Settings) -> tuple[str, ...]:
+    """Return the dotted keys that ``new_settings`` changes and that only a restart applies."""
+    return tuple(key for key in changed_keys(in_force, new_settings) if key.partition(".")[0] not in LIVE_SECTIONS)
 
 
 def _differing_keys(one: BaseModel, other: BaseModel, prefix: str) -> Iterator[str]:
@@ -69,9 +71,9 @@ def _differing_keys(one: BaseModel, other: BaseModel, prefix: str) -> Iterator[s
 
 
 def policy_hash(settings: Settings) -> str:
-    """Twelve hexadecimal digits that are the same for the same policy: of SHA-256, over its canonical JSON.
+    """Return twelve hexadecimal digits that are the same for the same policy: SHA-256 of its canonical JSON.
 
-    Defaults count like values from the file, so that two files that mean the same have the same hash.
+    Defaults count like values from the file. Therefore two files that mean the same have the same hash.
     """
     values = settings.model_dump(mode="json", include=set(POLICY_SECTIONS))
     canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))

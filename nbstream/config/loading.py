@@ -1,7 +1,7 @@
-"""Find the configuration file, read it, and say what is wrong with it.
+"""Find the configuration file, read it, and report what is wrong with it.
 
-Rules: a file that is there is used or refused, never passed over for the next one; all problems are reported at
-once. What pydantic found is put into our own words here, since its own would show the input.
+Rules: a file that exists is used or refused; it is never skipped for the next one. All problems are reported at
+once. The texts of pydantic are replaced by our own, because its texts would show the input.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _ALLOWED_TEXTS = {
 
 
 def find_config_file(explicit: Path | None) -> Path | None:
-    """The file to load: the explicit one, else the first there is of the usual ones; None means the defaults.
+    """Return the file to load: the explicit one, else the first of the usual files that exists.
 
-    The usual ones: ``./nbstream.yaml``, then ``nbstream/nbstream.yaml`` in the user's configuration folder, then
-    ``/etc/nbstream/nbstream.yaml``.
+    Returns None where none exists; then the defaults hold. The usual files are ``./nbstream.yaml``, then
+    ``nbstream/nbstream.yaml`` in the user's configuration folder, then ``/etc/nbstream/nbstream.yaml``.
     """
     if explicit is not None:
         return explicit
@@ -65,12 +65,12 @@ def _user_files() -> list[Path]:
 def _exists(file: Path) -> bool:
     try:
         return file.exists()
-    except OSError:  # a folder above may not be searched: a service started with root's HOME
+    except OSError:  # a folder above must not be searched, as for a service that is started with root's HOME
         return False
 
 
 def load_settings(path: Path | None) -> Settings:
-    """The settings of a file, or the defaults for None; ConfigError lists every problem of the file."""
+    """Return the settings of a file, or the defaults for None. Raises ConfigError, which lists all problems."""
     if path is None:
         return _validated(Document(), "defaults")
     return _validated(read_document(path), str(path)).with_source(path)
@@ -81,7 +81,7 @@ def _validated(document: Document, name: str) -> Settings:
         return Settings.model_validate(document.data)
     except ValidationError as error:
         problems = [_config_problem(document, details) for details in error.errors(include_url=False)]
-    # Raised outside of the handler: as its context, pydantic's error would carry the input along.
+    # Raised outside of the handler: else pydantic's error would be its context, and show the input.
     raise config_error(name, problems)
 
 
@@ -102,12 +102,12 @@ def _describe_found(details: ErrorDetails) -> str:
     value = details["input"]
     if details["loc"][-1] in {"url", "password_file"}:
         return _describe_found_near_secret(value, is_path=details["loc"][-1] == "password_file")
-    # What stands in the place of a whole section may well be a URL or a password.
+    # A value where a section belongs may well be a URL or a password.
     return describe_kind(value) if details["type"] in {"model_type", "tuple_type"} else format_value(value)
 
 
 def _describe_found_near_secret(value: object, is_path: bool) -> str:
-    """As much of a URL, or of the path of a password file, as can be no password put there by mistake."""
+    """Describe a URL or the path of a password file without a password that was put there by mistake."""
     if not isinstance(value, str):
         return describe_kind(value)
     if is_path:
@@ -117,26 +117,26 @@ def _describe_found_near_secret(value: object, is_path: bool) -> str:
 
 
 def describe_allowed(details: ErrorDetails) -> str:
-    """What may stand there instead, in our own words."""
+    """Return what is allowed instead, in our own words."""
     if details["type"] == "model_type":
         return f"must be a mapping with keys among {', '.join(_keys_below(details['loc']))}"
     return _ALLOWED_TEXTS.get(details["type"], "must be another value").format(**details.get("ctx", {}))
 
 
 def _unknown_key(key: KeyPath) -> str:
-    known = _keys_below(key[:-1])
-    close = get_close_matches(str(key[-1]), known, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    return f"found an unknown key, {hint}must be one of {', '.join(known)}"
+    allowed_keys = _keys_below(key[:-1])
+    similar_keys = get_close_matches(str(key[-1]), allowed_keys, n=1)
+    hint = f"did you mean {similar_keys[0]}? " if similar_keys else ""
+    return f"found an unknown key, {hint}must be one of {', '.join(allowed_keys)}"
 
 
 def _keys_below(key: KeyPath) -> list[str]:
-    """The keys that the section at this key takes."""
+    """Return the keys that the section at this key allows."""
     section: type[Section] = Settings
     for name in key:
         if isinstance(name, int):
-            continue  # a place in a list, whose items are the section that was found
+            continue  # a position in a list, whose items are of the section of the key before
         annotation = section.model_fields[name].annotation
-        kinds = [option for option in (annotation, *get_args(annotation)) if isinstance(option, type)]
-        section = next(option for option in kinds if issubclass(option, Section))
+        types = [option for option in (annotation, *get_args(annotation)) if isinstance(option, type)]
+        section = next(option for option in types if issubclass(option, Section))
     return list(section.model_fields)

@@ -10,10 +10,7 @@ from nbstream.config.section import Section
 
 
 class MemorySettings(Section):
-    """The checked messages that are remembered, so that feedback needs no more than an id; 0 messages: none.
-
-    ``explanations``: and why each was called what it was called.
-    """
+    """What is remembered of checked messages, for feedback by id and for explanations."""
 
     hours: Annotated[int, Field(ge=1, le=8760)] = 72
     """How long a checked message is remembered."""

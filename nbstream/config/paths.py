@@ -1,6 +1,6 @@
 """Paths in a configuration file, and the text of files that it names.
 
-Rules: as in ``values``: a refusal is a ValueError that says what is allowed, and shows no file's content.
+Rules: as in ``values``, a refusal is a ValueError that says what is allowed. It shows no content of a file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def read_path(value: object) -> Path:
-    """A path; it counts from the working folder unless it is absolute, and a leading ``~`` is the home folder."""
+    """Read a path. A relative path starts in the working folder, and a leading ``~`` is the home folder."""
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise ValueError("must be a path")
     try:
@@ -19,7 +19,10 @@ def read_path(value: object) -> Path:
 
 
 def read_text_file(path: Path, limit: int) -> str:
-    """The text of a file of at most ``limit`` bytes; ValueError when there is none, and never its content."""
+    """Return the text of a file of at most ``limit`` bytes.
+
+    Raises ValueError, without the content, for a file that cannot be read, is larger, or is no UTF-8 text.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(limit + 1)

@@ -1,7 +1,8 @@
-"""What is wrong with a configuration, said so that its reader can put it right.
+"""The problems of a configuration, in texts from which a reader can correct it.
 
-Rules: one line a problem, with the file, the line, the key, what was found and what is allowed. No password gets
-out: a URL is shown without what precedes its @, and callers keep the values of unknown keys to themselves.
+Rules: each problem has one line with the file, the line number, the key, the value and what is allowed. No
+password gets out: a URL is shown without the part before its @, and callers do not pass the values of unknown
+keys.
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ _URL_USER = re.compile(r"://.*@", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One thing wrong: its key (empty for the file as a whole), its line from 1 on, and what to do about it."""
+    """One problem: its key (empty for the whole file), its line from 1 on, and what to do about it."""
 
     key: KeyPath
     line: int | None
     text: str
 
     def render(self, name: str) -> str:
-        """The line for the reader of the file called ``name``."""
-        place = f"{name}:{self.line}" if self.line else name
-        return ": ".join(part for part in (place, format_key(self.key), self.text) if part)
+        """Return the line that reports the problem. ``name`` is the name of the file."""
+        position = f"{name}:{self.line}" if self.line else name
+        return ": ".join(part for part in (position, format_key(self.key), self.text) if part)
 
 
 def config_error(name: str, problems: Iterable[ConfigProblem]) -> ConfigError:
-    """The error that lists these problems of the file called ``name``, from its top to its end."""
+    """Return the error that lists these problems of the file ``name``, in the order of their lines."""
     in_order = sorted(problems, key=lambda problem: problem.line or 0)
     return ConfigError("\n".join(problem.render(name) for problem in in_order))
 
 
 def format_key(key: KeyPath) -> str:
-    """``feedback.allow_from[1]``; a key that is no plain word is quoted and stays on its line."""
+    """Return a key as ``feedback.allow_from[1]``. A part that is no plain word is quoted, on the same line."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{_format_key_part(part)}" for part in key).lstrip(
         "."
     )
@@ -52,7 +53,7 @@ def _format_key_part(part: str) -> str:
 
 
 def format_value(value: object) -> str:
-    """A value as YAML writes it, but short and on one line, and without the password of a URL."""
+    """Return a value as YAML writes it, but short, on one line, and without the password of a URL."""
     if isinstance(value, str):
         text = _URL_USER.sub("://***@", value)
         return repr(text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[: _MAX_SHOWN_CHARACTERS - 3]}...")
@@ -64,7 +65,7 @@ def format_value(value: object) -> str:
 
 
 def describe_kind(value: object) -> str:
-    """What sort of value it is, in the words of the file."""
+    """Return the kind of the value in the words of YAML files."""
     words: dict[type, str] = {dict: "a mapping", list: "a list", str: "text", bool: "true or false"}
     if value is None:
         return "null"

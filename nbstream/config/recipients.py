@@ -14,7 +14,7 @@ from nbstream.policy.address_patterns import AddressPattern
 
 
 class RecipientRuleSettings(Section):
-    """What holds for the recipients that a pattern matches; what is not given is inherited from the top."""
+    """Thresholds and actions for the recipients that a pattern matches. Other keys are inherited from the top."""
 
     match: Annotated[AddressPattern, BeforeValidator(read_address_pattern)]
     """The pattern of the addresses for which the rule holds. ``*`` is any characters, ``?`` is one character,

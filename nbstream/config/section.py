@@ -1,4 +1,4 @@
-"""A section of the configuration, and the kinds of values that several of them have."""
+"""A section of the configuration, and the types of values that several sections have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Probability = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
 class Section(BaseModel):
-    """A mapping of the file. What is wrong with it comes out as pydantic's ValidationError, without the input."""
+    """A mapping of the file. Its problems are raised as pydantic's ValidationError, without the input."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, validate_default=True, hide_input_in_errors=True

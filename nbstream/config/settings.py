@@ -1,9 +1,9 @@
 """The settings, key by key as in the file: the type, the default and the limits of each.
 
-Rules: the models are frozen, refuse unknown keys and convert nothing silently (``"5"`` is no number); defaults
-pass the same checks as values from the file. A check over two keys belongs to the later one, so that the error
-names the key to change. The text below each key says what the key is for: the reference of the settings and the
-manual page nbstream.yaml(5) are made of it.
+Rules: the models are frozen, refuse unknown keys and convert nothing silently (``"5"`` is no number). Defaults
+pass the same checks as values from the file. A check over two keys belongs to the later one: the error names this
+key. The text below each key says what the key is for: the reference of the settings and the manual page
+nbstream.yaml(5) are made of it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ANY_HOST = {"0.0.0.0", "::"}  # noqa: S104 - recognised here, not listened on
 
 
 class RedisSettings(Section):
-    """Where the counts live; ``url`` is hidden as a whole, since it may carry a password."""
+    """The Redis that holds the counts. ``url`` is hidden as a whole, because it may contain a password."""
 
     url: Annotated[SecretStr, BeforeValidator(read_redis_url)] = SecretStr(EMBEDDED)
     """Which Redis holds the counts. ``embedded`` is a private server that nbstream starts and stops. ``rediss://``
@@ -79,12 +79,12 @@ class RedisSettings(Section):
 
     @property
     def display_url(self) -> str:
-        """``embedded``, or the URL without user, password and options: fit for logs."""
+        """``embedded``, or the URL without user, password and options. It is fit for logs."""
         return redact_url(self.url)
 
     @property
     def password(self) -> SecretStr | None:
-        """The secret of ``password_file``; None also when the URL carries one."""
+        """The secret of ``password_file``, or None. A password in the URL is not returned."""
         return self.password_file.secret if self.password_file else None
 
 
@@ -115,17 +115,17 @@ class RelaySettings(Section):
 
 
 class MinLearnedSettings(Section):
-    """Messages each class must have before a verdict other than unsure."""
+    """The messages that each class must have before there is a verdict other than unsure."""
 
     spam: Annotated[int, Field(ge=0, le=1_000_000)] = 50
-    """Until so many spam messages are learned every verdict is unsure, with the reason ``learning N/M``."""
+    """Until this many spam messages are learned, every verdict is unsure, with the reason ``learning N/M``."""
 
     ham: Annotated[int, Field(ge=0, le=1_000_000)] = 50
-    """Until so many ham messages are learned every verdict is unsure, with the reason ``learning N/M``."""
+    """Until this many ham messages are learned, every verdict is unsure, with the reason ``learning N/M``."""
 
 
 class ModelSettings(Section):
-    """The counts in use and the arithmetic on them."""
+    """The model that is used, and how it computes scores."""
 
     name: Annotated[str, BeforeValidator(read_model_name)] = "default"
     """The name of the model, which is part of its Redis keys. Another name is another model, which starts from
@@ -147,9 +147,9 @@ class ModelSettings(Section):
     """
 
     half_life_days: Annotated[float, Field(ge=1, le=36500, allow_inf_nan=False)] | None = None
-    """After so many days what was learned counts half; ``null`` lets it count for ever. Choose it before teaching,
-    because a model keeps the half-life that it was begun with. To change it, run ``nbstream export``, set another
-    ``model.name`` and run ``nbstream import``.
+    """After this many days a lesson counts half; ``null`` lets it count in full for ever. Choose it before
+    teaching, because a model keeps the half-life that it was begun with. To change it, run ``nbstream export``,
+    set another ``model.name`` and run ``nbstream import``.
     """
 
     event_models: EventModelsSettings = EventModelsSettings()
@@ -165,7 +165,7 @@ class ModelSettings(Section):
 
 
 class LimitsSettings(Section):
-    """How much work one message may cause."""
+    """The limits of the work that one message may cause."""
 
     look_bytes: ByteCount = 1 << 20
     """The bytes of a message that are looked at, from its start."""
@@ -181,7 +181,7 @@ class LimitsSettings(Section):
 
 
 class AutolearnSettings(Section):
-    """Learning without people what checks are sure of, in a layer of its own."""
+    """Autolearning: learning without people what a check is sure of, in a layer of its own."""
 
     ham: Probability = 0.001
     """A message with at most this P(spam) is learned as ham. It must be below ``verdict.unsure``."""
@@ -190,11 +190,11 @@ class AutolearnSettings(Section):
     """A message with at least this P(spam) is learned as spam. It must be at least ``verdict.spam``."""
 
     lead: Annotated[int, Field(ge=1, le=1_000_000)] = 20
-    """So many more messages of one class than of the other may be learned this way."""
+    """How many more messages of one class than of the other may be learned this way."""
 
 
 class HeadersSettings(Section):
-    """What the header of a delivered message says beside the verdict."""
+    """What the header of a delivered message contains besides the verdict."""
 
     clues: bool = True
     """Write ``X-Nbstream-Clues``: the eight strongest clues with their weights, in at most 500 bytes. Set it to
@@ -204,7 +204,7 @@ class HeadersSettings(Section):
 
 
 class LogSettings(Section):
-    """Format and level of the log; ``auto`` is text on a terminal, JSON otherwise."""
+    """Format and level of the log."""
 
     format: Literal["auto", "text", "json"] = "auto"
     """``auto`` is text on a terminal and JSON otherwise."""
@@ -214,7 +214,7 @@ class LogSettings(Section):
 
 
 class Settings(Section):
-    """The whole configuration; ``Settings()`` is the defaults."""
+    """The whole configuration. ``Settings()`` has the defaults."""
 
     state_dir: FilePath = Path("~/.local/state/nbstream")
     """The folder of everything that the daemon writes: the data of the embedded Redis, and Maildir and quarantine
@@ -305,17 +305,20 @@ class Settings(Section):
     def _next_hop_is_another_server(cls, value: RelaySettings, info: ValidationInfo) -> RelaySettings:
         listeners = info.data.get("listeners")
         own = listeners.smtp.listen if listeners and listeners.smtp else None
-        hop = value.next_hop.address if isinstance(value.next_hop, SmtpNextHopSetting) else None
-        if own and hop and own.port == hop.port and hop.is_loopback and (own.is_loopback or own.host in _ANY_HOST):
+        next_hop = value.next_hop.address if isinstance(value.next_hop, SmtpNextHopSetting) else None
+        if own is None or next_hop is None:
+            return value
+        is_reached_by_loopback = next_hop.is_loopback and (own.is_loopback or own.host in _ANY_HOST)
+        if own.port == next_hop.port and is_reached_by_loopback:
             raise ValueError("next_hop must be another server: listeners.smtp.listen is this daemon's own")
         return value
 
     @field_validator("verdict")
     @classmethod
     def _enough_first_scores(cls, value: VerdictSettings, info: ValidationInfo) -> VerdictSettings:
-        found = inheritance.budget_problems(value, (), info.data.get("memory"))
-        if found:
-            raise located_error(found)
+        problems = inheritance.budget_problems(value, (), info.data.get("memory"))
+        if problems:
+            raise located_error(problems)
         return value
 
     @field_validator("autolearn")
@@ -337,9 +340,9 @@ class Settings(Section):
     @field_validator("actions")
     @classmethod
     def _no_redirect_to_feedback(cls, value: ActionsSettings, info: ValidationInfo) -> ActionsSettings:
-        found = inheritance.feedback_action_problems(value, (), info.data.get("feedback"))
-        if found:
-            raise located_error(found)
+        problems = inheritance.feedback_action_problems(value, (), info.data.get("feedback"))
+        if problems:
+            raise located_error(problems)
         return value
 
     @field_validator("recipients", mode="before")
@@ -352,11 +355,11 @@ class Settings(Section):
     def _check_recipient_rules(
         cls, value: tuple[RecipientRuleSettings, ...], info: ValidationInfo
     ) -> tuple[RecipientRuleSettings, ...]:
-        found = inheritance.rule_problems(
+        problems = inheritance.rule_problems(
             value, *(info.data.get(key) for key in ("verdict", "feedback", "memory"))
         )
-        if found:
-            raise located_error(found)
+        if problems:
+            raise located_error(problems)
         return value
 
     @field_validator("quarantine")
@@ -366,22 +369,22 @@ class Settings(Section):
         if relay is None or state is None or isinstance(relay.next_hop, SmtpNextHopSetting):
             return value
         if value.folder(state) == (relay.next_hop.path or state / "Maildir"):
-            found = str(value.path) if value.path else None
-            raise located_error([(("path",), "must be another folder than the Maildir of relay.next_hop", found)])
+            path = str(value.path) if value.path else None
+            raise located_error([(("path",), "must be another folder than the Maildir of relay.next_hop", path)])
         return value
 
     _source: Path | None = PrivateAttr(default=None)
 
     @property
     def source(self) -> Path | None:
-        """The file these settings were read from; None for the defaults."""
+        """The file that these settings were read from, or None for the defaults."""
         return self._source
 
     @property
     def maildir_folder(self) -> Path | None:
-        """The folder that mail is delivered into; None when the next hop is a server."""
-        hop = self.relay.next_hop
-        return None if isinstance(hop, SmtpNextHopSetting) else hop.path or self.state_dir / "Maildir"
+        """The Maildir that mail is delivered into, or None where the next hop is a server."""
+        next_hop = self.relay.next_hop
+        return None if isinstance(next_hop, SmtpNextHopSetting) else next_hop.path or self.state_dir / "Maildir"
 
     @property
     def quarantine_folder(self) -> Path:
@@ -389,7 +392,7 @@ class Settings(Section):
         return self.quarantine.folder(self.state_dir)
 
     def with_source(self, source: Path) -> Settings:
-        """The same settings, read from that file."""
+        """Return the same settings with ``source`` as the file that they were read from."""
         settings = self.model_copy()
         settings._source = source
         return settings

@@ -1,6 +1,6 @@
-"""The texts of a configuration file that mean more than text: next hops, networks, secrets, thresholds.
+"""Readers for values that mean more than text in a configuration file: next hops, networks, secrets, thresholds.
 
-Rules: each reader takes the value as YAML gave it, or one that is already of its type; a refusal is a ValueError
+Rules: each reader takes the value that YAML gave, or one that is already of its type. A refusal is a ValueError
 whose text says what is allowed ("must be ...") and repeats neither the value nor a secret.
 """
 
@@ -44,42 +44,42 @@ _ALLOWED_URL = "must be embedded, redis://HOST:PORT/DB, rediss://HOST:PORT/DB or
 
 @dataclass(frozen=True, slots=True)
 class MaildirNextHopSetting:
-    """Mail is delivered into a Maildir folder; no path means the one in the state folder."""
+    """The next hop is a Maildir. A path of None means the Maildir in ``state_dir``."""
 
     path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SmtpNextHopSetting:
-    """Mail goes on to the SMTP server at this address."""
+    """The next hop is the SMTP server at this address."""
 
     address: TcpAddress
 
 
 @dataclass(frozen=True, slots=True)
 class FalsePositiveCost:
-    """A threshold as a cost ratio: how many passed spam a lost ham is worth."""
+    """A threshold as a cost ratio: how many passed spam messages are as bad as one lost ham."""
 
     ratio: float
 
 
 @dataclass(frozen=True, slots=True)
 class FalsePositiveRate:
-    """A threshold as a budget: the share of ham that may be lost."""
+    """A threshold as a budget: the largest share of ham that may be called spam."""
 
     rate: float
 
 
 @dataclass(frozen=True, slots=True)
 class SecretFile:
-    """A file that holds one secret, and the secret as it was when the configuration was read."""
+    """A file that contains one secret, and the secret as it was when the configuration was read."""
 
     path: Path
     secret: SecretStr
 
 
 def read_reject_threshold(value: object) -> float | FalsePositiveCost | FalsePositiveRate:
-    """A P(spam) up to 1, ``{false_positive_cost: C}``, or ``{max_false_positive_rate: R}`` with R up to 0.5."""
+    """Read a P(spam) up to 1, ``{false_positive_cost: C}`` or ``{max_false_positive_rate: R}``, R up to 0.5."""
     if isinstance(value, FalsePositiveCost | FalsePositiveRate):
         return value
     if isinstance(value, dict) and len(value) == 1:
@@ -94,7 +94,7 @@ def read_reject_threshold(value: object) -> float | FalsePositiveCost | FalsePos
 
 
 def read_until_promised(value: object) -> float | str:
-    """``unsure``, or a P(spam) between 0 and 1."""
+    """Read ``unsure``, or a P(spam) between 0 and 1."""
     if value == "unsure":
         return "unsure"
     if _is_number(value) and 0 < value < 1:  # type: ignore[operator]  # a number
@@ -107,7 +107,7 @@ def _is_number(value: object) -> bool:
 
 
 def read_next_hop(value: object) -> MaildirNextHopSetting | SmtpNextHopSetting:
-    """``maildir``, ``maildir:PATH`` or ``smtp://HOST:PORT``."""
+    """Read ``maildir``, ``maildir:PATH`` or ``smtp://HOST:PORT``."""
     if isinstance(value, MaildirNextHopSetting | SmtpNextHopSetting):
         return value
     text = value if isinstance(value, str) else ""
@@ -132,7 +132,7 @@ def _server_address(text: str) -> TcpAddress:
 
 
 def read_secret_file(value: object) -> SecretFile:
-    """The path of a file that holds one secret; the line end after the secret is no part of it."""
+    """Read the path of a file that contains one secret. The line end after the secret is no part of it."""
     if isinstance(value, SecretFile):
         return value
     path = read_path(value)
@@ -143,9 +143,9 @@ def read_secret_file(value: object) -> SecretFile:
 
 
 def read_redis_url(value: object) -> SecretStr:
-    """``embedded``, ``redis://HOST:PORT/DB``, ``rediss://HOST:PORT/DB`` or ``unix:///PATH``.
+    """Read ``embedded``, ``redis://HOST:PORT/DB``, ``rediss://HOST:PORT/DB`` or ``unix:///PATH``.
 
-    It is a secret, since it may carry a password.
+    The result is a secret, because it may contain a password.
     """
     text = value.get_secret_value() if isinstance(value, SecretStr) else value
     if not isinstance(text, str) or _CONTROL.search(text) or not (text == EMBEDDED or _is_redis_url(text)):
@@ -154,13 +154,13 @@ def read_redis_url(value: object) -> SecretStr:
 
 
 def _is_redis_url(text: str) -> bool:
-    # urlsplit and .port put the text, password included, into their own errors: those must not get out.
+    # urlsplit and .port put the text, with its password, into their errors. These must not get out.
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
         return False
-    # An @ behind the host: the password holds a bare / or ?, and what parses as host and port are pieces of it.
+    # An @ behind the host means that the password has a bare / or ?: host and port are then parts of the password.
     if not text.startswith(_URL_STARTS) or parts.fragment or "@" in parts.path + parts.query:
         return False
     if parts.scheme == "unix":
@@ -175,7 +175,7 @@ def url_has_password(url: SecretStr) -> bool:
 
 
 def redact_url(url: SecretStr) -> str:
-    """What a log may show of the URL: neither user, password nor options."""
+    """Return the URL as a log may show it: without user, password and options."""
     text = url.get_secret_value()
     if text == EMBEDDED:
         return text
@@ -189,10 +189,10 @@ def _host(parts: SplitResult) -> str:
 
 
 def read_network(value: object) -> Network:
-    """An address or a network such as ``10.0.0.0/8`` or ``::1/128``."""
+    """Read an address or a network such as ``10.0.0.0/8`` or ``::1/128``."""
     if isinstance(value, IPv4Network | IPv6Network):
         return value
-    # ip_network also reads whole numbers, as addresses: nobody means that in a file.
+    # ip_network also reads whole numbers as addresses, which nobody means in a file.
     text = value if isinstance(value, str) else ""
     try:
         network = ip_network(text, strict=False)
@@ -205,19 +205,19 @@ def read_network(value: object) -> Network:
 
 
 def read_mail_address(value: object) -> str:
-    """A mail address such as ``spam@example.org``, without display name and angle brackets."""
+    """Read a mail address such as ``spam@example.org``, without display name and angle brackets."""
     if not isinstance(value, str) or _MAIL_ADDRESS.fullmatch(value) is None:
         raise ValueError("must be a mail address such as spam@example.org")
     return value
 
 
 def read_action(value: object) -> Action:
-    """``pass``, ``quarantine``, ``redirect:ADDRESS``, ``reject`` or ``defer``."""
+    """Read ``pass``, ``quarantine``, ``redirect:ADDRESS``, ``reject`` or ``defer``."""
     return value if isinstance(value, Action) else Action.parse(value if isinstance(value, str) else "")
 
 
 def read_address_pattern(value: object) -> AddressPattern:
-    """A pattern of up to 320 characters that an address can match, such as ``*@example.org``."""
+    """Read a pattern of up to 320 characters that an address can match, such as ``*@example.org``."""
     pattern = (
         value if isinstance(value, AddressPattern) else AddressPattern(value if isinstance(value, str) else "")
     )
@@ -227,14 +227,14 @@ def read_address_pattern(value: object) -> AddressPattern:
 
 
 def read_workers(value: object) -> int | str:
-    """``auto``, or a whole number from 1 to 128."""
+    """Read ``auto``, or a whole number from 1 to 128."""
     if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_WORKERS):
         return value
     raise ValueError(f"must be auto, or a whole number from 1 to {MAX_WORKERS}")
 
 
 def read_model_name(value: object) -> str:
-    """Text of the characters ``a-z0-9._-``; it becomes part of the Redis keys."""
+    """Read a text of the characters ``a-z0-9._-``. It becomes a part of the Redis keys."""
     if not isinstance(value, str) or _MODEL_NAME.fullmatch(value) is None:
         raise ValueError("must be text of the characters a-z 0-9 . _ - (a number needs quotes)")
     return value

@@ -1,4 +1,4 @@
-"""The thresholds, as the file has them."""
+"""The settings of the thresholds."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from nbstream.config.values import (
 
 
 class VerdictSettings(Section):
-    """P(spam) from which a message is so called, each in one of three forms.
+    """The P(spam) from which a message gets each verdict.
 
-    Of ``spam``, ``false_positive_cost`` and ``max_false_positive_rate`` one is a number; ``spam`` has its default
-    only where neither of the others is given.
+    Exactly one of ``spam``, ``false_positive_cost`` and ``max_false_positive_rate`` is a number. ``spam`` has its
+    default only where neither of the others is given.
     """
 
     unsure: Probability = 0.5
@@ -65,22 +65,23 @@ class VerdictSettings(Section):
 
     @property
     def fixed_spam_threshold(self) -> float | None:
-        """The threshold of spam where it is a number, of probability or of cost; None for a budget."""
+        """The threshold for spam as a P(spam), or None where it comes from a budget."""
         cost = self.false_positive_cost
         return self.spam if cost is None else cost / (1 + cost)
 
     @property
     def budget_rates(self) -> dict[str, float]:
-        """The budgets among the thresholds, by their keys."""
+        """The rates of the budgets among the thresholds, by their keys."""
         reject = self.reject.rate if isinstance(self.reject, FalsePositiveRate) else None
-        found = {"max_false_positive_rate": self.max_false_positive_rate, "reject": reject}
-        return {key: rate for key, rate in found.items() if rate is not None}
+        rates = {"max_false_positive_rate": self.max_false_positive_rate, "reject": reject}
+        return {key: rate for key, rate in rates.items() if rate is not None}
 
     @model_validator(mode="before")
     @classmethod
     def _no_default_beside_another_form(cls, data: object) -> object:
-        others = ("false_positive_cost", "max_false_positive_rate")
-        if isinstance(data, dict) and "spam" not in data and any(data.get(name) is not None for name in others):
+        other_forms = ("false_positive_cost", "max_false_positive_rate")
+        has_other_form = isinstance(data, dict) and any(data.get(name) is not None for name in other_forms)
+        if isinstance(data, dict) and "spam" not in data and has_other_form:
             return {"spam": None, **data}
         return data
 

@@ -200,7 +200,7 @@ ACCEPTED: list[tuple[str, str, object]] = [
 
 
 @pytest.mark.parametrize(("text", "name", "expected"), ACCEPTED, ids=[f"{row[0]} -> {row[1]}" for row in ACCEPTED])
-def test_what_is_read(write: Write, text: str, name: str, expected: object) -> None:
+def test_values_that_are_read(write: Write, text: str, name: str, expected: object) -> None:
     assert attrgetter(name)(load_settings(write(text))) == expected
 
 
@@ -461,12 +461,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "key", "allowed"), REFUSED, ids=[row[0][:60] for row in REFUSED])
-def test_what_is_refused(write: Write, text: str, key: str, allowed: str) -> None:
+def test_values_that_are_refused(write: Write, text: str, key: str, allowed: str) -> None:
     file = write(text)
     refusal = refusal_of(file)
     assert "\n" not in refusal
-    place, _, rest = refusal.removeprefix(str(file)).partition(": ")
-    assert place == "" or place[1:].isdecimal()
+    path, _, rest = refusal.removeprefix(str(file)).partition(": ")
+    assert path == "" or path[1:].isdecimal()
     assert rest.startswith(f"{key}: " if key else "")
     assert allowed in rest
 
@@ -664,7 +664,7 @@ def test_pydantic_errors_of_settings_made_in_code_hide_the_input() -> None:
 
 
 @pytest.fixture
-def places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
+def paths_searched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
     """The usual places in their order, all in a temporary folder and without a file yet."""
     for folder in ("work", "home", "system"):
         (tmp_path / folder).mkdir()
@@ -685,25 +685,25 @@ def put(file: Path) -> Path:
     return file
 
 
-def test_without_a_file_anywhere_the_defaults_hold(places: list[Path]) -> None:
+def test_without_a_file_anywhere_the_defaults_hold(paths_searched: list[Path]) -> None:
     assert find_config_file(None) is None
 
 
-def test_the_first_place_with_a_file_wins(places: list[Path]) -> None:
-    for place in reversed(places):
-        put(place)
-        assert find_config_file(None) == place
+def test_the_first_folder_with_a_file_wins(paths_searched: list[Path]) -> None:
+    for path in reversed(paths_searched):
+        put(path)
+        assert find_config_file(None) == path
 
 
-def test_an_explicit_file_wins_even_when_it_is_missing(places: list[Path]) -> None:
-    put(places[0])
+def test_an_explicit_file_wins_even_when_it_is_missing(paths_searched: list[Path]) -> None:
+    put(paths_searched[0])
     assert find_config_file(Path("missing.yaml")) == Path("missing.yaml")
 
 
 def test_xdg_config_home_moves_the_folder_of_the_user(
-    places: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    paths_searched: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    put(places[1])
+    put(paths_searched[1])
     moved = put(tmp_path / "xdg/nbstream/nbstream.yaml")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     assert find_config_file(None) == moved
@@ -711,25 +711,25 @@ def test_xdg_config_home_moves_the_folder_of_the_user(
 
 @pytest.mark.parametrize("value", ["", "xdg"])
 def test_an_empty_or_relative_xdg_config_home_is_ignored(
-    places: list[Path], monkeypatch: pytest.MonkeyPatch, value: str
+    paths_searched: list[Path], monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     put(Path("xdg/nbstream/nbstream.yaml"))
-    put(places[1])
+    put(paths_searched[1])
     monkeypatch.setenv("XDG_CONFIG_HOME", value)
-    assert find_config_file(None) == places[1]
+    assert find_config_file(None) == paths_searched[1]
 
 
-def test_a_folder_that_cannot_be_searched_is_passed_over(
-    places: list[Path], monkeypatch: pytest.MonkeyPatch
+def test_a_folder_that_cannot_be_searched_is_skipped(
+    paths_searched: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(places[2])
+    put(paths_searched[2])
     monkeypatch.setenv("XDG_CONFIG_HOME", f"/{'x' * 300}")  # ENAMETOOLONG: refused to root as well
-    assert find_config_file(None) == places[2]
+    assert find_config_file(None) == paths_searched[2]
 
 
-def test_a_file_that_is_there_but_no_file_is_refused_instead_of_passed_over(places: list[Path]) -> None:
-    put(places[1])
-    places[0].mkdir()
-    found = find_config_file(None)
-    assert found == places[0]
-    assert "must be a readable file" in refusal_of(found)
+def test_a_folder_with_the_name_of_the_file_is_refused_and_not_skipped(paths_searched: list[Path]) -> None:
+    put(paths_searched[1])
+    paths_searched[0].mkdir()
+    path = find_config_file(None)
+    assert path == paths_searched[0]
+    assert "must be a readable file" in refusal_of(path)

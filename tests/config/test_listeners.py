@@ -12,7 +12,7 @@ from nbstream.errors import ConfigError
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "address"),
     [
         ("127.0.0.1:1783", TcpAddress("127.0.0.1", 1783)),
         ("[::1]:1783", TcpAddress("::1", 1783)),
@@ -21,12 +21,12 @@ from nbstream.errors import ConfigError
         ("unix:/" + "n" * (MAX_SOCKET_PATH - 1), UnixAddress(Path("/" + "n" * (MAX_SOCKET_PATH - 1)))),
     ],
 )
-def test_a_place_is_a_host_and_port_or_the_path_of_a_unix_socket(
-    text: str, place: TcpAddress | UnixAddress
+def test_an_address_is_a_host_and_port_or_the_path_of_a_unix_socket(
+    text: str, address: TcpAddress | UnixAddress
 ) -> None:
-    assert read_listen_address(text) == place
-    assert read_listen_address(place) == place
-    assert read_listen_address(str(place)) == place
+    assert read_listen_address(text) == address
+    assert read_listen_address(address) == address
+    assert read_listen_address(str(address)) == address
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_place_is_a_host_and_port_or_the_path_of_a_unix_socket(
         (None, "must be HOST:PORT"),
     ],
 )
-def test_every_other_place_is_refused(value: object, allowed: str) -> None:
+def test_every_other_address_is_refused(value: object, allowed: str) -> None:
     with pytest.raises(ValueError, match=allowed):
         read_listen_address(value)
 
@@ -71,14 +71,14 @@ def spamd(folder: Path, text: str) -> Settings:
     return load_settings(file)
 
 
-def test_the_spamd_door_is_closed_unless_it_is_opened(tmp_path: Path) -> None:
+def test_the_spamd_listener_is_closed_by_default(tmp_path: Path) -> None:
     assert Settings().listeners.spamd is None
     opened = spamd(tmp_path, "{}").listeners.spamd
     assert opened is not None
     assert (opened.listen, opened.socket_mode, opened.socket_group) == (TcpAddress("127.0.0.1", 1783), 0o660, None)
 
 
-def test_who_may_connect_is_read(tmp_path: Path) -> None:
+def test_socket_permissions_are_read(tmp_path: Path) -> None:
     opened = spamd(tmp_path, '{listen: "unix:/run/s", socket_mode: "0600", socket_group: mail}').listeners.spamd
     assert opened is not None
     assert (opened.listen, opened.socket_mode, opened.socket_group) == (UnixAddress(Path("/run/s")), 0o600, "mail")
@@ -96,7 +96,7 @@ def test_who_may_connect_is_read(tmp_path: Path) -> None:
         ("{group: mail}", "listeners.spamd.group"),
     ],
 )
-def test_what_is_wrong_with_a_door_is_said_with_its_key(tmp_path: Path, text: str, problem: str) -> None:
+def test_a_problem_of_a_listener_names_its_key(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         spamd(tmp_path, text)
     assert problem in str(caught.value)

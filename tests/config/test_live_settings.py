@@ -32,27 +32,31 @@ def test_the_live_sections_are_settings() -> None:
 
 def test_live_sections_are_taken_and_the_rest_stays(tmp_path: Path) -> None:
     running = settings(tmp_path, "model: {name: old}\nverdict: {spam: 0.9}\nlog: {level: debug}")
-    found = settings(tmp_path, "model: {name: new}\nverdict: {unsure: 0.2}\nfeedback: {allow_from: []}")
+    new_settings = settings(tmp_path, "model: {name: new}\nverdict: {unsure: 0.2}\nfeedback: {allow_from: []}")
 
-    result = merge_live_settings(running, found)
+    result = merge_live_settings(running, new_settings)
 
-    assert (result.verdict, result.feedback, result.log) == (found.verdict, found.feedback, found.log)
+    assert (result.verdict, result.feedback, result.log) == (
+        new_settings.verdict,
+        new_settings.feedback,
+        new_settings.log,
+    )
     assert result.model.name == "old"
     assert result.source == tmp_path / "nbstream.yaml"
 
 
-def test_what_changed_and_what_waits_are_dotted_keys(tmp_path: Path) -> None:
+def test_changed_and_waiting_settings_are_dotted_keys(tmp_path: Path) -> None:
     running = settings(tmp_path, "listeners: {http: null}")
-    found = settings(
+    new_settings = settings(
         tmp_path,
         "verdict: {spam: 0.9}\nlisteners: {smtp: {max_recipients: 5}, metrics: {listen: '127.0.0.1:1'}}\n"
         "model: {event_models: {categorical: {}, multinomial: {alpha: 1}}}\ndrain_seconds: 30",
     )
 
-    in_force = merge_live_settings(running, found)
+    in_force = merge_live_settings(running, new_settings)
 
     assert changed_keys(running, in_force) == ("verdict.spam",)
-    assert keys_awaiting_restart(in_force, found) == (
+    assert keys_awaiting_restart(in_force, new_settings) == (
         "listeners.smtp.max_recipients",
         "listeners.http",
         "listeners.metrics",
@@ -82,12 +86,12 @@ class _Picky(Settings):
 
 def test_live_settings_that_do_not_fit_the_running_rest_are_refused(tmp_path: Path) -> None:
     running = _Picky.model_construct(**dict(settings(tmp_path, "model: {name: old}")))
-    found = settings(tmp_path, "model: {name: new}")
+    new_settings = settings(tmp_path, "model: {name: new}")
 
     with pytest.raises(
         ConfigError, match=r"feedback: must not be given for the model old, with the settings that"
     ):
-        merge_live_settings(running, found)
+        merge_live_settings(running, new_settings)
 
 
 @pytest.mark.parametrize(
@@ -99,12 +103,12 @@ def test_live_settings_that_do_not_fit_the_running_rest_are_refused(tmp_path: Pa
         "verdict: {unsure: 0.5, spam: 9.5e-1}",
     ],
 )
-def test_files_that_judge_alike_have_the_same_hash(tmp_path: Path, text: str) -> None:
+def test_files_with_the_same_policy_have_the_same_hash(tmp_path: Path, text: str) -> None:
     assert policy_hash(settings(tmp_path, text)) == policy_hash(Settings())
 
 
 @pytest.mark.parametrize(
     "text", ["verdict: {spam: 0.9}", "feedback: {allow_from: [10.0.0.0/8]}", "on_filter_failure: defer"]
 )
-def test_files_that_judge_otherwise_have_another_hash(tmp_path: Path, text: str) -> None:
+def test_files_with_another_policy_have_another_hash(tmp_path: Path, text: str) -> None:
     assert policy_hash(settings(tmp_path, text)) != policy_hash(Settings())

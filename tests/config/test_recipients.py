@@ -40,7 +40,7 @@ recipients:
 """
     rules = make_rules(read(tmp_path, text))
 
-    found = {
+    result = {
         address: (
             treatment.policy.unsure,
             treatment.policy.spam,
@@ -49,7 +49,7 @@ recipients:
         for address in ("x@a.example", "boss@b.example", "x@c.example", "x@d.example")
         for treatment in [rules.treatment_of(address)]
     }
-    assert found == {
+    assert result == {
         "x@a.example": (0.2, 0.3, "pass", "defer", "quarantine", "reject"),
         "boss@b.example": (0.2, 0.4, "pass", "defer", "redirect:abuse@b.example", "reject"),
         "x@c.example": (0.2, 0.4, "pass", "defer", "quarantine", "reject"),
@@ -153,9 +153,9 @@ def test_the_quarantine_is_in_the_state_folder_unless_elsewhere(tmp_path: Path) 
         ),
     ],
 )
-def test_what_is_refused_is_named_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
-    (found,) = refused(tmp_path, text)
-    assert found.startswith(problem)
+def test_a_problem_names_its_line_and_key(tmp_path: Path, text: str, problem: str) -> None:
+    (result,) = refused(tmp_path, text)
+    assert result.startswith(problem)
 
 
 def test_a_threshold_for_spam_replaces_every_form_of_it() -> None:
@@ -166,18 +166,18 @@ def test_a_threshold_for_spam_replaces_every_form_of_it() -> None:
 
     rules = [{"match": "*", "verdict": {"max_false_positive_rate": 0.01}}]
 
-    found = inheritance.inherit_settings(rules, {"verdict": Top(unsure=0.4, spam=0.9)})
+    result = inheritance.inherit_settings(rules, {"verdict": Top(unsure=0.4, spam=0.9)})
 
-    assert found == [{"match": "*", "verdict": {"max_false_positive_rate": 0.01, "unsure": 0.4}}]
+    assert result == [{"match": "*", "verdict": {"max_false_positive_rate": 0.01, "unsure": 0.4}}]
 
 
-def test_a_section_that_is_refused_itself_is_told_once(tmp_path: Path) -> None:
+def test_a_section_that_is_refused_itself_is_reported_once(tmp_path: Path) -> None:
     text = "verdict: {spam: 3}\nrecipients:\n- {match: '*@x', verdict: {spam: 0.1}}\n- {match: sales}"
 
     assert [line.partition(":")[0] for line in refused(tmp_path, text)] == ["1", "4"]
 
 
-def test_all_rules_that_never_match_are_told_at_once(tmp_path: Path) -> None:
+def test_all_rules_that_never_match_are_reported_at_once(tmp_path: Path) -> None:
     text = "recipients:\n- {match: '*@x'}\n- {match: 'a@x'}\n- {match: '?@x', actions: {spam: quarantine}}"
 
     assert [line.partition(": found")[0] for line in refused(tmp_path, text)] == [
@@ -192,16 +192,16 @@ def budgets(count: int) -> str:
     return "\n".join(["verdict: {max_false_positive_rate: 0.005}", "recipients:", *rules])
 
 
-def test_there_are_as_many_budgets_as_a_first_score_can_hold(tmp_path: Path) -> None:
+def test_there_are_at_most_as_many_budgets_as_a_first_score_stores(tmp_path: Path) -> None:
     rates = sorted(make_filter_policy(read(tmp_path, budgets(MAX_BUDGETS - 1))).budget_rates)
 
     first = FirstScore(1.0, "m", 0.5, tuple((rate, False) for rate in rates))
     assert FirstScore.unpack(first.pack()) == first
 
-    told = "must be one of the budgets above: no more than 20 different ones can be kept"
+    allowed = "must be one of the budgets above: no more than 20 different ones can be kept"
     assert refused(tmp_path, budgets(MAX_BUDGETS + 1)) == [
-        f"22: recipients[19].verdict.max_false_positive_rate: found 0.029, {told}",
-        f"23: recipients[20].verdict.max_false_positive_rate: found 0.03, {told}",
+        f"22: recipients[19].verdict.max_false_positive_rate: found 0.029, {allowed}",
+        f"23: recipients[20].verdict.max_false_positive_rate: found 0.03, {allowed}",
     ]
 
 
@@ -215,6 +215,6 @@ def test_there_are_as_many_budgets_as_a_first_score_can_hold(tmp_path: Path) -> 
         ),
     ],
 )
-def test_a_budget_takes_no_more_ham_than_is_kept(tmp_path: Path, text: str, problem: str) -> None:
-    told = "must be a rate that memory.first_scores (50000 ham) suffice to promise: this one takes 299572"
-    assert refused(tmp_path, text) == [problem + told]
+def test_a_budget_needs_no_more_ham_than_is_remembered(tmp_path: Path, text: str, problem: str) -> None:
+    allowed = "must be a rate that memory.first_scores (50000 ham) suffice to promise: this one takes 299572"
+    assert refused(tmp_path, text) == [problem + allowed]

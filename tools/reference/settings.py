@@ -164,7 +164,7 @@ def _values(hint: Any, limits: tuple[Any, ...] = ()) -> str:
         inner, *metadata = get_args(hint)
         for item in metadata:
             if isinstance(item, BeforeValidator):
-                text = first_sentence(item.func.__doc__ or "")
+                text = first_sentence(item.func.__doc__ or "").removeprefix("Read ")
                 return text[0].lower() + text[1:]
         inner_limits = [
             limit for item in metadata for limit in (item.metadata if isinstance(item, FieldInfo) else [item])
