@@ -1,4 +1,4 @@
-"""Where doors listen and who may connect, as the configuration says it."""
+"""The addresses of listeners and the access to their sockets, as the configuration has them."""
 
 from __future__ import annotations
 
