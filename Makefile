@@ -40,7 +40,7 @@ soak: $(VENV)/test.stamp
 CORPORA ?= $(NBSTREAM_CORPORA)
 
 # The speed, beside the peers that .ci/bench-packages.txt names, into tests/benchmarks/SPEED.md and SPEED.json:
-# make bench CORPORA=DIR. Some parts alone, printed: make bench CORPORA=DIR ONLY='stages doors'
+# make bench CORPORA=DIR. Some parts alone, printed: make bench CORPORA=DIR ONLY='stages listeners'
 bench: corpora $(VENV)/test.stamp
 	$(VENV)/bin/python -m tests.benchmarks.speed '$(CORPORA)' $(ONLY)
 

@@ -1,4 +1,4 @@
-"""The page ACCURACY.md: what was aimed at, what was reached, what else was tried, what other filters reach.
+"""The page ACCURACY.md: targets and results, alternatives, and the results of other filters.
 
 Rules: a figure on the page is a measure of a run, or a fact of the plan; a target is met or not by the figure
 before it is rounded; what is undefined is a dash.
@@ -27,7 +27,7 @@ from tests.benchmarks.plan import (
 )
 from tests.benchmarks.runs import Measures, Outcome, Run
 
-KEPT_FROM = 0.05
+MIN_P_VALUE = 0.05
 MISSED_TIMES, MISSED_PLUS = 1.5, 1.0  # percentage points
 
 NAMES = {
@@ -38,20 +38,21 @@ NAMES = {
 TEXT = """\
 # Accuracy
 
-Written by `make accuracy CORPORA=DIR`, DIR being the folder of the archives, with nbstream {nbstream} and Python
-{python}. A run is one `nbstream evaluate`: each message is scored before its label is learned, in stream order,
-from an empty model, in the default configuration unless another is named. All figures but the milliseconds are the
-same each time. The constants of the filter were chosen on these same mail streams.
+Written by `make accuracy CORPORA=DIR`, DIR being the folder of the archives, with nbstream {nbstream} and
+Python {python}. A run is one `nbstream evaluate`: each message is scored before its label is learned, in the
+order of the stream, from an empty model, in the default configuration unless another is named. All figures
+except the milliseconds are the same each time. The constants of the filter were chosen on these same mail
+streams.
 
 - **trec07p-20k**: the first 20,000 messages of the 2007 TREC Public Spam Corpus, as they were delivered.
 - **spamassassin**: SpamAssassin's public corpus; **2002h2** is July to December 2002 in the order of time,
-  **shuffled** all of it in an order drawn once.
+  **shuffled** is all of it in one random order.
 - **sms**: the training part of the SMS Spam Collection (UCI), as texts.
 
-Header fields that other filters wrote are removed from the mail. (1-AUC)%: pairs of a ham and a spam in the wrong
-order. FN@0.1%FP: spam missed, in percent, when the threshold costs one ham in a thousand. hm%: ham called spam.
-sm%: spam called anything else, unsure too. lam%: their average on the logit scale. ECE: how far P(spam) is from
-the share of spam, over 15 bins of as many messages.
+Header fields that other filters wrote are removed from the mail. (1-AUC)%: pairs of a ham and a spam in the
+wrong order. FN@0.1%FP: spam missed, in percent, when the threshold costs one ham in a thousand. hm%: ham called
+spam. sm%: spam called anything else, also unsure. lam%: their average on the logit scale. ECE: the mean
+distance of P(spam) from the share of spam, over 15 bins of equally many messages.
 
 ## Targets
 
@@ -59,48 +60,46 @@ the share of spam, over 15 bins of as many messages.
 ## The default configuration
 
 {default}
-Labels that changed the model, distinct tokens of one, and milliseconds to check a message and to learn it, counts
-in memory, as many runs at a time as there are cores:
+Labels that changed the model, distinct tokens of a message, and milliseconds to check and to learn a message,
+with the counts in memory and as many runs at a time as there are cores:
 
 {cost}
 ## Alternatives
 
-(1-AUC)% · FN@0.1%FP, every label at once; of the multinomial model the strongest clues vote. An alternative that
-ranks worse on one stream is lost. More of what was tried stands where the code is:
-[weights](../../nbstream/bayes/lesson_weight.py), [clues](../../nbstream/bayes/classifier.py),
-[calibration](../../nbstream/bayes/calibration.py).
+(1-AUC)% · FN@0.1%FP, every label at once; the strongest clues of the multinomial model vote. An alternative
+that ranks worse on one stream is lost. More of what was tried is in [Experiments](../../docs/experiments.md).
 
 {alternatives}
 ## Learning without people
 
-`--regime errors`: people correct what was called the wrong thing, and nothing else; with `autolearn: {{}}` what
-checks are sure of is learned as well. Labels are those of people.
+`--regime errors`: people correct wrong verdicts, and label nothing else; with `autolearn: {{}}` messages of
+which a check is sure are learned as well. Labels are those of people.
 
 {autolearn}
 ## Budgets
 
 `verdict: {{max_false_positive_rate: R}}`, in percent of the ham; counted from the first message for which the
-budget was promised. p: the probability of so many lost ham or more at a true rate of just R, which the budget is
-kept by from 0.05 on. Spam missed is compared with the lowest fixed threshold that would have kept the budget
-over the same messages, as was known only afterwards; the aim is one and a half times that, plus one point. Where
-only errors are labelled, with `until_promised: 0.95`, nothing can be promised: the rate is told, and nothing is
-aimed at.
+budget was promised. p: the probability of that many lost ham or more if the true rate were exactly R; from 0.05
+on the budget counts as kept. Spam missed is compared with the lowest fixed threshold that would have kept the
+budget over the same messages, which is known only afterwards; the aim is one and a half times that, plus one
+percentage point. If only errors are labelled, with `until_promised: 0.95`, nothing can be promised: the rate is
+reported without an aim.
 
 {budgets}
 ## Other filters
 
 (1-AUC)% · hm% / sm% at its own threshold · FN@0.1%FP, all messages, every label at once, each filter empty at
-first. The others were measured with the same stripped files and protocol, Debian 12 versions: bogofilter and
-crm114 a process per message, SpamAssassin's Bayes plugin alone in one process, rspamd's Bayes alone over HTTP and
-Redis; CPU milliseconds to classify / to learn a message. Those of nbstream are for both, from the table above, and
-its sm% counts as missed what it calls unsure while it is still learning; without its first messages it is compared
-with nobody.
+first. The others were measured with the same stripped files and the same protocol, in the versions of Debian
+12: bogofilter and crm114 with one process per message, SpamAssassin's Bayes plugin alone in one process,
+rspamd's Bayes alone over HTTP and Redis; CPU milliseconds to classify / to learn a message. The milliseconds of
+nbstream are for both, from the table above. Its sm% counts messages as missed that are unsure while the model
+is still learning; the row without its first messages has no counterpart among the others.
 
 {peers}"""
 
 
 def page(outcomes: Mapping[Run, Outcome]) -> str:
-    """The page for the outcomes of ``RUNS``."""
+    """Return the page for the outcomes of ``RUNS``."""
     run, streams = "stream and options", " | ".join(MAIL)
     return TEXT.format(
         nbstream=__version__,
@@ -141,8 +140,8 @@ def _targets_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]]:
 
 def _reached(target: Target, outcomes: Mapping[Run, Outcome]) -> float | None:
     values = [_value(outcomes[run].measures(target.first), target.measure) for run in target.runs]
-    known = [value for value in values if value is not None]
-    return fmean(known) if len(known) == len(values) else None
+    defined = [value for value in values if value is not None]
+    return fmean(defined) if len(defined) == len(values) else None
 
 
 def _default_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]]:
@@ -173,32 +172,32 @@ def _alternative_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]
 def _autolearn_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]]:
     for run in (run for pair in AUTOLEARN_RUNS for run in pair):
         for first in (1, WARM_UP + 1):
-            found = outcomes[run].measures(first)
-            figures = [_number(_value(found, name), _digits(name)) for name in NAMES]
+            measures = outcomes[run].measures(first)
+            figures = [_number(_value(measures, name), _digits(name)) for name in NAMES]
             yield run.stream, f"`{run.autolearn}`", f"{first:,}", *figures, f"{outcomes[run].learned:,}"
 
 
 def _budget_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]]:
     for run in BUDGET_RUNS:
-        found = outcomes[run].budget
-        assert found is not None
-        asked, lost, missed, best = (
-            None if found[name] is None else 100 * float(found[name] or 0.0)
+        budget = outcomes[run].budget
+        assert budget is not None
+        rate, lost, missed, best = (
+            None if budget[name] is None else 100 * float(budget[name] or 0.0)
             for name in ("asked", "realised", "spam_missed", "spam_missed_best")
         )
-        kept = (found["p_value"] or 0.0) >= KEPT_FROM
+        is_kept = (budget["p_value"] or 0.0) >= MIN_P_VALUE
         judged = "-"
         if run.regime == "immediate" and missed is not None and best is not None:
             within = _judged(missed, MISSED_TIMES * best + MISSED_PLUS, 2)
-            judged = f"{'kept' if kept else '**not kept**'}, {within}"
+            judged = f"{'kept' if is_kept else '**not kept**'}, {within}"
         yield (
             _title(run),
-            f"{asked:g} %",
-            _number(found["since"], 0),
-            _number(found["ham"], 0),
-            _number(found["ham_lost"], 0),
+            f"{rate:g} %",
+            _number(budget["since"], 0),
+            _number(budget["ham"], 0),
+            _number(budget["ham_lost"], 0),
             _number(lost, 3),
-            _number(found["p_value"], 2),
+            _number(budget["p_value"], 2),
             _number(missed, 2),
             _number(best, 2),
             judged,

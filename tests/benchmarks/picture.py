@@ -1,4 +1,4 @@
-"""``make picture``: draw what ``nbstream tune`` says of real mail, into docs/tune.svg.
+"""``make picture``: draw the plot of ``nbstream tune`` for real mail into docs/tune.svg.
 
     python -m tests.benchmarks.picture DIR
 
@@ -48,9 +48,9 @@ def make(index: Path, to: Path) -> None:
         with scores.open(encoding="utf-8", newline="") as file:
             rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
             pairs = [(row["label"], float(row["probability"])) for row in rows]
-    found = threshold_choices.compare_thresholds(first_scores(pairs), PRESENT, ("with strict.yaml", STRICT))
-    write_tuning_plot(to, found)
-    print(threshold_report.render_text(found, "default", width=None, bold=False))
+    result = threshold_choices.compare_thresholds(first_scores(pairs), PRESENT, ("with strict.yaml", STRICT))
+    write_tuning_plot(to, result)
+    print(threshold_report.render_text(result, "default", width=None, bold=False))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What is measured, what is aimed at, and what other filters reach.
+"""The plan of the accuracy runs: the runs, the targets, and the results of other filters.
 
-Rules: figures of other filters are facts, never made by this code; the page tells how they were measured.
+Rules: the figures of other filters are constants; the page says how they were measured.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNSURE, DELAYED = Run(TREC, "unsure"), Run(TREC, f"delayed:{DELAY}")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``measure``, over the messages from ``first`` on, shall be ``at_most`` this; of several runs, their mean."""
+    """``measure``, over the messages from ``first`` on, is to be ``at_most`` this; of several runs, their mean."""
 
     runs: tuple[Run, ...]
     measure: str

@@ -1,4 +1,4 @@
-"""Runs of ``nbstream evaluate``, and what each message got in them.
+"""Runs of ``nbstream evaluate``, and the result of each message in them.
 
 Rules: a run is one command that anybody can repeat, with nothing but what its configuration says; each is made
 once, and all measures come from its rows. All its figures but the seconds are the same each time.
@@ -62,14 +62,14 @@ class Measures:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What each message got, in stream order, and what the run cost; ``learned`` labels changed the model."""
+    """The rows in the order of the stream, and the cost of the run; ``learned`` labels changed the model."""
 
     rows: tuple[EvaluationRow, ...]
     learned: int
     tokens_per_message: float | None
     seconds_per_message: float
     budget: Mapping[str, float | None] | None = None
-    """As in the report: how the budget was kept, where the run had one."""
+    """The outcome of the budget as in the report, if the run had one."""
 
     def measures(self, first: int = 1, last: int | None = None) -> Measures:
         """The measures of the messages from the ``first`` to the ``last``, counted from 1."""
@@ -105,14 +105,14 @@ def make_all(runs: Sequence[Run], streams: Mapping[str, Path]) -> dict[Run, Outc
 def make(run: Run, index: Path) -> Outcome:
     """The outcome of one run. Raises ``RuntimeError`` with what the command said where it fails."""
     with tempfile.TemporaryDirectory() as name:
-        config, found, scores = (Path(name) / file for file in ("nbstream.yaml", "found.json", "scores.tsv"))
+        config, report_file, scores = (Path(name) / file for file in ("nbstream.yaml", "found.json", "scores.tsv"))
         config.write_text(f"model: {run.model}\nautolearn: {run.autolearn}\nverdict: {run.verdict}\n")
-        words = ["evaluate", "-c", config, index, *run.options, "--json-file", found, "--scores", scores]
+        words = ["evaluate", "-c", config, index, *run.options, "--json-file", report_file, "--scores", scores]
         command = [sys.executable, "-m", "nbstream.cli", *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{run}: {done.stderr}")
-        report = json.loads(found.read_text())
+        report = json.loads(report_file.read_text())
         return Outcome(
             _rows(scores),
             report["learned"],

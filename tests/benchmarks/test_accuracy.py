@@ -63,7 +63,7 @@ def cells(text: str, *words: str) -> Sequence[str]:
 
 
 @pytest.mark.timeout(300)
-def test_every_run_is_made_and_the_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_runs_are_made_and_the_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = write_corpus(tmp_path / "corpus", 30)
     texts = tmp_path / "sms.tsv"
     texts.write_text("".join(f"{label}\t{raw.decode().split()[-1]} text\n" for label, raw in letters(30)))
@@ -105,7 +105,7 @@ def test_a_target_is_met_or_not_by_its_measure() -> None:
     assert cells(written, "tokens a message")[3:] == ["600", "250", "met"]
 
 
-def test_flipped_labels_are_judged_by_the_mean_of_their_seeds() -> None:
+def test_the_target_with_flipped_labels_is_for_the_mean_over_seeds() -> None:
     outcomes = {**dict.fromkeys(RUNS, outcome()), NOISY[0]: outcome(wrong=1)}
 
     written = page(outcomes)
@@ -141,14 +141,14 @@ def test_without_the_corpora_it_says_what_is_missing(tmp_path: Path, program: Ca
     )
 
 
-def test_a_budget_is_kept_and_its_price_judged() -> None:
+def test_a_budget_is_compared_with_its_outcome_and_its_price() -> None:
     overdrawn = {**BUDGET, "ham_lost": 20, "realised": 0.005, "p_value": 0.0001, "spam_missed": 0.01}
     never = dict.fromkeys(BUDGET, None) | {"asked": 0.01, "ham": 0, "ham_lost": 0}
-    found = {run: replace(outcome(), budget=BUDGET) for run in RUNS}
-    found[BUDGET_RUNS[0]] = replace(outcome(), budget=overdrawn)
-    found[BUDGET_RUNS[-1]] = replace(outcome(), budget=never)
+    outcomes = {run: replace(outcome(), budget=BUDGET) for run in RUNS}
+    outcomes[BUDGET_RUNS[0]] = replace(outcome(), budget=overdrawn)
+    outcomes[BUDGET_RUNS[-1]] = replace(outcome(), budget=never)
 
-    section = page(found).partition("## Budgets")[2].partition("##")[0].splitlines()
+    section = page(outcomes).partition("## Budgets")[2].partition("##")[0].splitlines()
 
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section if line.startswith("| ")]
     assert rows[2] == [TREC, "0.1 %", "1000", "4000", "20", "0.500", "0.00", "1.00", "0.50", "**not kept**, met"]

@@ -11,7 +11,9 @@ from tests.handbook.pages import ROOT, page
 from tests.letters import write_corpus
 
 
-def test_the_picture_is_drawn_of_what_evaluate_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_picture_is_drawn_from_the_scores_of_evaluate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     index = write_corpus(tmp_path / "corpus", 40)
 
     make(index, tmp_path / "a.svg")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.mail.message import Message
-from tests.benchmarks.speed import doors, sizes, stages
+from tests.benchmarks.speed import listeners, sizes, stages
 from tests.benchmarks.speed.bench import Bench, Scale
 from tests.benchmarks.speed.bogofilter import verdicts
 from tests.benchmarks.speed.clients import Http, Load, Smtp, all_of, at_rate
@@ -30,7 +30,7 @@ from tests.benchmarks.speed.plan import (
 )
 from tests.benchmarks.speed.processes import CannotMeasure, cpu_seconds
 from tests.benchmarks.speed.sink import Sink
-from tests.benchmarks.speed.wrk import found
+from tests.benchmarks.speed.wrk import read_result
 from tests.letters import write_corpus
 
 ROOT = Path(__file__).parents[2]
@@ -43,20 +43,20 @@ def cells(text: str, *words: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("share", "value"), [(0.5, 5), (0.9, 9), (0.99, 10), (0.1, 1), (1.0, 10)])
-def test_a_percentile_is_the_smallest_value_that_enough_others_do_not_exceed(share: float, value: float) -> None:
+def test_a_percentile_is_the_nearest_rank(share: float, value: float) -> None:
     assert percentile([3, 1, 2, 10, 9, 8, 7, 6, 5, 4], share) == value
 
 
-def test_a_figure_goes_by_its_median_and_a_ratio_says_how_many_times_better() -> None:
+def test_a_figure_is_its_median_and_a_ratio_says_how_many_times_better() -> None:
     report = Report(
         {"CPU": "some"},
         [
             Figure("stages", CHECK, "nbstream", CPU_MICROSECONDS, (100.0, 250.0, 200.0)),
             Figure("stages", CHECK, BOGOFILTER, CPU_MICROSECONDS, (300.0,)),
-            Figure("doors", HTTP, "nbstream", RATE, (1000.0, 1500.0)),
-            Figure("doors", HTTP, "rspamd", RATE, (500.0,)),
+            Figure("listeners", HTTP, "nbstream", RATE, (1000.0, 1500.0)),
+            Figure("listeners", HTTP, "rspamd", RATE, (500.0,)),
         ],
-        [Skip("doors", "SpamAssassin", "no spamd: apt install spamd")],
+        [Skip("listeners", "SpamAssassin", "no spamd: apt install spamd")],
     )
 
     written = page(report)
@@ -66,7 +66,7 @@ def test_a_figure_goes_by_its_median_and_a_ratio_says_how_many_times_better() ->
     assert cells(written, RATE, "| rspamd |")[2:] == ["1,250", "500", "rspamd", "2.50"]
     assert cells(written, "3 times rspamd")[2:] == ["2.50 times", "**not met**"]
     assert cells(written, "30 times SpamAssassin")[2:] == ["-", "not measured"]
-    assert "- doors, SpamAssassin: no spamd: apt install spamd" in written
+    assert "- listeners, SpamAssassin: no spamd: apt install spamd" in written
 
 
 def test_a_report_comes_back_as_it_was_saved() -> None:
@@ -77,7 +77,7 @@ def test_a_report_comes_back_as_it_was_saved() -> None:
     assert report.machine == {"cores": "2", "Python": "3"}
 
 
-def test_targets_and_order_name_parts_that_there_are() -> None:
+def test_targets_name_existing_parts() -> None:
     assert {target.part for target in TARGETS} | UNTAUGHT <= PARTS.keys()
     assert all((Path(stages.__file__).with_name(f"{part}.py")).exists() for part in PARTS)
 
@@ -85,24 +85,24 @@ def test_targets_and_order_name_parts_that_there_are() -> None:
 def test_what_wrk_prints_is_answers_and_seconds() -> None:
     line = 'found {"requests": 1200, "microseconds": 2000000, "status": %d, "broken": 0}\n'
 
-    assert found(f"Running 2s test\n{line % 0}") == (1200, 2.0)
+    assert read_result(f"Running 2s test\n{line % 0}") == (1200, 2.0)
     with pytest.raises(CannotMeasure, match="not all was answered well"):
-        found(line % 3)
+        read_result(line % 3)
     with pytest.raises(CannotMeasure, match="unable to connect"):
-        found("unable to connect to 127.0.0.1:1\n")
+        read_result("unable to connect to 127.0.0.1:1\n")
 
 
 def test_what_bogofilter_prints_is_a_verdict_for_each_file() -> None:
-    said = (
+    text = (
         "data/1 a.eml X-Bogosity: Spam, tests=bogofilter, spamicity=1.000000, version=1.2.5\n"
         "data/2.eml X-Bogosity: Ham, tests=bogofilter, spamicity=0.000000, version=1.2.5\n"
     )
 
-    assert verdicts(said) == {"data/1 a.eml": "Spam", "data/2.eml": "Ham"}
+    assert verdicts(text) == {"data/1 a.eml": "Spam", "data/2.eml": "Ham"}
 
 
 @pytest.mark.parametrize("make", [sizes.text, sizes.attachment])
-def test_made_up_mail_is_of_its_size_and_the_same_each_time(make: Callable[[int], bytes]) -> None:
+def test_generated_mail_has_its_size_and_is_always_the_same(make: Callable[[int], bytes]) -> None:
     raw = make(100_000)
 
     assert 90_000 < len(raw) < 110_000
@@ -131,7 +131,7 @@ async def test_a_client_sends_each_message_once_and_times_every_answer() -> None
     assert paced.waits
 
 
-async def test_an_answer_that_is_none_ends_the_load_with_what_was_said() -> None:
+async def test_a_bad_answer_ends_the_load_with_its_text() -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nlate")
@@ -149,7 +149,7 @@ async def test_an_answer_that_is_none_ends_the_load_with_what_was_said() -> None
     server.close()
 
 
-def test_a_load_of_nothing_has_no_rate_and_a_process_that_is_gone_no_time() -> None:
+def test_a_load_without_answers_has_rate_0_and_an_ended_process_time_0() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
 
@@ -175,12 +175,12 @@ def test_the_stages_of_a_check_are_measured(tmp_path: Path, redis_binary: Path) 
     assert Report.from_json(bench.saved.read_text()) == bench.report
 
 
-def test_mail_through_the_smtp_door_is_measured_beside_the_pass_through(
+def test_mail_through_the_smtp_listener_is_measured_beside_the_pass_through(
     tmp_path: Path, redis_binary: Path
 ) -> None:
-    bench = small(tmp_path, "doors")
+    bench = small(tmp_path, "listeners")
 
-    doors.smtp(bench)
+    listeners.smtp(bench)
 
     assert {figure.who for figure in bench.report.figures if figure.case == SMTP} == {
         "nbstream",
@@ -188,7 +188,7 @@ def test_mail_through_the_smtp_door_is_measured_beside_the_pass_through(
     }
 
 
-def test_a_part_that_cannot_be_measured_is_told_and_ends_nothing_else(tmp_path: Path) -> None:
+def test_a_part_that_cannot_be_measured_is_reported_as_skipped(tmp_path: Path) -> None:
     arguments = map(str, (tmp_path / "none", tmp_path, tmp_path, tmp_path / "found.json", ROOT))
     words = [sys.executable, "-m", "tests.benchmarks.speed.part", "stages", *arguments]
 

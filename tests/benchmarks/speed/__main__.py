@@ -39,15 +39,15 @@ def main() -> None:
     if not archive.is_file():
         sys.exit(f"bench: {options.corpora} has no {ARCHIVE}")
     with tempfile.TemporaryDirectory(prefix="nb") as name:
-        kept = (options.keep_newest or Path(name)).absolute()
+        shared = (options.keep or Path(name)).absolute()
         Path(name).chmod(0o755)  # some peers do not stay root
-        if not (kept / INDEX).exists():
-            unpack(archive, kept)
+        if not (shared / INDEX).exists():
+            unpack(archive, shared)
         report = Report(facts(options.tree))
         load = os.getloadavg()[0]
-        wanted = options.parts or list(PARTS)
-        for part in [TEACHING, *wanted] if set(wanted) - UNTAUGHT else wanted:
-            report.add(measured(part, Path(name), kept, options))
+        parts = options.parts or list(PARTS)
+        for part in [TEACHING, *parts] if set(parts) - UNTAUGHT else parts:
+            report.add(measure_part(part, Path(name), shared, options))
         report.machine["load average before and after"] = f"{load:.1f}, {os.getloadavg()[0]:.1f}"
     if options.parts:
         print(page(report))
@@ -58,12 +58,12 @@ def main() -> None:
     sys.exit(1 if any(skip.what == REST for skip in report.skips) else 0)
 
 
-def measured(part: str, folder: Path, kept: Path, options: argparse.Namespace) -> Report:
-    """What one part found, in the time that it has."""
+def measure_part(part: str, folder: Path, shared: Path, options: argparse.Namespace) -> Report:
+    """Run one part in a process of its own, and return its report."""
     saved, seconds = folder / f"{part}.json", PARTS.get(part, SECONDS_TO_TEACH)
     print(f"{time.strftime('%H:%M:%S')} {part}, at most {seconds:.0f} s", file=sys.stderr, flush=True)
     words = [sys.executable, "-m", "tests.benchmarks.speed.part", part]
-    words += map(str, (kept / INDEX, folder, kept, saved, options.tree.absolute()))
+    words += map(str, (shared / INDEX, folder, shared, saved, options.tree.absolute()))
     if options.large:
         words.append("large")
         seconds += SECONDS_TO_TEACH
@@ -76,12 +76,12 @@ def measured(part: str, folder: Path, kept: Path, options: argparse.Namespace) -
         skips.append(Skip(part, REST, f"took longer than {seconds:.0f} s"))
     finally:
         _end(process)
-    found = Report.from_json(saved.read_text()) if saved.exists() else Report({})
+    report = Report.from_json(saved.read_text()) if saved.exists() else Report({})
     if process.returncode and not skips:
         skips.append(Skip(part, REST, f"ended with {process.returncode}"))
-    found.skips += skips
-    found.took[part] = round(time.monotonic() - started, 1)
-    return found
+    report.skips += skips
+    report.took[part] = round(time.monotonic() - started, 1)
+    return report
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

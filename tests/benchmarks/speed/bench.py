@@ -1,4 +1,4 @@
-"""What each part is handed: mail, a taught model, a folder to work in, and a place for its figures."""
+"""The bench of each part: mail, a taught model, a folder to work in, and a report for its figures."""
 
 from __future__ import annotations
 
@@ -16,59 +16,59 @@ Labelled = tuple[str, Path]
 
 @dataclass(slots=True)
 class Scale:
-    """How much is measured; a test makes it small."""
+    """How much is measured; tests use small numbers."""
 
     taught: int = 10_000
-    """Messages of the stream that the model knows; those after it are checked."""
+    """Messages of the stream that the model has learned; the messages after them are checked."""
     checked: int = 2_000
     taught_to_spamassassin: int = 4_000
     rounds: int = 3
     seconds: float = 5.0
-    """Of each round of load on a door."""
+    """Of each round of load on a listener."""
     learned: int = 2_000
     vocabularies: tuple[int, ...] = (100_000, 1_000_000, 2_000_000)
 
 
 LARGE = Scale(vocabularies=(100_000, 1_000_000, 2_000_000, 5_000_000))
-"""With a model that takes minutes to make and to start with."""
+"""With a further model that takes minutes to make and to load."""
 
 
 @dataclass(slots=True)
 class Bench:
-    """The run of one part; in ``kept`` are taught models for all parts. The report is saved with each figure."""
+    """The run of one part; ``shared`` is the folder of taught models of all parts. Figures are saved at once."""
 
     part: str
     index: Path
     folder: Path
-    kept: Path
+    shared: Path
     report: Report
     saved: Path
     scale: Scale = field(default_factory=Scale)
 
     def record(self, case: str, unit: str, *values: float, who: str = OURS) -> None:
-        """Keep what was measured, a value of each round."""
+        """Record a figure with one value for each round."""
         self.report.figures.append(Figure(self.part, case, who, unit, values))
         self.save()
 
     def skip(self, what: str, why: str) -> None:
-        """Say what is not measured."""
+        """Record that something is not measured, and why."""
         self.report.skips.append(Skip(self.part, what, why))
         self.save()
 
     def save(self) -> None:
-        """Keep what is known by now, should the part be ended."""
+        """Save the report now, in case the part is ended."""
         self.saved.write_text(self.report.to_json(), encoding="utf-8")
 
     @contextmanager
     def skipping(self, what: str) -> Iterator[None]:
-        """What cannot be measured in this block is a skip."""
+        """Record a skip if something in the block cannot be measured."""
         try:
             yield
         except CannotMeasure as error:
             self.skip(what, str(error))
 
     def new_folder(self, name: str) -> Path:
-        """A folder of that name, or nearly; all users may look into it, since some peers do not stay root."""
+        """Make a folder with that prefix that all users can read, because some peers do not stay root."""
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.folder))
         folder.chmod(0o755)
         return folder
@@ -90,6 +90,6 @@ class Bench:
 
 
 def messages(index: Path) -> list[Labelled]:
-    """All messages of an index, label and file."""
+    """Return the labels and files of all messages of an index."""
     lines = (line.split("\t") for line in index.read_text().splitlines())
     return [(label, index.parent / path) for label, path in lines]

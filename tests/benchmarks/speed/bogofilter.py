@@ -15,30 +15,30 @@ _SECONDS = 300.0
 
 
 class Bogofilter:
-    """A word list of its own, in a ``kept`` folder that is made where it is missing. Raises ``CannotMeasure``."""
+    """bogofilter with its word list in ``folder``, which is made if it is missing; raises ``CannotMeasure``."""
 
-    def __init__(self, kept: Path, messages: Sequence[Labelled]) -> None:
+    def __init__(self, folder: Path, messages: Sequence[Labelled]) -> None:
         self._program = program("bogofilter", "bogofilter")
-        self._folder = kept
-        if not kept.exists():
-            kept.mkdir()
+        self._folder = folder
+        if not folder.exists():
+            folder.mkdir()
             self._learn(messages)
 
     @property
     def version(self) -> str:
-        """As the program gives it."""
+        """The version as the program prints it."""
         return output(self._program, "-V").splitlines()[0]
 
     def _learn(self, messages: Sequence[Labelled]) -> None:
-        """Teach the messages: all spam, then all ham; to bogofilter the order is nothing."""
+        """Learn the messages: all spam, then all ham, because bogofilter does not depend on the order."""
         for label, option in (("spam", "-s"), ("ham", "-n")):
-            self._run(option, [path for each, path in messages if each == label])
+            self._run(option, [path for message_label, path in messages if message_label == label])
 
     def check(self, messages: Sequence[Labelled]) -> tuple[float, dict[str, str]]:
-        """The CPU seconds of judging the messages, user and system, and the verdicts by file."""
+        """Return the CPU seconds of checking the messages, user and system, and the verdicts by file."""
         before = children_cpu_seconds()
-        said = self._run("-v", [path for _, path in messages])
-        return children_cpu_seconds() - before, verdicts(said)
+        text = self._run("-v", [path for _, path in messages])
+        return children_cpu_seconds() - before, verdicts(text)
 
     def _run(self, option: str, paths: Sequence[Path]) -> str:
         words = [self._program, "-d", str(self._folder), option, "-b"]
@@ -49,6 +49,6 @@ class Bogofilter:
         return done.stdout
 
 
-def verdicts(said: str) -> dict[str, str]:
-    """The verdict on each file: Spam, Ham or Unsure."""
-    return {found["file"]: found["verdict"] for found in _VERDICT.finditer(said)}
+def verdicts(text: str) -> dict[str, str]:
+    """Return the verdict on each file: Spam, Ham or Unsure."""
+    return {match["file"]: match["verdict"] for match in _VERDICT.finditer(text)}

@@ -1,4 +1,4 @@
-"""Clients that speak a door's protocol over some connections at once: as fast as answered, or at a given rate.
+"""Clients that speak a listener's protocol over some connections at once: as fast as answered, or at a given rate.
 
 A client is the same for both sides of a comparison. What it sends are the bytes of whole requests, made before the
 clock runs.
@@ -26,10 +26,10 @@ class Connection(Protocol):
     """A client's connection."""
 
     async def exchange(self, request: bytes) -> None:
-        """Send one request and read its answer. Raises ``CannotMeasure`` where it is not a good one."""
+        """Send one request and read its answer. Raises ``CannotMeasure`` for a bad answer."""
 
     def close(self) -> None:
-        """Give it back."""
+        """Close the connection."""
 
 
 Connect = Callable[[], Awaitable[Connection]]
@@ -37,24 +37,24 @@ Connect = Callable[[], Awaitable[Connection]]
 
 @dataclass(slots=True)
 class Load:
-    """What came of some load: the seconds from the first request to the last answer, and those of each answer."""
+    """The result of a load: the seconds from the first request to the last answer, and the wait for each one."""
 
     seconds: float = 0.0
     waits: list[float] = field(default_factory=list)
 
     @property
     def rate(self) -> float:
-        """Answers a second."""
+        """The answers per second."""
         return len(self.waits) / self.seconds
 
 
 async def all_of(connect: Connect, requests: Iterable[bytes], connections: int) -> Load:
-    """Each request once, over so many connections, as fast as they are answered."""
+    """Send each request once, over that many connections, as fast as they are answered."""
     return await _busy(connect, iter(requests), connections, float("inf"))
 
 
 async def for_seconds(connect: Connect, requests: Sequence[bytes], connections: int, seconds: float) -> Load:
-    """The requests in turn for so long, as fast as they are answered."""
+    """Send the requests in turn for that many seconds, as fast as they are answered."""
     return await _busy(connect, itertools.cycle(requests), connections, seconds)
 
 
@@ -84,7 +84,7 @@ async def _busy(connect: Connect, requests: Iterable[bytes], connections: int, s
 async def at_rate(
     connect: Connect, requests: Sequence[bytes], rate: float, seconds: float, *, connections: int = 32
 ) -> Load:
-    """Requests at random moments, so many a second on average, whether those before were answered or not.
+    """Send requests at random moments, ``rate`` a second on average, whether the former ones were answered or not.
 
     A wait begins when the request is handed on, also where all connections are busy then. That may be later than
     it was due, by what this process does besides and the loop's milliseconds: no wait of the server's.
@@ -92,7 +92,7 @@ async def at_rate(
     idle: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
     for _ in range(connections):
         idle.put_nowait(await connect())
-    load, draw, started = Load(), random.Random(7), time.perf_counter()
+    load, generator, started = Load(), random.Random(7), time.perf_counter()
 
     async def one(request: bytes) -> None:
         begun = time.perf_counter()
@@ -105,7 +105,7 @@ async def at_rate(
 
     due, turn = 0.0, itertools.cycle(requests)
     async with _together() as group:
-        while (due := due + draw.expovariate(rate)) < seconds:
+        while (due := due + generator.expovariate(rate)) < seconds:
             await asyncio.sleep(max(0.0, started + due - time.perf_counter()))
             group.create_task(one(next(turn)))
     load.seconds = time.perf_counter() - started
@@ -115,7 +115,7 @@ async def at_rate(
 
 
 async def _exchange(connection: Connection, request: bytes) -> None:
-    """The same; a connection that breaks, or an answer that does not come, cannot be measured either."""
+    """Exchange one request; a broken connection or a missing answer raises ``CannotMeasure`` too."""
     try:
         await connection.exchange(request)
     except (OSError, EOFError, TimeoutError) as error:
@@ -124,7 +124,7 @@ async def _exchange(connection: Connection, request: bytes) -> None:
 
 @asynccontextmanager
 async def _together() -> AsyncIterator[asyncio.TaskGroup]:
-    """Tasks of which the first that fails ends all, with its own error."""
+    """Run tasks; the first one that fails ends all, and its error is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             yield group
@@ -214,10 +214,10 @@ class Smtp(_Streams):
     @classmethod
     async def greeted(cls, address: str) -> Smtp:
         """A connection after EHLO."""
-        found = await cls.to(address)
-        await found._reply(b"2")
-        await found._command(b"EHLO bench.example\r\n", b"2")
-        return found
+        client = await cls.to(address)
+        await client._reply(b"2")
+        await client._command(b"EHLO bench.example\r\n", b"2")
+        return client
 
     async def exchange(self, request: bytes) -> None:
         """One transaction."""

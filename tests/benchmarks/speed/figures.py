@@ -1,4 +1,4 @@
-"""What a run of the benchmarks finds: figures with all their rounds, what was skipped and why, on what machine.
+"""The report of the benchmarks: figures with all their rounds, what was skipped and why, and the machine.
 
 Rules: a figure keeps every value that was measured; the page and the targets go by the median.
 """
@@ -26,13 +26,13 @@ class Figure:
 
     @property
     def median(self) -> float:
-        """The figure that counts."""
+        """The median of all rounds, which is compared and shown."""
         return statistics.median(self.values)
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """What was not measured, and why."""
+    """Something that was not measured, and the reason."""
 
     part: str
     what: str
@@ -41,7 +41,7 @@ class Skip:
 
 @dataclass(slots=True)
 class Report:
-    """All that one run found; ``machine`` holds its facts, ``took`` the seconds of each part."""
+    """The results of one run; ``machine`` has the facts of the machine, ``took`` the seconds of each part."""
 
     machine: dict[str, str]
     figures: list[Figure] = field(default_factory=list)
@@ -49,30 +49,30 @@ class Report:
     took: dict[str, float] = field(default_factory=dict)
 
     def find(self, part: str, case: str, unit: str, who: str = OURS) -> Figure | None:
-        """The figure, if it was measured."""
+        """Return the figure, or None if it was not measured."""
         wanted = (part, case, unit, who)
         return next((f for f in self.figures if (f.part, f.case, f.unit, f.who) == wanted), None)
 
     def add(self, other: Report) -> None:
-        """Take over what another report found."""
+        """Add the results of another report."""
         self.machine |= other.machine
         self.figures += other.figures
         self.skips += other.skips
         self.took |= other.took
 
     def to_json(self) -> str:
-        """As ``from_json`` reads it."""
+        """Return the report as JSON."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Report:
-        """What ``to_json`` wrote."""
-        found: dict[str, Any] = json.loads(text)
-        figures = [Figure(**{**each, "values": tuple(each["values"])}) for each in found["figures"]]
-        return cls(found["machine"], figures, [Skip(**each) for each in found["skips"]], found["took"])
+        """Return the report that ``to_json`` wrote."""
+        members: dict[str, Any] = json.loads(text)
+        figures = [Figure(**{**figure, "values": tuple(figure["values"])}) for figure in members["figures"]]
+        return cls(members["machine"], figures, [Skip(**skip) for skip in members["skips"]], members["took"])
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest of the values that at least this share of them does not exceed (nearest rank)."""
+    """Return the smallest value that is not exceeded by at least this share of the values (nearest rank)."""
     ranked = sorted(values)
     return ranked[max(0, -int(-share * len(ranked) // 1) - 1)]

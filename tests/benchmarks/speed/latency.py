@@ -1,7 +1,7 @@
-"""Waits at a tenth, half and nine tenths of what a door can do, by messages that come at random moments.
+"""Waits at a tenth, half and nine tenths of the highest rate of a listener, with messages at random moments.
 
-What it can do is measured just before, with the same client over four connections. CPU shares and the client's own
-waits are in the figures: both run on the same machine.
+The highest rate is measured just before, with the same client over four connections. CPU shares and the client's
+own waits are in the figures: both run on the same machine.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import uvloop
 
 from tests.benchmarks.speed import clients
 from tests.benchmarks.speed.bench import Bench
-from tests.benchmarks.speed.doors import relaying, smtp_requests
 from tests.benchmarks.speed.figures import percentile
+from tests.benchmarks.speed.listeners import relaying, smtp_requests
 from tests.benchmarks.speed.plan import (
     CONNECTIONS,
     HTTP,
@@ -27,7 +27,7 @@ from tests.benchmarks.speed.plan import (
 
 
 def run(bench: Bench) -> None:
-    """Both doors of the same daemon."""
+    """Measure two listeners of the same daemon."""
     with relaying(bench) as (ours, _):
 
         async def http() -> clients.Connection:
@@ -41,14 +41,14 @@ def run(bench: Bench) -> None:
         uvloop.run(_measure(bench, SMTP, smtp, smtp_requests(bench)))
 
 
-async def _measure(bench: Bench, door: str, connect: clients.Connect, requests: Sequence[bytes]) -> None:
+async def _measure(bench: Bench, listener: str, connect: clients.Connect, requests: Sequence[bytes]) -> None:
     seconds = bench.scale.seconds
     await clients.for_seconds(connect, requests, CONNECTIONS, min(1.0, seconds))
     capacity = (await clients.for_seconds(connect, requests, CONNECTIONS, seconds)).rate
-    bench.record(f"{door}, all it can do", RATE, capacity)
+    bench.record(f"{listener}, all it can do", RATE, capacity)
     for share in SHARES:
         load = await clients.at_rate(connect, requests, share * capacity, 1.6 * seconds)
-        found = {name: 1000 * percentile(load.waits, part) for name, part in PERCENTILES.items()}
-        for name, value in found.items():
-            bench.record(f"{door} at {share:.0%}, {name}", MILLISECONDS, value)
-        bench.record(f"{door} at {share:.0%}, p99 of p50", TIMES, found["p99"] / found["p50"])
+        milliseconds = {name: 1000 * percentile(load.waits, part) for name, part in PERCENTILES.items()}
+        for name, value in milliseconds.items():
+            bench.record(f"{listener} at {share:.0%}, {name}", MILLISECONDS, value)
+        bench.record(f"{listener} at {share:.0%}, p99 of p50", TIMES, milliseconds["p99"] / milliseconds["p50"])

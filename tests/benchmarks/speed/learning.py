@@ -1,4 +1,4 @@
-"""How fast it learns: from an mbox by ``nbstream learn``, and through the HTTP door; and what that is to Redis.
+"""How fast it learns: from an mbox by ``nbstream learn``, and through HTTP; and what it costs Redis.
 
 The messages are those after the taught ones, each learned once. The Redis is the embedded one, which syncs each
 change to disk. Reads are how often Redis had something to read of its clients: of a message, its round trips, and
@@ -24,13 +24,13 @@ from nbstream.store.embedded.server import EmbeddedRedis
 from nbstream.store.replica.mirror import Mirror
 from tests.benchmarks.speed import clients
 from tests.benchmarks.speed.bench import Bench
+from tests.benchmarks.speed.daemons import COMMAND, daemon, taught, write_config
 from tests.benchmarks.speed.figures import percentile
-from tests.benchmarks.speed.house import COMMAND, daemon, taught, write_config
 from tests.benchmarks.speed.plan import (
     BULK,
     CONNECTIONS,
     CPU_MILLISECONDS,
-    DOOR,
+    HTTP_LESSONS,
     MILLISECONDS,
     PERCENTILES,
     RATE,
@@ -43,15 +43,15 @@ _SECONDS = 100.0
 
 
 def run(bench: Bench) -> None:
-    """In bulk, then through the door, then how far a mirror is behind."""
+    """Measure in bulk, then through HTTP, then how far a mirror is behind."""
     _in_bulk(bench)
-    _through_the_door(bench)
+    _through_http(bench)
     uvloop.run(_behind(bench, taught(bench)))
 
 
 @contextmanager
 def redis_of(state: Path) -> Iterator[Redis]:
-    """A client of the embedded server of a state folder, which runs for as long."""
+    """Run the embedded server of a state folder; yields a client of it."""
     embedded = EmbeddedRedis(state)
     address = asyncio.run(embedded.start())
     try:
@@ -62,14 +62,14 @@ def redis_of(state: Path) -> Iterator[Redis]:
 
 
 def mboxes(bench: Bench) -> dict[str, tuple[Path, int]]:
-    """By label the mbox of those messages, and how many they are."""
-    found, folder = {}, bench.new_folder("mbox")
+    """Return for each label the mbox of its messages, and their number."""
+    boxes, folder = {}, bench.new_folder("mbox")
     for label in ("spam", "ham"):
-        raws = [path.read_bytes() for each, path in bench.learned if each == label]
+        raws = [path.read_bytes() for message_label, path in bench.learned if message_label == label]
         file = folder / f"{label}.mbox"
         file.write_bytes(b"".join(_FROM + raw.replace(b"\nFrom ", b"\n>From ") + b"\n\n" for raw in raws))
-        found[label] = file, len(raws)
-    return found
+        boxes[label] = file, len(raws)
+    return boxes
 
 
 def _in_bulk(bench: Bench) -> None:
@@ -104,12 +104,12 @@ def _learn(settings: Path, label: str, file: Path) -> None:
 
 
 def _used(client: Redis) -> dict[str, float]:
-    """What the server has used until now: CPU seconds, and the times that it read something of a client."""
+    """Return the CPU seconds of the server until now, and how often it read something from a client."""
     info: Any = client.info("everything")
     return {"cpu": cpu_seconds(info["process_id"]), "reads": info["total_reads_processed"]}
 
 
-def _through_the_door(bench: Bench) -> None:
+def _through_http(bench: Bench) -> None:
     requests = [clients.Http.request(f"/learn{label}", path.read_bytes()) for label, path in bench.learned]
     rates, costs, reads = [], [], []
     for _ in range(bench.scale.rounds):
@@ -127,13 +127,13 @@ def _through_the_door(bench: Bench) -> None:
             rates.append(load.rate)
             costs.append(1000 * (ours.server.cpu_seconds - cpu) / len(requests))
             reads.append((_used(client)["reads"] - before["reads"]) / len(requests))
-    bench.record(DOOR, RATE, *rates)
-    bench.record(f"{DOOR}, with its Redis", CPU_MILLISECONDS, *costs)
-    bench.record(DOOR, READS, *reads)
+    bench.record(HTTP_LESSONS, RATE, *rates)
+    bench.record(f"{HTTP_LESSONS}, with its Redis", CPU_MILLISECONDS, *costs)
+    bench.record(HTTP_LESSONS, READS, *reads)
 
 
 async def _behind(bench: Bench, state: Path) -> None:
-    """From the millisecond in which Redis made a change until a mirror in this process has it."""
+    """Measure the time from a change in Redis until a mirror in this process has applied it."""
     file, _ = mboxes(bench)["ham"]
     file_of_settings = write_config(state)
     settings = config.load_settings(file_of_settings)
@@ -150,8 +150,8 @@ async def _behind(bench: Bench, state: Path) -> None:
         newest: Any = await store.client.xrevrange(model.keys.changes, count=1)
         last = newest[0][0]
         while not learning.done():
-            found: Any = await store.client.xread({model.keys.changes: last}, block=200)
-            for _, entries in found:
+            streams: Any = await store.client.xread({model.keys.changes: last}, block=200)
+            for _, entries in streams:
                 last = entries[-1][0]
                 await mirror.wait_until_applied(last)
                 lags.append(1000 * time.time() - int(last.partition(b"-")[0]))

@@ -1,7 +1,7 @@
-"""The page SPEED.md: what was aimed at, and every figure beside those of the peers.
+"""The page SPEED.md: the targets, and all figures beside those of the peers.
 
-Rules: a figure is the median of its rounds; a target is met or not by it before it is rounded; a ratio says how
-many times better nbstream is; what was not measured is told with its reason.
+Rules: a figure is the median of its rounds, and is compared with a target before it is rounded. A ratio says how
+many times better nbstream is. The page lists what was not measured, with the reason.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ TEXT = """\
 # Speed
 
 Written by `make bench CORPORA=DIR`, DIR being the folder of the archives. All values of all rounds are in
-[SPEED.json](SPEED.json), here are the medians. What stands in one row was measured in turns, and compares.
-Where the load average before the run is not near 0, others used the machine: times and rates are then much
-worse than on a quiet one, CPU time somewhat. Mail is that of TREC 2007: models know the first 10,000 messages,
-and what is checked are those after them. Metrics and logging are on, as users run it.
+[SPEED.json](SPEED.json); this page has the medians. Figures in one row were measured in turns and can be compared.
+If the load average before the run is not near 0, others used the machine: times and rates are then much worse
+than on a quiet machine, CPU time somewhat worse. The mail is that of TREC 2007: models have learned the first
+10,000 messages, and the messages after them are checked. Metrics and logging are on, as users run the program.
 
 | | |
 | --- | --- |
@@ -32,18 +32,18 @@ TEXTS = {
     "stages": """\
 ## The check in process
 
-CPU of the process. `check` is what a daemon does with each message from its bytes to its verdict, metrics and
-what it sends to Redis to remember included; bare is without these two. What Redis itself spends is in the
-figures of the doors. `bogofilter -b` is one process for all messages, its start and reading its files included.
+CPU of the process. `check` is the work of a daemon from the bytes of a message to its verdict, with metrics and
+with remembering the message in Redis; bare is without these two. The CPU of Redis itself is in the figures of the
+listeners. `bogofilter -b` is one process for all messages, its start and reading its files included.
 """,
     "sizes": """\
 ## By the size of the message
 
-Messages made up of random words. A megabyte is looked at (`limits.look_bytes`). Below: small messages, one
-after the other through the SMTP door, while one of 20 MB goes through it.
+Messages made of random words. The filter looks at one megabyte (`limits.look_bytes`). Below: small messages go
+through the SMTP listener one after the other, while one of 20 MB goes through it.
 """,
-    "doors": """\
-## Doors
+    "listeners": """\
+## Listeners
 
 One worker, four connections, as fast as they are answered. CPU is that of the server with its Redis. rspamd and
 SpamAssassin have nothing but their Bayes, and one worker; the client is wrk for HTTP, elsewhere one of asyncio
@@ -52,30 +52,30 @@ for both sides. SMTP is without the messages that aiosmtpd refuses for their lon
     "latency": """\
 ## Waits
 
-Messages at random moments, at a share of what the door can do with the same client.
+Messages at random moments, at a share of the rate that the listener reaches with the same client.
 """,
     "learning": """\
 ## Learning
 
-2,000 messages that the model does not know, each change synced to disk. Reads of Redis: how often it had
-something to read of its clients; of those at the door some are the mirror's.
+2,000 messages that the model does not know; each change is synced to disk. Reads of Redis: how often it had
+something to read from its clients; with HTTP some of them are the mirror's.
 """,
     "start": """\
 ## Start, memory, idle
 
-Until `/readyz` says yes, with Redis running, and with the embedded Redis started too, which reads its file
-first. Bytes a token are those of the process beyond a worker without a model.
+The time until `/readyz` answers with 200, once with Redis running, and once with the embedded Redis started too,
+which reads its file first. Bytes a token are the memory of the process above that of a worker without a model.
 """,
     "workers": """\
 ## Workers
 
-wrk with 16 connections, since the kernel deals them out and of four one worker may get all.
+wrk with 16 connections, because the kernel distributes them, and of four connections one worker may get all.
 """,
 }
 
 
 def page(report: Report) -> str:
-    """The page for a report; parts without figures are left out."""
+    """Return the page for a report; parts without figures are left out."""
     sections = [f"{TEXTS[name]}\n{_table(rows)}" for name in PARTS if (rows := _rows(report, name))]
     skips = "".join(f"- {skip.part}, {skip.what}: {skip.why}\n" for skip in report.skips)
     if skips:
@@ -103,7 +103,7 @@ def _rows(report: Report, part: str) -> list[Sequence[str]]:
 
 
 def better(ours: Figure, theirs: Figure) -> float:
-    """How many times better ours is."""
+    """Return how many times better our figure is."""
     few, many = ours.median, theirs.median
     if theirs.unit in MORE_IS_BETTER:
         few, many = many, few
@@ -111,7 +111,7 @@ def better(ours: Figure, theirs: Figure) -> float:
 
 
 def reached(target: Target, report: Report) -> float | None:
-    """Our figure, or how many times better than the other it is; None where it was not measured."""
+    """Return our figure, or how many times better than the other one it is; None if it was not measured."""
     ours = report.find(target.part, target.case, target.unit)
     if ours is None:
         return None
@@ -136,7 +136,7 @@ def _targets(report: Report) -> Iterable[Sequence[str]]:
 
 
 def _number(value: float) -> str:
-    """Three digits that count, thousands in full."""
+    """Return a number with three significant digits, thousands in full."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.{2 if abs(value) < 10 else 1}f}" if abs(value) >= 0.095 or not value else f"{value:.2g}"

@@ -13,14 +13,15 @@ from tests.benchmarks.speed.figures import Report
 
 
 def main() -> None:
-    """Measure, and save what was found. ``name index folder kept saved tree [large]`` are the arguments."""
+    """Measure and save the report; the arguments are ``name index folder shared saved tree [large]``."""
     name = sys.argv[1]
-    index, folder, kept, saved, tree = map(Path, sys.argv[2:7])
+    index, folder, shared, saved, tree = map(Path, sys.argv[2:7])
     scale = LARGE if sys.argv[7:] == ["large"] else Scale()
-    # nbstream comes from there, the benchmarks from here. Imported late: another one may lack what a part uses.
+    # nbstream comes from that tree, the benchmarks from this one. The part is imported late, because another tree
+    # may lack what it imports.
     sys.path.insert(0, str(tree))
     os.environ["PYTHONPATH"] = str(tree)  # for the daemon and the commands
-    bench = Bench(name, index, folder, kept, Report({}), saved, scale)
+    bench = Bench(name, index, folder, shared, Report({}), saved, scale)
     try:
         importlib.import_module(f"tests.benchmarks.speed.{name}").run(bench)
     except Exception as error:  # noqa: BLE001 - one part that fails does not end the others

@@ -1,22 +1,22 @@
-"""What is measured, in which order, in which units, and what is aimed at."""
+"""The plan of the speed benchmarks: the parts in their order, the units, and the targets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 TEACHING = "teaching"
-"""What comes first where a part needs taught models."""
+"""The part that runs first if another part needs taught models."""
 
 PARTS = {
     "stages": 180.0,
     "sizes": 150.0,
-    "doors": 360.0,
+    "listeners": 360.0,
     "latency": 240.0,
     "learning": 300.0,
     "start": 300.0,
     "workers": 150.0,
 }
-"""The parts, and the seconds after which each is ended: three times what it takes on a quiet machine."""
+"""The parts, and the seconds after which each one is ended: three times its duration on a quiet machine."""
 
 SECONDS_TO_TEACH = 600.0
 UNTAUGHT = {"start"}
@@ -46,7 +46,7 @@ SMTP = "SMTP in, SMTP out"
 STREAM = "Redis stream"
 CONNECTIONS = 4
 BULK = "nbstream learn, an mbox"
-DOOR = "HTTP /learnspam, /learnham"
+HTTP_LESSONS = "HTTP /learnspam, /learnham"
 HELP = "nbstream --help"
 IDLE = "idle worker, no model"
 TWO_WORKERS = "HTTP, two workers"
@@ -59,13 +59,13 @@ LONGEST_WAIT = f"longest added wait beside {LARGE} of "
 
 
 def started(tokens: int) -> str:
-    """The start of a worker with so many tokens."""
+    """Return the name of the case in which a worker starts with that many tokens."""
     return f"start with {tokens:,} tokens"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``aim`` in words; reached is our figure, or how many times better than ``than`` it is.
+    """A target: ``aim`` in words, and the limits for the figure, or for how many times better than ``than`` it is.
 
     ``than`` is another figure of the same part: case, unit, who.
     """
@@ -92,16 +92,16 @@ TARGETS = (
         Target("sizes", f"{LONGEST_WAIT}{kind}", MILLISECONDS, "50 ms at most", at_most=50.0)
         for kind in ("text", "attachment")
     ),
-    Target("doors", HTTP, RATE, "3 times rspamd", 3.0, than=(HTTP, RATE, "rspamd")),
-    Target("doors", HTTP, CPU_MILLISECONDS, "5 times rspamd", 5.0, than=(HTTP, CPU_MILLISECONDS, "rspamd")),
-    Target("doors", SPAMD, RATE, "30 times SpamAssassin", 30.0, than=(SPAMD, RATE, "SpamAssassin")),
-    Target("doors", SMTP, RATE, "0.6 of a bare pass-through", 0.6, than=(SMTP, RATE, PASS_THROUGH)),
+    Target("listeners", HTTP, RATE, "3 times rspamd", 3.0, than=(HTTP, RATE, "rspamd")),
+    Target("listeners", HTTP, CPU_MILLISECONDS, "5 times rspamd", 5.0, than=(HTTP, CPU_MILLISECONDS, "rspamd")),
+    Target("listeners", SPAMD, RATE, "30 times SpamAssassin", 30.0, than=(SPAMD, RATE, "SpamAssassin")),
+    Target("listeners", SMTP, RATE, "0.6 of a bare pass-through", 0.6, than=(SMTP, RATE, PASS_THROUGH)),
     *(
-        Target("latency", f"{door} at 50%, p99 of p50", TIMES, "5 times p50 at most", at_most=5.0)
-        for door in (HTTP, SMTP)
+        Target("latency", f"{listener} at 50%, p99 of p50", TIMES, "5 times p50 at most", at_most=5.0)
+        for listener in (HTTP, SMTP)
     ),
     Target("learning", BULK, RATE, "1,000 a second", 1000.0),
-    Target("learning", DOOR, RATE, "400 a second", 400.0),
+    Target("learning", HTTP_LESSONS, RATE, "400 a second", 400.0),
     Target("learning", BULK, READS, "2 round trips at most", at_most=2.0),
     Target("start", HELP, MILLISECONDS, "150 ms at most", at_most=150.0),
     Target("start", IDLE, PERCENT, "0.5 % at most", at_most=0.5),

@@ -1,4 +1,4 @@
-"""Programs that are measured from outside: started with a log file, and asked of the kernel what they used."""
+"""Programs that are measured from outside: they have a log file, and the kernel says what they used."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _END_SECONDS = 30.0
 
 
 class CannotMeasure(Exception):
-    """What is to be measured is not there, or did not work: a visible skip."""
+    """Something to be measured is missing or did not work; it becomes a visible skip."""
 
 
 def program(name: str, package: str) -> str:
-    """The path of a program; raises ``CannotMeasure`` with the Debian package that brings it."""
+    """Return the path of a program; raise ``CannotMeasure`` with the name of its Debian package."""
     path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/sbin")
     if path is None:
         raise CannotMeasure(f"no {name}: apt install {package}")
@@ -33,7 +33,7 @@ def program(name: str, package: str) -> str:
 
 
 def output(*words: str | Path, seconds: float = 20.0) -> str:
-    """What a command prints, its errors too."""
+    """Return the output of a command, its errors included."""
     done = subprocess.run(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=seconds, check=False
     )
@@ -41,7 +41,7 @@ def output(*words: str | Path, seconds: float = 20.0) -> str:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """Return a port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -59,8 +59,8 @@ class Served:
         until = time.monotonic() + seconds
         while not ready():
             if self.process.poll() is not None or time.monotonic() > until:
-                said = self.log.read_text(errors="replace")[-400:]
-                raise CannotMeasure(f"{self.process.args!r} did not get ready: {said}")
+                log_end = self.log.read_text(errors="replace")[-400:]
+                raise CannotMeasure(f"{self.process.args!r} did not get ready: {log_end}")
             time.sleep(0.01)  # another process has no event to wait on
 
     @property
@@ -113,10 +113,10 @@ def family(pid: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and (fields := _stat(int(entry.name))):
             children.setdefault(int(fields[1]), []).append(int(entry.name))
-    found = [pid]
-    for each in found:
-        found.extend(children.get(each, []))
-    return found
+    family_pids = [pid]
+    for member in family_pids:
+        family_pids.extend(children.get(member, []))
+    return family_pids
 
 
 def cpu_seconds(pid: int, *, ended: bool = False) -> float:

@@ -68,15 +68,15 @@ class Rspamd:
         for label, path in messages:
             connection.request("POST", f"/learn{label}", path.read_bytes())
             answer = connection.getresponse()
-            said = answer.read()
+            text = answer.read()
             if answer.status not in _LEARNED:
-                raise CannotMeasure(f"rspamd did not learn: {answer.status} {said[:200]!r}")
+                raise CannotMeasure(f"rspamd did not learn: {answer.status} {text[:200]!r}")
         connection.close()
 
 
 @contextmanager
-def rspamd(folder: Path, kept: Path, messages: Sequence[Labelled]) -> Iterator[Rspamd]:
-    """Run it, taught, all its files in ``folder``; the ``kept`` dump of its Redis is made where it is missing.
+def rspamd(folder: Path, dump: Path, messages: Sequence[Labelled]) -> Iterator[Rspamd]:
+    """Run a taught rspamd with all its files in ``folder``; the ``dump`` of its Redis is made if it is missing.
 
     Raises ``CannotMeasure``.
     """
@@ -85,19 +85,19 @@ def rspamd(folder: Path, kept: Path, messages: Sequence[Labelled]) -> Iterator[R
     config = folder / "rspamd.conf"
     config.write_text(_CONFIG.format(folder=folder, redis=redis, port=port, controller=controller))
     private = [redis_program, "--port", "0", "--unixsocket", str(redis), "--dir", str(folder), "--save", ""]
-    if kept.exists():
-        shutil.copy(kept, folder / _DUMP)
+    if dump.exists():
+        shutil.copy(dump, folder / _DUMP)
     with served(private, folder / "redis.log", folder) as store:
         store.wait_for(lambda: _loaded(redis))
         words = [rspamd_program, "-c", str(config), "-f", *_root()]
         with served(words, folder / "out.log", folder) as server:
             server.wait_for(lambda: listens(port) and listens(controller))
             running = Rspamd(server, store, port, controller)
-            if not kept.exists():
+            if not dump.exists():
                 running.learn(messages)
                 with Redis(unix_socket_path=str(redis)) as client:
                     client.save()
-                shutil.copy(folder / _DUMP, kept)
+                shutil.copy(folder / _DUMP, dump)
             yield running
 
 
@@ -110,7 +110,7 @@ def _loaded(redis: Path) -> bool:
 
 
 def version() -> str:
-    """As the program gives it."""
+    """Return the version as the program prints it."""
     return output(program("rspamd", "rspamd"), "--version").strip()
 
 

@@ -1,8 +1,8 @@
-"""The whole check by the size of the message, and how long small messages wait while one of 20 MB goes through.
+"""The CPU time of a check by the size of the message, and how long small messages wait beside one of 20 MB.
 
 The messages are made up: words drawn from a vocabulary as uneven as a real one's, as text, or a short text with
 an attachment. CPU time of the check in this process, bare. The wait is that of an SMTP client that sends small
-messages one after the other while another process sends the large one to the same door.
+messages one after the other while another process sends the large one to the same listener.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from nbstream.assembly.filter import message_limits
 from nbstream.filter import Filter
 from nbstream.mail.message import Message
 from tests.benchmarks.speed.bench import Bench
-from tests.benchmarks.speed.doors import relaying
-from tests.benchmarks.speed.house import House, house, taught
+from tests.benchmarks.speed.daemons import InProcessDaemon, in_process_daemon, taught
+from tests.benchmarks.speed.listeners import relaying
 from tests.benchmarks.speed.plan import CPU_MILLISECONDS, LARGE, LONGEST_WAIT, MILLISECONDS, SIZES
 from tests.benchmarks.speed.processes import ROOT, CannotMeasure
 
@@ -42,33 +42,33 @@ _LARGE_SECONDS = 60.0
 
 
 def run(bench: Bench) -> None:
-    """First the checks, then the waits."""
+    """Measure first the checks, then the waits."""
     uvloop.run(_checks(bench, taught(bench)))
     waits(bench)
 
 
 async def _checks(bench: Bench, state: Path) -> None:
-    # Made before: that takes seconds, and the mirror would take Redis for away.
-    made = {f"{name}, text": text(size) for name, size in SIZES.items()}
-    made |= {f"{name}, attachment": attachment(size) for name, size in SIZES.items() if size >= _ATTACHED}
-    async with house(state) as ours:
-        for name, raw in made.items():
+    # Made first, because it takes seconds, and the mirror would regard Redis as unavailable.
+    raws = {f"{name}, text": text(size) for name, size in SIZES.items()}
+    raws |= {f"{name}, attachment": attachment(size) for name, size in SIZES.items() if size >= _ATTACHED}
+    async with in_process_daemon(state) as ours:
+        for name, raw in raws.items():
             values = [await _milliseconds(ours, ours.bare, raw) for _ in range(bench.scale.rounds)]
             bench.record(f"check of {name}", CPU_MILLISECONDS, *values)
 
 
-async def _milliseconds(ours: House, spam_filter: Filter, raw: bytes) -> float:
-    """CPU of one check, of as many as take some time together."""
+async def _milliseconds(ours: InProcessDaemon, spam_filter: Filter, raw: bytes) -> float:
+    """Return the CPU milliseconds of one check, as the mean of several."""
     limits, count = message_limits(ours.settings), max(1, min(200, 400_000 // len(raw)))
     started = time.process_time()
     for _ in range(count):
         await spam_filter.check(Message(raw, limits))
-        await asyncio.sleep(0)  # the mirror's turn, else it takes Redis for away
+        await asyncio.sleep(0)  # lets the mirror run, or it regards Redis as unavailable
     return (time.process_time() - started) * 1000 / count
 
 
 def text(size: int, seed: int = 1) -> bytes:
-    """A message of about so many bytes of words and links, CRLF line ends."""
+    """Return a message of about ``size`` bytes of words and links, with CRLF line ends."""
     draw = random.Random(seed)
     words = ["".join(draw.choices(_LETTERS, k=draw.randint(2, 10))) for _ in range(_WORDS)]
     cumulative = list(accumulate(1 / rank for rank in range(1, _WORDS + 1)))  # Zipf's law
@@ -89,7 +89,7 @@ def text(size: int, seed: int = 1) -> bytes:
 
 
 def attachment(size: int, seed: int = 1) -> bytes:
-    """A short text with a file of random bytes behind it, about ``size`` bytes in all."""
+    """Return a short text with an attachment of random bytes, about ``size`` bytes in all."""
     small = text(_SMALL, seed)
     head, _, body = small.partition(b"\r\n\r\n")
     data = base64.encodebytes(random.Random(seed).randbytes(size * 54 // 74)).replace(b"\n", b"\r\n")
@@ -100,7 +100,7 @@ def attachment(size: int, seed: int = 1) -> bytes:
 
 
 def waits(bench: Bench) -> None:
-    """Small messages alone, and while a large one goes through, of two kinds."""
+    """Measure small messages alone, and beside large ones of two kinds."""
     size = SIZES[LARGE]
     with relaying(bench) as (ours, _):
         port = int(ours.address("smtp").rpartition(":")[2])
@@ -114,13 +114,13 @@ def waits(bench: Bench) -> None:
                 longest.append(1000 * (max(beside) - statistics.median(before)))
                 took.append(1000 * seconds)
             bench.record(f"small message, alone ({kind})", MILLISECONDS, *alone)
-            bench.record(f"{LARGE} of {kind} through the SMTP door", MILLISECONDS, *took)
+            bench.record(f"{LARGE} of {kind} through the SMTP listener", MILLISECONDS, *took)
             bench.record(f"{LONGEST_WAIT}{kind}", MILLISECONDS, *longest)
 
 
 def _wait(port: int, large: Path) -> tuple[list[float], list[float], float]:
-    """Waits of small messages before the large one and beside it, and the seconds that the large one took."""
-    found: list[tuple[float, float]] = []
+    """Return the waits of small messages before and beside the large one, and the seconds of the large one."""
+    intervals: list[tuple[float, float]] = []
     ended = threading.Event()
     small = text(_SMALL)
 
@@ -130,7 +130,7 @@ def _wait(port: int, large: Path) -> tuple[list[float], list[float], float]:
             while not ended.is_set():
                 begun = time.perf_counter()
                 client.sendmail("a@bench.example", ["b@bench.example"], small)
-                found.append((begun, time.perf_counter()))
+                intervals.append((begun, time.perf_counter()))
                 time.sleep(_PAUSE_SECONDS)
 
     words = [sys.executable, "-m", "tests.benchmarks.speed.sender", str(port), str(large)]
@@ -143,14 +143,14 @@ def _wait(port: int, large: Path) -> tuple[list[float], list[float], float]:
         try:
             time.sleep(_BEFORE_SECONDS)
             begun = time.perf_counter()
-            said = sender.communicate("now\n", timeout=_LARGE_SECONDS)[0]
+            text_out = sender.communicate("now\n", timeout=_LARGE_SECONDS)[0]
             done = time.perf_counter()
             time.sleep(_AFTER_SECONDS)
         finally:
             ended.set()
             clock.join()
     if sender.returncode:
-        raise CannotMeasure(f"a large message was not taken: {said.strip()}")
-    before = [end - start for start, end in found if end < begun]
-    beside = [end - start for start, end in found if end >= begun and start <= done]
-    return before, beside, float(said.split()[1])
+        raise CannotMeasure(f"a large message was not taken: {text_out.strip()}")
+    before = [end - start for start, end in intervals if end < begun]
+    beside = [end - start for start, end in intervals if end >= begun and start <= done]
+    return before, beside, float(text_out.split()[1])

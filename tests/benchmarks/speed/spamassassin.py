@@ -36,16 +36,16 @@ score BAYES_99 6
 
 
 @contextmanager
-def spamd(folder: Path, kept: Path, messages: Sequence[Labelled]) -> Iterator[tuple[Served, str]]:
-    """Run it, taught; the ``kept`` database is made where it is missing. Yields it and its ``HOST:PORT``."""
+def spamd(folder: Path, database: Path, messages: Sequence[Labelled]) -> Iterator[tuple[Served, str]]:
+    """Run a taught spamd; ``database`` is made if it is missing. Yields the server and its ``HOST:PORT``."""
     program_path, learner = program("spamd", "spamd"), program("sa-learn", "spamassassin")
-    options = _written(folder)
-    if not kept.exists():
+    options = _write_configuration(folder)
+    if not database.exists():
         _learn(learner, options, messages, folder)
-        shutil.copytree(folder / "bayes", kept)
-    shutil.copytree(kept, folder / "bayes", dirs_exist_ok=True)
-    for each in (folder / "bayes", *(folder / "bayes").iterdir()):  # as root it checks as nobody
-        each.chmod(0o777)
+        shutil.copytree(folder / "bayes", database)
+    shutil.copytree(database, folder / "bayes", dirs_exist_ok=True)
+    for path in (folder / "bayes", *(folder / "bayes").iterdir()):  # as root it checks as nobody
+        path.chmod(0o777)
     port = free_port()
     only = ["--max-children=1", "--min-children=1", "--min-spare=1", "--max-spare=1"]
     words = [program_path, f"--port={port}", "--listen=127.0.0.1", "--local", "--nouser-config", *only, *options]
@@ -56,12 +56,12 @@ def spamd(folder: Path, kept: Path, messages: Sequence[Labelled]) -> Iterator[tu
 
 
 def version() -> str:
-    """As the program gives it."""
+    """Return the version as the program prints it."""
     return output(program("spamd", "spamd"), "-V").splitlines()[0]
 
 
-def _written(folder: Path) -> list[str]:
-    """The options that name its configuration."""
+def _write_configuration(folder: Path) -> list[str]:
+    """Write the configuration, and return the options that name it."""
     for name in ("site", "rules", "bayes"):
         (folder / name).mkdir()
     (folder / "site" / "init.pre").write_text(_PLUGINS)
@@ -73,8 +73,8 @@ def _written(folder: Path) -> list[str]:
 def _learn(learner: str, options: Sequence[str], messages: Sequence[Labelled], folder: Path) -> None:
     for label in ("spam", "ham"):
         names = folder / f"{label}.txt"
-        names.write_text("".join(f"{path}\n" for each, path in messages if each == label))
-        said = output(learner, *options, "--no-sync", f"--{label}", "-f", names, seconds=200.0)
-        if "Learned tokens" not in said:
-            raise CannotMeasure(f"sa-learn: {said.strip()[-200:]}")
+        names.write_text("".join(f"{path}\n" for message_label, path in messages if message_label == label))
+        text = output(learner, *options, "--no-sync", f"--{label}", "-f", names, seconds=200.0)
+        if "Learned tokens" not in text:
+            raise CannotMeasure(f"sa-learn: {text.strip()[-200:]}")
     output(learner, *options, "--sync", seconds=60.0)

@@ -2,7 +2,7 @@
 
 CPU time, taken in turns. A whole check is what the daemon does with each message: line ends and fields of its own,
 parse, key, tokens, score, verdict, metrics, and what the memory packs and sends to Redis afterwards. Bare is
-without the last two. What Redis itself spends is in the figures of the doors alone.
+without the last two. What Redis itself spends is in the figures of the listeners alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nbstream.policy import verdict_fields
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.bogofilter import Bogofilter
-from tests.benchmarks.speed.house import House, arrived, house, taught
+from tests.benchmarks.speed.daemons import InProcessDaemon, arrived, in_process_daemon, taught
 from tests.benchmarks.speed.plan import BOGOFILTER, CHECK, CPU_MICROSECONDS
 
 _MILLION = 1e6
@@ -31,10 +31,10 @@ _AT_ONCE = 32
 
 
 def run(bench: Bench) -> None:
-    """Measure both in turns; bogofilter is left out where it is missing."""
+    """Measure both in turns; bogofilter is left out if it is missing."""
     peer: Bogofilter | None = None
     with bench.skipping(BOGOFILTER):
-        peer = Bogofilter(bench.kept / "bogofilter", bench.taught)
+        peer = Bogofilter(bench.shared / "bogofilter", bench.taught)
         bench.report.machine["bogofilter"] = peer.version
     uvloop.run(_measure(bench, peer, taught(bench)))
 
@@ -42,13 +42,13 @@ def run(bench: Bench) -> None:
 async def _measure(bench: Bench, peer: Bogofilter | None, state: Path) -> None:
     raws = [path.read_bytes() for _, path in bench.checked]
     bench.report.machine["mean message"] = f"{sum(map(len, raws)) / len(raws):,.0f} bytes"
-    found: dict[str, list[float]] = {}
+    costs: dict[str, list[float]] = {}
     theirs: list[float] = []
     stages: list[dict[str, float]] = []
-    async with house(state) as ours:
+    async with in_process_daemon(state) as ours:
         for _ in range(bench.scale.rounds):
             for case, spam_filter in {CHECK: ours.watched, f"{CHECK}, bare": ours.bare}.items():
-                found.setdefault(case, []).append(await _checks(ours, spam_filter, raws))
+                costs.setdefault(case, []).append(await _checks(ours, spam_filter, raws))
             if peer:
                 seconds, verdicts = await asyncio.to_thread(peer.check, bench.checked)
                 assert len(verdicts) == len(raws), "bogofilter did not judge every file"
@@ -56,21 +56,23 @@ async def _measure(bench: Bench, peer: Bogofilter | None, state: Path) -> None:
             stages.append(await _stages(ours, raws))
         assert not ours.dropped, "the memory could not keep up"
     for stage in stages[0]:
-        bench.record(stage, CPU_MICROSECONDS, *(each[stage] * _MILLION / len(raws) for each in stages))
-    for case, values in found.items():
+        bench.record(stage, CPU_MICROSECONDS, *(seconds[stage] * _MILLION / len(raws) for seconds in stages))
+    for case, values in costs.items():
         bench.record(case, CPU_MICROSECONDS, *values)
     if theirs:
         bench.record(CHECK, CPU_MICROSECONDS, *theirs, who=BOGOFILTER)
 
 
-async def _checks(ours: House, spam_filter: Filter, raws: Sequence[bytes]) -> float:
+async def _checks(ours: InProcessDaemon, spam_filter: Filter, raws: Sequence[bytes]) -> float:
     """Microseconds of CPU a message, until the memory has written the last."""
     started = time.process_time()
     for first in range(0, len(raws), _AT_ONCE):
         for raw in raws[first : first + _AT_ONCE]:
             await spam_filter.check(arrived(raw, ours.settings))
-        await ours.memory.wait_until_written()  # as between the requests of a door: it drops what it cannot queue
-        await asyncio.sleep(0)  # the mirror's turn, else it takes Redis for away
+        await (
+            ours.memory.wait_until_written()
+        )  # as between the requests of a listener: it drops what it cannot queue
+        await asyncio.sleep(0)  # lets the mirror run, or it regards Redis as unavailable
     return (time.process_time() - started) * _MILLION / len(raws)
 
 
@@ -82,23 +84,23 @@ class _Watch:
         self._last = time.process_time()
 
     def begin(self) -> None:
-        """From here on."""
+        """Begin a stage now."""
         self._last = time.process_time()
 
     def end(self, stage: str) -> None:
-        """Since ``begin`` or the last end."""
+        """End a stage that began at ``begin`` or at the last end."""
         now = time.process_time()
         self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
         self._last = time.process_time()
 
 
-async def _stages(ours: House, raws: Sequence[bytes]) -> dict[str, float]:
+async def _stages(ours: InProcessDaemon, raws: Sequence[bytes]) -> dict[str, float]:
     """CPU seconds by stage, over all messages."""
     settings, watch = ours.settings, _Watch()
     limits, tokenizer = message_limits(settings), Tokenizer()
     scorer = make_scorer(settings, ours.mirror)
     for raw in raws:
-        await asyncio.sleep(0)  # the mirror's turn
+        await asyncio.sleep(0)  # lets the mirror run
         watch.begin()
         content = header_fields.strip_fields(normalize_line_ends(raw), verdict_fields.VERDICT_FIELDS)
         watch.end("line ends, fields of ours")

@@ -20,7 +20,7 @@ from redis import Redis
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from tests.benchmarks.speed.bench import Bench
-from tests.benchmarks.speed.house import COMMAND, write_config
+from tests.benchmarks.speed.daemons import COMMAND, write_config
 from tests.benchmarks.speed.learning import redis_of
 from tests.benchmarks.speed.plan import (
     BYTES,

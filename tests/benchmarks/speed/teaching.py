@@ -1,4 +1,4 @@
-"""Models of the first messages, made once a run before anything is measured: ours, and the peers' meanwhile."""
+"""The models of the first messages, made once before all measurements: ours, and meanwhile those of the peers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import suppress
 
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.bogofilter import Bogofilter
-from tests.benchmarks.speed.house import taught
+from tests.benchmarks.speed.daemons import taught
 from tests.benchmarks.speed.processes import CannotMeasure
 from tests.benchmarks.speed.rspamd import rspamd
 from tests.benchmarks.speed.spamassassin import spamd
 
 
 def run(bench: Bench) -> None:
-    """Teach. A peer that is missing is told by the part that would measure it."""
+    """Teach all; the part that would measure a missing peer reports it."""
     with ThreadPoolExecutor(1) as pool:
         peers = pool.submit(_teach_peers, bench)
         taught(bench)
@@ -23,9 +23,9 @@ def run(bench: Bench) -> None:
 
 def _teach_peers(bench: Bench) -> None:
     with suppress(CannotMeasure):
-        Bogofilter(bench.kept / "bogofilter", bench.taught)
-    with suppress(CannotMeasure), rspamd(bench.new_folder("rspamd"), bench.kept / "rspamd.rdb", bench.taught):
+        Bogofilter(bench.shared / "bogofilter", bench.taught)
+    with suppress(CannotMeasure), rspamd(bench.new_folder("rspamd"), bench.shared / "rspamd.rdb", bench.taught):
         pass
     first = bench.taught[: bench.scale.taught_to_spamassassin]
-    with suppress(CannotMeasure), spamd(bench.new_folder("spamassassin"), bench.kept / "spamassassin", first):
+    with suppress(CannotMeasure), spamd(bench.new_folder("spamassassin"), bench.shared / "spamassassin", first):
         pass

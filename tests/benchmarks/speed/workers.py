@@ -1,6 +1,6 @@
 """One worker and two, behind the same port: HTTP checks by a C client.
 
-Sixteen connections: the kernel deals them out, and of four one worker may get all.
+There are 16 connections, because the kernel distributes them, and of four one worker may get all.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import subprocess
 from contextlib import ExitStack
 
 from tests.benchmarks.speed.bench import Bench
-from tests.benchmarks.speed.doors import Side, in_turns
+from tests.benchmarks.speed.daemons import COMMAND, daemon, taught, write_config
 from tests.benchmarks.speed.figures import OURS
-from tests.benchmarks.speed.house import COMMAND, daemon, taught, write_config
+from tests.benchmarks.speed.listeners import Side, in_turns
 from tests.benchmarks.speed.plan import ONE_WORKER, TWO_WORKERS
 from tests.benchmarks.speed.processes import CannotMeasure
 from tests.benchmarks.speed.wrk import Wrk

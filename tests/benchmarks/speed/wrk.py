@@ -24,15 +24,15 @@ class Wrk:
 
     @property
     def version(self) -> str:
-        """As the program gives it."""
+        """The version as the program prints it."""
         return " ".join(output(self._program, "-v").split()[:2])
 
     def post(self, address: str, path: str, seconds: float) -> tuple[int, float]:
-        """Load a server for some seconds; answers, and how long it took.
+        """Load a server for some seconds; return the number of answers and the seconds.
 
-        Raises ``CannotMeasure`` where any answer was not as it should be.
+        Raises ``CannotMeasure`` if an answer was wrong.
         """
-        where = f"http://{address}/"
+        url = f"http://{address}/"
         options = [
             "-t1",
             f"-c{self._connections}",
@@ -42,15 +42,15 @@ class Wrk:
             "-s",
             str(_SCRIPT),
         ]
-        words = [self._program, *options, where, "--", str(self._list), path]
-        return found(output(*words, seconds=seconds + 60))
+        words = [self._program, *options, url, "--", str(self._list), path]
+        return read_result(output(*words, seconds=seconds + 60))
 
 
-def found(said: str) -> tuple[int, float]:
-    """Answers and seconds, by wrk.lua's line. Raises ``CannotMeasure`` for none, or where answers were wrong."""
-    line = next((line for line in said.splitlines() if line.startswith(_MARK)), None)
+def read_result(text: str) -> tuple[int, float]:
+    """Return answers and seconds from wrk.lua's line; raise ``CannotMeasure`` without it or with wrong answers."""
+    line = next((line for line in text.splitlines() if line.startswith(_MARK)), None)
     if line is None:
-        raise CannotMeasure(f"wrk: {said.strip()[-300:]}")
+        raise CannotMeasure(f"wrk: {text.strip()[-300:]}")
     facts = json.loads(line.removeprefix(_MARK))
     if facts["status"] or facts["broken"] or not facts["requests"]:
         raise CannotMeasure(f"wrk: not all was answered well: {line}")

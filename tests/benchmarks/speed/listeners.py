@@ -1,4 +1,4 @@
-"""Each door under a real load client: one worker, four connections, beside a peer that speaks the same protocol.
+"""Each listener under a real load client: one worker, four connections, beside a peer of the same protocol.
 
 The daemon runs as users run it: default configuration, metrics on, its log in a file, its own Redis. CPU is that
 of all processes of a side, its Redis included; the client's is not counted, but shares the machine. Both sides
@@ -22,8 +22,8 @@ from redis import Redis
 
 from tests.benchmarks.speed import clients, rspamd, spamassassin
 from tests.benchmarks.speed.bench import Bench
+from tests.benchmarks.speed.daemons import Daemon, daemon, taught, write_config
 from tests.benchmarks.speed.figures import OURS
-from tests.benchmarks.speed.house import Daemon, daemon, taught, write_config
 from tests.benchmarks.speed.plan import (
     CONNECTIONS,
     CPU_MILLISECONDS,
@@ -44,21 +44,21 @@ _ANSWER_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of those that are compared: its CPU seconds until now, and how it is loaded for some seconds."""
+    """One side of a comparison: its CPU seconds until now, and a function that loads it for some seconds."""
 
     cpu: Callable[[], float]
     load: Callable[[float], tuple[int, float]]
-    """Answers and seconds."""
+    """Returns the number of answers and the seconds."""
 
 
 def run(bench: Bench) -> None:
-    """All doors, one after the other."""
-    for door, measure in {HTTP: _http, SPAMD: _spamd, SMTP: smtp, STREAM: _stream}.items():
-        with bench.skipping(door):
+    """Measure all listeners, one after the other."""
+    for listener, measure in {HTTP: _http, SPAMD: _spamd, SMTP: smtp, STREAM: _stream}.items():
+        with bench.skipping(listener):
             measure(bench)
 
 
-def in_turns(bench: Bench, door: str, sides: dict[str, Side]) -> None:
+def in_turns(bench: Bench, listener: str, sides: dict[str, Side]) -> None:
     """Load each side in turns, and record rates and CPU."""
     rates: dict[str, list[float]] = {who: [] for who in sides}
     costs: dict[str, list[float]] = {who: [] for who in sides}
@@ -70,8 +70,8 @@ def in_turns(bench: Bench, door: str, sides: dict[str, Side]) -> None:
                 rates[who].append(answers / seconds)
                 costs[who].append(1000 * (side.cpu() - before) / answers)
     for who in sides:
-        bench.record(door, RATE, *rates[who], who=who)
-        bench.record(door, CPU_MILLISECONDS, *costs[who], who=who)
+        bench.record(listener, RATE, *rates[who], who=who)
+        bench.record(listener, CPU_MILLISECONDS, *costs[who], who=who)
 
 
 def _http(bench: Bench) -> None:
@@ -86,12 +86,12 @@ def _http(bench: Bench) -> None:
         sides = {OURS: Side(lambda: ours.server.cpu_seconds, load(ours.address("http")))}
         with bench.skipping("rspamd"):
             theirs = stack.enter_context(
-                rspamd.rspamd(bench.new_folder("rspamd"), bench.kept / "rspamd.rdb", bench.taught)
+                rspamd.rspamd(bench.new_folder("rspamd"), bench.shared / "rspamd.rdb", bench.taught)
             )
             bench.report.machine["rspamd"] = rspamd.version()
             sides["rspamd"] = Side(lambda: theirs.cpu_seconds, load(f"127.0.0.1:{theirs.port}"))
         in_turns(bench, HTTP, sides)
-        # What the memory could not queue cost nothing: without this figure the others could flatter.
+        # Messages that could not be queued to be remembered cost nothing, so their share is reported as well.
         dropped, checked = map(ours.metric, ("nbstream_memory_dropped_total", "nbstream_score_probability_count"))
         bench.record(f"{HTTP}, not remembered", SHARE, 100 * dropped / checked)
 
@@ -103,7 +103,7 @@ def _spamd(bench: Bench) -> None:
         async def connect() -> clients.Connection:
             return clients.Spamd(address)
 
-        return lambda seconds: answered(clients.for_seconds(connect, requests, CONNECTIONS, seconds))
+        return lambda seconds: run_load(clients.for_seconds(connect, requests, CONNECTIONS, seconds))
 
     with ExitStack() as stack:
         ours = stack.enter_context(daemon(write_config(taught(bench), 'spamd: {listen: "127.0.0.1:0"}')))
@@ -111,7 +111,7 @@ def _spamd(bench: Bench) -> None:
         with bench.skipping("SpamAssassin"):
             first = bench.taught[: bench.scale.taught_to_spamassassin]
             theirs, address = stack.enter_context(
-                spamassassin.spamd(bench.new_folder("spamassassin"), bench.kept / "spamassassin", first)
+                spamassassin.spamd(bench.new_folder("spamassassin"), bench.shared / "spamassassin", first)
             )
             bench.report.machine["SpamAssassin"] = f"{spamassassin.version()}, taught {len(first):,}"
             sides["SpamAssassin"] = Side(lambda: theirs.cpu_seconds, load(address))
@@ -126,7 +126,7 @@ def smtp_requests(bench: Bench) -> list[bytes]:
 
 @contextmanager
 def module(name: str, *arguments: str, port: int, folder: Path) -> Iterator[Served]:
-    """A server of ours beside the daemon, ready on its port."""
+    """Run a server of this package beside the daemon until the end of the block; yields it when it listens."""
     words = [sys.executable, "-m", f"tests.benchmarks.speed.{name}", str(port), *arguments]
     with served(words, folder / f"{name}.log", ROOT) as server:
         server.wait_for(lambda: listens(port))
@@ -150,7 +150,7 @@ def smtp(bench: Bench) -> None:
         async def connect() -> clients.Connection:
             return await clients.Smtp.greeted(address)
 
-        return lambda seconds: answered(clients.for_seconds(connect, requests, CONNECTIONS, seconds))
+        return lambda seconds: run_load(clients.for_seconds(connect, requests, CONNECTIONS, seconds))
 
     port, folder = free_port(), bench.new_folder("passthrough")
     with (
@@ -164,10 +164,10 @@ def smtp(bench: Bench) -> None:
         in_turns(bench, SMTP, sides)
 
 
-def answered(load: Any) -> tuple[int, float]:
-    """Run a load: answers and seconds."""
-    found = uvloop.run(load)
-    return len(found.waits), found.seconds
+def run_load(load: Any) -> tuple[int, float]:
+    """Run a load; return the number of answers and the seconds."""
+    result = uvloop.run(load)
+    return len(result.waits), result.seconds
 
 
 def _stream(bench: Bench) -> None:
@@ -182,9 +182,9 @@ def _stream(bench: Bench) -> None:
 
 
 def _through_the_stream(client: Redis, raws: list[bytes], _: float) -> tuple[int, float]:
-    """Add all, and wait for the last answer."""
-    found: Any = client.xrevrange("nbstream:{default}:out", count=1)
-    last, answers = found[0][0] if found else b"0-0", 0
+    """Add all messages to the stream, and wait for the last answer."""
+    newest: Any = client.xrevrange("nbstream:{default}:out", count=1)
+    last, answers = newest[0][0] if newest else b"0-0", 0
     started = time.perf_counter()
     with client.pipeline(transaction=False) as pipe:
         for raw in raws:

@@ -1,4 +1,4 @@
-"""The house that is measured: configuration, a model taught once for all parts, the daemon, or its parts here."""
+"""The daemon that is measured: its configuration, its taught model, the process, or its parts in this process."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ COMMAND = (sys.executable, "-P", "-m", "nbstream.cli")
 
 
 def write_config(state: Path, listeners: str = "", **sections: str) -> Path:
-    """A configuration beside a state folder: the defaults but for ports, and for what is given."""
-    chosen = {
+    """Write a configuration beside a state folder: the defaults except for ports and the given sections."""
+    sections = {
         "state_dir": str(state),
         "listeners": f"{{smtp: {{listen: 127.0.0.1:{free_port()}}}, http: {{listen: 127.0.0.1:{free_port()}}}"
         + (f", {listeners}}}" if listeners else "}"),
         **sections,
     }
     path = state.with_suffix(".yaml")
-    path.write_text("".join(f"{key}: {value}\n" for key, value in chosen.items()))
+    path.write_text("".join(f"{key}: {value}\n" for key, value in sections.items()))
     return path
 
 
 def taught(bench: Bench) -> Path:
-    """A state folder of its own with the model of the first messages, taught in stream order; made once a run."""
-    kept = bench.kept / "taught"
-    if not kept.exists():
+    """Return a new state folder with a model of the first messages, which is taught once for all parts."""
+    shared = bench.shared / "taught"
+    if not shared.exists():
         making = bench.new_folder("teaching") / "state"
         uvloop.run(_teach(config.load_settings(write_config(making)), bench.taught))
-        shutil.move(making, kept)
+        shutil.move(making, shared)
     state = bench.new_folder("state") / "state"
-    shutil.copytree(kept, state, ignore=shutil.ignore_patterns("*.sock"))
+    shutil.copytree(shared, state, ignore=shutil.ignore_patterns("*.sock"))
     return state
 
 
@@ -67,13 +67,13 @@ async def _teach(settings: Settings, messages: Iterable[Labelled]) -> None:
 
 
 def arrived(raw: bytes, settings: Settings) -> Message:
-    """The message as a door hands it to the filter."""
+    """Return the message as a listener gives it to the filter."""
     return incoming_message(raw, message_limits(settings))
 
 
 @dataclass(frozen=True, slots=True)
-class House:
-    """The parts of a daemon in this process: with all that watches a check, and bare."""
+class InProcessDaemon:
+    """The parts of a daemon in this process; ``watched`` is the filter with observers, ``bare`` without."""
 
     settings: Settings
     mirror: Mirror
@@ -84,8 +84,8 @@ class House:
 
 
 @asynccontextmanager
-async def house(state: Path) -> AsyncIterator[House]:
-    """As ``daemon.server`` puts it together, with metrics and memory, and without doors."""
+async def in_process_daemon(state: Path) -> AsyncIterator[InProcessDaemon]:
+    """Put the parts together as ``daemon.server`` does, with metrics and recent messages, without listeners."""
     settings = config.load_settings(write_config(state))
     async with open_redis(settings) as store:
         assert store.embedded
@@ -102,7 +102,7 @@ async def house(state: Path) -> AsyncIterator[House]:
             await mirror.loaded.wait()
             watched = make_filter(settings, model, mirror, observer, checked_messages=memory)
             bare = make_filter(settings, model, mirror)
-            yield House(settings, mirror, memory, watched, bare, dropped)
+            yield InProcessDaemon(settings, mirror, memory, watched, bare, dropped)
         finally:
             for task in tasks:
                 task.cancel()
@@ -116,18 +116,18 @@ class Daemon:
         self.server = server
         self._addresses: dict[str, str] = {}
 
-    def address(self, door: str) -> str:
-        """Where a door listens, ``HOST:PORT``, once the daemon is ready."""
-        return self._addresses[door]
+    def address(self, listener: str) -> str:
+        """Return the address of a listener, ``HOST:PORT``, once the daemon is ready."""
+        return self._addresses[listener]
 
     def metric(self, series: str) -> float:
-        """The value of a series without labels."""
+        """Return the value of a series without labels."""
         with urllib.request.urlopen(f"http://{self.address('http')}/metrics", timeout=10.0) as answer:
             lines = answer.read().decode().splitlines()
         return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{series} "))
 
     def ready(self) -> bool:
-        """Whether it has said that it is."""
+        """Return whether the daemon has logged that it is ready."""
         for line in self.server.log.read_text().splitlines():
             if '"ready"' in line:
                 self._addresses = {key: str(value) for key, value in json.loads(line).items()}
@@ -136,7 +136,7 @@ class Daemon:
 
 @contextmanager
 def daemon(config_file: Path) -> Iterator[Daemon]:
-    """``nbstream serve`` on a configuration, ready, its log in a file."""
+    """Run ``nbstream serve`` with a configuration, its log in a file; yields it when it is ready."""
     log = config_file.with_suffix(".log")
     with served([*COMMAND, "serve", "-c", config_file], log, config_file.parent) as server:
         running = Daemon(server)
