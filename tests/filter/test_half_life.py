@@ -32,9 +32,8 @@ from nbstream.store.undo.restoration import apply_restoration, prepare_restorati
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from tests.bayes.sample_models import CHOICES
 from tests.letters import letters
-from tests.store.algebra import live_entries, stored, summed
-from tests.store.model.test_exact import NOTHING
-from tests.store.model.test_model import change, entry
+from tests.store.algebra import NOTHING, live_entries, stored, summed
+from tests.store.lessons import change, entry
 from tests.store.replica.test_mirror import running
 
 DAYS = 10.0

@@ -16,7 +16,7 @@ from nbstream.store.model.model import Model
 from nbstream.store.replica.eviction import Evictor
 from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
-from tests.store.model.test_model import change, entry
+from tests.store.lessons import change, entry
 from tests.store.replica.test_eviction import assert_totals_match, caught_up, running_evictor
 from tests.store.replica.test_mirror import equals_redis, running
 from tests.waiting import until

@@ -1,4 +1,4 @@
-"""What learning must come to: the state of a model in Redis, and the same summed over its ledger."""
+"""The state of a model in Redis, and the same state summed over its ledger: both must be equal."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from nbstream.store.model.model import Model
 
 State = tuple[dict[str, dict[bytes, int]], dict[bytes, int]]
 """Counts by class, and totals."""
+
+
+NOTHING: State = ({"ham": {}, "spam": {}}, {})
+"""The state of a model that has learned nothing, or has unlearned everything."""
 
 
 async def stored(model: Model | AutolearnModel) -> State:
@@ -33,7 +37,7 @@ async def live_entries(model: Model | AutolearnModel) -> dict[str, LedgerEntry]:
 
 
 async def summed(model: Model | AutolearnModel) -> State:
-    """What ``stored`` must be: the sum over the live entries of weight times tokens, and of sums."""
+    """The state that must be stored: the sum over the live entries of weight times tokens, and of their sums."""
     counts: dict[str, Counter[bytes]] = {label: Counter() for label in CLASSES}
     totals: Counter[bytes] = Counter()
     for entry in (await live_entries(model)).values():
@@ -53,17 +57,17 @@ async def summed(model: Model | AutolearnModel) -> State:
 
 async def first_scores(model: Model | AutolearnModel) -> dict[str, set[bytes]]:
     """The first scores of each class, exactly as they are in Redis."""
-    found = {}
+    first_scores_of = {}
     for label, key in zip(CLASSES, model.keys.first_scores, strict=True):
         members: Any = await model.client.zrange(key, 0, -1)
-        found[label] = set(members)
-    return found
+        first_scores_of[label] = set(members)
+    return first_scores_of
 
 
 async def first_scores_of_entries(model: Model | AutolearnModel) -> dict[str, set[bytes]]:
-    """What ``first_scores`` must be while none is too many: those of the live entries."""
+    """The first scores of the live entries: those that must be stored while there are no more than the limit."""
     entries = (await live_entries(model)).values()
     return {
-        label: {each.first_score for each in entries if each.label == label and each.first_score}
+        label: {entry.first_score for entry in entries if entry.label == label and entry.first_score}
         for label in CLASSES
     }

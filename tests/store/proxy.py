@@ -1,4 +1,4 @@
-"""A way to Redis that breaks where a test wants it to: before a request goes out, after, or within an answer."""
+"""A proxy before Redis that breaks connections where a test wants it: before or after a request, or in a reply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Fate(Enum):
 
 
 Decide: TypeAlias = "Callable[[bytes], Awaitable[Fate]]"
-"""Told each piece of a request before it goes on; it may take its time."""
+"""Decides about each piece of a request before it is passed on; it may wait."""
 
 
 async def pass_all(request: bytes) -> Fate:
@@ -69,7 +69,7 @@ class Proxy:
                 await _Connection(self, reader, writer).run(redis_reader, redis_writer)
             finally:
                 redis_writer.transport.abort()
-        except OSError:  # either side is gone: so is the other then
+        except OSError:  # one side has closed its connection, so the other side is closed too
             pass
         finally:
             writer.transport.abort()
@@ -84,13 +84,13 @@ class _Connection:
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass both ways until either ends."""
-        ways = [asyncio.create_task(self._requests(writer)), asyncio.create_task(self._replies(reader))]
+        directions = [asyncio.create_task(self._requests(writer)), asyncio.create_task(self._replies(reader))]
         try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
+            for direction in directions:
+                direction.cancel()
+            await asyncio.gather(*directions, return_exceptions=True)
 
     async def _requests(self, redis: asyncio.StreamWriter) -> None:
         while request := await self._reader.read(1 << 20):

@@ -1,4 +1,4 @@
-"""A connection to Redis as it is set up, over TLS too, and what is said of the server behind it."""
+"""Connections to Redis, also over TLS, and the warnings about the server."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ async def test_counts_go_to_a_server_behind_tls_and_come_back(tls_url: str, cert
         assert (await model.look_up(TOKENS))[0].tolist() == [[0, 1000]] * len(TOKENS)
 
 
-async def test_a_server_whose_certificate_nobody_known_has_signed_is_not_believed(tls_url: str) -> None:
+async def test_a_server_with_an_untrusted_certificate_is_refused(tls_url: str) -> None:
     async with open_client(ConnectionOptions(tls_url)) as client:
         with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
             await Model(client, "test", 3600).totals()
 
 
 @pytest.mark.parametrize("server", find_servers(), ids=lambda path: path.parent.as_posix())
-async def test_what_a_server_would_lose_is_found_whatever_its_version(server: Path, tmp_path: Path) -> None:
+async def test_each_version_of_redis_gets_warnings_about_what_it_could_lose(server: Path, tmp_path: Path) -> None:
     redis = RedisServer(server, tmp_path)
     redis.start("--maxmemory-policy", "allkeys-lru")
     try:
         async with open_client(ConnectionOptions(redis.url)) as client:
-            nothing_kept, may_evict = await durability_warnings(client)
+            not_persistent, may_evict = await durability_warnings(client)
             await client.config_set("appendonly", "yes")
             await client.config_set("maxmemory-policy", "noeviction")
             (synced_too_seldom,) = await durability_warnings(client)
@@ -81,18 +81,18 @@ async def test_what_a_server_would_lose_is_found_whatever_its_version(server: Pa
             assert await durability_warnings(client) == []
     finally:
         redis.stop()
-    assert "a restart loses everything learned" in nothing_kept
+    assert "a restart loses everything learned" in not_persistent
     assert "Redis may evict keys (maxmemory-policy allkeys-lru)" in may_evict
     assert "everysec" in synced_too_seldom
 
 
 @pytest.mark.parametrize("password", [None, "wrong"])
-async def test_a_refused_password_is_told_as_what_it_is(own_redis: RedisServer, password: str | None) -> None:
+async def test_a_refused_password_has_an_error_of_its_own(own_redis: RedisServer, password: str | None) -> None:
     own_redis.stop()
     own_redis.start("--requirepass", "right")
 
     async with open_client(ConnectionOptions(own_redis.url, password)) as client:
-        # A kind of what a daemon waits out; a command ends with the exit code for a configuration.
+        # A daemon waits, as for any StoreUnavailable; a command ends with the exit code of a wrong configuration.
         with pytest.raises(StoreForbids, match="refuses the password, or wants one") as refused:
             await Model(client, "test", 3600).open()
 

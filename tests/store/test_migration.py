@@ -1,4 +1,4 @@
-"""A model that an older version wrote is kept: counts, ledger, and messages whose key differs now."""
+"""Migration keeps the model of an older version: counts, ledger, and messages whose key differs now."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_migrating_again_changes_nothing(old: Redis) -> None:
     assert await old.hget("nbstream:{default}:schema", "migrated") == b"2 1000.5"
 
 
-async def test_what_the_older_version_learned_is_taken_back_exactly(old: Redis) -> None:
+async def test_lessons_of_the_older_version_are_unlearned_exactly(old: Redis) -> None:
     await migrate(old, MODEL, time.time())
     spam_filter = await opened(old)
 
@@ -116,7 +116,7 @@ async def test_a_message_with_another_key_than_before_is_known_and_learned_once(
     assert sum(map(int, messages)) == 12
 
 
-async def test_in_bulk_it_is_known_too(old: Redis) -> None:
+async def test_bulk_unlearning_uses_the_former_keys_too(old: Redis) -> None:
     await migrate(old, MODEL, time.time())
     spam_filter = await opened(old)
     outcomes: list[Any] = []
@@ -178,7 +178,7 @@ async def test_a_model_of_another_kind_is_refused(old: Redis, field: str, value:
         await migrate(old, MODEL, 1.0)
 
 
-async def test_a_model_that_is_not_there_is_named(client: Redis) -> None:
+async def test_a_missing_model_is_named_in_the_error(client: Redis) -> None:
     with pytest.raises(StoreIncompatible, match="there is no model 'other'"):
         await migrate(client, "other", 1.0)
 
@@ -199,7 +199,7 @@ async def follower(server: RedisServer, model: str | None) -> AsyncIterator[None
     watching = open_client(ConnectionOptions(server.url))
     try:
         for _ in range(1000):
-            if any(one["cmd"] == "xread" for one in await watching.client_list()):
+            if any(connection["cmd"] == "xread" for connection in await watching.client_list()):
                 break
             await asyncio.sleep(0)
         yield

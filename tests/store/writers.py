@@ -50,7 +50,7 @@ def filter_of(client: Redis) -> Filter:
 
 
 async def teach(spam_filter: Filter, plan: Plan) -> None:
-    """Teach the plan as people do: what was not acknowledged is taught again."""
+    """Teach the plan as people do: a lesson that was not acknowledged is taught again."""
     for number, label in plan:
         while True:
             try:
@@ -72,7 +72,7 @@ async def write(url: str, plans: Sequence[Plan]) -> None:
 
 
 def random_plans(seed: int, writers: int, messages: int, steps: int) -> list[Plan]:
-    """Plans that meet: every writer teaches the same messages."""
+    """Plans with common messages: every writer teaches the same ones."""
     draw = random.Random(seed)
     return [
         [(draw.randrange(messages), draw.choice((*CLASSES, None))) for _ in range(steps)] for _ in range(writers)
@@ -85,7 +85,7 @@ def _main(url: str, plans: Sequence[Plan]) -> None:
 
 @asynccontextmanager
 async def other_process(url: str, plans: Sequence[Plan]) -> AsyncIterator[ForkServerProcess]:
-    """A process that does ``write``; it is killed at the end if it still runs."""
+    """A process that calls ``write``; it is killed at the end if it still runs."""
     process = _context.Process(target=_main, args=(url, plans))
     await asyncio.to_thread(process.start)
     try:
@@ -96,8 +96,8 @@ async def other_process(url: str, plans: Sequence[Plan]) -> AsyncIterator[ForkSe
         process.close()
 
 
-async def written(process: ForkServerProcess, seconds: float = DEADLINE_SECONDS) -> None:
-    """Return once that process has taught everything."""
+async def wait_until_written(process: ForkServerProcess, seconds: float = DEADLINE_SECONDS) -> None:
+    """Return when that process has taught all its plans."""
     await asyncio.to_thread(process.join, seconds)
     assert process.exitcode == 0
 

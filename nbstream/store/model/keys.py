@@ -71,12 +71,12 @@ class ModelKeys:
 
     @property
     def outgoing(self) -> str:
-        """A stream, trimmed: the answers to the entries of ``incoming``."""
+        """A stream, trimmed: the answers to those requests."""
         return self._key("out")
 
     @property
     def dead_letters(self) -> str:
-        """A stream, trimmed: the entries of ``incoming`` that were tried too often."""
+        """A stream, trimmed: the requests that were tried too often."""
         return self._key("dead")
 
     @property

@@ -9,7 +9,7 @@ import sys
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from tests.cli.taught import Taught
-from tests.store.model.test_model import TOKENS, change, entry
+from tests.store.lessons import TOKENS, change, entry
 
 
 def learn_auto(taught: Taught, count: int) -> None:

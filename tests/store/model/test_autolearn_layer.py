@@ -1,4 +1,4 @@
-"""Two layers of counts: they add up where they are read, are kept apart, and one can be dropped."""
+"""Two layers of counts: they are stored separately, are added when they are read, and one can be dropped."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokens
-from tests.store.algebra import stored, summed
-from tests.store.model.test_model import TOKENS, change, entry
+from tests.store.algebra import NOTHING, stored, summed
+from tests.store.lessons import TOKENS, change, entry
 from tests.store.notes import NOTE
 from tests.store.replica.test_mirror import equals_redis, running
 from tests.waiting import until
 
 SINCE = 1.7e9
-EMPTY: tuple[dict[str, dict[bytes, int]], dict[bytes, int]] = ({"ham": {}, "spam": {}}, {})
 
 
 @pytest.fixture
@@ -51,8 +50,8 @@ async def dump(client: Redis, keys: list[bytes]) -> dict[bytes, Any]:
 
 
 async def names(client: Redis, *, auto: bool) -> list[bytes]:
-    found = [key async for key in client.scan_iter()]
-    return sorted(key for key in found if key.startswith(b"nbstream:{test}:auto") == auto)
+    keys = [key async for key in client.scan_iter()]
+    return sorted(key for key in keys if key.startswith(b"nbstream:{test}:auto") == auto)
 
 
 async def test_the_counts_and_totals_of_both_add_up_but_for_the_messages(
@@ -68,7 +67,9 @@ async def test_the_counts_and_totals_of_both_add_up_but_for_the_messages(
     assert totals == Totals(messages=(0, 1), tokens=(30, 1800), vocabulary_size=6)
 
 
-async def test_without_the_second_layer_the_first_is_served(people: Model, layer: AutolearnModel) -> None:
+async def test_while_the_second_layer_cannot_be_read_the_counts_of_the_first_are_used(
+    people: Model, layer: AutolearnModel
+) -> None:
     await change(people, "m1", entry("spam", TOKENS[:3], 500))
 
     rows, totals = await LayeredCounts(people, Mirror(layer, 5.0)).look_up(TOKENS[:3])
@@ -94,27 +95,23 @@ async def test_dropping_leaves_nothing_but_what_people_taught_to_the_last_byte(
     for number in range(700):  # more than a step of the removal
         await change(layer, f"m{number}", entry("spam", TOKENS[:3]))
     await change(people, "m1", entry("spam", TOKENS[:3]))
-    kept = await names(client, auto=False)
-    before = await dump(client, kept)
+    of_people = await names(client, auto=False)
+    before = await dump(client, of_people)
 
     dropped = await AutolearnModel(client, "test", 3600).drop_epoch()
 
     assert dropped.messages == (0, 700)
-    assert await names(client, auto=False) == kept
-    assert await dump(client, kept) == before
-    assert await stored(layer) == EMPTY
+    assert await names(client, auto=False) == of_people
+    assert await dump(client, of_people) == before
+    assert await stored(layer) == NOTHING
     left = [name.rpartition(b":")[2] for name in await names(client, auto=True)]
-    assert left == [
-        b"auto",
-        b"changes",
-        b"sequence",
-        b"sequence",
-    ]  # the end, for those who follow, and the numbers
+    # The end of the old stream for those who follow it, and the sequence numbers of both epochs.
+    assert left == [b"auto", b"changes", b"sequence", b"sequence"]
     for name in ("sequence", "changes"):
         assert 0 < await client.ttl(AutolearnKeys("test", 0)._key(name)) <= 60
 
 
-async def test_dropping_what_is_empty_writes_nothing(client: Redis, layer: AutolearnModel) -> None:
+async def test_dropping_an_empty_layer_writes_nothing(client: Redis, layer: AutolearnModel) -> None:
     before = await names(client, auto=True)
 
     assert await layer.drop_epoch() == Totals()
@@ -132,7 +129,7 @@ async def test_every_mirror_follows_into_the_next_epoch(people: Model, layer: Au
         await until(lambda: mirror.totals == Totals())
         assert (await mirror.look_up(TOKENS[:1]))[0].tolist() == [[0, 0]]
 
-        learned = await change(writer, "m1", entry("ham", TOKENS))  # it is not told: it sees for itself
+        learned = await change(writer, "m1", entry("ham", TOKENS))  # the writer reads the new epoch itself
         await mirror.wait_until_applied(learned or b"")
         assert (await mirror.look_up(TOKENS[:1]))[0].tolist() == [[1000, 0]]
         assert await equals_redis(first, people, TOKENS)
@@ -158,7 +155,7 @@ async def test_a_drop_that_was_killed_is_a_drop_and_the_next_one_removes_what_it
     )
 
     assert await layer.entry("m1") is None
-    assert await stored(layer) == EMPTY
+    assert await stored(layer) == NOTHING
     assert await client.exists(old.ledger("m1"))
     learned = entry("ham", TOKENS[:2])
     assert await layer.commit_lesson("m1", None, learned, NOTE)
@@ -223,29 +220,23 @@ async def test_two_drops_at_once_are_one(client: Redis, layer: AutolearnModel) -
     assert await client.get(keys.epoch_key) == b"1"
 
 
-async def test_who_writes_to_the_last_epoch_changes_nothing_that_is_read(layer: AutolearnModel) -> None:
+async def test_a_lesson_in_a_dropped_epoch_changes_nothing_that_is_read(layer: AutolearnModel) -> None:
     late = AutolearnModel(layer.client, "test", 3600)
     await late.open()
     await change(layer, "m1", entry("spam", TOKENS))
-    taught = await late.entry("m1")
+    learned = await late.entry("m1")
     await layer.drop_epoch()
 
-    assert await late.commit_lesson("m1", taught, None, NOTE) == LedgerConflict(
-        None
-    )  # what it was about to take back is gone
+    # The entry that it was about to take back was dropped.
+    assert await late.commit_lesson("m1", learned, None, NOTE) == LedgerConflict(None)
     assert await late.commit_lesson("m2", None, entry("spam", TOKENS), NOTE)
     await layer.entry("m1")
-    assert await stored(layer) == EMPTY
-    assert (
-        await layer.drop_epoch(),
-        [key for key in await names(layer.client, auto=True) if b"ledger" in key],
-    ) == (
-        Totals(),
-        [],
-    )
+    assert await stored(layer) == NOTHING
+    assert await layer.drop_epoch() == Totals()
+    assert [key for key in await names(layer.client, auto=True) if b"ledger" in key] == []
 
 
-async def test_the_messages_that_both_layers_know_are_found(people: Model, layer: AutolearnModel) -> None:
+async def test_disputed_messages_are_those_in_both_ledgers(people: Model, layer: AutolearnModel) -> None:
     for number in range(5):
         await change(layer, f"m{number}", entry("spam", TOKENS))
     for message in ("m2", "m4", "m9"):

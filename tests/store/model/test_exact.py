@@ -1,4 +1,4 @@
-"""Learning stays addition whoever teaches at once, and whatever breaks meanwhile: each lesson counts once."""
+"""Learning stays addition with several writers at once and when connections break: each lesson counts once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.store.algebra import (
-    State,
+    NOTHING,
     first_scores,
     first_scores_of_entries,
     live_entries,
@@ -27,10 +27,9 @@ from tests.store.algebra import (
 )
 from tests.store.proxy import Fate, Proxy
 from tests.store.replicas import replicated
-from tests.store.writers import LETTERS, Plan, has_changed, other_process, random_plans, write, written
+from tests.store.writers import LETTERS, Plan, has_changed, other_process, random_plans, wait_until_written, write
 from tests.waiting import until
 
-NOTHING: State = ({"ham": {}, "spam": {}}, {})
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 
@@ -38,13 +37,13 @@ def model_of(client: Redis) -> Model:
     return Model(client, "test", 3600)
 
 
-def apart(seed: int, writers: int, steps: int) -> list[Plan]:
-    """Plans that do not meet: each writer has messages of its own, so that its last word on each is known."""
+def separate_plans(seed: int, writers: int, steps: int) -> list[Plan]:
+    """Plans without common messages, so that the last label of each message is known."""
     plans = random_plans(seed, writers, len(LETTERS) // writers, steps)
-    return [[(number * writers + each, label) for number, label in plan] for each, plan in enumerate(plans)]
+    return [[(number * writers + writer, label) for number, label in plan] for writer, plan in enumerate(plans)]
 
 
-def last_words(plans: list[Plan]) -> dict[str, str]:
+def last_labels(plans: list[Plan]) -> dict[str, str]:
     """What each message was last learned as, by its key."""
     final = {LETTERS[number].key: label for plan in plans for number, label in plan}
     return {key: label for key, label in final.items() if label}
@@ -67,7 +66,7 @@ async def by_two_processes(url: str, plans: list[Plan]) -> None:
     half = len(plans) // 2
     async with other_process(url, plans[half:]) as process:
         await write(url, plans[:half])
-        await written(process)
+        await wait_until_written(process)
 
 
 some_plans = st.lists(
@@ -77,7 +76,7 @@ some_plans = st.lists(
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plans=some_plans)
-async def test_whatever_8_writers_on_two_processes_do_ends_at_the_sum_over_the_ledger(
+async def test_the_lessons_of_8_writers_in_two_processes_end_at_the_sum_over_the_ledger(
     client: Redis, shared_redis: RedisServer, plans: list[Plan]
 ) -> None:
     await client.flushall()
@@ -112,19 +111,19 @@ async def test_a_long_run_of_8_writers_ends_at_the_sum_over_the_ledger_and_leave
 async def test_lessons_whose_connection_breaks_count_once(
     client: Redis, shared_redis: RedisServer, tmp_path: Path, fate: Fate
 ) -> None:
-    draw, plans = random.Random(6), apart(seed=7, writers=4, steps=12)
+    draw, plans = random.Random(6), separate_plans(seed=7, writers=4, steps=12)
 
     async def now_and_then(request: bytes) -> Fate:
         return fate if draw.random() < 0.2 else Fate.PASS
 
-    async with Proxy(shared_redis.socket, tmp_path / "s", now_and_then) as way:
-        await write(way.url, plans)
-        assert way.broken > 20
+    async with Proxy(shared_redis.socket, tmp_path / "s", now_and_then) as proxy:
+        await write(proxy.url, plans)
+        assert proxy.broken > 20
 
     model = model_of(client)
     assert await stored(model) == await summed(model)
     assert await first_scores(model) == await first_scores_of_entries(model)
-    assert await learned(model) == last_words(plans)
+    assert await learned(model) == last_labels(plans)
 
 
 # Ends by kill -9
@@ -143,7 +142,7 @@ async def test_a_writer_killed_between_any_two_steps_leaves_no_half_and_what_it_
         await write(shared_redis.url, [FEW])
         assert await stored(model) == await summed(model)
         assert await first_scores(model) == await first_scores_of_entries(model)
-        assert await learned(model) == last_words([FEW])
+        assert await learned(model) == last_labels([FEW])
         await client.flushall()
         steps += 1
 
@@ -151,7 +150,7 @@ async def test_a_writer_killed_between_any_two_steps_leaves_no_half_and_what_it_
 
 
 async def ends_at(step: int, redis: RedisServer, socket: Path) -> bool:
-    """Have a writer killed while it waits for its answer of that number; False where it came to its end before."""
+    """Kill a writer while it waits for its reply number ``step``; return False where it ended before."""
     requests = 0
 
     async def keep_one_reply(request: bytes) -> Fate:
@@ -159,11 +158,11 @@ async def ends_at(step: int, redis: RedisServer, socket: Path) -> bool:
         requests += 1
         return Fate.KEEP_REPLY if requests == step + 1 else Fate.PASS
 
-    async with Proxy(redis.socket, socket, keep_one_reply) as way, other_process(way.url, [FEW]) as process:
-        await until(lambda: way.broken > 0 or not process.is_alive())
-        if not way.broken:
-            await written(process)
-        return way.broken > 0
+    async with Proxy(redis.socket, socket, keep_one_reply) as proxy, other_process(proxy.url, [FEW]) as process:
+        await until(lambda: proxy.broken > 0 or not process.is_alive())
+        if not proxy.broken:
+            await wait_until_written(process)
+        return proxy.broken > 0
 
 
 async def test_a_server_that_is_killed_keeps_what_it_acknowledged_and_what_is_repeated_counts_once(
@@ -172,7 +171,7 @@ async def test_a_server_that_is_killed_keeps_what_it_acknowledged_and_what_is_re
     own_redis.stop()
     own_redis.start(*DURABLE)
     client = open_client(ConnectionOptions(own_redis.url))
-    model, plans = model_of(client), apart(seed=8, writers=4, steps=60)
+    model, plans = model_of(client), separate_plans(seed=8, writers=4, steps=60)
 
     async with other_process(own_redis.url, plans[2:]) as process:
         writing = asyncio.create_task(write(own_redis.url, plans[:2]))
@@ -181,44 +180,44 @@ async def test_a_server_that_is_killed_keeps_what_it_acknowledged_and_what_is_re
             own_redis.stop()
             own_redis.start(*DURABLE)
         await writing
-        await written(process)
+        await wait_until_written(process)
 
     assert await stored(model) == await summed(model)
 
     assert await first_scores(model) == await first_scores_of_entries(model)
-    assert await learned(model) == last_words(plans)
+    assert await learned(model) == last_labels(plans)
     await client.aclose()
 
 
 async def test_after_a_failover_that_lost_lessons_what_is_repeated_counts_once(
     own_redis: RedisServer, tmp_path: Path
 ) -> None:
-    plans = apart(seed=9, writers=4, steps=40)
-    promoted, asked = asyncio.Event(), itertools.count()
+    plans = separate_plans(seed=9, writers=4, steps=40)
+    promoted, requests = asyncio.Event(), itertools.count()
 
     async def hold_the_rest(request: bytes) -> Fate:
         """Most lessons come after the promotion, however fast the writers are."""
-        if b"EVALSHA" in request and next(asked) >= 60:
+        if b"EVALSHA" in request and next(requests) >= 60:
             await promoted.wait()
         return Fate.PASS
 
     async with replicated(own_redis, tmp_path / "replica") as pair:
         before, after = model_of(pair.at_primary), model_of(pair.at_replica)
         async with (
-            Proxy(own_redis.socket, tmp_path / "s", hold_the_rest) as way,
-            other_process(way.url, plans[2:]) as process,
+            Proxy(own_redis.socket, tmp_path / "s", hold_the_rest) as proxy,
+            other_process(proxy.url, plans[2:]) as process,
         ):
-            writing = asyncio.create_task(write(way.url, plans[:2]))
+            writing = asyncio.create_task(write(proxy.url, plans[:2]))
             await until(lambda: has_changed(after, 30))
             await pair.promote()
-            known = int(await after.client.get(after.keys.sequence) or 0)
+            last_sequence = int(await after.client.get(after.keys.sequence) or 0)
             promoted.set()
-            await until(lambda: has_changed(before, known + 10))
+            await until(lambda: has_changed(before, last_sequence + 10))
             own_redis.stop()
-            way.target = pair.replica.socket
-            way.cut()
+            proxy.target = pair.replica.socket
+            proxy.cut()
             await writing
-            await written(process)
+            await wait_until_written(process)
 
         assert await stored(after) == await summed(after)
 
@@ -226,4 +225,4 @@ async def test_after_a_failover_that_lost_lessons_what_is_repeated_counts_once(
         await write(pair.replica.url, plans)
         assert await stored(after) == await summed(after)
         assert await first_scores(after) == await first_scores_of_entries(after)
-        assert await learned(after) == last_words(plans)
+        assert await learned(after) == last_labels(plans)

@@ -1,4 +1,4 @@
-"""The history, through a real Redis: one record for each change, with all that telling and undoing need."""
+"""The history, through a real Redis: one record for each change, with all that a report and an undo need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.filter.filters import make_filter
-from tests.store.model.test_model import TOKENS, change, entry
+from tests.store.lessons import TOKENS, change, entry
 from tests.store.notes import NOTE
 from tests.store.proxy import LosesOneReply
 
@@ -53,23 +53,29 @@ async def test_learn_relearn_and_unlearn_each_leave_one_record(model: Model, spa
             lessons.append(await spam_filter.unlearn(PRIZE, "cli", "ann"))
         entries.append(await model.entry(PRIZE.key))
 
-    found = (await records(model))[::-1]
+    oldest_first = (await records(model))[::-1]
 
-    assert [record.description for record in found] == ["learned spam", "relearned spam -> ham", "unlearned ham"]
-    assert [record.former for record in found] == [None, *entries[:2]]
-    assert [record.version for record in found] == [each.version if each else None for each in entries]
-    assert [record.label for record in found] == ["spam", "ham", None]
-    assert {record.message_key for record in found} == {PRIZE.key}
-    assert [(each.note.source, each.note.actor) for each in found] == [
+    assert [record.description for record in oldest_first] == [
+        "learned spam",
+        "relearned spam -> ham",
+        "unlearned ham",
+    ]
+    assert [record.former for record in oldest_first] == [None, *entries[:2]]
+    assert [record.version for record in oldest_first] == [
+        entry_now.version if entry_now else None for entry_now in entries
+    ]
+    assert [record.label for record in oldest_first] == ["spam", "ham", None]
+    assert {record.message_key for record in oldest_first} == {PRIZE.key}
+    assert [(record.note.source, record.note.actor) for record in oldest_first] == [
         *[("smtp", "192.0.2.1")] * 2,
         ("cli", "ann"),
     ]
-    for record, lesson in zip(found, lessons, strict=True):
+    for record, lesson in zip(oldest_first, lessons, strict=True):
         assert record.note.before == Assessment(lesson.before.probability, str(lesson.before.verdict))
         assert record.note.after == Assessment(lesson.after.probability, str(lesson.after.verdict))
 
 
-async def test_what_changes_nothing_leaves_no_record(model: Model, spam_filter: Filter) -> None:
+async def test_a_lesson_that_changes_nothing_leaves_no_record(model: Model, spam_filter: Filter) -> None:
     await spam_filter.unlearn(PRIZE, "test")
     assert await records(model) == []
 
@@ -80,7 +86,7 @@ async def test_what_changes_nothing_leaves_no_record(model: Model, spam_filter: 
     assert [record.description for record in await records(model)] == ["learned spam"]
 
 
-async def test_the_former_entry_is_kept_whole(model: Model) -> None:
+async def test_a_record_holds_the_whole_former_entry(model: Model) -> None:
     sums = [(b"=type=text/plain", 123), (b"=size.xx", 2**52), (b"=x", -4)]
     former = LedgerEntry(
         "v1", "ham", 7, tuple(b"t%d" % n for n in range(3000)), 12.25, "a\nb", "", -0.5, tuple(sums)
@@ -113,12 +119,12 @@ async def test_whatever_a_source_or_an_actor_is_called_it_stays_intact(model: Mo
 async def test_a_change_whose_reply_was_lost_has_one_record(
     model: Model, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
-    async with LosesOneReply(shared_redis.socket, tmp_path / "s") as way:
-        lossy = open_client(ConnectionOptions(way.url))
+    async with LosesOneReply(shared_redis.socket, tmp_path / "s") as proxy:
+        lossy = open_client(ConnectionOptions(proxy.url))
         await make_filter(lossy).learn(PRIZE, "spam", "test")
         await lossy.aclose()
 
-    assert way.broken == 1
+    assert proxy.broken == 1
     assert [record.description for record in await records(model)] == ["learned spam"]
 
 
@@ -127,10 +133,12 @@ async def test_the_history_is_trimmed_to_about_a_number_of_records(model: Model)
     for number in range(400):
         await change(model, f"m{number}", entry("spam", TOKENS[:1]))
 
-    found = await records(model)
+    newest_first = await records(model)
 
-    assert 50 <= len(found) <= 50 + 100  # Redis trims by whole nodes of 100 entries
-    assert [record.message_key for record in found] == [f"m{n}" for n in range(399, 399 - len(found), -1)]
+    assert 50 <= len(newest_first) <= 50 + 100  # Redis trims by whole nodes of 100 entries
+    assert [record.message_key for record in newest_first] == [
+        f"m{n}" for n in range(399, 399 - len(newest_first), -1)
+    ]
 
 
 async def test_more_records_than_a_step_are_read_in_order_and_once(model: Model) -> None:
@@ -140,20 +148,22 @@ async def test_more_records_than_a_step_are_read_in_order_and_once(model: Model)
     assert [record.message_key for record in await records(model)] == [f"m{n}" for n in range(1099, -1, -1)]
 
 
-async def test_a_stretch_of_the_history_begins_at_since(model: Model) -> None:
+async def test_records_can_be_read_from_a_time_on(model: Model) -> None:
     moments = [1000.0, 1000.001, 1000.002]
     for number, at in enumerate(moments):
-        for place in (0, 1):
+        for number_at_once in (0, 1):
             stored: Any = {"id": f"m{number}", "label": "spam", "version": "v", "source": "", "actor": ""}
-            opinions: Any = {"before": "0.5 unsure", "after": "0.5 unsure"}
-            await model.client.xadd(model.keys.history, {**stored, **opinions}, id=f"{round(at * 1000)}-{place}")
+            assessments: Any = {"before": "0.5 unsure", "after": "0.5 unsure"}
+            await model.client.xadd(
+                model.keys.history, {**stored, **assessments}, id=f"{round(at * 1000)}-{number_at_once}"
+            )
 
     assert {record.at for record in await records(model)} == set(moments)
     assert [record.message_key for record in await records(model, 1000.001)] == ["m2", "m2", "m1", "m1"]
     assert await records(model, 1000.003) == []
 
 
-async def test_a_record_is_found_by_its_place(model: Model) -> None:
+async def test_a_record_can_be_read_by_its_id(model: Model) -> None:
     for label in ("spam", "ham"):
         await change(model, "m1", entry(label, TOKENS))
     for record in await records(model):
@@ -169,7 +179,7 @@ async def test_a_record_of_another_program_is_refused(model: Model) -> None:
         await records(model)
 
 
-async def test_a_selection_means_records_by_time_actor_label_and_message(model: Model) -> None:
+async def test_a_selection_chooses_records_by_time_actor_label_and_message(model: Model) -> None:
     notes = [LessonNote("cli", actor, NOTE.before, NOTE.after) for actor in ("ann", "ben", "ann")]
     new: list[LedgerEntry | None] = [entry("ham", TOKENS), entry("spam", TOKENS), None]
     for note, after in zip(notes, new, strict=True):
@@ -177,13 +187,13 @@ async def test_a_selection_means_records_by_time_actor_label_and_message(model: 
     await change(model, "m2", entry("ham", TOKENS))
     unlearned, relearned, learned = (await records(model))[1:]
 
-    def meant(selection: HistorySelection) -> list[str]:
-        return [each.description for each in (learned, relearned, unlearned) if each in selection]
+    def selected(selection: HistorySelection) -> list[str]:
+        return [record.description for record in (learned, relearned, unlearned) if record in selection]
 
-    assert meant(HistorySelection()) == ["learned ham", "relearned ham -> spam", "unlearned spam"]
-    assert meant(HistorySelection(actor="ann")) == ["learned ham", "unlearned spam"]
-    assert meant(HistorySelection(label="spam")) == ["relearned ham -> spam", "unlearned spam"]
-    assert meant(HistorySelection(label="ham", actor="ben")) == []
-    assert meant(HistorySelection(message_key="m2")) == []
-    assert meant(HistorySelection(since=unlearned.at, until=unlearned.at)) == []
-    assert meant(HistorySelection(until=learned.at)) == []
+    assert selected(HistorySelection()) == ["learned ham", "relearned ham -> spam", "unlearned spam"]
+    assert selected(HistorySelection(actor="ann")) == ["learned ham", "unlearned spam"]
+    assert selected(HistorySelection(label="spam")) == ["relearned ham -> spam", "unlearned spam"]
+    assert selected(HistorySelection(label="ham", actor="ben")) == []
+    assert selected(HistorySelection(message_key="m2")) == []
+    assert selected(HistorySelection(since=unlearned.at, until=unlearned.at)) == []
+    assert selected(HistorySelection(until=learned.at)) == []

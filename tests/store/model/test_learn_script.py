@@ -18,7 +18,7 @@ from nbstream.store.model.learn_script import (
     pack_keys,
 )
 from nbstream.store.model.retention import RetentionLimits
-from tests.store.model.test_model import TOKENS, entry
+from tests.store.lessons import TOKENS, entry
 from tests.store.notes import NOTE
 
 SCRIPT = re.sub(r"--.*", "", lua_script("learn.lua"))

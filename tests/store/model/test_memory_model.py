@@ -1,4 +1,4 @@
-"""The model in memory keeps what the one in Redis promises."""
+"""The model in memory gives the same results as the model in Redis."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
 from tests.store.algebra import stored
-from tests.store.model.test_model import MESSAGES, SUM_NAMES, TOKENS, Step, entry, steps
+from tests.store.lessons import MESSAGES, SUM_NAMES, TOKENS, Step, entry, steps
 from tests.store.notes import NOTE
 
 NAMES = [*TOKENS, *SUM_NAMES]
 
 
-async def kept(model: MemoryModel) -> dict[str, dict[bytes, int]]:
-    """Counts by class, those that are not zero."""
+async def nonzero_counts(model: MemoryModel) -> dict[str, dict[bytes, int]]:
+    """The counts by class that are not zero."""
     rows, _ = await model.look_up(NAMES)
     return {
         label: {name: int(count) for name, count in zip(NAMES, column, strict=True) if count}
@@ -39,7 +39,7 @@ async def test_the_same_changes_give_the_same_counts_as_in_redis_and_none_when_a
             assert isinstance(await model.commit_lesson(message, await model.entry(message), new, NOTE), bytes)
 
     counts, _ = await stored(redis)
-    assert await kept(memory) == counts
+    assert await nonzero_counts(memory) == counts
     assert (await memory.look_up([]))[1] == await redis.totals() == (await redis.counts()).totals
     assert sorted((await memory.vocabulary_counts()).tolist()) == sorted(
         (await redis.vocabulary_counts()).tolist()
@@ -49,7 +49,7 @@ async def test_the_same_changes_give_the_same_counts_as_in_redis_and_none_when_a
         for model in (memory, redis):
             await model.commit_lesson(message, await model.entry(message), None, NOTE)
 
-    assert await kept(memory) == {"ham": {}, "spam": {}}
+    assert await nonzero_counts(memory) == {"ham": {}, "spam": {}}
     assert (await memory.look_up([]))[1] == Totals()
     assert (await memory.vocabulary_counts()).shape == (0, 2)
     assert await stored(redis) == ({"ham": {}, "spam": {}}, {})
@@ -72,12 +72,17 @@ async def test_an_entry_comes_back_as_it_was_with_the_id_of_its_change() -> None
 
     change = await model.commit_lesson("m1", None, new, NOTE)
 
-    found = await model.entry("m1")
-    assert found is not None
-    assert (found.version, found.label, found.weight, found.tokens) == (new.version, "spam", 123, tuple(TOKENS))
-    assert (found.learned_at, found.source, found.actor) == (1.5, "test", "nobody")
-    assert (found.score, found.change) == (0.25, change)
-    assert found.sums == new.sums
+    stored_entry = await model.entry("m1")
+    assert stored_entry is not None
+    assert (stored_entry.version, stored_entry.label, stored_entry.weight, stored_entry.tokens) == (
+        new.version,
+        "spam",
+        123,
+        tuple(TOKENS),
+    )
+    assert (stored_entry.learned_at, stored_entry.source, stored_entry.actor) == (1.5, "test", "nobody")
+    assert (stored_entry.score, stored_entry.change) == (0.25, change)
+    assert stored_entry.sums == new.sums
     assert await model.last_change() == change
 
 
@@ -86,14 +91,14 @@ async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing() ->
     await model.commit_lesson("m1", None, entry("spam", TOKENS), NOTE)
     stale = await model.entry("m1")
     await model.commit_lesson("m1", stale, entry("ham", TOKENS), NOTE)
-    before = await kept(model)
+    before = await nonzero_counts(model)
 
-    held = LedgerConflict(await model.entry("m1"))
-    assert held.entry is not None
-    assert await model.commit_lesson("m1", stale, entry("spam", TOKENS), NOTE) == held
-    assert await model.commit_lesson("m1", None, entry("spam", TOKENS), NOTE) == held
+    conflict = LedgerConflict(await model.entry("m1"))
+    assert conflict.entry is not None
+    assert await model.commit_lesson("m1", stale, entry("spam", TOKENS), NOTE) == conflict
+    assert await model.commit_lesson("m1", None, entry("spam", TOKENS), NOTE) == conflict
     assert await model.commit_lesson("m2", stale, entry("spam", TOKENS), NOTE) == LedgerConflict(None)
-    assert await kept(model) == before
+    assert await nonzero_counts(model) == before
 
 
 async def test_the_vocabulary_is_the_very_same_array_until_something_is_learned() -> None:

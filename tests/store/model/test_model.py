@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import CLASSES, Sums, Totals
+from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.model.autolearn_layer import AutolearnModel
-from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
 from tests.store.algebra import stored, summed
+from tests.store.lessons import MESSAGES, SUM_NAMES, TOKENS, Step, change, entry, steps
 from tests.store.notes import NOTE
 from tests.waiting import until
-
-Lesson = tuple[str, list[bytes], int, Sums]
-Step = tuple[str, Lesson | None]
-
-# The first is of a header field that is called like a sum.
-TOKENS = [b"=x:free", *(f"token:{n}".encode() for n in range(7))]
-SUM_NAMES = [b"=x", b"=messages", b"=type=text/plain", b"=size.xx"]
-MESSAGES = ["m1", "m2", "m3"]
-
-
-def entry(label: str, tokens: list[bytes], weight: int = 1000, sums: Sums = ()) -> LedgerEntry:
-    return LedgerEntry(
-        secrets.token_hex(4), label, weight, tuple(tokens), 1.5, "test", "nobody", 0.25, tuple(sums)
-    )
 
 
 @pytest.fixture
@@ -45,21 +29,6 @@ async def model(client: Redis) -> Model:
     opened = Model(client, "test", ledger_seconds=3600)
     await opened.open()
     return opened
-
-
-async def change(model: Model | AutolearnModel, message: str, new: LedgerEntry | None) -> bytes | None:
-    found = await model.commit_lesson(message, await model.entry(message), new, NOTE)
-    return found if isinstance(found, bytes) else None
-
-
-sums = st.lists(
-    st.tuples(st.sampled_from(SUM_NAMES), st.sampled_from([0, 1, 1000, 10**9])), unique_by=lambda each: each[0]
-)
-lessons = st.tuples(
-    st.sampled_from(CLASSES), st.lists(st.sampled_from(TOKENS), unique=True), st.sampled_from([0, 1, 1000]), sums
-)
-steps = st.lists(st.tuples(st.sampled_from(MESSAGES), st.none() | lessons), max_size=12)
-"""Messages that are learned, relearned (as either class) or unlearned."""
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -132,7 +101,7 @@ async def test_sums_belong_neither_to_the_totals_nor_to_the_vocabulary(model: Mo
     lessons = {"m1": ("spam", TOKENS[:2]), "m2": ("ham", TOKENS[1:4]), "m3": ("spam", [])}
     for message, (label, tokens) in lessons.items():
         await change(model, message, entry(label, tokens))
-    _, without = await stored(model)
+    _, totals_without_sums = await stored(model)
 
     for message, (label, tokens) in lessons.items():
         await change(model, message, entry(label, tokens, sums=[(name, 9) for name in SUM_NAMES]))
@@ -140,7 +109,7 @@ async def test_sums_belong_neither_to_the_totals_nor_to_the_vocabulary(model: Mo
     counts, totals = await stored(model)
     assert (
         totals
-        == without
+        == totals_without_sums
         == {
             b"messages:spam": 2,
             b"messages:ham": 1,
@@ -161,7 +130,7 @@ async def test_a_message_without_weight_is_counted_with_its_sums(model: Model) -
     assert await stored(model) == ({"ham": {b"=x": 1000}, "spam": {}}, {b"messages:ham": 1})
 
 
-async def test_a_token_of_a_field_that_is_named_like_a_sum_is_a_token(model: Model) -> None:
+async def test_a_token_of_a_header_field_with_the_name_of_a_sum_is_a_token(model: Model) -> None:
     tokens = Tokenizer().tokenize(Message.parse(b"=x: free\nSubject: lunch\n\nnow\n"))
     assert b"=x:free" in tokens.head
 
@@ -178,9 +147,9 @@ async def test_the_ledger_keeps_the_sums(model: Model) -> None:
 
     await change(model, "m1", new)
 
-    found = await model.entry("m1")
-    assert found is not None
-    assert found.sums == new.sums
+    stored_entry = await model.entry("m1")
+    assert stored_entry is not None
+    assert stored_entry.sums == new.sums
 
 
 async def test_large_sums_stay_exact(model: Model) -> None:
@@ -248,10 +217,10 @@ async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing(mode
     await change(model, "m1", entry("ham", TOKENS))
     before = await stored(model)
 
-    held = LedgerConflict(await model.entry("m1"))
-    assert held.entry is not None
-    assert await model.commit_lesson("m1", stale, entry("spam", TOKENS), NOTE) == held
-    assert await model.commit_lesson("m1", None, entry("spam", TOKENS), NOTE) == held
+    conflict = LedgerConflict(await model.entry("m1"))
+    assert conflict.entry is not None
+    assert await model.commit_lesson("m1", stale, entry("spam", TOKENS), NOTE) == conflict
+    assert await model.commit_lesson("m1", None, entry("spam", TOKENS), NOTE) == conflict
     assert await model.commit_lesson("m2", stale, entry("spam", TOKENS), NOTE) == LedgerConflict(None)
     assert await stored(model) == before
 
@@ -261,11 +230,16 @@ async def test_the_ledger_gives_back_what_was_written_and_expires(model: Model) 
 
     change_id = await change(model, "m1", new)
 
-    found = await model.entry("m1")
-    assert found is not None
-    assert (found.version, found.label, found.weight, found.tokens) == (new.version, "spam", 123, tuple(TOKENS))
-    assert (found.learned_at, found.source, found.actor) == (1.5, "test", "nobody")
-    assert (found.score, found.change) == (0.25, change_id)
+    stored_entry = await model.entry("m1")
+    assert stored_entry is not None
+    assert (stored_entry.version, stored_entry.label, stored_entry.weight, stored_entry.tokens) == (
+        new.version,
+        "spam",
+        123,
+        tuple(TOKENS),
+    )
+    assert (stored_entry.learned_at, stored_entry.source, stored_entry.actor) == (1.5, "test", "nobody")
+    assert (stored_entry.score, stored_entry.change) == (0.25, change_id)
     assert 0 < await model.client.ttl(model.keys.ledger("m1")) <= 3600
 
 
@@ -345,15 +319,15 @@ async def test_a_server_that_cannot_write_to_its_disk_refuses_and_can_be_read(
 ) -> None:
     caplog.set_level("INFO", "nbstream")
     own_redis.stop()
-    (tmp_path / "gone").mkdir()
-    own_redis.start("--dir", str(tmp_path / "gone"))
+    (tmp_path / "removed").mkdir()
+    own_redis.start("--dir", str(tmp_path / "removed"))
     client = open_client(ConnectionOptions(own_redis.url))
     await client.config_set("save", "3600 1")
     model = Model(client, "test", 3600)
     await model.open()
     await change(model, "m1", entry("spam", TOKENS))
     before = await stored(model)
-    (tmp_path / "gone").rmdir()
+    (tmp_path / "removed").rmdir()
     await client.bgsave()
     await until(lambda: _saving_failed(client))
 
@@ -372,8 +346,8 @@ async def test_a_server_that_cannot_write_to_its_disk_refuses_and_can_be_read(
 
 
 async def _saving_failed(client: Redis) -> bool:
-    found: Any = await client.info("persistence")
-    return bool(found["rdb_last_bgsave_status"] == "err")
+    info: Any = await client.info("persistence")
+    return bool(info["rdb_last_bgsave_status"] == "err")
 
 
 async def test_the_vocabulary_is_the_very_same_array_until_anybody_learns(model: Model, client: Redis) -> None:

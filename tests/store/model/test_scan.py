@@ -12,7 +12,7 @@ from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.scan import SCAN_STEP, scan_counts
 
 
-class Losing:
+class CancellationLosingClient:
     """A client that loses the first cancellation of each command, as redis-py does in Python 3.11."""
 
     def __init__(self, client: Redis) -> None:
@@ -34,8 +34,8 @@ async def test_a_scan_ends_with_the_step_that_lost_a_cancellation(client: Redis)
     keys = ModelKeys("test")
     for key in keys.counts:
         await client.hset(key, mapping={f"body:{n}": n + 1 for n in range(10 * SCAN_STEP)})
-    losing = Losing(client)
-    scanning = asyncio.create_task(scan_counts(losing, keys))  # type: ignore[arg-type]  # no more than this is asked of it
+    losing = CancellationLosingClient(client)
+    scanning = asyncio.create_task(scan_counts(losing, keys))  # type: ignore[arg-type]  # the scan uses no other method
     await losing.under_way.wait()
 
     scanning.cancel()

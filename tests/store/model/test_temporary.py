@@ -24,8 +24,8 @@ async def learn(model: Model, message: str) -> None:
 
 
 async def keys(client: Redis) -> list[bytes]:
-    found: Any = await client.keys("*")
-    return sorted(found)
+    names: Any = await client.keys("*")
+    return sorted(names)
 
 
 async def test_all_its_keys_are_removed_and_those_of_others_are_not(client: Redis) -> None:
@@ -42,7 +42,7 @@ async def test_all_its_keys_are_removed_and_those_of_others_are_not(client: Redi
     assert await keys(client) == before
 
 
-async def test_two_at_once_do_not_meet(client: Redis) -> None:
+async def test_two_temporary_models_have_different_keys(client: Redis) -> None:
     async with temporary_model(client, "evaluate", 3600) as one:
         async with temporary_model(client, "evaluate", 3600) as other:
             await learn(other, "m1")
@@ -81,7 +81,7 @@ async def test_it_is_removed_when_its_user_is_cancelled(client: Redis) -> None:
     assert await keys(client) == []
 
 
-async def test_what_could_not_be_removed_is_named(own_redis: RedisServer) -> None:
+async def test_an_error_names_the_keys_that_may_be_left(own_redis: RedisServer) -> None:
     client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
 
     with pytest.raises(

@@ -13,7 +13,7 @@ from nbstream.store.model import time_base
 from nbstream.store.model.model import Model
 from nbstream.store.model.signature import current_signature
 from nbstream.store.replica.mirror import Mirror
-from tests.store.model.test_model import change, entry
+from tests.store.lessons import change, entry
 from tests.store.replica.test_mirror import running
 from tests.waiting import until
 
@@ -28,14 +28,14 @@ async def opened(client: Redis, days: float | None, now: float = 5000.25) -> Mod
     return model
 
 
-async def test_a_new_model_begins_now_and_whoever_comes_later_reads_that(client: Redis) -> None:
+async def test_the_t0_of_a_new_model_is_now_and_stays(client: Redis) -> None:
     first = await opened(client, 30)
     later = await opened(client, 30, now=9000)
 
     assert first.half_life == later.half_life == HalfLife(30, 5000.25)
 
 
-async def test_of_many_that_sign_a_new_model_at_once_one_is_followed_by_all(client: Redis) -> None:
+async def test_many_that_sign_a_new_model_at_once_agree_on_one_time_base(client: Redis) -> None:
     models = [model_of(client, 30, now) for now in range(1, 9)]
 
     await asyncio.gather(*(model.open() for model in models))
@@ -43,7 +43,7 @@ async def test_of_many_that_sign_a_new_model_at_once_one_is_followed_by_all(clie
     assert len({model.half_life for model in models}) == 1
 
 
-async def test_a_model_that_was_signed_before_there_were_half_lives_has_none(client: Redis) -> None:
+async def test_a_model_signed_by_a_version_without_half_lives_has_none(client: Redis) -> None:
     model = model_of(client, None)
     for name, value in current_signature().items():
         await client.hset(model.keys.schema, name, value)
@@ -57,17 +57,17 @@ async def test_a_model_that_was_signed_before_there_were_half_lives_has_none(cli
 
 
 @pytest.mark.parametrize(
-    ("has", "wanted", "said"),
+    ("stored", "wanted", "text_part"),
     [
         (30, 60, "with a half-life of 30 days since 1970-01-01T01:23:20Z, wanted is a half-life of 60 days"),
         (30, None, "wanted is no half-life"),
         (None, 60, "was learned with no half-life"),
     ],
 )
-async def test_another_half_life_is_refused_once_the_model_was_taught_and_the_text_says_the_way(
-    client: Redis, has: float | None, wanted: float | None, said: str
+async def test_another_half_life_is_refused_after_the_first_lesson_and_the_error_says_what_to_do(
+    client: Redis, stored: float | None, wanted: float | None, text_part: str
 ) -> None:
-    model = await opened(client, has)
+    model = await opened(client, stored)
     await change(model, "m", entry("spam", [b"t"]))
     before = await client.hgetall(model.keys.schema)
 
@@ -76,18 +76,18 @@ async def test_another_half_life_is_refused_once_the_model_was_taught_and_the_te
             await model_of(client, wanted).open(sign=sign)
 
         text = str(refused.value)
-        assert said in text
-        assert f"Set model.half_life_days to {has or 'null'} again" in text
+        assert text_part in text
+        assert f"Set model.half_life_days to {stored or 'null'} again" in text
         assert "nbstream export" in text
         assert "a new model.name, and nbstream import" in text
     assert await client.hgetall(model.keys.schema) == before
 
 
-@pytest.mark.parametrize(("has", "wanted"), [(30, 60), (30, None), (None, 60)])
-async def test_a_model_that_nobody_taught_takes_another_half_life(
-    client: Redis, has: float | None, wanted: float | None
+@pytest.mark.parametrize(("stored", "wanted"), [(30, 60), (30, None), (None, 60)])
+async def test_a_model_without_lessons_accepts_another_half_life(
+    client: Redis, stored: float | None, wanted: float | None
 ) -> None:
-    await opened(client, has)
+    await opened(client, stored)
 
     other = await opened(client, wanted, now=7000)
 
@@ -95,7 +95,7 @@ async def test_a_model_that_nobody_taught_takes_another_half_life(
     assert (await opened(client, wanted, now=8000)).half_life == other.half_life
 
 
-async def test_what_only_looks_writes_nothing(client: Redis) -> None:
+async def test_opening_without_signing_writes_nothing(client: Redis) -> None:
     first = await opened(client, 30)
     before = await client.hgetall(first.keys.schema)
     other = model_of(client, 60)
@@ -106,7 +106,7 @@ async def test_what_only_looks_writes_nothing(client: Redis) -> None:
     assert await client.hgetall(first.keys.schema) == before
 
 
-async def test_a_model_whose_lessons_were_all_taken_back_keeps_its_half_life(client: Redis) -> None:
+async def test_a_model_whose_lessons_were_all_unlearned_keeps_its_half_life(client: Redis) -> None:
     """An undo would bring back their weights."""
     model = await opened(client, 30)
     await change(model, "m", entry("spam", [b"t"]))
@@ -143,7 +143,7 @@ async def test_a_second_model_is_signed_with_the_time_base_of_the_first(client: 
 
 
 @pytest.mark.parametrize("stored", ["thirty", "30", "30 1 2", "-1 5", "nan 5", "30 inf"])
-async def test_a_half_life_that_no_such_program_wrote_is_refused(client: Redis, stored: str) -> None:
+async def test_a_half_life_that_another_program_wrote_is_refused(client: Redis, stored: str) -> None:
     model = await opened(client, 30)
     await client.hset(model.keys.schema, time_base.HALF_LIFE_FIELD, stored)
 
@@ -151,7 +151,9 @@ async def test_a_half_life_that_no_such_program_wrote_is_refused(client: Redis, 
         await model.open()
 
 
-async def test_of_two_that_replace_the_half_life_at_once_neither_goes_on_with_a_wrong_one(client: Redis) -> None:
+async def test_of_several_that_replace_the_half_life_at_once_none_continues_with_a_wrong_one(
+    client: Redis,
+) -> None:
     for round_ in range(20):
         await client.flushall()
         await opened(client, 30)

@@ -24,7 +24,7 @@ from tests.conftest import RedisServer
 from tests.filter.filters import make_filter
 from tests.letters import letters
 from tests.store.algebra import stored
-from tests.store.model.test_model import MESSAGES, TOKENS, Step, change, entry, steps
+from tests.store.lessons import MESSAGES, TOKENS, Step, change, entry, steps
 from tests.store.replica.test_mirror import equals_redis, running
 from tests.waiting import until
 

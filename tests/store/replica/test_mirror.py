@@ -14,7 +14,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror, _stream_position
 from tests.conftest import RedisServer
-from tests.store.model.test_model import SUM_NAMES, TOKENS, change, entry
+from tests.store.lessons import SUM_NAMES, TOKENS, change, entry
 from tests.waiting import DEADLINE_SECONDS, until
 
 

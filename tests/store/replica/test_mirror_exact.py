@@ -18,11 +18,11 @@ from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
 from tests.store.algebra import first_scores, stored
-from tests.store.model.test_model import TOKENS, change, entry
+from tests.store.lessons import TOKENS, change, entry
 from tests.store.proxy import Fate, Proxy
 from tests.store.replica.test_mirror import running
 from tests.store.replicas import replicated
-from tests.store.writers import LETTERS, filter_of, has_changed, other_process, random_plans, written
+from tests.store.writers import LETTERS, filter_of, has_changed, other_process, random_plans, wait_until_written
 from tests.waiting import until
 
 
@@ -81,7 +81,7 @@ async def test_mirrors_started_at_any_moment_and_one_that_is_cut_end_equal_under
         for moment in sorted(generator.choices(range(lessons // 2), k=4)):
             await until(partial(has_changed, model, moment), LONG_SECONDS)
             mirrors.append(await stack.enter_async_context(mirror_at(shared_redis.url)))
-        await written(process, LONG_SECONDS)
+        await wait_until_written(process, LONG_SECONDS)
         cutting.cancel()
         proxy.reply_bytes = None
         assert proxy.broken > 0

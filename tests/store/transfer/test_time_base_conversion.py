@@ -20,9 +20,8 @@ from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_import import ModelImport, finish_import
 from nbstream.store.transfer.time_base_conversion import convert_time_base
-from tests.store.algebra import live_entries, stored, summed
-from tests.store.model.test_exact import NOTHING
-from tests.store.model.test_model import MESSAGES, SUM_NAMES, TOKENS, change, entry
+from tests.store.algebra import NOTHING, live_entries, stored, summed
+from tests.store.lessons import MESSAGES, SUM_NAMES, TOKENS, change, entry
 from tests.store.transfer.model_archives import export_model, stored_hashes
 
 DAY = 86_400.0

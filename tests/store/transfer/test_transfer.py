@@ -30,7 +30,7 @@ from nbstream.store.transfer.model_import import ModelImport, finish_import
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 from tests.conftest import RedisServer
 from tests.store.algebra import stored
-from tests.store.model.test_model import SUM_NAMES, TOKENS, Step, change, entry, lessons, steps
+from tests.store.lessons import SUM_NAMES, TOKENS, Step, change, entry, lessons, steps
 from tests.store.replica.test_mirror import equals_redis, running
 from tests.store.transfer.model_archives import export_model, import_model, open_model, stage_import, stored_hashes
 

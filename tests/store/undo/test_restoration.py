@@ -22,7 +22,7 @@ from tests.conftest import RedisServer
 from tests.filter.filters import make_filter
 from tests.letters import letters
 from tests.store.algebra import State, stored
-from tests.store.model.test_model import TOKENS, change, entry
+from tests.store.lessons import TOKENS, change, entry
 from tests.store.notes import NOTE
 from tests.store.proxy import LosesOneReply
 
