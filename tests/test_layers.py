@@ -41,7 +41,7 @@ INNER_LAYERS = {
         {"migration", "stream_queue"},
     ],
     "listeners": [
-        {"byte_budget", "control_socket", "lesson_log", "message_log", "peers", "sockets"},
+        {"bytes_in_flight", "control_socket", "lesson_log", "message_log", "peers", "sockets"},
         {"teachers"},
         {"runtime"},
         {"listener"},

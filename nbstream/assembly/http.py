@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nbstream.assembly.parts import ServerParts
     from nbstream.config import HttpListenerSettings, Settings
     from nbstream.filter import FilterPolicy
-    from nbstream.listeners.byte_budget import ByteBudget
+    from nbstream.listeners.bytes_in_flight import BytesInFlight
     from nbstream.listeners.message_service import MessageService
 
 
@@ -86,7 +86,7 @@ def make_http_listener(
     settings: Settings,
     parts: ServerParts,
     message_service: MessageService,
-    byte_budget: ByteBudget,
+    bytes_in_flight: BytesInFlight,
     is_draining: Callable[[], bool],
 ) -> HttpListener:
     """Return the listener with all its routes."""
@@ -99,7 +99,7 @@ def make_http_listener(
     )
     state = ServerState(settings, parts, lambda: message_service.runtime.spam_filter.policy, is_draining)
     lookups = ApiLookups(settings.model.name, state.model_status, state.message_record)
-    bodies = BodyReader(limits, byte_budget)
+    bodies = BodyReader(limits, bytes_in_flight)
     rspamd = RspamdApi(
         message_service,
         bodies,

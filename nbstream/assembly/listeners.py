@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nbstream.assembly.http import make_http_listener, make_metrics_listener
 from nbstream.config import TcpAddress
-from nbstream.listeners.byte_budget import ByteBudget
+from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
 from nbstream.listeners.spamd.listener import SpamdLimits, SpamdListener
@@ -50,7 +50,7 @@ class ListenerContext:
     settings: Settings
     parts: ServerParts
     runtime: Runtime
-    byte_budget: ByteBudget
+    bytes_in_flight: BytesInFlight
     is_draining: Callable[[], bool]
 
     def message_service(self, listener_name: str) -> MessageService:
@@ -98,8 +98,8 @@ class ListenerEntry(Generic[Section]):
         """Return the listener, which is on; it is not started yet."""
         section = self.section(settings.listeners)
         assert section is not None
-        budget = ByteBudget(self.byte_limit(section))
-        return self.make(section, ListenerContext(settings, parts, runtime, budget, is_draining))
+        bytes_in_flight = BytesInFlight(self.byte_limit(section))
+        return self.make(section, ListenerContext(settings, parts, runtime, bytes_in_flight, is_draining))
 
 
 def _tcp_address(section: SmtpListenerSettings | MetricsListenerSettings) -> ListenAddress:
@@ -136,7 +136,7 @@ def _make_smtp(section: SmtpListenerSettings, context: ListenerContext) -> Liste
         max_recipients=section.max_recipients,
     )
     outlet = Outlet(parts.next_hop, parts.quarantine)
-    return SmtpListener(limits, context.byte_budget, parts.next_hop, outlet, context.runtime, parts.metrics)
+    return SmtpListener(limits, context.bytes_in_flight, parts.next_hop, outlet, context.runtime, parts.metrics)
 
 
 def _make_http(section: HttpListenerSettings, context: ListenerContext) -> Listener:
@@ -145,7 +145,7 @@ def _make_http(section: HttpListenerSettings, context: ListenerContext) -> Liste
         context.settings,
         context.parts,
         context.message_service("http"),
-        context.byte_budget,
+        context.bytes_in_flight,
         context.is_draining,
     )
 
@@ -156,7 +156,7 @@ def _make_spamd(section: SpamdListenerSettings, context: ListenerContext) -> Lis
         idle_timeout_seconds=section.idle_timeout_seconds,
         max_connections=section.max_connections,
     )
-    return SpamdListener(limits, context.byte_budget, context.message_service("spamd"))
+    return SpamdListener(limits, context.bytes_in_flight, context.message_service("spamd"))
 
 
 def _make_stream(section: StreamListenerSettings, context: ListenerContext) -> Listener:
@@ -179,7 +179,7 @@ def _make_stream(section: StreamListenerSettings, context: ListenerContext) -> L
         claim_seconds=section.claim_seconds,
     )
     observer = StreamMetrics(context.parts.metrics.registry)
-    return StreamListener(queue, limits, context.byte_budget, context.message_service("stream"), observer)
+    return StreamListener(queue, limits, context.bytes_in_flight, context.message_service("stream"), observer)
 
 
 def _make_metrics(_: MetricsListenerSettings, context: ListenerContext) -> Listener:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from nbstream.listeners.byte_budget import ByteBudget
+from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.http.responses import RequestRefused
 from nbstream.wire.rspamd import ENCODED_FIELDS
 
@@ -35,9 +35,9 @@ class HttpLimits:
 class BodyReader:
     """Reads the bodies of all requests of a listener."""
 
-    def __init__(self, limits: HttpLimits, byte_budget: ByteBudget) -> None:
+    def __init__(self, limits: HttpLimits, bytes_in_flight: BytesInFlight) -> None:
         self._limits = limits
-        self._byte_budget = byte_budget
+        self._bytes_in_flight = bytes_in_flight
 
     @asynccontextmanager
     async def read(self, request: web.Request) -> AsyncIterator[bytes]:
@@ -62,7 +62,7 @@ class BodyReader:
                 raise RequestRefused(400, "the body is empty: it must be a message")
             yield content
         finally:
-            self._byte_budget.release(sum(map(len, pieces)))
+            self._bytes_in_flight.release(sum(map(len, pieces)))
 
     async def _read_pieces(self, content: StreamReader, pieces: list[bytes]) -> None:
         size = 0
@@ -70,7 +70,7 @@ class BodyReader:
             size += len(piece)
             if size > self._limits.max_message_bytes:
                 raise self._too_large_error()
-            if not self._byte_budget.reserve(len(piece)):
+            if not self._bytes_in_flight.reserve(len(piece)):
                 raise RequestRefused(503, "too much is being read now, please try again later", close=True)
             pieces.append(piece)
 

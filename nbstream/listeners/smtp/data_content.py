@@ -15,7 +15,7 @@ from nbstream.mail.lines import normalize_line_ends
 from nbstream.wire.smtp import remove_dot_stuffing
 
 if TYPE_CHECKING:
-    from nbstream.listeners.byte_budget import ByteBudget
+    from nbstream.listeners.bytes_in_flight import BytesInFlight
     from nbstream.wire.smtp_reply import SmtpReply
 
 _log = logging.getLogger(__name__)
@@ -31,10 +31,10 @@ _READ_LIMIT_FACTOR = 2  # of the permitted size: a refused message is read to it
 class IncomingMessage:
     """A message of at most ``limit`` bytes that comes in; ``problem`` is the reply once it is refused."""
 
-    def __init__(self, limit: int, budget: ByteBudget) -> None:
+    def __init__(self, limit: int, bytes_in_flight: BytesInFlight) -> None:
         self.problem: SmtpReply | None = None
         self._limit = limit
-        self._budget = budget
+        self._bytes_in_flight = bytes_in_flight
         self._size = self._reserved = 0
         self._pieces: list[bytes] = []
         self._unfinished_bytes = b""
@@ -54,7 +54,7 @@ class IncomingMessage:
             return
         if self._size - len(DATA_END) > self._limit:
             self._refuse(replies.MESSAGE_TOO_BIG)
-        elif not self._budget.reserve(len(chunk)):
+        elif not self._bytes_in_flight.reserve(len(chunk)):
             self._refuse(replies.TOO_MANY_BYTES_IN_FLIGHT)
         else:
             self._reserved += len(chunk)
@@ -73,7 +73,7 @@ class IncomingMessage:
 
     def release(self) -> None:
         """Give back the bytes that are reserved for the message."""
-        self._budget.release(self._reserved)
+        self._bytes_in_flight.release(self._reserved)
         self._reserved = 0
 
     def _refuse(self, problem: SmtpReply) -> None:

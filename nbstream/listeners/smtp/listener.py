@@ -17,7 +17,7 @@ from nbstream.wire.smtp_reply import SmtpReply
 if TYPE_CHECKING:
     import socket
 
-    from nbstream.listeners.byte_budget import ByteBudget
+    from nbstream.listeners.bytes_in_flight import BytesInFlight
     from nbstream.listeners.runtime import Runtime
     from nbstream.relay.next_hop import NextHop
     from nbstream.relay.outlet import Outlet
@@ -43,7 +43,7 @@ class SmtpListener:
     def __init__(
         self,
         limits: SmtpLimits,
-        byte_budget: ByteBudget,
+        bytes_in_flight: BytesInFlight,
         next_hop: NextHop,
         outlet: Outlet,
         runtime: Runtime,
@@ -51,7 +51,7 @@ class SmtpListener:
     ) -> None:
         self._outlet = outlet
         self._observers = observers
-        self.state = SmtpListenerState(limits, byte_budget, next_hop, self._message_handlers(runtime))
+        self.state = SmtpListenerState(limits, bytes_in_flight, next_hop, self._message_handlers(runtime))
         self._servers: list[asyncio.Server] = []
 
     async def start(self, *sockets: socket.socket) -> None:

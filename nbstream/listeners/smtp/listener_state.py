@@ -1,4 +1,4 @@
-"""What all sessions of one SMTP listener share: its limits, its budget, the next hop, and what becomes of mail."""
+"""What all sessions of one SMTP listener share: limits, bytes in flight, next hop, and what happens to mail."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from nbstream.listeners.byte_budget import ByteBudget
+from nbstream.listeners.bytes_in_flight import BytesInFlight
 
 if TYPE_CHECKING:
     from nbstream.listeners.peers import Peer
@@ -56,12 +56,16 @@ class SmtpListenerState:
     """The shared state; ``message_handlers`` are those of the next transaction."""
 
     def __init__(
-        self, limits: SmtpLimits, byte_budget: ByteBudget, next_hop: NextHop, message_handlers: MessageHandlers
+        self,
+        limits: SmtpLimits,
+        bytes_in_flight: BytesInFlight,
+        next_hop: NextHop,
+        message_handlers: MessageHandlers,
     ) -> None:
         self.limits = limits
         self.next_hop = next_hop
         self.message_handlers = message_handlers
-        self.byte_budget = byte_budget
+        self.bytes_in_flight = bytes_in_flight
         self.sessions: set[OpenSession] = set()
         self.draining = False
         self.no_sessions = asyncio.Event()

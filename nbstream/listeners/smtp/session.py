@@ -4,7 +4,7 @@ Rules:
 - The next hop's transaction opens at MAIL, and every RCPT gets the next hop's own reply. Where the next hop cannot
 be
   reached the client learns that at RCPT, so that feedback is learned even while it is away.
-- DATA is read in chunks up to CRLF.CRLF and nothing else. Memory is reserved from a budget that all connections
+- DATA is read in chunks up to CRLF.CRLF and nothing else. Memory is reserved from a limit that all connections
   share.
 - aiosmtpd's own MAIL, RCPT, DATA and EHLO are replaced: they refuse unknown parameters and long lines, change the
   case of parameters, and answer an exception with its text.
@@ -217,7 +217,7 @@ class SmtpSession(SmtpConnection):
         # dot.
         self.unread(b"\r\n")
         await self._send_reply(replies.GO_AHEAD)
-        incoming = IncomingMessage(self._listener.limits.max_message_bytes, self._listener.byte_budget)
+        incoming = IncomingMessage(self._listener.limits.max_message_bytes, self._listener.bytes_in_flight)
         try:
             await self._send_reply(await self._learn_or_deliver(mail, incoming))
         finally:

@@ -14,7 +14,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from nbstream.listeners.byte_budget import ByteBudget
+from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.spamd.handler import SpamdHandler
 from nbstream.wire.spamd import (
@@ -55,11 +55,13 @@ class SpamdLimits:
 class SpamdListener:
     """Accepts connections, and limits their number and their bytes in memory."""
 
-    def __init__(self, limits: SpamdLimits, byte_budget: ByteBudget, message_service: MessageService) -> None:
+    def __init__(
+        self, limits: SpamdLimits, bytes_in_flight: BytesInFlight, message_service: MessageService
+    ) -> None:
         self.limits = limits
         self.handler = SpamdHandler(message_service)
         self.connections: set[SpamdConnection] = set()
-        self.byte_budget = byte_budget
+        self.bytes_in_flight = bytes_in_flight
         self.is_unix_socket = False
         self._message_service = message_service
         self._draining = False
@@ -198,7 +200,7 @@ class SpamdConnection(asyncio.Protocol):
             self._refuse(_SILENT)
 
     def _reserve_bytes(self, count: int) -> bool:
-        if not self._listener.byte_budget.reserve(count):
+        if not self._listener.bytes_in_flight.reserve(count):
             return False
         self._reserved_bytes += count
         return True
@@ -277,7 +279,7 @@ class SpamdConnection(asyncio.Protocol):
             self._transport.close()
 
     def _release_bytes(self) -> None:
-        self._listener.byte_budget.release(self._reserved_bytes)
+        self._listener.bytes_in_flight.release(self._reserved_bytes)
         self._reserved_bytes = 0
 
     def _close_if_done(self) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from nbstream.errors import NbstreamError, StoreUnavailable
-from nbstream.listeners.byte_budget import ByteBudget
+from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.stream.error_answers import error_text
 from nbstream.logs import event_fields
 from nbstream.store.backoff import Backoff
@@ -70,7 +70,7 @@ class StreamListener:
         self,
         queue: StreamQueue,
         limits: StreamLimits,
-        byte_budget: ByteBudget,
+        bytes_in_flight: BytesInFlight,
         message_service: MessageService,
         observer: StreamObserver,
     ) -> None:
@@ -78,7 +78,7 @@ class StreamListener:
         self._limits = limits
         self._message_service = message_service
         self._observer = observer
-        self._byte_budget = byte_budget
+        self._bytes_in_flight = bytes_in_flight
         self._active_entries: dict[bytes, QueueEntry] = {}
         self._waiting = 0  # entries that wait for Redis
         self._waiting_logged = False
@@ -152,7 +152,7 @@ class StreamListener:
             stop_if_cancelled()
             free_slots = self._limits.max_in_flight - len(self._active_entries)
             is_half_free = 2 * free_slots >= self._limits.max_in_flight
-            if is_half_free and not self._byte_budget.is_exhausted and not self._waiting:
+            if is_half_free and not self._bytes_in_flight.is_exhausted and not self._waiting:
                 return free_slots
             self._changed.clear()
             await self._changed.wait()
@@ -223,11 +223,11 @@ class StreamListener:
     def _begin(self, entry: QueueEntry) -> None:
         """Note that an entry is active; its size is known only after it was read."""
         self._active_entries[entry.stream_id] = entry
-        self._byte_budget.reserve_anyway(entry.size)
+        self._bytes_in_flight.reserve_anyway(entry.size)
 
     def _end(self, entry: QueueEntry) -> None:
         del self._active_entries[entry.stream_id]
-        self._byte_budget.release(entry.size)
+        self._bytes_in_flight.release(entry.size)
         self._changed.set()
 
     async def _answer(self, entry: QueueEntry) -> _EntryResult:

@@ -13,7 +13,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from nbstream.filter import FilterPolicy
-from nbstream.listeners.byte_budget import ByteBudget
+from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.listener_state import SmtpLimits
 from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
@@ -149,7 +149,7 @@ async def open_smtp_listener(
         )
         listener = SmtpListener(
             SmtpLimits(hostname="listener.example.org", **options),
-            ByteBudget(max_bytes_in_flight),
+            BytesInFlight(max_bytes_in_flight),
             next_hop,
             Outlet(next_hop, Quarantine(maildir.with_name("Quarantine"))),
             runtime,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.listeners.byte_budget import ByteBudget
+from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
 from nbstream.listeners.smtp.replies import MESSAGE_TOO_BIG, TOO_MANY_BYTES_IN_FLIGHT
 from nbstream.mail.lines import normalize_line_ends
@@ -21,7 +21,7 @@ FRAGMENTS = st.lists(
 
 def arrive(wire: bytes, cuts: list[int], limit: int = 1 << 20) -> IncomingMessage:
     """What comes in when ``wire`` is cut at these positions."""
-    arriving = IncomingMessage(limit, ByteBudget(1 << 30))
+    arriving = IncomingMessage(limit, BytesInFlight(1 << 30))
     positions = [0, *sorted(cut for cut in cuts if 0 < cut <= len(wire) - len(DATA_END)), len(wire)]
     for start, end in itertools.pairwise(positions):
         arriving.add(wire[start:end], last=end == len(wire))
@@ -51,20 +51,20 @@ def test_a_message_may_be_as_long_as_the_limit(length: int, problem: SmtpReply |
 
 
 def test_what_is_refused_holds_no_memory() -> None:
-    budget = ByteBudget(10)
-    arriving = IncomingMessage(100, budget)
+    bytes_in_flight = BytesInFlight(10)
+    arriving = IncomingMessage(100, bytes_in_flight)
     arriving.add(b"\r\n12345", last=False)
-    assert budget.reserved == 7
+    assert bytes_in_flight.reserved == 7
 
     arriving.add(b"6789", last=False)
 
     assert arriving.problem == TOO_MANY_BYTES_IN_FLIGHT
-    assert budget.reserved == 0
+    assert bytes_in_flight.reserved == 0
     assert not arriving.exceeds_read_limit
 
 
 def test_after_twice_the_limit_the_end_is_not_waited_for() -> None:
-    arriving = IncomingMessage(10, ByteBudget(1 << 30))
+    arriving = IncomingMessage(10, BytesInFlight(1 << 30))
 
     arriving.add(b"\r\n" + b"x" * 18, last=False)
     assert arriving.problem == MESSAGE_TOO_BIG

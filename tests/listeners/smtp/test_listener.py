@@ -187,7 +187,7 @@ async def test_memory_for_mail_is_shared_and_given_back(client: Redis, tmp_path:
         holding, waiting = await smtp.talk(), await smtp.talk()
         await holding.begin()
         holding.writer.write(b"x" * 150_000)
-        await until(lambda: smtp.listener.state.byte_budget.reserved > 60_000)
+        await until(lambda: smtp.listener.state.bytes_in_flight.reserved > 60_000)
         await waiting.begin()
 
         waiting.writer.write(b"y" * 190_000 + b"\r\n.\r\n")
@@ -196,7 +196,7 @@ async def test_memory_for_mail_is_shared_and_given_back(client: Redis, tmp_path:
         holding.writer.write(b"\r\n.\r\n")
         assert (await holding.reply()).startswith("250 ")
         assert (await smtp.send(b"y" * 190_000)).startswith("250 ")
-        assert smtp.listener.state.byte_budget.reserved == 0
+        assert smtp.listener.state.bytes_in_flight.reserved == 0
 
 
 async def test_an_idle_client_is_closed(client: Redis, tmp_path: Path) -> None:
@@ -479,7 +479,7 @@ async def test_a_client_that_closes_its_side_early_is_let_go(smtp: RunningSmtp, 
     await dialogue.ended()
 
     await until(lambda: not smtp.listener.state.sessions)
-    assert smtp.listener.state.byte_budget.reserved == 0
+    assert smtp.listener.state.bytes_in_flight.reserved == 0
     assert smtp.delivered() == []
 
 
@@ -492,7 +492,7 @@ async def test_a_client_may_go_away_at_any_byte(smtp: RunningSmtp, caplog: pytes
         dialogue.writer.transport.abort()
 
     await until(lambda: not smtp.listener.state.sessions)
-    assert smtp.listener.state.byte_budget.reserved == 0
+    assert smtp.listener.state.bytes_in_flight.reserved == 0
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
     assert (await smtp.send(MESSAGE)).startswith("250 ")
 
@@ -516,11 +516,11 @@ async def test_a_refused_message_gives_its_memory_back_before_its_end(client: Re
         dialogue = await smtp.talk()
         await dialogue.begin()
         dialogue.writer.write(b"x" * 190_000)
-        await until(lambda: smtp.listener.state.byte_budget.reserved > 60_000)
+        await until(lambda: smtp.listener.state.bytes_in_flight.reserved > 60_000)
 
         dialogue.writer.write(b"x" * 100_000)
 
-        await until(lambda: smtp.listener.state.byte_budget.reserved == 0)
+        await until(lambda: smtp.listener.state.bytes_in_flight.reserved == 0)
         assert (await smtp.send(b"y" * 150_000)).startswith("250 ")
 
 

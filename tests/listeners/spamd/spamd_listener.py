@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter import FilterPolicy
-from nbstream.listeners.byte_budget import ByteBudget
+from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress, open_listening_socket
 from nbstream.listeners.spamd.handler import LISTENER_NAME
@@ -94,7 +94,7 @@ class RunningSpamdListener:
     async def wait_until_idle(self) -> None:
         """Return when no connection is left, and check that no bytes are reserved then."""
         await until(lambda: not self.listener.connections)
-        assert self.listener.byte_budget.reserved == 0
+        assert self.listener.bytes_in_flight.reserved == 0
 
     @property
     def learned(self) -> dict[str, int]:
@@ -116,13 +116,13 @@ async def open_spamd(
     policy = ThresholdPolicy(spam=options.pop("spam", 0.95))
     params = FilterPolicy(policy, options.pop("min_learned", {"spam": 1, "ham": 1}))
     allow_from, clues = options.pop("allow_from", LOOPBACK), options.pop("clues", False)
-    budget = ByteBudget(options.pop("max_bytes_in_flight", 256 << 20))
+    bytes_in_flight = BytesInFlight(options.pop("max_bytes_in_flight", 256 << 20))
     async with AsyncExitStack() as stack:
         follow = options.pop("follow", True)
         opened_filter = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
         runtime = make_runtime(opened_filter.spam_filter, allow_from=allow_from, shows_clues=clues)
         service = MessageService(LISTENER_NAME, runtime, metrics.delivery)
-        listener = SpamdListener(SpamdLimits(**options), budget, service)
+        listener = SpamdListener(SpamdLimits(**options), bytes_in_flight, service)
         address = UnixListenAddress(path) if path else TcpListenAddress("127.0.0.1", 0)
         socket = open_listening_socket(address)
         port = 0 if path else socket.getsockname()[1]

@@ -157,14 +157,14 @@ async def test_a_bomb_is_refused_and_its_bytes_are_released(client: Redis) -> No
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-async def test_mail_beyond_the_byte_budget_is_deferred(client: Redis, compressed: bool) -> None:
+async def test_mail_beyond_the_bytes_in_flight_is_deferred(client: Redis, compressed: bool) -> None:
     async with open_spamd(client, max_message_bytes=1 << 20, max_bytes_in_flight=1 << 20) as spamd:
         message = b"m" * (600 << 10)
         data = request("CHECK", message=message)
         _, writer = await spamd.connect()
         writer.write(data[:-1])
         await writer.drain()
-        await until(lambda: spamd.listener.byte_budget.reserved == len(data) - 1)
+        await until(lambda: spamd.listener.bytes_in_flight.reserved == len(data) - 1)
 
         other = request("CHECK", "Compress: zlib", message=zlib.compress(message)) if compressed else data
         answer = await spamd.ask(other)
@@ -188,7 +188,7 @@ async def test_the_bytes_of_deferred_mail_are_freed(client: Redis, monkeypatch: 
                 await writer.drain()
                 assert (await reader.readline()).startswith(b"SPAMD/1.0 75 ")
                 streams.append(writer)
-            await until(lambda: spamd.listener.byte_budget.reserved == 0)
+            await until(lambda: spamd.listener.bytes_in_flight.reserved == 0)
             assert tracemalloc.get_traced_memory()[0] < 4 << 20
         finally:
             tracemalloc.stop()
@@ -272,7 +272,7 @@ async def test_a_drain_closes_idle_connections_and_finishes_requests(client: Red
         idle, (reader, writer) = await spamd.connect(), await spamd.connect()
         data = request("CHECK")
         writer.write(data[:10])
-        await until(lambda: spamd.listener.byte_budget.reserved == 10)
+        await until(lambda: spamd.listener.bytes_in_flight.reserved == 10)
 
         draining = asyncio.create_task(spamd.listener.drain(DEADLINE_SECONDS))
 
@@ -301,7 +301,7 @@ async def test_a_drain_closes_unfinished_requests_in_the_end(client: Redis) -> N
     async with open_spamd(client) as spamd:
         _, writer = await spamd.connect()
         writer.write(request("CHECK")[:10])
-        await until(lambda: spamd.listener.byte_budget.reserved == 10)
+        await until(lambda: spamd.listener.bytes_in_flight.reserved == 10)
 
         await spamd.listener.drain(0)
 

@@ -14,7 +14,7 @@ from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.errors import CountsFull
 from nbstream.filter import Check, CheckDecider, Filter, FilterParts, FilterPolicy, LearnableMessage, Lesson
-from nbstream.listeners.byte_budget import ByteBudget
+from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.runtime import Runtime
 from nbstream.listeners.stream.listener import LISTENER_NAME, StreamLimits, StreamListener
@@ -139,10 +139,12 @@ async def working(
         stack.push_async_callback(blocking.aclose)
         params = stream_queue.StreamQueueOptions(claim_seconds, tries, timeout_seconds=timeout)
         queue = stream_queue.StreamQueue(client, blocking, model.keys, params)
-        budget = ByteBudget(options.pop("max_bytes_in_flight", 64 << 20))
+        bytes_in_flight = BytesInFlight(options.pop("max_bytes_in_flight", 64 << 20))
         runtime = make_runtime(spam_filter, rules=rules)
         service = MessageService(LISTENER_NAME, runtime, metrics.delivery)
-        listener = StreamListener(queue, StreamLimits(**options), budget, service, StreamMetrics(metrics.registry))
+        listener = StreamListener(
+            queue, StreamLimits(**options), bytes_in_flight, service, StreamMetrics(metrics.registry)
+        )
         task = await listener.start()
         spam_filter.die = task.cancel
         stack.push_async_callback(asyncio.wait, [task])

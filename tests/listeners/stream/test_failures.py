@@ -9,7 +9,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import CountsFull, StoreUnavailable
-from nbstream.listeners.byte_budget import ByteBudget
+from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.stream.listener import StreamLimits, StreamListener
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.stream import StreamMetrics
@@ -144,7 +144,7 @@ async def test_a_listener_that_was_never_run_is_drained_at_once(worker: Worker) 
     listener = StreamListener(
         worker.queue,
         StreamLimits(),
-        ByteBudget(1),
+        BytesInFlight(1),
         worker.service,
         StreamMetrics(DaemonMetrics.create().registry),
     )

@@ -131,7 +131,7 @@ async def test_active_entries_are_limited_and_the_rest_waits_in_redis(
         assert await worker.client.xlen(worker.model.keys.incoming) == 0
 
 
-async def test_no_entry_is_read_while_the_byte_budget_is_exhausted(
+async def test_no_entry_is_read_while_the_bytes_in_flight_is_exhausted(
     client: Redis, shared_redis: RedisServer
 ) -> None:
     async with working(client, shared_redis.url, max_in_flight=2, max_bytes_in_flight=1000) as worker:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 
-class ByteBudget:
-    """Counts bytes in memory against a limit; ``reserved`` are those that are counted now."""
+class BytesInFlight:
+    """Counts bytes in memory against a limit. ``reserved`` is the present number."""
 
     def __init__(self, limit: int) -> None:
         self.reserved = 0

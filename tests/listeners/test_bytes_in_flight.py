@@ -1,0 +1,33 @@
+"""The bytes in memory over all connections of a listener."""
+
+from __future__ import annotations
+
+from nbstream.listeners.bytes_in_flight import BytesInFlight
+
+
+def test_what_does_not_fit_is_not_reserved() -> None:
+    bytes_in_flight = BytesInFlight(10)
+
+    assert bytes_in_flight.reserve(7)
+    assert not bytes_in_flight.reserve(4)
+    assert bytes_in_flight.reserved == 7
+    assert bytes_in_flight.reserve(3)
+    assert bytes_in_flight.is_exhausted
+
+
+def test_released_bytes_can_be_reserved_again() -> None:
+    bytes_in_flight = BytesInFlight(10)
+    bytes_in_flight.reserve(10)
+
+    bytes_in_flight.release(10)
+
+    assert bytes_in_flight.reserve(10)
+
+
+def test_bytes_that_are_in_memory_already_are_counted_beyond_the_limit() -> None:
+    bytes_in_flight = BytesInFlight(10)
+
+    bytes_in_flight.reserve_anyway(15)
+
+    assert bytes_in_flight.is_exhausted
+    assert bytes_in_flight.reserved == 15
