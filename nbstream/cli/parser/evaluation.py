@@ -62,7 +62,10 @@ def _add_evaluate(commands: Commands) -> None:
     )
     evaluate.json_hint = "--json prints to standard output; to write a file give --json-file FILE"
     evaluate.add_argument(
-        "--scores", type=arguments.file_path, metavar="FILE", help="what each message got, as TSV"
+        "--scores",
+        type=arguments.file_path,
+        metavar="FILE",
+        help="score (log-odds in nats), P(spam) and verdict of each message, as TSV",
     )
     evaluate.add_argument(
         "--plot", type=arguments.file_path, metavar="FILE.png", help="ROC, learning curve and histograms"
