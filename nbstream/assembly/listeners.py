@@ -42,7 +42,7 @@ Section = TypeVar("Section")
 
 @dataclass(frozen=True, slots=True)
 class ListenerContext:
-    """What a listener is made of, beside its own section: the settings at the start, parts, and its byte budget.
+    """What a listener is made of besides its section: the settings at the start, parts, and its bytes in flight.
 
     ``is_draining`` tells whether the process takes no more mail.
     """

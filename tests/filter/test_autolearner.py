@@ -135,7 +135,7 @@ async def test_a_persons_label_replaces_what_was_autolearned(
     assert (entry.label if entry else None) == label
     assert lesson.outcome == (LessonOutcome.LEARNED if label else LessonOutcome.UNLEARNED)
     assert lesson.label == (label or "spam")
-    assert lesson.before.probability <= certain  # what it said of itself is gone before it is asked
+    assert lesson.before.probability <= certain  # what was autolearned is taken back before this check
     if label is None:
         assert await stored(site.people) == before
 
