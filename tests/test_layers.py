@@ -29,7 +29,7 @@ LAYERS = [
     {"config"},
     {"assembly", "evaluation"},
     {"daemon"},
-    {"cli"},
+    {"cli", "serving"},
 ]
 
 # The same within the packages that have packages of their own.
