@@ -1,6 +1,7 @@
 """Files that list messages and are none themselves: learned as a message, they would teach their file names.
 
-Rules: only a file of which every inspected line is an entry is called a list; any other text may be a message.
+Rules: a list has at least two lines that are not blank, and every inspected line names a file or folder that
+exists. Any other text may be a message: ``ham sandwich.`` is a short message, even where a folder ``ham`` exists.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 _INSPECTED_LINES = 20
 _INSPECTED_BYTES = 64 << 10
-_INDEX_ENTRY = re.compile(rb"(?:spam|ham)(?:\t+\S.*| +\S*[/.]\S*)")  # the second form is that of the TREC corpora
+_MIN_LINES = 2
+_INDEX_ENTRY = re.compile(
+    rb"(?:spam|ham)(?:\t+(\S.*)| +(\S*[/.]\S*))"
+)  # the second form is that of the TREC corpora
 
 
 def refuse_list(source: NamedMessage, label: str) -> None:
@@ -30,14 +34,14 @@ def refuse_list(source: NamedMessage, label: str) -> None:
     ``label`` is the class that the file was to be learned as.
     """
     lines = _first_lines(source.raw)
-    if not lines:
+    if len(lines) < _MIN_LINES:
         return
     path = None if source.name == STANDARD_INPUT else Path(source.name)
-    if all(map(_INDEX_ENTRY.fullmatch, lines)):
+    if all(_is_index_entry(line, path.parent if path else Path()) for line in lines):
         raise InputError(
             f"{source.name}: an index of labelled messages, not a message; {_index_advice(path, label)}"
         )
-    if all(os.path.exists(os.fsdecode(line)) for line in lines):  # noqa: PTH110 - false for what is no path at all
+    if all(map(_exists, lines)):
         raise InputError(f"{source.name}: a list of paths, not a message; {_list_advice(path, label)}")
 
 
@@ -45,6 +49,16 @@ def _first_lines(raw: bytes) -> Sequence[bytes]:
     """Return the first lines that are not blank, without white space around them."""
     whole = raw[:_INSPECTED_BYTES] if len(raw) <= _INSPECTED_BYTES else raw[:_INSPECTED_BYTES].rpartition(b"\n")[0]
     return [line for line in map(bytes.strip, whole.splitlines()) if line][:_INSPECTED_LINES]
+
+
+def _is_index_entry(line: bytes, folder: Path) -> bool:
+    """Return whether the line is a label and a path that exists; a relative path begins at ``folder``."""
+    entry = _INDEX_ENTRY.fullmatch(line)
+    return entry is not None and _exists(os.path.join(os.fsencode(folder), entry[1] or entry[2]))  # noqa: PTH118 - bytes
+
+
+def _exists(path: bytes) -> bool:
+    return os.path.exists(path)  # noqa: PTH110 - false for what is no path at all
 
 
 def _index_advice(path: Path | None, label: str) -> str:

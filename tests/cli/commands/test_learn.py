@@ -201,20 +201,42 @@ def test_a_mail_is_learned_without_a_warning(taught: Taught, tmp_path: Path) -> 
     assert learn(taught, "ham", str(tmp_path / "mail.eml"))[1] == ""
 
 
+def make_trec_folders(parent: Path) -> Path:
+    """Make ``data`` with two messages, and the empty folder beside it for an index of them, which is returned."""
+    (parent / "data").mkdir()
+    (parent / "full").mkdir()
+    for n in range(2):
+        (parent / "data" / f"inmail.{n}").write_text(f"Subject: {n}\n\n{BARE_TEXT}")
+    return parent / "full"
+
+
 @pytest.mark.parametrize("separator", ["\t../data/inmail.", " ../data/inmail."], ids=["tab", "trec"])
 def test_an_index_is_refused_and_the_right_commands_are_named(
     taught: Taught, tmp_path: Path, separator: str
 ) -> None:
-    (tmp_path / "index").write_text("".join(f"{label}{separator}{n}\n" for n, label in enumerate(["spam", "ham"])))
+    folder = make_trec_folders(tmp_path)
+    (folder / "index").write_text("".join(f"{label}{separator}{n}\n" for n, label in enumerate(["spam", "ham"])))
 
-    out, err = learn(taught, "spam", str(tmp_path / "index"), code=66)
+    out, err = learn(taught, "spam", str(folder / "index"), code=66)
 
     assert out == "nothing learned\n"
     assert err == (
-        f"nbstream: {tmp_path}/index: an index of labelled messages, not a message; to learn its spam: "
-        f"cd {tmp_path} && sed -n 's/^spam[[:blank:]]*//p' index | xargs -d '\\n' nbstream learn spam; "
-        f"to measure with it: nbstream evaluate {tmp_path}/index\n"
+        f"nbstream: {folder}/index: an index of labelled messages, not a message; to learn its spam: "
+        f"cd {folder} && sed -n 's/^spam[[:blank:]]*//p' index | xargs -d '\\n' nbstream learn spam; "
+        f"to measure with it: nbstream evaluate {folder}/index\n"
     )
+
+
+def test_an_index_on_standard_input_names_paths_from_the_working_folder(
+    taught: Taught, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(make_trec_folders(tmp_path))
+    (tmp_path / "index").write_text("spam ../data/inmail.0\nham ../data/inmail.1\n")
+    with (tmp_path / "index").open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        _, err = learn(taught, "spam", "-", code=66)
+
+    assert err.startswith("nbstream: -: an index of labelled messages, not a message; ")
 
 
 def test_a_list_of_paths_is_refused_and_the_command_that_is_named_learns_them(
@@ -241,17 +263,37 @@ def test_a_list_of_paths_is_refused_and_the_command_that_is_named_learns_them(
 
 @pytest.mark.parametrize(
     "text",
-    ["spam and eggs\n", "spam\n", "ham is fine\n", "no/such/file\n", "list.txt is a name\n", "Subject: /tmp\n"],
+    [
+        "spam and eggs\n",
+        "spam\n",
+        "ham is fine\n",
+        "ham sandwich.\n",
+        "spam http://x.example/a\n",
+        "ham\tsandwich\n",
+        "ham sandwich.\nspam http://x.example/a\n",
+        "spam list.txt\nham no/such/file\n",
+        "folder\n",
+        "\n folder\n\n",
+        "folder\nand more\n",
+        "no/such/file\n",
+        "list.txt is a name\n",
+        "Subject: /tmp\n",
+    ],
 )
-def test_a_text_that_only_resembles_a_list_is_learned(taught: Taught, tmp_path: Path, text: str) -> None:
+def test_a_text_that_only_resembles_a_list_is_learned(
+    taught: Taught, tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
     (tmp_path / "list.txt").write_text(text)
 
     assert learn(taught, "spam", str(tmp_path / "list.txt"))[0].startswith("1 learned as spam: ")
 
 
 def test_what_an_older_version_learned_of_a_list_can_be_unlearned(taught: Taught, tmp_path: Path) -> None:
-    (tmp_path / "list.txt").write_text(f"{tmp_path}\n")
-    taught.teach(f"{tmp_path}\n".encode(), "spam")
+    paths = f"{tmp_path}\n{tmp_path / 'list.txt'}\n"
+    (tmp_path / "list.txt").write_text(paths)
+    taught.teach(paths.encode(), "spam")
 
     assert taught("unlearn", str(tmp_path / "list.txt"))[0].startswith("1 unlearned, was learned as spam: ")
 
@@ -259,7 +301,7 @@ def test_what_an_older_version_learned_of_a_list_can_be_unlearned(taught: Taught
 def test_a_list_on_standard_input_is_refused_too(
     taught: Taught, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "list.txt").write_text(f"{tmp_path}\n")
+    (tmp_path / "list.txt").write_text(f"{tmp_path}\n{tmp_path / 'list.txt'}\n")
     with (tmp_path / "list.txt").open() as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
         _, err = learn(taught, "ham", "-", code=66)
