@@ -134,8 +134,8 @@ class StreamListener:
                 await self._queue.open()
                 while free_slots := await self._free_slots():
                     for entry in await self._queue.take(free_slots):
-                        self._begin(entry)
-                        group.create_task(self._handle(entry), name="stream: entry")
+                        if self._begin(entry):
+                            group.create_task(self._handle(entry), name="stream: entry")
                     if not self._waiting:
                         self._log_waiting(None)
                     backoff.reset()
@@ -159,11 +159,15 @@ class StreamListener:
         return 0
 
     async def _claim_abandoned(self) -> None:
-        """Try the entries that other workers left, one at a time; of failures in a row the first one is logged."""
+        """Try the entries that other workers left, one at a time; of failures in a row the first one is logged.
+
+        Claims are renewed first: after an outage of Redis our own active entries look as if they were left.
+        """
         failing = False
         while not self._draining.is_set():
             stop_if_cancelled()
             try:
+                await self._queue.renew_claims(list(self._active_entries))
                 claim = await self._queue.claim()
                 if claim is None:
                     await self._queue.remove_idle_consumers()
@@ -176,9 +180,10 @@ class StreamListener:
                 await self._pause(self._limits.claim_seconds / 3)
                 continue
             outcome, entry = claim.outcome, claim.entry
+            if outcome is ClaimOutcome.CLAIMED and not self._begin(entry):
+                continue
             self._observer.entry_finished(str(outcome))
             if outcome is ClaimOutcome.CLAIMED:
-                self._begin(entry)
                 await self._handle(entry)
             else:
                 fields = event_fields(listener=LISTENER_NAME, entry=_printable_id(entry.stream_id))
@@ -220,15 +225,22 @@ class StreamListener:
         finally:
             self._end(entry)
 
-    def _begin(self, entry: QueueEntry) -> None:
-        """Note that an entry is active; its size is known only after it was read."""
+    def _begin(self, entry: QueueEntry) -> bool:
+        """Note that an entry is active, and return True; False if it is active already, and then do not handle it.
+
+        The queue may give us an entry again that we work on: a claim does not look at whose entry it is.
+        """
+        if entry.stream_id in self._active_entries:
+            return False
         self._active_entries[entry.stream_id] = entry
-        self._bytes_in_flight.reserve_anyway(entry.size)
+        self._bytes_in_flight.reserve_anyway(entry.size)  # its size is known only after it was read
+        return True
 
     def _end(self, entry: QueueEntry) -> None:
-        del self._active_entries[entry.stream_id]
-        self._bytes_in_flight.release(entry.size)
-        self._changed.set()
+        """Note that an entry is not active any more; that may be said twice."""
+        if self._active_entries.pop(entry.stream_id, None):
+            self._bytes_in_flight.release(entry.size)
+            self._changed.set()
 
     async def _answer(self, entry: QueueEntry) -> _EntryResult:
         try:

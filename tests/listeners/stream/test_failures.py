@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from redis.asyncio import Redis
@@ -96,6 +98,47 @@ async def test_a_slow_entry_stays_claimed_by_its_worker(client: Redis, shared_re
         await one.answered(stream_id)
         assert len(one.filter.begun + other.filter.begun) == 1
         assert one.entries("claimed") + other.entries("claimed") == 0
+
+
+async def test_an_active_entry_that_its_own_worker_claims_is_not_tried_twice(
+    client: Redis, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with working(client, shared_redis.url, claim_seconds=0.3, tries=1000) as worker:
+        monkeypatch.setattr(worker.queue, "renew_claims", AsyncMock())
+        stream_id = (await worker.add(text="slow")).decode()
+
+        async def was_claimed_twice() -> bool:
+            keys, group = worker.model.keys, stream_queue.CONSUMER_GROUP
+            pending: Any = await client.xpending_range(keys.incoming, group, "-", "+", 1)
+            return bool(pending) and pending[0]["times_delivered"] >= 3
+
+        await until(lambda: worker.filter.begun == ["slow"])
+        await until(was_claimed_twice)
+        assert worker.listener._bytes_in_flight.reserved == len("textslow")
+        worker.filter.go.set()
+
+        await worker.answered(stream_id)
+        assert worker.filter.begun == ["slow"]
+        assert worker.entries("claimed") == 0
+        await until(lambda: worker.listener._bytes_in_flight.reserved == 0)
+        assert "verdict" in await worker.answer(text=HAM)
+
+
+async def test_nothing_is_claimed_while_claims_cannot_be_renewed(
+    client: Redis, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with working(client, shared_redis.url, claim_seconds=0.3, tries=1) as worker:
+        monkeypatch.setattr(worker.queue, "renew_claims", AsyncMock(side_effect=StoreUnavailable("away")))
+        stream_id = (await worker.add(text="slow")).decode()
+        await until(lambda: worker.filter.begun == ["slow"])
+        await asyncio.sleep(1)  # three times the claim time; nothing must happen meanwhile
+        assert worker.entries("dead") == 0
+        monkeypatch.undo()
+
+        worker.filter.go.set()
+
+        await worker.answered(stream_id)
+        assert "verdict" in (await worker.answers())[0]
 
 
 async def test_the_entries_of_a_dead_worker_are_taken_over(client: Redis, shared_redis: RedisServer) -> None:
