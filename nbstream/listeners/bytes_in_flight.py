@@ -27,5 +27,6 @@ class BytesInFlight:
         self.reserved += size
 
     def release(self, size: int) -> None:
-        """Give ``size`` reserved bytes back."""
+        """Give ``size`` reserved bytes back; to give back more than was reserved is a fault of the caller."""
+        assert size <= self.reserved, f"{size} bytes are released, and {self.reserved} were reserved"
         self.reserved -= size

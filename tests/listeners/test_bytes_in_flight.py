@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 
 
@@ -31,3 +33,13 @@ def test_bytes_that_are_in_memory_already_are_counted_beyond_the_limit() -> None
 
     assert bytes_in_flight.is_exhausted
     assert bytes_in_flight.reserved == 15
+
+
+def test_no_more_is_released_than_was_reserved() -> None:
+    bytes_in_flight = BytesInFlight(10)
+    bytes_in_flight.reserve(4)
+
+    with pytest.raises(AssertionError, match="5 bytes are released, and 4 were reserved"):
+        bytes_in_flight.release(5)
+
+    assert bytes_in_flight.reserved == 4
