@@ -165,13 +165,27 @@ class Server:
         return self._is_draining and self.settings.listeners.smtp is not None
 
     async def _drain(self, parts: ServerParts) -> None:
-        """Accept no new mail, finish what is in flight, then close; health is served until the end."""
+        """Accept no new mail, finish what is in flight, then close; health is served until the end.
+
+        A listener whose drain fails is logged, and the others are drained.
+        """
         _log.info("draining")
         self._is_draining = True
         loop = asyncio.get_running_loop()
         until = loop.time() + self.settings.drain_seconds  # for all together: a supervisor waits no longer
         for is_last in (False, True):
             seconds = max(0.0, until - loop.time())
-            listeners = [listener for entry, listener in self._listeners if entry.drains_last is is_last]
-            await asyncio.gather(*(listener.drain(seconds) for listener in listeners))
+            drains = [
+                _drain_listener(entry.name, listener, seconds)
+                for entry, listener in self._listeners
+                if entry.drains_last is is_last
+            ]
+            await asyncio.gather(*drains)
         await parts.next_hop.close()
+
+
+async def _drain_listener(name: str, listener: Listener, seconds: float) -> None:
+    try:
+        await listener.drain(seconds)
+    except Exception as error:  # noqa: BLE001 - a fault in one listener must not stop the end of the others
+        _log.error("the listener %s was not drained: %s", name, error, exc_info=True)
