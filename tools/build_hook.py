@@ -21,7 +21,7 @@ class CompletionHook(BuildHookInterface[Any]):
         self._folder = tempfile.TemporaryDirectory()
         for shell, target in INSTALLED.items():
             file = Path(self._folder.name, shell)
-            file.write_text(script(shell))
+            file.write_text(script(shell), encoding="utf-8")
             build_data["shared_data"][str(file)] = target
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:

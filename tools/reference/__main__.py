@@ -9,7 +9,7 @@ def main() -> None:
     """Write each outdated file and print its path."""
     for file, text in outdated():
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+        file.write_text(text, encoding="utf-8")
         print(f"written: {file.relative_to(ROOT)}")
 
 

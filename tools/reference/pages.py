@@ -27,5 +27,5 @@ def outdated() -> Iterator[tuple[Path, str]]:
     """Yield each file that differs from what the code makes, with the text that it should have."""
     for name, make in PAGES.items():
         file, text = ROOT / name, make()
-        if not file.exists() or file.read_text() != text:
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
             yield file, text

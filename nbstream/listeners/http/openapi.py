@@ -50,7 +50,7 @@ def document(version: str) -> JsonObject:
             "/v1/openapi.json": {"get": _describe()},
         },
         "components": {
-            "schemas": json.loads(SCHEMAS.read_text()),
+            "schemas": json.loads(SCHEMAS.read_text(encoding="utf-8")),
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "password": {"type": "apiKey", "in": "header", "name": "Password"},

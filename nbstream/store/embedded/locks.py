@@ -74,7 +74,7 @@ def lock_daemon(state_dir: Path) -> FileLock:
                 return lock
             time.sleep(0.02)  # daemon_pid has the lock for an instant, too
         lock.close()
-        holder = path.read_text().strip() or "unknown"
+        holder = path.read_text(encoding="utf-8").strip() or "unknown"
     raise CannotStart(
         f"another nbstream daemon (pid {holder}) runs on state_dir {state_dir}: "
         "stop it, or give this one a state_dir of its own"
@@ -90,7 +90,7 @@ def daemon_pid(state_dir: Path) -> int | None:
     with translate_os_errors(state_dir), FileLock(path) as lock:
         if lock.try_lock(fcntl.LOCK_SH):
             return None
-        holder = path.read_text().strip()
+        holder = path.read_text(encoding="utf-8").strip()
     return int(holder) if holder.isdecimal() else None
 
 
