@@ -8,6 +8,6 @@ from typing import Any
 
 async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
     """Cancel a task, and return when it has ended."""
-    while not task.done():  # more than once: see cancelling.stop_if_cancelled
+    while not task.done():  # more than once: see store.cancellation.stop_if_cancelled
         task.cancel()
         await asyncio.wait([task], timeout=1)
