@@ -188,9 +188,9 @@ class Autolearner(SilentObserver):
         _, totals = await self._layer.counts.look_up(())
         if not autolearn.is_balanced(label, totals.messages, self._options):
             return "unbalanced"
-        if await self._taught_model.entry(check.id):
+        if await _has_entry(self._taught_model, check):
             return "human"
-        if await self._layer.model.entry(check.id):
+        if await _has_entry(self._layer.model, check):
             return "already"
         weight, sums = self._scorer.weigh_autolearned_lesson(
             tokens, check_by_people.score, label, counts, self._options.weight_share
@@ -202,10 +202,17 @@ class Autolearner(SilentObserver):
         change = await self._layer.model.commit_lesson(
             check.id, None, entry, LessonNote(AUTOLEARN_SOURCE, "", assessment, assessment)
         )
-        if await self._taught_model.entry(check.id):
+        if await _has_entry(self._taught_model, check):
             await self._layer.withdraw(check.id)
             return "human"
         if isinstance(change, LedgerConflict):
             return "already"
         await self._layer.counts.wait_until_applied(change)
         return "learned"
+
+
+async def _has_entry(model: LessonStore, check: Check) -> bool:
+    """Return whether the ledger has the checked message, under its key or its former key."""
+    if await model.entry(check.id):
+        return True
+    return check.former_id is not None and await model.entry(check.former_id) is not None

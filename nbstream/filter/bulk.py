@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible
-from nbstream.filter.former_keys import under_ledger_keys
+from nbstream.filter.former_keys import resolve_ledger_keys
 from nbstream.filter.lesson_plan import CountedCheck, PlannedLesson, TokenizedMessage
 from nbstream.filter.results import Lesson, LessonOutcome
 from nbstream.filter.scorer import MessageCounts
@@ -131,7 +131,7 @@ class BulkLearner:
             request.report_result(lesson)
 
     async def _plan_batch(self, messages: Sequence[TokenizedMessage], request: BulkRequest) -> _BatchPlan:
-        messages = await under_ledger_keys(self._model, self._autolearn_layer, messages)
+        messages = await resolve_ledger_keys(self._model, self._autolearn_layer, messages)
         withdrawn = await self._withdraw_autolearned(messages)
         entries = await self._model.entries([message.key for message in messages])
         batch_counts = await self._read_counts(messages, entries)

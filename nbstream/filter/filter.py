@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.filter.bulk import BulkLearner, BulkRequest
-from nbstream.filter.former_keys import under_ledger_keys
+from nbstream.filter.former_keys import resolve_ledger_keys
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner, TokenizedMessage
 from nbstream.filter.results import CheckSeconds, Lesson, LessonOutcome
 from nbstream.filter.scorer import Scorer, decide_check
@@ -68,6 +68,8 @@ class Filter:
         tokens, seconds = await self._tokenize(message, requested)
         started = time.perf_counter()
         check = self._scorer.check(message.key, tokens, await self._scorer.read_counts(tokens))
+        if message.former_key:
+            check = replace(check, former_id=message.former_key)
         seconds = replace(seconds, score=time.perf_counter() - started)
         if decide:
             check = await decide(check)
@@ -119,7 +121,7 @@ class Filter:
     async def _learn_one(
         self, message: TokenizedMessage, label: str | None, lesson_source: LessonSource
     ) -> Lesson:
-        (message,) = await under_ledger_keys(self.parts.model, self.parts.autolearn_layer, [message])
+        (message,) = await resolve_ledger_keys(self.parts.model, self.parts.autolearn_layer, [message])
         withdrawn_label = await self._withdraw_autolearned(message.key)
         lesson = await self._change_entry(message, label, lesson_source)
         # Again, since the same message may have been autolearned in between.
@@ -226,7 +228,7 @@ class Filter:
 
     async def _tokenize_learnable(self, message: LearnableMessage) -> TokenizedMessage:
         if isinstance(message, CheckedMessage):
-            return TokenizedMessage(message.key, message.tokens)
+            return TokenizedMessage(message.key, message.tokens, message.former_key)
         tokens, _ = await self._tokenize(message, time.perf_counter())
         # The key comes last: its first use parses the message, which is done by now, in a thread if it is large.
         return TokenizedMessage(message.key, tokens, message.former_key)
@@ -240,6 +242,7 @@ class Filter:
     def _tokenize_now(self, message: Message, requested: float) -> tuple[Tokens, CheckSeconds]:
         started = time.perf_counter()
         message.key  # noqa: B018 - parses the parts and computes the key; the message keeps both
+        message.former_key  # noqa: B018 - likewise
         parsed = time.perf_counter()
         tokens = self.parts.tokenizer.tokenize(message)
         ended = time.perf_counter()

@@ -1,7 +1,8 @@
 """Messages that an older version learned under another key, in a model that has been migrated since.
 
-Rules: the ledger entry under the present key comes first. Without one, the entry under the former key counts, for
-as long as entries of the older version live. Therefore no message is ever learned under both keys.
+Rules: the ledger entry under the present key comes first, then the entry under the former key. A message without
+an entry that was checked under its former key a short time ago is learned under that key, since its feedback may
+also come by that id. Therefore a message is not learned under both keys.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from nbstream.filter.protocols import LessonStore, WithdrawableLayer
 
 
-async def under_ledger_keys(
+async def resolve_ledger_keys(
     model: LessonStore, autolearn_layer: WithdrawableLayer | None, messages: Sequence[TokenizedMessage]
 ) -> list[TokenizedMessage]:
     """Return each message with the key under which a ledger has it: that of ``model``, else of the layer.

@@ -50,5 +50,7 @@ class RememberingObserver(SilentObserver):
 
     def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
         """Remember the message that was checked."""
-        checked = CheckedMessage(check.id, tokens, check.probability, str(check.verdict), check.policy)
+        checked = CheckedMessage(
+            check.id, tokens, check.probability, str(check.verdict), check.policy, check.former_id
+        )
         self._remember(checked, check.explain)

@@ -33,7 +33,8 @@ class Check:
 
     ``score`` is the log-odds in nats before calibration, ``probability`` is P(spam) after it. ``prior`` and the
     clues sum to the score, and ``evidence`` has the counts behind them. ``thresholds`` are those that decided, and
-    ``policy`` is the name of the treatment that they belong to.
+    ``policy`` is the name of the treatment that they belong to. ``former_id`` is the message's id in
+    an older version, where that differs; see ``Message.former_key``.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Check:
     prior: float = 0.0
     evidence: ScoreCounts = field(default=ScoreCounts(), repr=False, compare=False)  # an array has no truth value
     policy: str = DEFAULT_RULE_NAME
+    former_id: str | None = None
 
     def explain(self, at: float) -> Explanation:
         """Return the explanation of a check that was made ``at`` this time, in seconds since the epoch."""

@@ -22,6 +22,9 @@ from nbstream.store.redis_errors import store_errors
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+# The last command of a connection of a daemon that follows, loads or learns, or of an older ``learn``.
+_DAEMON_COMMANDS = frozenset({"xread", "xreadgroup", "hscan", "zscan", "evalsha"})
+
 
 async def migrate(client: Redis, model: str, now: float, *, force: bool = False) -> bool:
     """Sign ``model`` as written by this tokenizer; return False where it is already. ``now`` is the Unix time.
@@ -92,10 +95,9 @@ async def _refuse_daemons(client: Redis, model: str) -> None:
             "Redis does not allow CLIENT LIST, so it cannot be seen whether a daemon still uses the model: "
             "stop all daemons, on all machines, and run the same command with --force"
         ) from error
-    stream_readers = [
-        connection for connection in clients if connection.get("cmd", "").startswith(("xread", "xreadgroup"))
-    ]
-    for connection in stream_readers:
+    for connection in clients:
+        if connection.get("cmd", "") not in _DAEMON_COMMANDS:
+            continue
         if (uses_model := is_named_after(connection.get("name", ""), model)) is not False:
             program = "a daemon" if uses_model else "a program that may be an older daemon"
             machine = connection.get("addr") or "this machine"

@@ -12,8 +12,10 @@ import re
 REPLACEMENT = "\ufffd"
 """The character that replaces each later one."""
 
-# Assigned after Unicode 14.0, up to Unicode 18.0 (https://www.unicode.org/Public/18.0.0/ucd/DerivedAge.txt).
+# Five letters of which later versions say that they have no case (str.islower): then what was assigned after
+# Unicode 14.0, up to Unicode 18.0 (https://www.unicode.org/Public/18.0.0/ucd/DerivedAge.txt).
 _LATER_PLANE_0 = (
+    "10FC,A7F2-A7F4,AB69,"
     "558,58B-58C,5C8-5C9,88F,897,B53-B54,C5C,CDC,CF3,ECE,1ACF-1AF0,1B4E-1B4F,1B7F,1C89-1C8A,208F,209D-209F,"
     "20C1-20C4,2427-2429,2B96,2E60-2E63,2FFC-2FFF,31E4-31E5,31EF,A7CB-A7CF,A7D2,A7D4,A7DA-A7DD,A7E2,A7F1,"
     "AB6C-AB6D,FBC3-FBD2,FD90-FD91,FDC8-FDCE"

@@ -7,30 +7,36 @@ import io
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
 from nbstream import config
-from nbstream.assembly.filter import make_filter
-from nbstream.assembly.store import make_autolearn_model, make_model
+from nbstream.assembly.filter import make_filter, make_scorer
+from nbstream.assembly.store import make_autolearn_model, make_model, make_recent_messages
 from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
-from nbstream.filter import AutolearnLayer, Filter, LessonOutcome
+from nbstream.filter import Autolearner, AutolearnLayer, Filter, LessonOutcome
+from nbstream.filter.results import CheckSeconds
 from nbstream.mail.message import Message
+from nbstream.policy.autolearn import AutolearnOptions
 from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.verdict import ModelState
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.migration import migrate, migrate_back
 from nbstream.store.model.signature import current_signature
+from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_import import ModelImport, finish_import
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
+from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
+from tests.letters import letters
 from tests.store.released_models import autolearned, restore, taught
 
 MODEL = "default"
 SETTINGS = config.load_settings(None)
-DAY = 86_400
 
 
 @pytest.fixture
@@ -40,14 +46,26 @@ async def old(client: Redis) -> Redis:
     return client
 
 
-async def opened(client: Redis, clock: float | None = None) -> Filter:
+async def opened(client: Redis) -> Filter:
     model = make_model(SETTINGS, client)
-    if clock is not None:
-        model._clock = lambda: clock
     await model.open(sign=False)
     layer = make_autolearn_model(SETTINGS, client)
     await layer.open(sign=False)
-    return make_filter(SETTINGS, model, model, autolearn_layer=AutolearnLayer(layer, layer))
+    recent = make_recent_messages(SETTINGS, model)
+    return make_filter(
+        SETTINGS, model, model, checked_messages=recent, autolearn_layer=AutolearnLayer(layer, layer)
+    )
+
+
+async def remember(client: Redis, checked: CheckedMessage) -> None:
+    """Remember a checked message, as a daemon does."""
+    model = make_model(SETTINGS, client)
+    await client.set(model.keys.checked(checked.key), checked.pack(), ex=3600)
+
+
+async def learned_messages(client: Redis) -> int:
+    totals: Any = await client.hmget("nbstream:{default}:totals", "messages:ham", "messages:spam")
+    return sum(int(count or 0) for count in totals)
 
 
 async def content(client: Redis) -> dict[bytes, Any]:
@@ -130,15 +148,80 @@ async def test_bulk_unlearning_uses_the_former_keys_too(old: Redis) -> None:
     assert [lesson.outcome for lesson in outcomes] == [LessonOutcome.UNLEARNED] * 12
 
 
-async def test_after_the_ledgers_days_only_the_present_key_counts(old: Redis) -> None:
-    _, raw = with_encoded_words(taught())[0]
+async def test_a_relearned_message_is_known_under_its_former_key_while_its_entry_lives(
+    old: Redis,
+) -> None:
+    label, raw = with_encoded_words(taught())[0]
+    other = "ham" if label == "spam" else "spam"
     await migrate(old, MODEL, 1000.0)
-    ledger_seconds = SETTINGS.model.ledger_days * DAY
+    spam_filter = await opened(old)
 
-    until = await opened(old, clock=1000.0 + ledger_seconds)
-    assert (await until.learn(Message.parse(raw), "spam", "smtp")).outcome is not LessonOutcome.LEARNED
-    after = await opened(old, clock=1001.0 + ledger_seconds)
-    assert (await after.unlearn(Message.parse(raw), "smtp")).outcome is LessonOutcome.UNKNOWN
+    assert (await spam_filter.learn(Message.parse(raw), other, "smtp")).outcome is LessonOutcome.RELEARNED
+    assert (await spam_filter.learn(Message.parse(raw), other, "smtp")).outcome is LessonOutcome.ALREADY
+    assert (await spam_filter.unlearn(Message.parse(raw), "smtp")).outcome is LessonOutcome.UNLEARNED
+    assert await learned_messages(old) == 11
+
+
+async def test_feedback_by_the_older_id_and_by_the_message_itself_is_one_lesson(old: Redis) -> None:
+    await migrate(old, MODEL, time.time())
+    spam_filter = await opened(old)
+    _, (label, raw) = letters(2, seed=21)
+    raw = raw.replace(b"Subject: ", b"Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe?= ", 1)
+    message = Message.parse(raw)
+    check = await spam_filter.check(message)
+    assert message.former_key
+    assert check.former_id == message.former_key
+    tokens = Tokenizer().tokenize(message)
+    await remember(old, CheckedMessage(message.former_key, tokens, 0.5, "unsure"))  # by 0.1.0
+
+    assert (await spam_filter.learn(Message.parse(raw), label, "smtp")).outcome is LessonOutcome.LEARNED
+    by_id = await spam_filter.recall(message.former_key)
+    assert by_id
+    assert (await spam_filter.learn(by_id, label, "smtp")).outcome is LessonOutcome.ALREADY
+    assert await learned_messages(old) == 13
+
+
+async def test_feedback_by_the_present_id_finds_what_was_learned_under_the_older_one(old: Redis) -> None:
+    label, raw = with_encoded_words(taught())[0]
+    message = Message.parse(raw)
+    await migrate(old, MODEL, time.time())
+    spam_filter = await opened(old)
+    checked = CheckedMessage(
+        message.key, Tokenizer().tokenize(message), 0.5, "unsure", former_key=message.former_key
+    )
+    assert CheckedMessage.unpack(checked.key, checked.pack()) == checked
+    await remember(old, checked)
+
+    by_id = await spam_filter.recall(message.key)
+    assert by_id
+    assert (await spam_filter.learn(by_id, label, "smtp")).outcome is LessonOutcome.ALREADY
+    assert await learned_messages(old) == 12
+
+
+async def test_what_people_taught_under_the_former_key_is_not_autolearned(old: Redis) -> None:
+    _, raw = with_encoded_words(taught())[0]
+    message = Message.parse(raw)
+    await migrate(old, MODEL, time.time())
+    model, layer = make_model(SETTINGS, old), make_autolearn_model(SETTINGS, old)
+    await model.open()
+    await layer.open()
+    outcomes: list[str] = []
+    always_sure = AutolearnOptions(ham_margin=0.5, spam_margin=0.5, max_lead=1000)
+    autolearner = Autolearner(
+        model,
+        AutolearnLayer(layer, layer),
+        make_scorer(SETTINGS, model),
+        always_sure,
+        lambda _label, outcome: outcomes.append(outcome),
+    )
+    check = replace(await (await opened(old)).check(message), state=ModelState({}))
+
+    autolearner.checked(check, Tokenizer().tokenize(message), CheckSeconds(0.0, 0.0, 0.0))
+    await autolearner.learn_queued()
+    autolearner.checked(replace(check, former_id=None), Tokenizer().tokenize(message), CheckSeconds(0.0, 0.0, 0.0))
+    await autolearner.learn_queued()
+
+    assert outcomes == ["human", "learned"]  # the second one is taken for another message
 
 
 async def test_a_person_s_label_takes_back_what_was_autolearned_under_the_former_key(old: Redis) -> None:
@@ -283,5 +366,5 @@ async def imported(client: Redis, stream: io.BytesIO) -> None:
     await into.begin()
     for record in reader:
         await into.stage(record)
-    await into.mark_ready(reader.header.migrated)
+    await into.mark_ready()
     await finish_import(model)

@@ -59,7 +59,7 @@ async def _import_file(model: Model, file: str, *, merge: bool) -> int | None:
                     stop_if_cancelled()
                     await model_import.stage(record)
                     bar.update(len(record.counts) if isinstance(record, archive.CountsRecord) else 1)
-            await model_import.mark_ready(reader.header.migrated)
+            await model_import.mark_ready()
         finally:
             with contextlib.suppress(StoreUnavailable):  # the next import removes it
                 await model_import.abandon()

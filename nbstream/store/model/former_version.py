@@ -1,8 +1,7 @@
 """The older tokenizer whose models can be migrated, and what a migrated model records about it.
 
 A ledger entry keeps the very tokens that were learned, so what an older version learned can still be unlearned
-exactly. Where the key of a message differs now, the message is looked up under its former key too, for as long as
-entries of the older version live.
+exactly. Where the key of a message differs now, the message is looked up under its former key too.
 """
 
 from __future__ import annotations
@@ -28,9 +27,3 @@ def is_former(stored: Mapping[str, str], ours: Mapping[str, str]) -> bool:
 def packed(migrated_at: float) -> str:
     """The value of ``FIELD`` after a migration at that Unix time."""
     return f"{FORMER_TOKENIZER} {migrated_at!r}"
-
-
-def migrated_at(stored: str) -> float:
-    """The Unix time of the migration, from the value of ``FIELD``; minus infinity where that is empty."""
-    _, _, moment = stored.partition(" ")
-    return float(moment) if moment else float("-inf")

@@ -18,7 +18,7 @@ from nbstream.bayes.counts import CLASSES, ClassCounts, Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.store.lua import lua_script
-from nbstream.store.model import former_version, ledger
+from nbstream.store.model import ledger
 from nbstream.store.model.evict_script import Eviction, EvictScript
 from nbstream.store.model.first_scores import StoredFirstScores
 from nbstream.store.model.history import History
@@ -180,22 +180,21 @@ class Model:
         return [_value_or_error(ledger.LedgerEntry.unpack, fields) for fields in hashes]
 
     async def ledger_keys(self, former_keys: Mapping[str, str]) -> dict[str, str]:
-        """Those of the messages (key: former key) that the ledger has only under the former key, with that key.
+        """Return the messages (key: former key) that are known only under their former key, with that key.
 
-        Empty in a model that was not migrated, or so long ago that all entries of the older version have expired.
+        A message is known under a key if the ledger has an entry of it. A message without any entry is known under
+        its former key if it was checked under that key a short time ago: its feedback may come by that id too.
         """
         with store_errors():
             async with self.client.pipeline(transaction=False) as pipe:
-                pipe.hget(self.keys.schema, former_version.FIELD)
-                for pair in former_keys.items():
-                    for key in pair:
-                        pipe.exists(self.keys.ledger(key))
-                migrated, *exist = await pipe.execute()
-        migrated_at = former_version.migrated_at((migrated or b"").decode())
-        if self._clock() > migrated_at + self.retention.ledger_seconds:
-            return {}
-        pairs = zip(former_keys.items(), exist[0::2], exist[1::2], strict=True)
-        return {key: former_key for (key, former_key), present, former in pairs if former and not present}
+                for key, former_key in former_keys.items():
+                    pipe.exists(self.keys.ledger(key))
+                    pipe.exists(self.keys.ledger(former_key), self.keys.checked(former_key))
+                found = await pipe.execute()
+        pairs = zip(former_keys.items(), found[0::2], found[1::2], strict=True)
+        return {
+            key: former_key for (key, former_key), is_present, is_former in pairs if is_former and not is_present
+        }
 
     async def ledger_tokens(self) -> AsyncIterator[list[bytes]]:
         """The tokens of all live ledger entries, each packed as it is stored, a batch of entries at a time."""

@@ -74,7 +74,8 @@ _DICTIONARY = b"\n".join(
 class CheckedMessage:
     """A message by its key (the ``id`` in its verdict header), with its tokens, probability and verdict.
 
-    ``policy`` is the name of the treatment that decided.
+    ``policy`` is the name of the treatment that decided, ``former_key`` the key in an older version, where that
+    differs; see ``Message.former_key``.
     """
 
     key: str
@@ -82,6 +83,7 @@ class CheckedMessage:
     probability: float
     verdict: str
     policy: str = DEFAULT_RULE_NAME
+    former_key: str | None = None
 
     def pack(self) -> bytes:
         """Return the stored form, without the key; no token contains a line feed or a NUL."""
@@ -92,8 +94,10 @@ class CheckedMessage:
             join_tokens([f"{name} {value}".encode() for name, value in self.tokens.attributes]),
             join_tokens([b"%s %d" % (name.encode(), number) for name, number in self.tokens.numbers]),
         ]
-        if self.policy != DEFAULT_RULE_NAME:
+        if self.policy != DEFAULT_RULE_NAME or self.former_key:
             sections.append(self.policy.encode())
+        if self.former_key:
+            sections.append(self.former_key.encode())
         compressor = zlib.compressobj(_ZLIB_LEVEL, wbits=_WINDOW_BITS, memLevel=_MEMORY_LEVEL, zdict=_DICTIONARY)
         return compressor.compress(b"\0".join(sections)) + compressor.flush()
 
@@ -111,9 +115,8 @@ class CheckedMessage:
         try:
             joined, rest = inflate_first(packed, _DICTIONARY)
             packed_assessment, head, body, attributes, numbers, *optional = joined.split(b"\0")
-            (policy,) = optional or [DEFAULT_RULE_NAME.encode()]
             assessment = Assessment.unpack(packed_assessment)
-            policy_name = policy.decode()
+            policy, former_key = _read_optional_sections(optional)
             tokens = Tokens(
                 split_tokens(head),
                 split_tokens(body),
@@ -122,7 +125,19 @@ class CheckedMessage:
             )
         except (ValueError, zlib.error) as error:
             raise StoreIncompatible("a checked message cannot be read: another program wrote it") from error
-        return cls(key, tokens, assessment.probability, assessment.verdict, policy_name), rest
+        return cls(key, tokens, assessment.probability, assessment.verdict, policy, former_key), rest
+
+
+def _read_optional_sections(sections: Sequence[bytes]) -> tuple[str, str | None]:
+    """Return the policy and the former key from what follows the numbers; raises ``ValueError`` for more."""
+    match sections:
+        case []:
+            return DEFAULT_RULE_NAME, None
+        case [policy]:
+            return policy.decode(), None
+        case [policy, former_key]:
+            return policy.decode(), former_key.decode()
+    raise ValueError("a checked message has at most two optional sections")
 
 
 def _read_name_and_value(stored: bytes) -> tuple[str, str]:

@@ -52,8 +52,7 @@ class ArchiveHeader:
 
     ``nbstream`` is the version of the program that wrote the file, ``signature`` that of the model, ``records``
     the approximate number of records that follow, ``half_life`` the time base of the counts, ``exported`` the time
-    of the export in seconds since the epoch, ``migrated`` the model's note of a migration (see
-    ``former_version``).
+    of the export in seconds since the epoch.
     """
 
     nbstream: str
@@ -61,7 +60,6 @@ class ArchiveHeader:
     records: int
     half_life: HalfLife
     exported: float
-    migrated: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +104,7 @@ class ArchiveWriter:
                 "format": _FORMAT_NAME,
                 "version": FORMAT_VERSION,
                 "nbstream": header.nbstream,
-                "signature": {
-                    **header.signature,
-                    **_time_base_field(header.half_life),
-                    **_migration_field(header.migrated),
-                },
+                "signature": {**header.signature, **_time_base_field(header.half_life)},
                 "records": header.records,
                 "exported": header.exported,
             }
@@ -184,14 +178,10 @@ class ArchiveReader:
 
 
 def new_header(
-    signature: Mapping[str, str],
-    records: int,
-    half_life: HalfLife = NO_HALF_LIFE,
-    exported: float = 0.0,
-    migrated: str = "",
+    signature: Mapping[str, str], records: int, half_life: HalfLife = NO_HALF_LIFE, exported: float = 0.0
 ) -> ArchiveHeader:
     """Return the header of an archive that this version of the program writes."""
-    return ArchiveHeader(__version__, signature, records, half_life, exported, migrated)
+    return ArchiveHeader(__version__, signature, records, half_life, exported)
 
 
 def _time_base_field(half_life: HalfLife) -> Mapping[str, str]:
@@ -202,11 +192,6 @@ def _time_base_field(half_life: HalfLife) -> Mapping[str, str]:
     return {} if half_life.days is None else {time_base.HALF_LIFE_FIELD: time_base.pack_half_life(half_life)}
 
 
-def _migration_field(migrated: str) -> Mapping[str, str]:
-    """Return the note of a migration as a field of the signature; no field for a model that was not migrated."""
-    return {former_version.FIELD: migrated} if migrated else {}
-
-
 def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str]) -> ArchiveHeader:
     theirs = {"format version": str(line.get("version"))}
     ours = {"format version": str(FORMAT_VERSION)}
@@ -215,9 +200,7 @@ def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str
         theirs = {field: str(value) for field, value in stored.items()} if isinstance(stored, dict) else {}
         ours = dict(signature)
     half_life = time_base.unpack_half_life(theirs.pop(time_base.HALF_LIFE_FIELD, ""))
-    migrated = theirs.pop(former_version.FIELD, "")
-    if former_version.is_former(theirs, ours):
-        migrated = former_version.packed(time.time())
+    if former_version.is_former(theirs, ours):  # what is imported becomes part of a model of this version
         theirs = dict(signature)
     differences = [
         f"{field} {theirs.get(field)} (this is {ours.get(field)})"
@@ -236,7 +219,6 @@ def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str
         records=records if isinstance(records, int) else 0,
         half_life=half_life,
         exported=_export_time(name, line),
-        migrated=migrated,
     )
 
 

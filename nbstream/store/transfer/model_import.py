@@ -24,7 +24,6 @@ from redis.exceptions import WatchError
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.lua import lua_script
-from nbstream.store.model import former_version
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.keys import IMPORT_READY, StagedLedgerKeys
 from nbstream.store.model.model import Model
@@ -100,11 +99,10 @@ class ModelImport:
         if record.milliseconds >= 0:
             pipe.pexpire(key, max(1, record.milliseconds))
 
-    async def mark_ready(self, migrated: str = "") -> None:
+    async def mark_ready(self) -> None:
         """Mark the staged records as complete: this is the commit, after which ``finish_import`` moves them.
 
-        ``migrated`` is the archive's note of a migration of its model; see ``former_version``. Raises the errors
-        of ``begin``; nothing is changed then.
+        Raises the errors of ``begin``; nothing is changed then.
         """
         client, keys = self._model.client, self._model.keys
         half_life = self._model.half_life  # the time base of the staged counts
@@ -121,8 +119,6 @@ class ModelImport:
                 if not self._merge and await _has_learned(pipe, self._model):
                     raise _not_empty_error(keys.model)
                 pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
-                if migrated:
-                    pipe.hset(keys.schema, former_version.FIELD, migrated)
                 pipe.set(keys.importing, self._set_state(IMPORT_READY.decode()) + b" %d-%d" % self._last_change)
                 try:
                     await pipe.execute()

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.errors import StoreUnavailable
 from nbstream.store.lua import lua_script
-from nbstream.store.model import former_version
 from nbstream.store.model.keys import IMPORT_READY
 from nbstream.store.model.position import ModelPosition
 from nbstream.store.model.scan import SCAN_STEP
@@ -55,11 +54,8 @@ class ModelSnapshot:
         self._position = await self._model.position()
         with store_errors():
             lengths: Any = [await self._model.client.hlen(key) for key in self._model.keys.counts]
-            migrated: Any = await self._model.client.hget(self._model.keys.schema, former_version.FIELD)
         records = sum(lengths) + sum(self._position.totals.messages)
-        return archive.new_header(
-            current_signature(), records, self._model.half_life, float(self._clock()), (migrated or b"").decode()
-        )
+        return archive.new_header(current_signature(), records, self._model.half_life, float(self._clock()))
 
     async def records(self) -> AsyncIterator[archive.ArchiveRecord]:
         """Yield all records; raises ``StoreUnavailable``, also if the change stream was trimmed meanwhile."""

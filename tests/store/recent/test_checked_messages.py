@@ -356,7 +356,11 @@ async def test_a_stored_message_deflated_with_the_dictionary_is_read_by_all_vers
 
 @pytest.mark.parametrize(
     "stored",
-    [b"something else", zlib.compress(b"0.5 ham\0\0\0\0\0\xff"), zlib.compress(b"0.5 ham\0\0\0\0\0*@x\0more")],
+    [
+        b"something else",
+        zlib.compress(b"0.5 ham\0\0\0\0\0\xff"),
+        zlib.compress(b"0.5 ham\0\0\0\0\0*@x\0key\0more"),
+    ],
 )
 async def test_a_value_of_another_program_is_refused(client: Redis, stored: bytes) -> None:
     await client.set(KEYS.checked("m1"), stored)
