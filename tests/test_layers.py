@@ -41,7 +41,7 @@ INNER_LAYERS = {
         {"migration", "stream_queue"},
     ],
     "listeners": [
-        {"bytes_in_flight", "control_socket", "lesson_log", "message_log", "peers", "sockets"},
+        {"bytes_in_flight", "control_socket", "lesson_log", "message_log", "peers", "request_errors", "sockets"},
         {"teachers"},
         {"runtime"},
         {"listener"},

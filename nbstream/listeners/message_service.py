@@ -12,9 +12,10 @@ import logging
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from nbstream.errors import NbstreamError, StoreRefuses
+from nbstream.errors import StoreRefuses
 from nbstream.listeners.lesson_log import log_lesson
 from nbstream.listeners.message_log import log_message
+from nbstream.listeners.request_errors import REQUEST_ERRORS, is_request_error
 from nbstream.logs import event_fields
 from nbstream.mail.message import Message
 from nbstream.policy.incoming_message import incoming_message
@@ -95,13 +96,14 @@ class MessageService:
     ) -> tuple[Check, float]:
         """Check the message and report it; return the check and the seconds that it took.
 
+        An error is logged here if a request may end with it; any other one is left to the listener's log.
         ``treatments`` are as in ``try_check``. Raises ``StoreUnavailable`` while no counts are loaded.
         """
         started = time.perf_counter()
         try:
             check = await self.try_check(message, treatments)
         except Exception as error:
-            is_expected = isinstance(error, NbstreamError)
+            is_expected = is_request_error(error)
             self._observer.filter_failed("store" if is_expected else "error")
             self._observer.delivered(self._listener_name, "none")
             if is_expected:
@@ -136,7 +138,7 @@ class MessageService:
         """
         try:
             return await self.try_teach(message, label, actor)
-        except NbstreamError as error:
+        except REQUEST_ERRORS as error:
             # The store itself says once that Redis refuses to write.
             level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
             _log.log(level, "%s: feedback not taken: %s", self._listener_name, error)

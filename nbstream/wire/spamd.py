@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-EX_DATAERR, EX_UNAVAILABLE, EX_TEMPFAIL, EX_PROTOCOL, EX_TIMEOUT = 65, 69, 75, 76, 79
+EX_DATAERR, EX_UNAVAILABLE, EX_SOFTWARE, EX_TEMPFAIL, EX_PROTOCOL, EX_TIMEOUT = 65, 69, 70, 75, 76, 79
 
 MAX_LINE_BYTES = 8192
 MAX_FIELDS = 256

@@ -9,7 +9,11 @@ from collections.abc import Mapping
 
 from nbstream import errors
 from nbstream.errors import NbstreamError, table_row
+from nbstream.listeners.request_errors import is_request_error
 from nbstream.wire.api_v1 import HttpProblem
+
+FAULT = HttpProblem(500, "this failed, the log says why")
+"""The answer to a request that ended by a fault in nbstream."""
 
 _TEMPORARY_FAILURE = HttpProblem(503, "Temporary failure, please try again later")
 
@@ -20,24 +24,15 @@ ERROR_PROBLEMS: Mapping[type[NbstreamError], HttpProblem] = {
     ),
     errors.CheckFailed: _TEMPORARY_FAILURE,
     errors.StoreIncompatible: _TEMPORARY_FAILURE,
-    # No request meets the following.
-    errors.CannotStart: _TEMPORARY_FAILURE,
-    errors.ConfigError: _TEMPORARY_FAILURE,
-    errors.DaemonRunning: _TEMPORARY_FAILURE,
-    errors.FeedbackRefused: _TEMPORARY_FAILURE,
-    errors.InputError: _TEMPORARY_FAILURE,
-    errors.NotReleased: _TEMPORARY_FAILURE,
-    errors.NotRunning: _TEMPORARY_FAILURE,
-    errors.OutputFailed: _TEMPORARY_FAILURE,
-    errors.ReaderProcessFailed: _TEMPORARY_FAILURE,
-    errors.RelayRefused: _TEMPORARY_FAILURE,
-    errors.RelayUnavailable: _TEMPORARY_FAILURE,
-    errors.WorkerFailed: _TEMPORARY_FAILURE,
-    NbstreamError: _TEMPORARY_FAILURE,
 }
-"""A class without a row has that of its parent."""
+"""A row for each of ``REQUEST_ERRORS``. A class without a row has that of its parent."""
 
 
 def error_problem(error: NbstreamError) -> HttpProblem:
-    """Return the problem that answers a request which ended with ``error``."""
-    return table_row(ERROR_PROBLEMS, type(error))
+    """Return the problem that answers a request which ended with ``error``.
+
+    An error that no request should end with has no row: it is a 503 if it is temporary, else a 500.
+    """
+    if is_request_error(error):
+        return table_row(ERROR_PROBLEMS, type(error))
+    return _TEMPORARY_FAILURE if error.temporary else FAULT

@@ -19,9 +19,10 @@ from nbstream.errors import NbstreamError
 from nbstream.listeners.http.access import HttpAccess, offers_secret
 from nbstream.listeners.http.bodies import HttpLimits
 from nbstream.listeners.http.connections import SERVER_NAME, HttpConnection, HttpConnections
-from nbstream.listeners.http.error_responses import error_problem
+from nbstream.listeners.http.error_responses import FAULT, error_problem
 from nbstream.listeners.http.responses import RequestRefused, json_response, refusal_response
 from nbstream.listeners.peers import Peer
+from nbstream.listeners.request_errors import is_request_error
 from nbstream.logs import event_fields
 from nbstream.wire import api_v1
 from nbstream.wire.api_v1 import HttpProblem
@@ -177,13 +178,15 @@ class HttpListener:
                 request.path, HttpProblem(error.status, error.reason), allow=error.headers.get("Allow")
             )
         except NbstreamError as error:
+            if not is_request_error(error):
+                _log.exception("http: a request failed")
             return refusal_response(request.path, error_problem(error))
         except ConnectionError:
             _log.debug("http: the client went away")
             return refusal_response(request.path, HttpProblem(400, "the body ended too early"), close=True)
         except Exception:  # noqa: BLE001 - only the log says what a fault is
             _log.exception("http: a request failed")
-            return refusal_response(request.path, HttpProblem(500, "this failed, the log says why"), close=True)
+            return refusal_response(request.path, FAULT, close=True)
         finally:
             connection.request_ended()
 

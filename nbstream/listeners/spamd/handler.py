@@ -1,7 +1,6 @@
 """The answers of the spamd listener to complete requests: it checks, marks, learns and forgets messages.
 
-Rules: a request that fails is answered with 75, and then the client passes the mail on unmarked or defers it, by
-its own configuration; the answer does not contain the cause. Peers in ``feedback.allow_from`` may teach, and so
+Rules: a request that fails is answered by ``error_refusals``. Peers in ``feedback.allow_from`` may teach, and so
 may peers that can open the listener's unix socket; a peer on this machine may name the user for whom it teaches.
 """
 
@@ -10,9 +9,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from nbstream.errors import NbstreamError
 from nbstream.filter import LessonOutcome
-from nbstream.listeners.spamd.error_codes import error_code
+from nbstream.listeners.request_errors import is_request_error
+from nbstream.listeners.spamd.error_refusals import CHECK_FAILED, lesson_refusal
 from nbstream.mail import marking
 from nbstream.policy import verdict_fields
 from nbstream.policy.clues_field import clues_field_value
@@ -37,8 +36,6 @@ _log = logging.getLogger(__name__)
 
 LISTENER_NAME = "spamd"
 
-_CHECK_FAILED_TEXT = "Temporary failure, please try again later"
-_LESSON_FAILED_TEXT = "Learning is not possible now, please try again later"
 _NOT_ALLOWED = SpamdRefusal(EX_UNAVAILABLE, "Service Unavailable: feedback is not accepted from here")
 _EMPTY_MESSAGE = SpamdRefusal(EX_DATAERR, "The message is empty, there is nothing to learn from")
 
@@ -75,7 +72,7 @@ class SpamdHandler:
             check, _ = await self._message_service.check(await self._message_service.parse_mail(body))
         except Exception as error:  # noqa: BLE001 - a fault in a check must not lose mail or end the listener
             _log_fault("check", error)
-            return SpamdRefusal(error_code(error), _CHECK_FAILED_TEXT).render()
+            return CHECK_FAILED.render()
         score, required = verdict_fields.comparable_scores(check.verdict, check.probability, check.thresholds)
         judgement = wire.SpamdJudgement(check.verdict.is_spam, score, required)
         return wire.render_check(request, judgement, *_content(request.command, check, body, runtime))
@@ -97,7 +94,7 @@ class SpamdHandler:
             lesson = await self._message_service.teach(message, label, _actor(peer, request.user))
         except Exception as error:  # noqa: BLE001 - a fault in a lesson must not end the listener
             _log_fault("lesson", error)
-            return SpamdRefusal(error_code(error), _LESSON_FAILED_TEXT).render()
+            return lesson_refusal(error).render()
         return wire.render_tell(
             did_set=lesson.outcome in {LessonOutcome.LEARNED, LessonOutcome.RELEARNED},
             did_remove=lesson.outcome is LessonOutcome.UNLEARNED,
@@ -151,6 +148,6 @@ def _actor(peer: Peer, user: str) -> str:
 
 
 def _log_fault(what: str, error: Exception) -> None:
-    """Log a fault of the program; the message service has logged any other error."""
-    if not isinstance(error, NbstreamError):
+    """Log a fault in nbstream; the message service has logged any error that a request may end with."""
+    if not is_request_error(error):
         _log.error("%s: %s failed: %s", LISTENER_NAME, what, error, exc_info=True)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.request_errors import is_request_error
 from nbstream.listeners.stream.error_answers import error_text
 from nbstream.logs import event_fields
 from nbstream.store.backoff import Backoff
@@ -250,7 +251,15 @@ class StreamListener:
         except wire.UnreadableEntry as error:
             return _EntryResult(error=str(error))
         except NbstreamError as error:
-            _log.warning("an entry is refused: %s", error)
+            if is_request_error(error):
+                _log.warning("an entry is refused: %s", error)
+            else:
+                _log.error(
+                    "an entry failed: %s",
+                    error,
+                    exc_info=True,
+                    extra=event_fields(entry=_printable_id(entry.stream_id)),
+                )
             return _EntryResult(error=error_text(error))
 
     async def _parse_message(self, request: wire.StreamRequest) -> Message:

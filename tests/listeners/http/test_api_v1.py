@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.errors import FeedbackRefused, NbstreamError, RelayUnavailable
 from nbstream.filter import CheckDecider
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
@@ -245,14 +246,32 @@ async def test_without_counts_or_redis_the_answer_is_503(own_redis: RedisServer,
 class Broken:
     """A filter with a fault."""
 
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
     async def check(self, message: Message, decide: CheckDecider | None = None) -> None:
-        raise ValueError("inner detail")
+        raise self.error
+
+
+@pytest.mark.parametrize(("error", "status"), [(FeedbackRefused, 500), (RelayUnavailable, 503)])
+async def test_an_error_that_no_request_should_meet_is_logged_as_a_fault(
+    http: RunningHttpListener, error: type[NbstreamError], status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken: Any = Broken(error("inner detail"))
+    http.listener.apply(replace(http.runtime, spam_filter=broken))
+
+    answer = await http.ask("/v1/check", PRIZE)
+
+    assert answer.status == status
+    assert b"inner" not in answer.body
+    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "inner detail" in str(record.exc_info)
 
 
 async def test_only_the_log_says_what_a_fault_was(
     http: RunningHttpListener, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broken: Any = Broken()
+    broken: Any = Broken(ValueError("inner detail"))
     http.listener.apply(replace(http.runtime, spam_filter=broken))
 
     answers = [await http.ask(path, PRIZE) for path in ("/v1/check", "/checkv2")]

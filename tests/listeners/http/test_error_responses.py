@@ -6,12 +6,14 @@ import pytest
 
 from nbstream.errors import CountsFull, NbstreamError, StoreForbids, StoreIncompatible, StoreUnavailable
 from nbstream.listeners.http.error_responses import ERROR_PROBLEMS, error_problem
+from nbstream.listeners.request_errors import REQUEST_ERRORS
 from nbstream.wire.api_v1 import HttpProblem
-from tests.error_tables import classes_without_row
+from tests.error_tables import example
+from tests.listeners.request_errors import UNEXPECTED_CLASSES
 
 
-def test_every_error_has_its_response() -> None:
-    assert classes_without_row(ERROR_PROBLEMS) == []
+def test_every_error_that_a_request_may_end_with_has_its_response() -> None:
+    assert set(ERROR_PROBLEMS) == set(REQUEST_ERRORS)
 
 
 @pytest.mark.parametrize(
@@ -26,3 +28,14 @@ def test_every_error_has_its_response() -> None:
 )
 def test_the_response_to_an_error(error: NbstreamError, detail: str) -> None:
     assert error_problem(error) == HttpProblem(503, detail)
+
+
+@pytest.mark.parametrize("kind", UNEXPECTED_CLASSES)
+def test_only_a_temporary_error_is_answered_with_try_again_later(kind: type[NbstreamError]) -> None:
+    error = example(kind, "redis.internal:6379")
+
+    assert error_problem(error) == (
+        HttpProblem(503, "Temporary failure, please try again later")
+        if error.temporary
+        else HttpProblem(500, "this failed, the log says why")
+    )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.errors import ConfigError
 from nbstream.filter import Check, CheckDecider, FilterPolicy
 from nbstream.mail.message import Message
 from nbstream.policy.policy import ThresholdPolicy
@@ -273,6 +274,32 @@ async def test_only_the_log_says_what_a_fault_was(
     assert answer.startswith(b"SPAMD/1.0 75 ")
     assert b"secret" not in answer
     assert "secret detail" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("verb", "reply"),
+    [
+        ("check", b"SPAMD/1.0 75 Temporary failure, please try again later"),
+        ("learn", b"SPAMD/1.0 70 This failed, the log says why"),
+    ],
+)
+async def test_an_error_that_no_request_should_meet_is_logged_as_a_fault(
+    spamd: RunningSpamdListener,
+    verb: str,
+    reply: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def broken(*_: object) -> None:
+        raise ConfigError("secret detail")
+
+    monkeypatch.setattr(spamd.opened_filter.spam_filter, verb, broken)
+
+    answer = await spamd.ask(request("CHECK") if verb == "check" else tell("ham"))
+
+    assert answer.startswith(reply)
+    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "secret detail" in record.getMessage()
 
 
 # A reload

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from nbstream.errors import CheckFailed, CountsFull, NbstreamError
+from nbstream.listeners.request_errors import REQUEST_ERRORS
 from nbstream.listeners.stream.error_answers import ERROR_TEXTS, error_text
-from tests.error_tables import classes_without_row
+from tests.error_tables import example
+from tests.listeners.request_errors import UNEXPECTED_CLASSES
 
 
-def test_every_error_has_its_answer() -> None:
-    assert classes_without_row(ERROR_TEXTS) == []
+def test_every_error_that_an_entry_may_end_with_has_its_answer() -> None:
+    assert set(ERROR_TEXTS) == set(REQUEST_ERRORS)
 
 
 @pytest.mark.parametrize(
@@ -22,3 +24,12 @@ def test_every_error_has_its_answer() -> None:
 )
 def test_the_answer_to_an_error(error: NbstreamError, text: str) -> None:
     assert error_text(error) == text
+
+
+@pytest.mark.parametrize("kind", UNEXPECTED_CLASSES)
+def test_only_a_temporary_error_is_answered_with_try_again_later(kind: type[NbstreamError]) -> None:
+    error = example(kind, "redis.internal:6379")
+
+    assert error_text(error) == (
+        "Temporary failure, please try again later" if error.temporary else "This failed, the log says why"
+    )

@@ -10,7 +10,7 @@ from unittest.mock import AsyncMock
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.errors import CountsFull, StoreUnavailable
+from nbstream.errors import ConfigError, CountsFull, StoreUnavailable
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.stream.listener import StreamLimits, StreamListener
 from nbstream.metrics.daemon import DaemonMetrics
@@ -287,6 +287,18 @@ async def test_a_lesson_that_stays_impossible_is_refused(worker: Worker) -> None
     refused = await worker.answer(text=SPAM, label="spam")
 
     assert refused["error"] == "Learning is not possible until this has been seen to, please try again later"
+
+
+async def test_an_error_that_no_entry_should_meet_is_logged_as_a_fault(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker.filter.times, worker.filter.error = 1, ConfigError("redis://secret@host")
+
+    answer = await worker.answer(text="poison")
+
+    assert answer["error"] == "This failed, the log says why"
+    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "secret" in record.getMessage()
 
 
 async def test_the_answer_does_not_contain_the_cause_of_a_failure(worker: Worker) -> None:
