@@ -135,7 +135,8 @@ def page() -> str:
 _INTRODUCTION = """
 # Commands
 
-`nbstream COMMAND --help` prints what stands here of a command. Run the commands as the daemon's user: they find a
+`nbstream COMMAND --help` prints the usage, arguments and examples of a command. The exit codes stand here and in
+the manual page. Run the commands as the daemon's user: they find a
 running daemon's private Redis, or start it for as long as they need it. `-c FILE`, before or after the command,
 names the [configuration](settings.md); without it the first of `./nbstream.yaml`,
 `~/.config/nbstream/nbstream.yaml` and `/etc/nbstream/nbstream.yaml` is read, and without any of them the defaults

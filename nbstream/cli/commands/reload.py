@@ -28,6 +28,11 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(answer))
     if answer["problems"]:
         raise ConfigError("\n".join(["the daemon refused its file, nothing is changed", *answer["problems"]]))
+    if answer["file"] is None and settings.source is not None:
+        raise ConfigError(
+            "the daemon was started without a file and found none: "
+            f"the defaults are in force, not {settings.source}. Start it with -c {settings.source}"
+        )
     if not options.json:
         _print_result(answer)
     return 0
