@@ -18,8 +18,8 @@ from nbstream.config.addresses import (
 from nbstream.config.section import ByteCount, Count, PasswordFile, Seconds, Section
 from nbstream.config.values import Network, SecretFile, read_network
 
-ListenAddress = Annotated[TcpAddress, BeforeValidator(read_address)]
-SocketListenAddress = Annotated[TcpAddress | UnixAddress, BeforeValidator(read_listen_address)]
+TcpAddressSetting = Annotated[TcpAddress, BeforeValidator(read_address)]
+TcpOrUnixAddressSetting = Annotated[TcpAddress | UnixAddress, BeforeValidator(read_listen_address)]
 SocketMode = Annotated[int, BeforeValidator(read_socket_mode)]
 SocketGroup = Annotated[str, Field(min_length=1, max_length=100)]
 Networks = Annotated[tuple[Annotated[Network, BeforeValidator(read_network)], ...], Strict(False)]
@@ -39,7 +39,7 @@ def require_room_for_one_message(value: int, info: ValidationInfo, listener: str
 class SocketListenerSettings(Section):
     """What the listeners for programs have in common: the address, and the access to a unix socket."""
 
-    listen: SocketListenAddress
+    listen: TcpOrUnixAddressSetting
     """Where the listener accepts connections."""
 
     socket_mode: SocketMode = DEFAULT_SOCKET_MODE
@@ -52,7 +52,7 @@ class SocketListenerSettings(Section):
 class SmtpListenerSettings(Section):
     """The SMTP listener and its limits."""
 
-    listen: ListenAddress = TcpAddress("127.0.0.1", 10025)
+    listen: TcpAddressSetting = TcpAddress("127.0.0.1", 10025)
     """Where the listener accepts connections. Port 0 lets the system choose a port."""
 
     max_message_bytes: ByteCount = 50 << 20
@@ -97,7 +97,7 @@ class HttpListenerSettings(Section):
     ::1 and localhost).
     """
 
-    listen: SocketListenAddress = TcpAddress("127.0.0.1", 11334)
+    listen: TcpOrUnixAddressSetting = TcpAddress("127.0.0.1", 11334)
     """Where the listener accepts connections."""
 
     socket_mode: SocketMode = DEFAULT_SOCKET_MODE
@@ -169,7 +169,7 @@ class HttpListenerSettings(Section):
 class SpamdListenerSettings(SocketListenerSettings):
     """The listener for clients of SpamAssassin's server, and its limits."""
 
-    listen: SocketListenAddress = TcpAddress("127.0.0.1", 1783)
+    listen: TcpOrUnixAddressSetting = TcpAddress("127.0.0.1", 1783)
     """Where the listener accepts connections."""
 
     max_message_bytes: ByteCount = 50 << 20
@@ -197,7 +197,7 @@ class SpamdListenerSettings(SocketListenerSettings):
 class MetricsListenerSettings(Section):
     """A listener for ``/metrics`` alone, for a scraper on another machine."""
 
-    listen: ListenAddress
+    listen: TcpAddressSetting
     """Where the listener accepts connections."""
 
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nbstream.filter.half_life_warning import HalfLifeMonitor
+from nbstream.filter.half_life_monitor import HalfLifeMonitor
 from nbstream.filter.protocols import SilentObserver
 
 if TYPE_CHECKING:

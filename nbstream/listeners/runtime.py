@@ -1,4 +1,4 @@
-"""What all listeners go by, and a reload replaces as a whole."""
+"""The settings of all listeners, turned into the objects that they work with; a reload replaces them as a whole."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class FeedbackAddresses:
 class Runtime:
     """Everything of a listener's work that the configuration decides and a reload may change.
 
+    It is the settings turned into objects, and has nothing to do with the event loop.
     ``spam_filter`` has the policies in force, and ``rules`` are the policies and actions by recipient.
     ``teachers`` are those who may teach, by the name of the listener. ``shows_clues``: the header of marked mail
     names the strongest clues. ``passes_on_failure``: mail whose check failed passes unmarked, else it is deferred.
