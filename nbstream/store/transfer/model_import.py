@@ -13,8 +13,8 @@ subtracted has been added, and mirrors see no count below zero. At the end mirro
 changes, and scan the counts anew.
 
 One case counts a message twice. An archive of 0.1.0 may have a message under its former key (see
-``former_version``), and the model may have learned it since under its present key. The archive contains no messages,
-so the present key of its entry is not known, and the two entries are not recognized as one message's.
+``former_version``), and the model may have learned it since under its present key. The archive contains no
+messages, so the present key of its entry is not known, and the two entries are not recognized as one message's.
 """
 
 from __future__ import annotations
