@@ -7,7 +7,7 @@ VENV := .venv$(if $(filter-out python3,$(PYTHON)),$(subst /,-,$(PYTHON)))
 PIP_INSTALL := $(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
 PYTEST := $(VENV)/bin/python -m pytest
 
-# Each says something where this machine has what is needed, and nothing otherwise.
+# Each of these is empty if this machine lacks what it needs.
 python_found = $(shell $(PYTHON) -c 'import sys; print("yes" if sys.version_info >= (3, 11) else "")' 2>/dev/null)
 venv_found = $(shell $(PYTHON) -c 'import ensurepip, venv; print("yes")' 2>/dev/null)
 redis_found = $(shell command -v redis-server || command -v valkey-server)
@@ -32,7 +32,7 @@ test-interpreter: $(VENV)/test.stamp
 	$(PYTEST) -n 2 -r s tests/mail tests/tokens tests/bayes tests/policy tests/wire tests/store/test_migration.py \
 		tests/integration/test_life.py
 
-# Long runs: broken and mutated mail. No other processes beside it, so that a hang is a hang.
+# Long runs: broken and mutated mail. One process, so that a test that hangs is really hanging.
 soak: $(VENV)/test.stamp
 	$(PYTEST) -r s -m soak
 
@@ -61,7 +61,7 @@ reference: $(VENV)/test.stamp
 docs: $(VENV)/test.stamp
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
 
-# The source archive, and the wheel that is built from it, by what is installed already: no network is asked.
+# The source archive, and the wheel that is built from it, by what is installed already: no network is needed.
 DIST ?= dist
 dist: $(VENV)/test.stamp
 	rm -f $(DIST)/nbstream-*.tar.gz $(DIST)/nbstream-*.whl
@@ -85,7 +85,7 @@ redis:
 corpora:
 	@$(if $(CORPORA),,$(error this needs real mail: name the folder of its archives, as in `make accuracy CORPORA=/path/to/archives`, or set NBSTREAM_CORPORA))
 
-# Installed again only when what is to be installed has changed. The package itself is used where it stands.
+# Installed again only when a dependency has changed. The package itself is installed editable.
 $(VENV)/run.stamp: pyproject.toml .ci/constraints.txt | python
 	@echo "Installing into $(VENV), this once ..."
 	@$(PYTHON) -m venv $(VENV)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _REDIS_SECONDS = 10.0  # the start goes on after this without Redis
-_LOAD_SECONDS = 10.0  # and mail is accepted after this even when the model is not loaded yet
+_LOAD_SECONDS = 10.0  # after this mail is accepted even if the model is not loaded yet
 _WRITE_SECONDS = 1.0  # what was checked last is written at the end, if Redis is there
 
 
@@ -69,7 +69,7 @@ class Server:
         self._stop.set()
 
     def check_settings(self, settings: Settings) -> None:
-        """Make what ``apply_settings`` would make, and raise what fails in it."""
+        """Make the objects that ``apply_settings`` would make, and raise the error if that fails."""
         self._make_runtime(settings)
 
     def apply_settings(self, settings: Settings, since: float | None = None) -> None:
@@ -111,7 +111,7 @@ class Server:
         self._metrics.watch_model(parts.mirror, lambda: (self._runtime or runtime).spam_filter.policy)
         work = background_work(self.settings, parts, does_chores=self._does_chores)
         tasks = [asyncio.create_task(part.run(), name=name) for name, part in work]
-        # Not among the others: these may end, or fail, and mail goes on.
+        # These tasks may end or fail, and mail goes on: they are not among the tasks that end the process.
         remembering = asyncio.create_task(parts.recent_messages.run(), name="memory")
         helpers = [remembering]
         if self._does_chores:

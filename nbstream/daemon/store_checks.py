@@ -1,4 +1,4 @@
-"""What the daemon looks at in Redis when it starts."""
+"""The checks of Redis and of the stored model when the daemon starts."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The daemon as several processes: a supervisor, which handles no mail itself, and workers that share listeners.
 
-Rules: the supervisor holds what there is one of: the lock of the state folder, the signals, the control socket,
-the addresses, the listener for metrics, and a use of the embedded Redis. It reads and checks the settings once,
-and either all workers apply them or none does. A worker that dies is replaced. One that says that the
-configuration or the stored model cannot be used, or dies before any was ready, ends the daemon, as it would end a
-single process.
+Rules: the supervisor has everything of which there is only one: the lock of the state folder, the signals, the
+control socket, the addresses, the listener for metrics, and a use of the embedded Redis. It reads and checks the
+settings once, and either all workers apply them or none does. A worker that dies is replaced. One that says that
+the configuration or the stored model cannot be used, or dies before any was ready, ends the daemon, as it would
+end a single process.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Supervisor:
     def reload(self) -> None:
         """Read the configuration anew, soon; log, metrics and the control socket say whether it was applied.
 
-        That works from the first moment of ``run`` to its last, as in ``SingleProcessDaemon``.
+        That works at any time during ``run``, as in ``SingleProcessDaemon``: also while it starts, and while it
+        drains.
         """
         self._reloader.request()
 
@@ -225,8 +226,8 @@ class Supervisor:
     async def _apply_settings(self, settings: Settings) -> None:
         """Let all workers apply the settings, or none.
 
-        First each worker makes what it would make of them, and only if that works in all of them each applies
-        them. A worker that then fails is replaced by one that is started with the new settings.
+        First each worker makes new objects of them. If that works in all workers, each one applies them. A worker
+        that fails then is replaced by one that is started with the new settings.
         """
         make_rules(settings)
         problems = await self._ask_all("check", settings)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-# Large messages are parsed in threads. Whenever the loop has something to do meanwhile, it waits this long for its
-# turn, some three times for each answer; with the 5 ms that Python waits a message of 20 MB delays others more.
+# Large messages are parsed in threads. Meanwhile the event loop waits up to this long each time that it has work
+# to do, about three times for each answer. Python's default is 5 ms: a message of 20 MB would delay others more.
 _SWITCH_SECONDS = 0.001
 
 

@@ -1,4 +1,4 @@
-"""A worker slot: the place of one worker, in which the supervisor keeps a process running."""
+"""A worker slot: the supervisor keeps one worker process running in it, and replaces one that ends."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class WorkerSlot:
         return f"failed: {failed['failed']}"
 
     async def _watch_worker(self) -> None:
-        """End a worker that answers nothing any more, so that another one takes its place."""
+        """End a worker that does not answer any more; another one is started then."""
         while True:
             await asyncio.sleep(_ROUND_SECONDS)
             try:

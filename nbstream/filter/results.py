@@ -86,9 +86,9 @@ class CheckSeconds:
 class Lesson:
     """The result of one piece of feedback.
 
-    ``before`` is the check of the message before the lesson. ``after`` is its check after the lesson: its score
-    may leave out what others teach at the same moment, and it is decided by the state and the thresholds of the
-    moment after the lesson.
+    ``before`` is the check of the message before the lesson, and ``after`` is its check after the lesson. The
+    score of ``after`` may be computed from the counts before the lesson and the lesson itself; then lessons of
+    others at the same moment are missing in it. Its verdict uses the state and the thresholds after the lesson.
     """
 
     outcome: LessonOutcome
@@ -97,9 +97,9 @@ class Lesson:
     after: Check
 
     def with_withdrawn_label(self, label: str) -> Lesson:
-        """Return the lesson as it is where also an autolearned ``label`` of the message was taken back.
+        """Return the lesson for a message of which an autolearned ``label`` was taken back as well.
 
-        The outcome changes only where people had not taught the message: from unknown to unlearned.
+        If no person had taught the message, the outcome changes from unknown to unlearned; else nothing changes.
         """
         unknown = self.outcome is LessonOutcome.UNKNOWN
         return replace(self, outcome=LessonOutcome.UNLEARNED, label=label) if unknown else self

@@ -1,4 +1,4 @@
-"""The settings of all listeners, turned into the objects that they work with; a reload replaces them as a whole."""
+"""The settings of all listeners, turned into the objects that they use; a reload replaces them as a whole."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-SUPERVISOR = "parent"
+SUPERVISOR = "supervisor"
+"""The name of the supervisor among the members; the others are the numbers of the worker slots."""
 
 _WORST_VALUE = {"nbstream_mirror_lag_seconds": max, "nbstream_redis_up": min}
 _FILE_KINDS = ("counter", "histogram", "gauge_mostrecent", "gauge_livemostrecent", "gauge_livemax")

@@ -10,16 +10,18 @@ lowest that no more than j of the n ham reach. For ham like the ham seen so far,
 confidence of 1 - delta (Tong, Feng, Li, "Neyman-Pearson classification algorithms and NP receiver operating
 characteristics", 2018). Even j = 0 needs ln(delta) / ln(1 - alpha) ham: 2,995 for a rate of 0.1 %.
 
-Alone, this is too cautious. The scores of a filter that learns get better than its old first scores, and a
-confidence of 95 % at each moment asks for more than a rate that is kept over time. Therefore the ham that was
-really lost steers the threshold: the credit is the number of ham that the budget allows to be called spam, of all
-ham that came while it was to be kept, minus the number that was called spam. alpha is multiplied by
-1 + credit / 2, within 1/10 and 3. Ham that came before the promise and was not called spam counts too: it has
-spent nothing. In this way the rate is kept over all ham in the long run, and no moment allows for more than three
-times the rate.
+This rule alone is too cautious, for two reasons. A filter that learns scores better now than its old first
+scores show. And a confidence of 95 % at each moment is more than the budget asks for, which is a rate over time.
+Therefore the threshold also depends on the ham that was really called spam. The credit is the number of ham that
+the rate allows to be called spam, of all ham that came while it was to be kept, minus the number that was called
+spam. For example, of 5,000 ham a rate of 0.1 % allows 5; if 2 were called spam, the credit is 3. alpha is
+multiplied by 1 + credit / 2, but by no less than 1/10 and no more than 3. Ham that came before the budget could be
+kept, and was not called spam, counts as well. In this way the rate is kept over all ham in the long run, and no
+moment allows more than three times the rate.
 
-The credit is at most 8 ham. Without that bound it would take months to lose what a large archive saved up at once:
-up to 5.8 % of ham was lost to a budget of 1 % (see docs/experiments.md, also for the other rules that were tried).
+The credit is at most 8 ham. Without this bound a large archive of ham, learned at once, would give a credit that
+lasts for months: up to 5.8 % of ham was called spam with a budget of 1 % (see docs/experiments.md, also for the
+other rules that were tried).
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ many labels are the opposite of what a confident model said. They are ``one_side
 same, for example because a rule forwards a whole mailbox. A model that is still learning is taught in bulk, class
 by class, and is confident of nothing. Therefore there are no bursts until the model decides.
 
-Of 60 wrong labels in a row 59 or 60 contradict a model with 2,000 right labels, and 15 to 28 a model with 300; one
-of 800 right labels does (see docs/experiments.md).
+How well the first sign separates was measured. With a model that has learned 2,000 right labels, 59 or 60 of 60
+wrong labels in a row contradict it; with a model that has learned 300, 15 to 28 do. Of 800 right labels one
+contradicts the model (see docs/experiments.md).
 
 Bursts that are slower, or shared among many actors, are not seen here; ``nbstream_feedback_disagreement_total``
 shows these. Behind a mail server that does not say whose mail it is (XFORWARD) all people are one actor, and the

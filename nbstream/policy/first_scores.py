@@ -147,13 +147,14 @@ class FirstScoreWindow:
     def budget_credit(self, rate: float, max_credit: float) -> float:
         """Return how many more messages ``rate`` allows to be called spam.
 
-        Each message that came while the rate was to be kept, in the order of time, adds the rate to the credit,
-        and takes one away where it was called spam. What is above ``max_credit`` at any moment is lost.
+        The messages that came while the rate was to be kept are counted in the order of time. Each one adds
+        ``rate`` to the credit, and each one that was called spam subtracts 1. The credit never grows above
+        ``max_credit``. For example, 1,000 messages at a rate of 0.001 of which none was called spam give 1.
         """
         order_keys, called_spam = self._by_budget[rate], self._called_spam_by_budget[rate]
         credit = rate * len(order_keys) - len(called_spam)
-        # The highest credit without a limit lies just before a message that was called spam, or at the end: the
-        # credit falls nowhere else.
+        # Without a limit the credit only falls at a message that was called spam, so it was highest just before
+        # such a message, or it is highest now. What it had above the limit there is subtracted.
         peaks = (rate * bisect_left(order_keys, order_key) - n for n, order_key in enumerate(called_spam))
         return credit - max(0.0, max([credit, *peaks]) - max_credit)
 

@@ -1,9 +1,9 @@
 """The ways that a checked message can take: to the next hop, to another address, or into the quarantine.
 
-Rules: the reply is the next hop's own where the message goes there, and a 250 for the quarantine only once the
-file is synced. With a Maildir as the next hop every group of recipients is one file, and either all of them are
-written or none. A transaction of SMTP has one reply, so that a message has one part there. The given transaction
-is closed in every case.
+Rules: if the message goes to the next hop, the client gets the next hop's reply. If it goes into the quarantine,
+the client gets a 250 after the file is synced. With a Maildir as the next hop, each group of recipients gets a
+file of its own, and either all files are written or none. With SMTP as the next hop a message has one part,
+because the transaction has one reply for all recipients. The given transaction is closed in every case.
 
 A redirected message names its recipient only where it had one. With several of them, whoever reads the message
 would learn of the others, and some of them may be recipients by Bcc. A field is ASCII: an address that is not is

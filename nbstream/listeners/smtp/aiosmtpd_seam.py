@@ -50,7 +50,7 @@ class AiosmtpdConnection(SMTP):
         self._reset_timeout()
 
     def stop_idle_timer(self) -> None:
-        """Wait for the client without an end, until ``restart_idle_timer``."""
+        """Do not close a silent connection until ``restart_idle_timer`` is called."""
         self._idle_deadline = math.inf
 
     def idle_timeout_passed(self) -> None:

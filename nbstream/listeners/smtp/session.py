@@ -213,8 +213,9 @@ class SmtpSession(SmtpConnection):
             await self._reset()
             await self._send_reply(RELAY_UNAVAILABLE)
             return
-        # The CRLF that ended the command belongs to the CRLF.CRLF of an empty message, and stands before a first
-        # dot.
+        # The end of the content is CRLF.CRLF. For an empty message the first CRLF is the one after DATA, which was
+        # read with the command. It is put back: then one rule finds the end of every message, and each dot at the
+        # beginning of a line has a CRLF before it, also that of the first line.
         self.unread(b"\r\n")
         await self._send_reply(replies.GO_AHEAD)
         incoming = IncomingMessage(self._listener.limits.max_message_bytes, self._listener.bytes_in_flight)
@@ -229,7 +230,7 @@ class SmtpSession(SmtpConnection):
         content = await self._read_content(incoming)
         if isinstance(content, SmtpReply):
             return content
-        self.stop_idle_timer()  # what follows has deadlines of its own, and now the client waits for us
+        self.stop_idle_timer()  # the client waits for us now, and what follows has deadlines of its own
         try:
             if mail.feedback_label is not None:
                 actor = self._forwarded_address or str(self._peer)

@@ -1,13 +1,15 @@
-"""The evictor: it keeps a model's vocabulary within a limit by forgetting the tokens that will be missed least.
+"""The evictor: it keeps the number of a model's tokens within a limit, and removes the least useful ones first.
 
-Rules. An eviction begins when the mirror holds more than ``START_SHARE`` of the limit, and it ends at
-``TARGET_SHARE`` of the limit. The rest of the limit is room for the tokens that a flood brings while the eviction
-selects; it selects a tenth of the limit more than the surplus, to have candidates for those as well. The order is:
+Rules. An eviction begins when the mirror has more tokens than ``START_SHARE`` of the limit, and it ends when
+``TARGET_SHARE`` of the limit is left. For example, with a limit of 1,000,000 tokens an eviction begins at
+950,000 and ends at 850,000. While it selects tokens, a flood of mail may bring new ones. There is room for
+50,000 of them up to the limit, and the eviction selects 100,000 tokens more than it has to remove, to have
+candidates for the new ones too. It removes tokens in this order:
 
 1. tokens with a count below zero;
-2. tokens in no live ledger entry: nobody learned them for as long as the ledger remembers, because each learn
-   writes its entry anew;
-3. the other tokens, the smallest sum of counts first, and equal sums in the order of their first
+2. tokens in no live ledger entry: no message that was learned in the last ``model.ledger_days`` contains them,
+   because each learn writes the entry of its message anew;
+3. all other tokens, the smallest sum of counts first; tokens with equal sums in the order of their first
    ``_COMPARED_BYTES`` bytes.
 
 Sums (``=name``) are never evicted.
@@ -20,8 +22,8 @@ once do no harm.
 
 What stays exact: the totals are always the sums of the counts, and the vocabulary is always their number; learning
 and unlearning are exact for every token that was not forgotten in between. Unlearning a message of which some
-tokens were forgotten makes counts below zero. Such counts are read as 0, and the next eviction removes them; until
-then they also swallow as much of what is learned of the same token.
+tokens were forgotten makes counts below zero. Such counts are read as 0, and the next eviction removes them. Until
+then they hide new lessons: if a count is -2, the next two messages with this token only bring it back to 0.
 """
 
 from __future__ import annotations
