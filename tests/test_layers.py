@@ -41,7 +41,16 @@ INNER_LAYERS = {
         {"migration", "stream_queue"},
     ],
     "listeners": [
-        {"bytes_in_flight", "control_socket", "lesson_log", "message_log", "peers", "request_errors", "sockets"},
+        {
+            "bytes_in_flight",
+            "control_socket",
+            "lesson_log",
+            "message_log",
+            "names",
+            "peers",
+            "request_errors",
+            "sockets",
+        },
         {"teachers"},
         {"runtime"},
         {"listener"},

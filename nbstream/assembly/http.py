@@ -14,7 +14,6 @@ from nbstream.listeners.http.access import HttpAccess
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader, HttpLimits
 from nbstream.listeners.http.listener import (
-    LISTENER_NAME,
     HealthStatus,
     HttpListener,
     health_routes,
@@ -95,7 +94,7 @@ def make_http_listener(
         section.password.get_secret_value() if section.password else None,
         section.write_password.get_secret_value() if section.write_password else None,
         section.allow_from,
-        lambda: message_service.runtime.teachers_through(LISTENER_NAME),
+        lambda: message_service.teachers,
     )
     state = ServerState(settings, parts, lambda: message_service.runtime.spam_filter.policy, is_draining)
     lookups = ApiLookups(settings.model.name, state.model_status, state.message_record)

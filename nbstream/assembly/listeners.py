@@ -1,7 +1,9 @@
-"""The table of listeners: everything that the rest of the daemon knows about a protocol.
+"""The table of listeners: what the rest of the daemon knows about a protocol.
 
 Sockets, start, reload, drain and the rule who may teach all go through this table. A protocol is a package in
-``listeners``, one entry here and one section of the configuration.
+``listeners``, its name in ``listeners.names``, one entry here and one section of the configuration. The table does
+not say two things: the supervisor makes the listener for metrics itself, because it renders the metrics of all
+workers (``daemon.supervisor``); and ``nbstream serve`` names the SMTP listener in its hints for a newcomer.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nbstream.assembly.http import make_http_listener, make_metrics_listener
 from nbstream.config import TcpAddress
+from nbstream.listeners import names
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
@@ -44,18 +47,19 @@ Section = TypeVar("Section")
 class ListenerContext:
     """What a listener is made of besides its section: the settings at the start, parts, and its bytes in flight.
 
-    ``is_draining`` tells whether the process takes no more mail.
+    ``listener_name`` is the name of its entry. ``is_draining`` tells whether the process takes no more mail.
     """
 
+    listener_name: str
     settings: Settings
     parts: ServerParts
     runtime: Runtime
     bytes_in_flight: BytesInFlight
     is_draining: Callable[[], bool]
 
-    def message_service(self, listener_name: str) -> MessageService:
-        """Return a message service for the listener of that name."""
-        return MessageService(listener_name, self.runtime, self.parts.metrics.delivery)
+    def message_service(self) -> MessageService:
+        """Return a message service for the listener."""
+        return MessageService(self.listener_name, self.runtime, self.parts.metrics.delivery)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,9 @@ class ListenerEntry(Generic[Section]):
         section = self.section(settings.listeners)
         assert section is not None
         bytes_in_flight = BytesInFlight(self.byte_limit(section))
-        return self.make(section, ListenerContext(settings, parts, runtime, bytes_in_flight, is_draining))
+        return self.make(
+            section, ListenerContext(self.name, settings, parts, runtime, bytes_in_flight, is_draining)
+        )
 
 
 def _tcp_address(section: SmtpListenerSettings | MetricsListenerSettings) -> ListenAddress:
@@ -144,7 +150,7 @@ def _make_http(section: HttpListenerSettings, context: ListenerContext) -> Liste
         section,
         context.settings,
         context.parts,
-        context.message_service("http"),
+        context.message_service(),
         context.bytes_in_flight,
         context.is_draining,
     )
@@ -156,7 +162,7 @@ def _make_spamd(section: SpamdListenerSettings, context: ListenerContext) -> Lis
         idle_timeout_seconds=section.idle_timeout_seconds,
         max_connections=section.max_connections,
     )
-    return SpamdListener(limits, context.bytes_in_flight, context.message_service("spamd"))
+    return SpamdListener(limits, context.bytes_in_flight, context.message_service())
 
 
 def _make_stream(section: StreamListenerSettings, context: ListenerContext) -> Listener:
@@ -179,7 +185,7 @@ def _make_stream(section: StreamListenerSettings, context: ListenerContext) -> L
         claim_seconds=section.claim_seconds,
     )
     observer = StreamMetrics(context.parts.metrics.registry)
-    return StreamListener(queue, limits, context.bytes_in_flight, context.message_service("stream"), observer)
+    return StreamListener(queue, limits, context.bytes_in_flight, context.message_service(), observer)
 
 
 def _make_metrics(_: MetricsListenerSettings, context: ListenerContext) -> Listener:
@@ -188,7 +194,7 @@ def _make_metrics(_: MetricsListenerSettings, context: ListenerContext) -> Liste
 
 LISTENERS: tuple[ListenerEntry[Any], ...] = (
     ListenerEntry(
-        "smtp",
+        names.SMTP,
         section=lambda listeners: listeners.smtp,
         make=_make_smtp,
         address=_tcp_address,
@@ -197,7 +203,7 @@ LISTENERS: tuple[ListenerEntry[Any], ...] = (
         binds_all_addresses=True,
     ),
     ListenerEntry(
-        "http",
+        names.HTTP,
         section=lambda listeners: listeners.http,
         make=_make_http,
         address=_socket_address,
@@ -206,7 +212,7 @@ LISTENERS: tuple[ListenerEntry[Any], ...] = (
         drains_last=True,
     ),
     ListenerEntry(
-        "spamd",
+        names.SPAMD,
         section=lambda listeners: listeners.spamd,
         make=_make_spamd,
         address=_socket_address,
@@ -214,7 +220,7 @@ LISTENERS: tuple[ListenerEntry[Any], ...] = (
         teachers=_peers_that_may_teach,
     ),
     ListenerEntry(
-        "stream",
+        names.STREAM,
         section=lambda listeners: listeners.stream,
         make=_make_stream,
         address=None,
@@ -223,7 +229,7 @@ LISTENERS: tuple[ListenerEntry[Any], ...] = (
         teachers=_whoever_reaches_it,
     ),
     ListenerEntry(
-        "metrics",
+        names.METRICS,
         section=lambda listeners: listeners.metrics,
         make=_make_metrics,
         address=_tcp_address,

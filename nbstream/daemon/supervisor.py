@@ -27,6 +27,7 @@ from nbstream.daemon.shared_sockets import SharedSockets
 from nbstream.daemon.tasks import cancel_and_wait
 from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot
 from nbstream.errors import ConfigError, StoreUnavailable
+from nbstream.listeners import names
 from nbstream.logs import event_fields
 from nbstream.metrics import multiprocess
 from nbstream.metrics.daemon import DaemonMetrics
@@ -159,13 +160,17 @@ class Supervisor:
             shared_sockets.close()
 
     async def _open_metrics(self) -> tuple[HttpListener | None, ListenAddresses]:
-        """Open the listener for metrics, which is the supervisor's own; None where it is off."""
+        """Open the listener for metrics, the only one that is not of the workers; None where it is off.
+
+        It is not made by its entry in the table: that one renders the metrics of one process, and the supervisor
+        renders those of all workers.
+        """
         listen_addresses = addresses.listen_addresses(self._settings, lambda entry: not entry.is_of_workers)
         if not listen_addresses:
             return None, {}
         sockets = addresses.open_sockets(listen_addresses)
         listener = make_metrics_listener(self._render_metrics)
-        await listener.start(*sockets["metrics"])
+        await listener.start(*sockets[names.METRICS])
         return listener, addresses.bound_addresses(listen_addresses, sockets)
 
     async def _render_metrics(self) -> bytes:

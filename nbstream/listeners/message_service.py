@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nbstream.filter import Check, Filter, Lesson
     from nbstream.listeners.peers import Peer
     from nbstream.listeners.runtime import Runtime
+    from nbstream.listeners.teachers import Teachers
     from nbstream.policy.recipient_rules import RecipientTreatment
 
 _log = logging.getLogger(__name__)
@@ -68,9 +69,14 @@ class MessageService:
         """Report a client that connected to the listener, and was accepted or turned away."""
         self._observer.connected(self._listener_name, accepted)
 
+    @property
+    def teachers(self) -> Teachers:
+        """Who may teach through the listener."""
+        return self.runtime.teachers_through(self._listener_name)
+
     def may_teach(self, peer: Peer) -> bool:
         """Return whether the feedback of the peer is believed."""
-        return self.runtime.teachers_through(self._listener_name).may_teach(peer)
+        return self.teachers.may_teach(peer)
 
     def treatments_of(self, addresses: Iterable[str]) -> Collection[RecipientTreatment]:
         """Return what holds for these recipients."""

@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
-from nbstream.assembly.listeners import LISTENERS
+from nbstream.assembly.listeners import LISTENERS, ListenerContext
+from nbstream.assembly.parts import ServerParts
 from nbstream.config import Settings
 from nbstream.config.listeners import ListenersSettings
+from nbstream.filter import Filter
+from nbstream.listeners import names
+from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress
+from tests.listeners.runtimes import LOOPBACK, make_runtime
 
 ENTRIES = {entry.name: entry for entry in LISTENERS}
+
+
+def test_every_name_of_a_listener_is_in_the_table() -> None:
+    assert [*ENTRIES] == [value for key, value in vars(names).items() if key.isupper()]
+
+
+def test_a_message_service_has_the_name_and_the_teachers_of_its_entry() -> None:
+    runtime = make_runtime(cast(Filter, None), allow_from=LOOPBACK)
+    for name in (names.HTTP, names.SPAMD):
+        context = ListenerContext(
+            name, Settings(), cast(ServerParts, Mock()), runtime, BytesInFlight(0), lambda: False
+        )
+
+        assert context.message_service().may_teach(Peer("127.0.0.1"))
+        assert not context.message_service().may_teach(Peer("192.0.2.1"))
 
 
 def settings_with(**sections: object) -> Settings:

@@ -17,6 +17,7 @@ from nbstream import config, logs
 from nbstream.daemon import thread_switching
 from nbstream.daemon.process import SingleProcessDaemon
 from nbstream.daemon.supervisor import Supervisor
+from nbstream.listeners import names
 from nbstream.listeners.sockets import TcpListenAddress
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def first_steps(settings: Settings, options: argparse.Namespace, addresses: List
     config_option = f" -c {shlex.quote(str(options.config.absolute()))}" if options.config else ""
     mail = "Subject: You won\\n\\nClaim your free prize now\\n"
     lines = [f"printf '{mail}' | {program} learn spam{config_option} -"]
-    smtp = addresses.get("smtp")
+    smtp = addresses.get(names.SMTP)
     if isinstance(smtp, TcpListenAddress):
         envelope = "'you@example.org', ['me@example.org']"
         send = f"import smtplib; smtplib.SMTP('{smtp.host}', {smtp.port}).sendmail({envelope}, '{mail}')"

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-LISTENER_NAME = "http"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -6,10 +6,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol, cast
 
+from nbstream.listeners import names
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.delivery import Delivery, DeliveryObserver
 from nbstream.listeners.smtp.feedback import FeedbackMailbox, FeedbackObserver
-from nbstream.listeners.smtp.listener_state import LISTENER_NAME, MessageHandlers, SmtpLimits, SmtpListenerState
+from nbstream.listeners.smtp.listener_state import MessageHandlers, SmtpLimits, SmtpListenerState
 from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.listeners.sockets import BACKLOG
 from nbstream.wire.smtp_reply import SmtpReply
@@ -68,13 +69,13 @@ class SmtpListener:
         return MessageHandlers(
             Delivery(runtime, self._outlet, self._observers.delivery),
             FeedbackMailbox(runtime, self._observers.feedback),
-            runtime.teachers_through(LISTENER_NAME),
+            runtime.teachers_through(names.SMTP),
         )
 
     def _accept(self) -> asyncio.BaseProtocol:
         state = self.state
         has_room = not state.draining and len(state.sessions) < state.limits.max_connections
-        self._observers.delivery.connected(LISTENER_NAME, has_room)
+        self._observers.delivery.connected(names.SMTP, has_room)
         if not has_room:
             return _RefusingProtocol(replies.CLOSING if state.draining else replies.TOO_MANY_CONNECTIONS)
         return SmtpSession(state)

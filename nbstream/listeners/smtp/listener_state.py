@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from nbstream.listeners.teachers import Teachers
     from nbstream.relay.next_hop import NextHop
 
-LISTENER_NAME = "smtp"
-
 
 @dataclass(frozen=True, slots=True)
 class SmtpLimits:

@@ -17,11 +17,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable
+from nbstream.listeners import names
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
 from nbstream.listeners.smtp.error_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
-from nbstream.listeners.smtp.listener_state import LISTENER_NAME
 from nbstream.listeners.smtp.mail_transaction import MailTransaction
 from nbstream.relay.next_hop import Envelope, SmtpPath
 from nbstream.wire import smtp as wire
@@ -193,7 +193,7 @@ class SmtpSession(SmtpConnection):
 
     async def _add_feedback_recipient(self, mail: MailTransaction, label: str, recipient: SmtpPath) -> SmtpReply:
         if not mail.handlers.teachers.may_teach(self._peer):
-            return mail.handlers.feedback.refuse(label, LISTENER_NAME, self._peer)
+            return mail.handlers.feedback.refuse(label, names.SMTP, self._peer)
         if mail.recipients and mail.feedback_label != label:
             return replies.FEEDBACK_MIXED_WITH_MAIL
         mail.recipients.append(recipient)
@@ -234,11 +234,11 @@ class SmtpSession(SmtpConnection):
         try:
             if mail.feedback_label is not None:
                 actor = self._forwarded_address or str(self._peer)
-                return await mail.handlers.feedback.learn(content, mail.feedback_label, LISTENER_NAME, actor)
+                return await mail.handlers.feedback.learn(content, mail.feedback_label, names.SMTP, actor)
             transaction, mail.next_hop_transaction = mail.next_hop_transaction, None
             assert transaction is not None
             envelope = Envelope(mail.sender, tuple(mail.recipients))
-            result = await mail.handlers.delivery.deliver(content, envelope, transaction, LISTENER_NAME)
+            result = await mail.handlers.delivery.deliver(content, envelope, transaction, names.SMTP)
             may_teach = mail.handlers.teachers.may_teach(self._peer)
             return result.reply_with_verdict if may_teach else result.reply
         finally:

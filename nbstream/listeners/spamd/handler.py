@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from nbstream.filter import LessonOutcome
+from nbstream.listeners import names
 from nbstream.listeners.request_errors import is_request_error
 from nbstream.listeners.spamd.error_refusals import CHECK_FAILED, lesson_refusal
 from nbstream.mail import marking
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from nbstream.listeners.runtime import Runtime
 
 _log = logging.getLogger(__name__)
-
-LISTENER_NAME = "spamd"
 
 _NOT_ALLOWED = SpamdRefusal(EX_UNAVAILABLE, "Service Unavailable: feedback is not accepted from here")
 _EMPTY_MESSAGE = SpamdRefusal(EX_DATAERR, "The message is empty, there is nothing to learn from")
@@ -150,4 +149,4 @@ def _actor(peer: Peer, user: str) -> str:
 def _log_fault(what: str, error: Exception) -> None:
     """Log a fault in nbstream; the message service has logged any error that a request may end with."""
     if not is_request_error(error):
-        _log.error("%s: %s failed: %s", LISTENER_NAME, what, error, exc_info=True)
+        _log.error("%s: %s failed: %s", names.SPAMD, what, error, exc_info=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from nbstream.errors import NbstreamError, StoreUnavailable
+from nbstream.listeners import names
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.request_errors import is_request_error
 from nbstream.listeners.stream.error_answers import error_text
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from nbstream.store.stream_queue import QueueBacklog, QueueEntry, StreamQueue
 
 _log = logging.getLogger(__name__)
-
-LISTENER_NAME = "stream"
 
 _RENEW_SECONDS = 2.0
 
@@ -91,7 +90,7 @@ class StreamListener:
     async def start(self, *sockets: socket.socket) -> asyncio.Task[None]:
         """Begin to answer entries, and return the task that does it; the listener has no sockets."""
         assert not sockets
-        return asyncio.create_task(self.run(), name=LISTENER_NAME)
+        return asyncio.create_task(self.run(), name=names.STREAM)
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` from the next entry on."""
@@ -187,7 +186,7 @@ class StreamListener:
             if outcome is ClaimOutcome.CLAIMED:
                 await self._handle(entry)
             else:
-                fields = event_fields(listener=LISTENER_NAME, entry=_printable_id(entry.stream_id))
+                fields = event_fields(listener=names.STREAM, entry=_printable_id(entry.stream_id))
                 fate = "set aside" if outcome is ClaimOutcome.DEAD else "removed by others before it was answered"
                 _log.warning("an entry was %s", fate, extra=fields)
 

@@ -13,10 +13,10 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter import FilterPolicy
+from nbstream.listeners import names
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.sockets import TcpListenAddress, UnixListenAddress, open_listening_socket
-from nbstream.listeners.spamd.handler import LISTENER_NAME
 from nbstream.listeners.spamd.listener import SpamdLimits, SpamdListener
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.policy import ThresholdPolicy
@@ -121,7 +121,7 @@ async def open_spamd(
         follow = options.pop("follow", True)
         opened_filter = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
         runtime = make_runtime(opened_filter.spam_filter, allow_from=allow_from, shows_clues=clues)
-        service = MessageService(LISTENER_NAME, runtime, metrics.delivery)
+        service = MessageService(names.SPAMD, runtime, metrics.delivery)
         listener = SpamdListener(SpamdLimits(**options), bytes_in_flight, service)
         address = UnixListenAddress(path) if path else TcpListenAddress("127.0.0.1", 0)
         socket = open_listening_socket(address)

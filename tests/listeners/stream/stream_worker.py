@@ -14,10 +14,11 @@ from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.errors import CountsFull
 from nbstream.filter import Check, CheckDecider, Filter, FilterParts, FilterPolicy, LearnableMessage, Lesson
+from nbstream.listeners import names
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.message_service import MessageService
 from nbstream.listeners.runtime import Runtime
-from nbstream.listeners.stream.listener import LISTENER_NAME, StreamLimits, StreamListener
+from nbstream.listeners.stream.listener import StreamLimits, StreamListener
 from nbstream.mail.message import Message
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.stream import StreamMetrics
@@ -141,7 +142,7 @@ async def working(
         queue = stream_queue.StreamQueue(client, blocking, model.keys, params)
         bytes_in_flight = BytesInFlight(options.pop("max_bytes_in_flight", 64 << 20))
         runtime = make_runtime(spam_filter, rules=rules)
-        service = MessageService(LISTENER_NAME, runtime, metrics.delivery)
+        service = MessageService(names.STREAM, runtime, metrics.delivery)
         listener = StreamListener(
             queue, StreamLimits(**options), bytes_in_flight, service, StreamMetrics(metrics.registry)
         )
