@@ -72,8 +72,9 @@ class ListenerEntry(Generic[Section]):
     ``teachers`` are those who may teach through it.
 
     ``binds_all_addresses``: of a host name with several addresses all are used. ``is_of_workers``: where there are
-    several processes, each worker has one, else the supervisor. ``drains_last``: it answers for the health of the
-    process until all others have drained. ``counts_connections``: its clients are counted in the metrics.
+    several processes, each worker has one, else the supervisor. ``drains_last``: it is drained after the others,
+    because monitoring asks it for health or metrics until the end. ``counts_connections``: its clients are counted
+    in the metrics.
     """
 
     name: str
@@ -122,8 +123,11 @@ def _peers_that_may_teach(settings: Settings) -> Teachers:
     return Teachers(settings.feedback.allow_from)
 
 
-def _whoever_reaches_it(_: Settings) -> Teachers:
-    """No network: what has no address was let in by permissions, and all else may not teach."""
+def _nobody_by_address(_: Settings) -> Teachers:
+    """Return teachers without a network, for a listener whose messages come from no address, or that takes none.
+
+    What has no address was let in by permissions; a peer with an address may not teach.
+    """
     return Teachers()
 
 
@@ -226,7 +230,7 @@ LISTENERS: tuple[ListenerEntry[Any], ...] = (
         address=None,
         counts_connections=False,
         byte_limit=lambda section: section.max_bytes_in_flight,
-        teachers=_whoever_reaches_it,
+        teachers=_nobody_by_address,
     ),
     ListenerEntry(
         names.METRICS,
@@ -234,7 +238,7 @@ LISTENERS: tuple[ListenerEntry[Any], ...] = (
         make=_make_metrics,
         address=_tcp_address,
         byte_limit=lambda _: 0,  # it takes no messages
-        teachers=_whoever_reaches_it,
+        teachers=_nobody_by_address,
         is_of_workers=False,
         counts_connections=False,
         drains_last=True,
