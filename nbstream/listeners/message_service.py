@@ -1,8 +1,9 @@
 """What the listeners for programs do with a message: check it, or learn it, with metrics and a line in the log.
 
-Rules: a protocol is an adapter around this service, which alone knows the filter. A listener that answers at once
-uses ``check`` and ``teach``, which report what they do. One that tries again after a failure uses ``try_check``
-and ``try_teach``, and reports each message once, when it is answered.
+Rules: a protocol is an adapter around this service, which alone knows the filter. A listener takes a handler from
+the service for each message, and the message goes by one runtime from there to its answer, whatever a reload does
+meanwhile. A listener that answers at once uses ``check`` and ``teach``, which report what they do. One that tries
+again after a failure uses ``try_check`` and ``try_teach``, and reports each message once, when it is answered.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from nbstream.policy.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from nbstream.filter import Check, Filter, Lesson
+    from nbstream.filter import Check, Lesson
     from nbstream.listeners.peers import Peer
     from nbstream.listeners.runtime import Runtime
     from nbstream.listeners.teachers import Teachers
@@ -53,7 +54,7 @@ class MessageServiceObserver(Protocol):
 
 
 class MessageService:
-    """Takes whole messages from the listener of that name."""
+    """Makes the handlers of messages for the listener of that name, and reports what is not about one message."""
 
     def __init__(self, listener_name: str, runtime: Runtime, observer: MessageServiceObserver) -> None:
         self.runtime = runtime
@@ -64,6 +65,10 @@ class MessageService:
     def apply(self, runtime: Runtime) -> None:
         """Go by ``runtime`` from the next message on."""
         self.runtime = runtime
+
+    def message_handler(self) -> MessageHandler:
+        """Return a handler for one message, which goes by the runtime of now."""
+        return MessageHandler(self._listener_name, self.runtime, self._observer)
 
     def connected(self, accepted: bool) -> None:
         """Report a client that connected to the listener, and was accepted or turned away."""
@@ -78,8 +83,34 @@ class MessageService:
         """Return whether the feedback of the peer is believed."""
         return self.teachers.may_teach(peer)
 
+    def report_fault(self) -> None:
+        """Count a try that ended by a fault of ours."""
+        self._observer.filter_failed("error")
+
+    def feedback_refused(
+        self,
+        label: str = "none",
+        why: str = "its sender is not allowed to teach",
+        fields: Mapping[str, object] | None = None,
+    ) -> None:
+        """Report feedback that was not taken: its peer may not teach, or it holds nothing to learn.
+
+        ``fields`` are further fields of the line in the log.
+        """
+        self._observer.feedback_refused(label, self._listener_name)
+        _log.warning("%s: feedback refused: %s", self._listener_name, why, extra=event_fields(**(fields or {})))
+
+
+class MessageHandler:
+    """Handles one message; ``runtime`` is what the message goes by."""
+
+    def __init__(self, listener_name: str, runtime: Runtime, observer: MessageServiceObserver) -> None:
+        self.runtime = runtime
+        self._listener_name = listener_name
+        self._observer = observer
+
     def treatments_of(self, addresses: Iterable[str]) -> Collection[RecipientTreatment]:
-        """Return what holds for these recipients."""
+        """Return what holds for these recipients, each treatment once."""
         rules = self.runtime.rules
         return {rules.treatment_of(address) for address in addresses}
 
@@ -126,16 +157,20 @@ class MessageService:
         where there are none, that of the filter's own policy. Raises ``StoreUnavailable`` while no counts are
         loaded.
         """
-        spam_filter = self.runtime.spam_filter
 
         async def decide(check: Check) -> Check:
-            return await _mildest_decision(spam_filter, check, treatments)
+            return await self.decide(check, treatments)
 
-        return await spam_filter.check(message, decide if treatments else None)
+        return await self.runtime.spam_filter.check(message, decide if treatments else None)
 
     async def decide(self, check: Check, treatments: Collection[RecipientTreatment]) -> Check:
-        """Return a check as ``treatments`` decide it; see ``try_check``. Raises ``StoreUnavailable``."""
-        return await _mildest_decision(self.runtime.spam_filter, check, treatments)
+        """Return a check of the filter's own policy as ``treatments`` decide it; see ``try_check``.
+
+        Raises ``StoreUnavailable``.
+        """
+        ordered = sorted(treatments, key=lambda treatment: treatment.position)
+        decided = [await self.runtime.spam_filter.decide_for_treatment(check, treatment) for treatment in ordered]
+        return min(decided, key=lambda decision: _SEVERITY.index(decision.verdict), default=check)
 
     async def teach(self, message: Message, label: str | None, actor: str) -> Lesson:
         """Learn that the message is ``label``, and log why where that fails; None takes back what was learned.
@@ -166,29 +201,3 @@ class MessageService:
         """Count and log a message that was answered; ``entry`` and ``details`` are as in ``log_message``."""
         self._observer.delivered(self._listener_name, str(check.verdict) if check else "none")
         log_message(self._listener_name, check, seconds, entry=entry, **details)
-
-    def report_fault(self) -> None:
-        """Count a try that ended by a fault of ours."""
-        self._observer.filter_failed("error")
-
-    def feedback_refused(
-        self,
-        label: str = "none",
-        why: str = "its sender is not allowed to teach",
-        fields: Mapping[str, object] | None = None,
-    ) -> None:
-        """Report feedback that was not taken: its peer may not teach, or it holds nothing to learn.
-
-        ``fields`` are further fields of the line in the log.
-        """
-        self._observer.feedback_refused(label, self._listener_name)
-        _log.warning("%s: feedback refused: %s", self._listener_name, why, extra=event_fields(**(fields or {})))
-
-
-async def _mildest_decision(
-    spam_filter: Filter, check: Check, treatments: Collection[RecipientTreatment]
-) -> Check:
-    """Return the check as the mildest of ``treatments`` decides it, and as it is where there are none."""
-    ordered = sorted(treatments, key=lambda treatment: treatment.position)
-    decided = [await spam_filter.decide_for_treatment(check, treatment) for treatment in ordered]
-    return min(decided, key=lambda decision: _SEVERITY.index(decision.verdict), default=check)

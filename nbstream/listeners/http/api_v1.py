@@ -18,7 +18,7 @@ from nbstream.wire import api_v1, explanation_json, rspamd
 if TYPE_CHECKING:
     from nbstream.filter.message_record import MessageRecord
     from nbstream.listeners.http.bodies import BodyReader
-    from nbstream.listeners.message_service import MessageService
+    from nbstream.listeners.message_service import MessageHandler, MessageService
     from nbstream.mail.message import Message
     from nbstream.wire.api_v1 import ModelStatus
 
@@ -70,7 +70,8 @@ class ApiV1:
 
     async def _check(self, request: web.Request) -> web.Response:
         async with self._body_reader.read(request) as content:
-            check, _ = await self._message_service.check(await self._parse_message(request, content))
+            handler = self._message_service.message_handler()
+            check, _ = await handler.check(await _parse_message(handler, request, content))
         return json_response(api_v1.check_to_json(check, self._lookups.model_name))
 
     async def _learn(self, request: web.Request) -> web.Response:
@@ -84,15 +85,10 @@ class ApiV1:
 
     async def _teach(self, request: web.Request, label: str | None) -> web.Response:
         async with self._body_reader.read(request) as content:
-            lesson = await self._message_service.teach(
-                await self._parse_message(request, content), label, actor_of_request(request)
-            )
+            handler = self._message_service.message_handler()
+            message = await _parse_message(handler, request, content)
+            lesson = await handler.teach(message, label, actor_of_request(request))
         return json_response(api_v1.lesson_to_json(lesson))
-
-    async def _parse_message(self, request: web.Request, content: bytes) -> Message:
-        if request.content_type == api_v1.TEXT_TYPE:
-            return await self._message_service.parse_text(charsets.decode_text(content, request.charset))
-        return await self._message_service.parse_mail(content)
 
     async def _message(self, request: web.Request) -> web.Response:
         message_id = request.match_info["id"]
@@ -107,6 +103,12 @@ class ApiV1:
 
     async def _describe(self, _: web.Request) -> web.Response:
         return json_response(self._document)
+
+
+async def _parse_message(handler: MessageHandler, request: web.Request, content: bytes) -> Message:
+    if request.content_type == api_v1.TEXT_TYPE:
+        return await handler.parse_text(charsets.decode_text(content, request.charset))
+    return await handler.parse_mail(content)
 
 
 def actor_of_request(request: web.Request) -> str:

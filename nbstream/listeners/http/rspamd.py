@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -17,7 +17,6 @@ from nbstream.wire import rspamd
 if TYPE_CHECKING:
     from nbstream.listeners.http.bodies import BodyReader
     from nbstream.listeners.message_service import MessageService
-    from nbstream.policy.recipient_rules import RecipientTreatment
     from nbstream.store.recent.checked_messages import CheckedMessage
 
 _HISTORY_LENGTH = 200
@@ -67,16 +66,12 @@ class RspamdApi:
 
     async def _check(self, request: web.Request) -> web.Response:
         async with self._body_reader.read(request) as content:
-            message = await self._message_service.parse_mail(content)
-            check, seconds = await self._message_service.check(message, self._treatments(request))
+            handler = self._message_service.message_handler()
+            message = await handler.parse_mail(content)
+            check, seconds = await handler.check(message, handler.treatments_of(_recipients(request)))
             return json_response(
                 rspamd.check_to_json(check, rspamd.message_id_field(message), seconds, self._lookups.model_name)
             )
-
-    def _treatments(self, request: web.Request) -> Collection[RecipientTreatment]:
-        """Return the treatments of the recipients that the client names."""
-        recipients = request.headers.getall(rspamd.RECIPIENT_FIELD, ())
-        return self._message_service.treatments_of(recipient.strip().strip("<>") for recipient in recipients)
 
     async def _learn_spam(self, request: web.Request) -> web.Response:
         return await self._learn(request, "spam")
@@ -92,9 +87,8 @@ class RspamdApi:
 
     async def _learn(self, request: web.Request, label: str) -> web.Response:
         async with self._body_reader.read(request) as content:
-            lesson = await self._message_service.teach(
-                await self._message_service.parse_mail(content), label, actor_of_request(request)
-            )
+            handler = self._message_service.message_handler()
+            lesson = await handler.teach(await handler.parse_mail(content), label, actor_of_request(request))
         status, body = rspamd.lesson_response(lesson)
         return json_response(body, status)
 
@@ -122,3 +116,9 @@ class RspamdApi:
         if not (await self._health()).ready:
             raise RequestRefused(503, "mail cannot be scored and relayed now")
         return json_response({"success": True})
+
+
+def _recipients(request: web.Request) -> Iterator[str]:
+    """Yield the addresses of the recipients that the client names."""
+    for recipient in request.headers.getall(rspamd.RECIPIENT_FIELD, ()):
+        yield recipient.strip().strip("<>")

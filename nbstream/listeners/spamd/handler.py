@@ -66,15 +66,15 @@ class SpamdHandler:
         return await self._check(request, body)
 
     async def _check(self, request: SpamdRequest, body: bytes) -> bytes:
-        runtime = self._message_service.runtime
+        handler = self._message_service.message_handler()
         try:
-            check, _ = await self._message_service.check(await self._message_service.parse_mail(body))
+            check, _ = await handler.check(await handler.parse_mail(body))
         except Exception as error:  # noqa: BLE001 - a fault in a check must not lose mail or end the listener
             _log_fault("check", error)
             return CHECK_FAILED.render()
         score, required = verdict_fields.comparable_scores(check.verdict, check.probability, check.thresholds)
         judgement = wire.SpamdJudgement(check.verdict.is_spam, score, required)
-        return wire.render_check(request, judgement, *_content(request.command, check, body, runtime))
+        return wire.render_check(request, judgement, *_content(request.command, check, body, handler.runtime))
 
     async def _learn_or_forget(self, request: SpamdRequest, body: bytes, peer: Peer) -> bytes:
         if request.tell is TellRequest.NOTHING:
@@ -89,8 +89,8 @@ class SpamdHandler:
             return refusal.render()
         label = None if request.tell is TellRequest.FORGET else str(request.tell)
         try:
-            message = await self._message_service.parse_mail(body)
-            lesson = await self._message_service.teach(message, label, _actor(peer, request.user))
+            handler = self._message_service.message_handler()
+            lesson = await handler.teach(await handler.parse_mail(body), label, _actor(peer, request.user))
         except Exception as error:  # noqa: BLE001 - a fault in a lesson must not end the listener
             _log_fault("lesson", error)
             return lesson_refusal(error).render()

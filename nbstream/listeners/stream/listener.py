@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import socket
 
     from nbstream.filter import Check, LessonOutcome
-    from nbstream.listeners.message_service import MessageService
+    from nbstream.listeners.message_service import MessageHandler, MessageService
     from nbstream.listeners.runtime import Runtime
     from nbstream.mail.message import Message
     from nbstream.store.stream_queue import QueueBacklog, QueueEntry, StreamQueue
@@ -208,8 +208,9 @@ class StreamListener:
     async def _handle(self, entry: QueueEntry) -> None:
         """Answer one entry, or leave it for another try."""
         started = time.perf_counter()
+        handler = self._message_service.message_handler()
         try:
-            result = await self._answer(entry)
+            result = await self._answer(entry, handler)
             answer = wire.with_entry_ids(result.fields, entry.stream_id, entry.fields)
             written = await self._retry_while_unavailable(lambda: self._queue.answer(entry.stream_id, answer))
         except Exception as error:  # noqa: BLE001 - a fault in one entry must not stop the others
@@ -221,7 +222,7 @@ class StreamListener:
                 extra=event_fields(entry=_printable_id(entry.stream_id)),
             )
         else:
-            self._report_answer(entry, result, written, time.perf_counter() - started)
+            self._report_answer(handler, entry, result, written, time.perf_counter() - started)
         finally:
             self._end(entry)
 
@@ -242,11 +243,11 @@ class StreamListener:
             self._bytes_in_flight.release(entry.size)
             self._changed.set()
 
-    async def _answer(self, entry: QueueEntry) -> _EntryResult:
+    async def _answer(self, entry: QueueEntry, handler: MessageHandler) -> _EntryResult:
         try:
             request = wire.read_entry(entry.fields, self._limits.max_message_bytes)
-            message = await self._parse_message(request)
-            return await self._retry_while_unavailable(lambda: self._check_or_learn(request, message))
+            message = await _parse_message(request, handler)
+            return await self._retry_while_unavailable(lambda: _check_or_learn(request, message, handler))
         except wire.UnreadableEntry as error:
             return _EntryResult(error=str(error))
         except NbstreamError as error:
@@ -260,20 +261,6 @@ class StreamListener:
                     extra=event_fields(entry=_printable_id(entry.stream_id)),
                 )
             return _EntryResult(error=error_text(error))
-
-    async def _parse_message(self, request: wire.StreamRequest) -> Message:
-        if request.raw is None:
-            return await self._message_service.parse_text(request.text or "")
-        return await self._message_service.parse_mail(request.raw)
-
-    async def _check_or_learn(self, request: wire.StreamRequest, message: Message) -> _EntryResult:
-        """Check the message, or learn it; the recipient's rules decide the verdict."""
-        service = self._message_service
-        treatments = service.treatments_of([request.recipient] if request.recipient else [])
-        if request.label is None:
-            return _EntryResult(await service.try_check(message, treatments))
-        lesson = await service.try_teach(message, request.label, request.sender)
-        return _EntryResult(await service.decide(lesson.after, treatments), lesson.outcome)
 
     async def _retry_while_unavailable(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """Return the result of ``work``, which is tried again while Redis or its counts are away.
@@ -301,10 +288,12 @@ class StreamListener:
             _log.info("entries are read again")
         self._waiting_logged = error is not None
 
-    def _report_answer(self, entry: QueueEntry, result: _EntryResult, written: bool, seconds: float) -> None:
+    def _report_answer(
+        self, handler: MessageHandler, entry: QueueEntry, result: _EntryResult, written: bool, seconds: float
+    ) -> None:
         self._observer.entry_finished("repeated" if not written else "refused" if result.error else "answered")
         if written:
-            self._message_service.report_answer(
+            handler.report_answer(
                 result.check,
                 seconds,
                 entry=_printable_id(entry.stream_id),
@@ -327,6 +316,21 @@ class _EntryResult:
         if self.check is None:
             return wire.refusal_fields(self.error or "")
         return wire.verdict_fields(self.check, self.outcome)
+
+
+async def _parse_message(request: wire.StreamRequest, handler: MessageHandler) -> Message:
+    if request.raw is None:
+        return await handler.parse_text(request.text or "")
+    return await handler.parse_mail(request.raw)
+
+
+async def _check_or_learn(request: wire.StreamRequest, message: Message, handler: MessageHandler) -> _EntryResult:
+    """Check the message, or learn it; the recipient's rules decide the verdict."""
+    treatments = handler.treatments_of([request.recipient] if request.recipient else [])
+    if request.label is None:
+        return _EntryResult(await handler.try_check(message, treatments))
+    lesson = await handler.try_teach(message, request.label, request.sender)
+    return _EntryResult(await handler.decide(lesson.after, treatments), lesson.outcome)
 
 
 def _printable_id(stream_id: bytes) -> str:

@@ -6,6 +6,7 @@ import asyncio
 
 from redis.asyncio import Redis
 
+from nbstream.errors import StoreUnavailable
 from nbstream.filter import Check, CheckSeconds, FilterPolicy, SilentObserver
 from nbstream.mail.message import Message
 from nbstream.policy.actions import VerdictActions
@@ -112,6 +113,29 @@ async def test_a_reload_applies_to_the_next_entry(worker: Worker) -> None:
     worker.listener.apply(make_runtime(strict))
 
     assert (await worker.answer(text=HAM))["verdict"] == "spam"
+
+
+async def test_an_entry_that_waits_goes_by_what_held_when_it_began(
+    client: Redis, shared_redis: RedisServer
+) -> None:
+    strict = RecipientRule.at_position(
+        0, AddressPattern("*@strict.example"), ThresholdPolicy(1e-9, 1e-8), VerdictActions()
+    )
+    rules = RecipientRules.build(ThresholdPolicy(), VerdictActions(), [strict])
+    async with working(client, shared_redis.url, rules=rules) as worker:
+        await worker.answer(text=SPAM, label="spam")
+        await worker.answer(text=HAM, label="ham")
+        worker.filter.times, worker.filter.error = 1, StoreUnavailable("away")
+        fields = {"text": f"poison {HAM}", "to": "ann@strict.example"}
+        waiting = (await worker.add(**fields)).decode()
+        await until(lambda: worker.listener._waiting == 1)
+
+        worker.listener.apply(make_runtime(worker.filter))
+
+        await worker.answered(waiting)
+        verdicts = {answer["entry"]: answer["verdict"] for answer in await worker.answers()}
+        assert verdicts[waiting] == "spam"
+        assert (await worker.answer(**fields))["verdict"] == "ham"
 
 
 async def test_active_entries_are_limited_and_the_rest_waits_in_redis(

@@ -1,0 +1,56 @@
+"""The message service: one message goes by one runtime."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.filter import Filter, FilterPolicy
+from nbstream.listeners import names
+from nbstream.listeners.message_service import MessageService
+from nbstream.mail.message import Message
+from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.policy.actions import VerdictActions
+from nbstream.policy.address_patterns import AddressPattern
+from nbstream.policy.policy import ThresholdPolicy
+from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
+from tests.listeners.filters import open_filter
+from tests.listeners.runtimes import make_runtime
+
+SPAM = Message.parse(b"Subject: You have won\n\nClaim your free prize now.\n")
+HAM = Message.parse(b"Subject: Lunch?\n\nShall we have lunch on Friday?\n")
+STRICT_POLICY = ThresholdPolicy(1e-9, 1e-8)
+STRICT = RecipientRule.at_position(0, AddressPattern("*@strict.example"), STRICT_POLICY, VerdictActions())
+RULES = RecipientRules.build(ThresholdPolicy(), VerdictActions(), [STRICT])
+ANN = "ann@strict.example"
+
+
+@pytest.fixture
+async def spam_filter(client: Redis) -> AsyncIterator[Filter]:
+    """A filter that has learned one message of each class."""
+    policy = FilterPolicy(ThresholdPolicy(), {"spam": 1, "ham": 1}, (STRICT_POLICY,))
+    async with open_filter(client, DaemonMetrics.create(), policy, follow=True) as opened:
+        for message, label in ((SPAM, "spam"), (HAM, "ham")):
+            await opened.spam_filter.learn(message, label, "test")
+        yield opened.spam_filter
+
+
+@pytest.fixture
+def service(spam_filter: Filter) -> MessageService:
+    return MessageService(names.HTTP, make_runtime(spam_filter, rules=RULES), DaemonMetrics.create().delivery)
+
+
+async def test_a_message_goes_by_the_runtime_that_held_when_it_began(
+    service: MessageService, spam_filter: Filter
+) -> None:
+    handler = service.message_handler()
+
+    service.apply(make_runtime(spam_filter))
+
+    verdicts = []
+    for one_handler in (handler, service.message_handler()):
+        check, _ = await one_handler.check(HAM, one_handler.treatments_of([ANN]))
+        verdicts.append((str(check.verdict), check.policy))
+    assert verdicts == [("spam", "*@strict.example"), ("ham", "default")]
