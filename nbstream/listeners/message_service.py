@@ -169,8 +169,14 @@ class MessageHandler:
         Raises ``StoreUnavailable``.
         """
         ordered = sorted(treatments, key=lambda treatment: treatment.position)
-        decided = [await self.runtime.spam_filter.decide_for_treatment(check, treatment) for treatment in ordered]
+        decided = [await self._decide_for_treatment(check, treatment) for treatment in ordered]
         return min(decided, key=lambda decision: _SEVERITY.index(decision.verdict), default=check)
+
+    async def _decide_for_treatment(self, check: Check, treatment: RecipientTreatment) -> Check:
+        """Return the check as the treatment decides it; by the default treatment it is decided already."""
+        if treatment == self.runtime.rules.default:
+            return check
+        return await self.runtime.spam_filter.decide_for_treatment(check, treatment)
 
     async def teach(self, message: Message, label: str | None, actor: str) -> Lesson:
         """Learn that the message is ``label``, and log why where that fails; None takes back what was learned.

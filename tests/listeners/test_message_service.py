@@ -1,4 +1,4 @@
-"""The message service: one message goes by one runtime."""
+"""The message service: one message goes by one runtime, and each treatment decides once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.filter import Filter, FilterPolicy
+from nbstream.filter import Check, Filter, FilterPolicy
 from nbstream.listeners import names
 from nbstream.listeners.message_service import MessageService
 from nbstream.mail.message import Message
@@ -15,7 +15,7 @@ from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.actions import VerdictActions
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.policy import ThresholdPolicy
-from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
+from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
 from tests.listeners.filters import open_filter
 from tests.listeners.runtimes import make_runtime
 
@@ -24,7 +24,7 @@ HAM = Message.parse(b"Subject: Lunch?\n\nShall we have lunch on Friday?\n")
 STRICT_POLICY = ThresholdPolicy(1e-9, 1e-8)
 STRICT = RecipientRule.at_position(0, AddressPattern("*@strict.example"), STRICT_POLICY, VerdictActions())
 RULES = RecipientRules.build(ThresholdPolicy(), VerdictActions(), [STRICT])
-ANN = "ann@strict.example"
+ANN, BOB = "ann@strict.example", "bob@other.example"
 
 
 @pytest.fixture
@@ -54,3 +54,27 @@ async def test_a_message_goes_by_the_runtime_that_held_when_it_began(
         check, _ = await one_handler.check(HAM, one_handler.treatments_of([ANN]))
         verdicts.append((str(check.verdict), check.policy))
     assert verdicts == [("spam", "*@strict.example"), ("ham", "default")]
+
+
+async def test_what_the_filter_decided_by_the_default_treatment_is_not_decided_again(
+    service: MessageService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided: list[str] = []
+    decide_for_treatment = Filter.decide_for_treatment
+
+    async def count(spam_filter: Filter, check: Check, treatment: RecipientTreatment) -> Check:
+        decided.append(treatment.name)
+        return await decide_for_treatment(spam_filter, check, treatment)
+
+    monkeypatch.setattr(Filter, "decide_for_treatment", count)
+    handler = service.message_handler()
+
+    for recipients, treatments, verdict in (
+        ([], [], "ham"),
+        ([BOB], [], "ham"),
+        ([ANN], ["*@strict.example"], "spam"),
+        ([ANN, BOB], ["*@strict.example"], "ham"),
+    ):
+        check = await handler.try_check(HAM, handler.treatments_of(recipients))
+        assert (str(check.verdict), decided) == (verdict, treatments)
+        decided.clear()
