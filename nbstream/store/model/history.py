@@ -47,7 +47,8 @@ class Assessment:
 class LessonNote:
     """Who changed something through which listener or command, and the message's check before and after.
 
-    ``after`` is what the change made of the message if nobody else taught anything at the same moment.
+    ``after`` is computed from the counts before the change and the change itself, without lessons of others at the
+    same moment.
     """
 
     source: str

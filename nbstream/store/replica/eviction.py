@@ -124,7 +124,7 @@ class Evictor:
             async for packed_tokens in self._model.ledger_tokens():
                 await asyncio.to_thread(candidates.mark_live, packed_tokens)
             number = surplus + int(_SPARE_SHARE * self._limit)
-            indices = await asyncio.to_thread(candidates.least_missed, number)
+            indices = await asyncio.to_thread(candidates.least_useful, number)
             evicted = await self._evict_tokens(candidates, indices, target_size)
         _log.info(
             "swept",
@@ -217,8 +217,8 @@ class EvictionCandidates:
         positions[positions == len(self._sorted_hashes)] = 0
         self.live[self._hash_order[positions[self._sorted_hashes[positions] == hashes]]] = True
 
-    def least_missed(self, number: int) -> NDArray[np.intp]:
-        """Return the indices of at most ``number`` tokens with a count above zero, the least missed first."""
+    def least_useful(self, number: int) -> NDArray[np.intp]:
+        """Return the indices of at most ``number`` tokens with a count above zero, the least useful first."""
         # numpy sorts without the interpreter's lock, so other threads go on; Python's own sort would stop them.
         present = np.flatnonzero((self.counts > 0).any(axis=1))
         names = np.array([self.tokens[index] for index in present.tolist()], dtype=f"S{_COMPARED_BYTES}")
