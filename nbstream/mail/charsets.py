@@ -7,6 +7,9 @@ checks itself, and Windows-1252 can decode every other byte string.
 from __future__ import annotations
 
 import codecs
+import encodings
+import pkgutil
+from encodings.aliases import aliases
 from functools import lru_cache
 
 # Names in mail that Python does not know, or that are used for a larger charset than their name says.
@@ -28,12 +31,21 @@ _ALIASES = {
 }
 
 
+# All names that Python can find a codec by, as ``normalize_encoding`` writes them. Python keeps each other name
+# that it was ever asked for, without a bound: mail that names charsets of its own would fill the memory.
+_PYTHON_NAMES = frozenset(aliases) | {module.name for module in pkgutil.iter_modules(encodings.__path__)}
+
+
 @lru_cache(maxsize=256)
 def _codec_name(charset: str) -> str | None:
     """Return the Python codec for the name of a charset, or None where it is unknown or not a text encoding."""
     name = charset.strip().strip("\"'").lower()[:64]
+    name = _ALIASES.get(name, name)
+    normalized = encodings.normalize_encoding(name)
+    if _PYTHON_NAMES.isdisjoint((normalized, normalized.replace(".", "_"))):
+        return None
     try:
-        info = codecs.lookup(_ALIASES.get(name, name))
+        info = codecs.lookup(name)
     except (LookupError, ValueError):
         return None
     # Codecs such as "zlib" or "rot13" convert bytes to bytes or text to text: a message must not choose them.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
+import encodings
+from encodings.aliases import aliases
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.mail.charsets import decode_text
+from nbstream.mail.charsets import _UNSAFE_CODECS, _codec_name, decode_text
 
 
 @pytest.mark.parametrize(
@@ -30,6 +34,29 @@ from nbstream.mail.charsets import decode_text
 )
 def test_a_charset_is_used_where_it_can_be(content: bytes, charset: str | None, text: str) -> None:
     assert decode_text(content, charset) == text
+
+
+def test_unknown_names_leave_nothing_in_memory() -> None:
+    cached: dict[str, object] = vars(encodings)["_cache"]
+    before = len(cached)
+
+    for number in range(1000):
+        decode_text(b"a", f"no-such-charset-{number}")
+
+    assert len(cached) == before
+
+
+@pytest.mark.parametrize("name", sorted({*aliases, *aliases.values()} - {"mbcs", "oem"}))
+def test_every_name_that_python_knows_is_a_known_name(name: str) -> None:
+    for written in (name, name.upper(), name.replace("_", "-"), name.replace("_", " "), f" {name}"):
+        try:
+            codec = codecs.lookup(written.strip().lower())
+        except LookupError:
+            continue
+        is_text = getattr(codec, "_is_text_encoding", True)
+        assert (_codec_name(written) is not None) == (
+            is_text and codec.name.replace("-", "_") not in _UNSAFE_CODECS
+        )
 
 
 @given(
