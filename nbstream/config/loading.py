@@ -94,19 +94,19 @@ def _config_problem(document: Document, details: ErrorDetails) -> ConfigProblem:
     else:
         inherited = " (inherited)" if key[0] == "recipients" else " (the default)"
         default = "" if key in document.lines else inherited
-        text = f"found {_describe_found(details)}{default}, {describe_allowed(details)}"
+        text = f"found {_describe_given_value(details)}{default}, {describe_allowed(details)}"
     return ConfigProblem(key, document.line_of(key), text)
 
 
-def _describe_found(details: ErrorDetails) -> str:
+def _describe_given_value(details: ErrorDetails) -> str:
     value = details["input"]
     if details["loc"][-1] in {"url", "password_file"}:
-        return _describe_found_near_secret(value, is_path=details["loc"][-1] == "password_file")
+        return _describe_value_near_secret(value, is_path=details["loc"][-1] == "password_file")
     # A value where a section belongs may well be a URL or a password.
     return describe_kind(value) if details["type"] in {"model_type", "tuple_type"} else format_value(value)
 
 
-def _describe_found_near_secret(value: object, is_path: bool) -> str:
+def _describe_value_near_secret(value: object, is_path: bool) -> str:
     """Describe a URL or the path of a password file without a password that was put there by mistake."""
     if not isinstance(value, str):
         return describe_kind(value)
