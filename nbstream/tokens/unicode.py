@@ -8,6 +8,8 @@ one that is no letter, digit or space in any version.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import cache
 
 REPLACEMENT = "\ufffd"
 """The character that replaces each later one."""
@@ -40,15 +42,23 @@ def _ranges(text: str) -> str:
     return re.sub(r"[0-9A-F]+", lambda number: f"\\U{int(number[0], 16):08x}", text).replace(",", "")
 
 
-# The first pattern finds what may be a later character. In the basic plane it looks the character up in a table,
-# and beyond it compares one range; the second pattern would compare each character of Chinese text with a hundred
-# ranges.
+# Finds what may be a later character: in the basic plane by a table, and beyond it by one range, since a hundred
+# ranges would be compared with each character of Chinese text.
 _CANDIDATE = re.compile(rf"[{_ranges(_LATER_PLANE_0)}\U00010000-\U0010ffff]")
-_LATER = re.compile(rf"[{_ranges(_LATER_PLANE_0)}{_ranges(_LATER_BEYOND)}]")
+
+
+@cache
+def _replacements() -> Mapping[int, str]:
+    """Return the replacement of each later character; they are made when the first candidate comes: 2 MB."""
+    replacements: dict[int, str] = {}
+    for bounds in f"{_LATER_PLANE_0},{_LATER_BEYOND}".split(","):
+        first, _, last = bounds.partition("-")
+        replacements |= dict.fromkeys(range(int(first, 16), int(last or first, 16) + 1), REPLACEMENT)
+    return replacements
 
 
 def only_known(text: str) -> str:
     """Return ``text`` with ``REPLACEMENT`` for each character that was assigned after Unicode 14.0."""
     if text.isascii() or not _CANDIDATE.search(text):
         return text
-    return _LATER.sub(REPLACEMENT, text)
+    return text.translate(_replacements())
