@@ -47,8 +47,15 @@ def server_address(text: str) -> tuple[str, int]:
 
 def regime_name(text: str) -> str:
     """Return the name of a regime of ``evaluate``."""
-    if not re.fullmatch(r"immediate|errors|unsure|none|delayed:[0-9]{1,9}", text):
-        raise argparse.ArgumentTypeError(f"{text} is none of immediate, delayed:N, errors, unsure, none")
+    if not re.fullmatch(
+        r"immediate|errors|unsure|none|(delayed|first):[0-9]{1,9}|inbox(:[0-9.]{1,9},[0-9.]{1,9},[0-9]{1,9})?",
+        text,
+    ):
+        raise argparse.ArgumentTypeError(
+            f"{text} is none of immediate, delayed:N, errors, unsure, inbox, inbox:P,Q,DELAY, first:N, none"
+        )
+    for probability in text.partition(":")[2].split(",")[:2] if text.startswith("inbox:") else []:
+        fraction(probability)
     return text
 
 

@@ -44,8 +44,10 @@ class EvaluationReport:
 
     ``messages``, ``spam``, ``ham`` and all percentages are of the measured messages, the others of the whole
     stream. ``learned`` is the number of labels that changed the model, ``autolearned`` that of messages learned
-    without a label. ``threshold_path`` has the thresholds at every thousandth message, ``budget`` the outcome of
-    the budget for spam, or None if there was no budget.
+    without a label. ``corrections`` is the number of learned labels, after the first ``taught`` messages, whose
+    messages lay in the wrong folder: ham called spam, or spam called anything else. ``threshold_path`` has the
+    thresholds at every thousandth message, ``budget`` the outcome of the budget for spam, or None if there was no
+    budget.
     """
 
     messages: int
@@ -53,6 +55,7 @@ class EvaluationReport:
     ham: int
     learned: int
     autolearned: int
+    corrections: int
     one_minus_auc_percent: float | None
     hm_percent: float | None
     sm_percent: float | None
@@ -65,6 +68,7 @@ class EvaluationReport:
     regime: str
     seed: int
     label_noise: float
+    taught: int
     skip: int
     limit: int | None
     threshold_path: list[dict[str, float | int | None]]
@@ -86,6 +90,7 @@ class EvaluationReport:
             ("expected calibration error", self.expected_calibration_error, 4, ""),
             ("milliseconds a message", _multiply(self.seconds_per_message, 1000), 2, ""),
             ("tokens learned of a message", self.tokens_per_message, 0, ""),
+            ("corrections: labels of mail in the wrong folder", self.corrections, 0, ""),
         ]
         if self.autolearned:
             measures_to_show.append(("learned without a label", self.autolearned, 0, ""))
@@ -119,6 +124,7 @@ def build_report(
         ham=len(columns.is_spam) - spam,
         learned=lesson_store.learned,
         autolearned=result.autolearned,
+        corrections=result.corrections,
         one_minus_auc_percent=measures.one_minus_auc_percent(columns.is_spam, columns.score),
         hm_percent=measures.hm_percent(columns.is_spam, columns.called_spam),
         sm_percent=measures.sm_percent(columns.is_spam, columns.called_spam),
@@ -131,6 +137,7 @@ def build_report(
         regime=options.regime,
         seed=options.seed,
         label_noise=options.label_noise,
+        taught=options.taught_messages,
         skip=skip,
         limit=limit,
         threshold_path=threshold_path(result.rows),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -37,11 +37,20 @@ _SOURCE = "evaluate"
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """The name of the regime, the share of labels to flip before they are learned, and the seed for that."""
+    """The name of the regime, the share of labels to flip before they are learned, and the seed of all draws.
+
+    Every label of the first ``taught`` messages is learned at once, whatever the regime is.
+    """
 
     regime: str = "immediate"
     label_noise: float = 0.0
     seed: int = 0
+    taught: int = 0
+
+    @property
+    def taught_messages(self) -> int:
+        """How many messages are taught with all their labels: ``taught``, or N of the regime ``first:N``."""
+        return regimes.count_taught(self.regime, self.taught)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +68,14 @@ class EvaluationRow:
 class EvaluationResult:
     """The rows in the order of the stream, and the seconds of checking and learning, without reading the stream.
 
-    ``autolearned`` is the number of messages that were learned without a label.
+    ``autolearned`` is the number of messages that were learned without a label, and ``corrections`` that of the
+    learned labels, after the taught messages, whose messages lay in the wrong folder.
     """
 
     rows: tuple[EvaluationRow, ...]
     seconds: float
     autolearned: int = 0
+    corrections: int = 0
 
     @property
     def thresholds(self) -> Thresholds:
@@ -148,25 +159,36 @@ async def evaluate(
     ``autolearner`` is an observer of the filter. It learns a message after the label of a person, if there is one.
     In a daemon it may come first; the result is the same, because a person's label replaces an automatic one.
     """
-    regime = regimes.parse_regime(options.regime)
+    regime = regimes.parse_regime(options.regime, options.taught)
     generator = random.Random(options.seed)  # noqa: S311 - no secret
     rows: list[EvaluationRow] = []
-    seconds, autolearned = 0.0, 0
-    for labelled in stream:
+    seconds, autolearned, corrections = 0.0, 0, 0
+    for position, (labelled, draw) in enumerate(zip(stream, draw_habits(options.seed), strict=False), start=1):
         # A number is drawn for every message, learned or not, so that the same labels are flipped in every regime.
         flipped = generator.random() < options.label_noise
         label = _opposite_label(labelled.label) if flipped else labelled.label
         started = time.perf_counter()
         message = _parse_message(labelled.content, limits)
         check = await spam_filter.check(message)
-        for case in regime.due_labels(regimes.LabelledCheck(message, label, check)):
+        for case in regime.due_labels(regimes.LabelledCheck(message, label, check, position, draw)):
             await spam_filter.learn(case.message, case.label, _SOURCE)
+            corrections += case.is_misplaced and case.position > options.taught_messages
         if autolearner:
             autolearned += await autolearner.learn_queued()
         seconds += time.perf_counter() - started
         rows.append(EvaluationRow(labelled.label, check.score, check.probability, check.verdict, check.thresholds))
         await _allow_cancellation()
-    return EvaluationResult(tuple(rows), seconds, autolearned)
+    return EvaluationResult(tuple(rows), seconds, autolearned, corrections)
+
+
+def draw_habits(seed: int) -> Iterator[float]:
+    """Yield the draw of each message of a stream, for regimes in which a person does something at times.
+
+    They are other numbers than those that flip labels.
+    """
+    generator = random.Random(f"habits {seed}")  # noqa: S311 - no secret
+    while True:
+        yield generator.random()
 
 
 def _parse_message(content: bytes | str, limits: MessageLimits) -> Message:

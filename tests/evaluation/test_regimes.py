@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from nbstream.evaluation.regimes import LabelledCheck, parse_regime
+from nbstream.evaluation.regimes import LabelledCheck, LabelRegime, count_taught, parse_regime
 from nbstream.filter import Check
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
@@ -64,7 +66,82 @@ def test_every_label_is_learned_while_the_model_is_learning(regime: str) -> None
     assert parse_regime(regime).due_labels(case("ham", Verdict.HAM, LEARNING))
 
 
-@pytest.mark.parametrize("name", ["", "sometimes", "delayed", "delayed:x", "none:1", "immediate:0"])
+def learned(regime: LabelRegime, cases: list[LabelledCheck]) -> list[int]:
+    """The positions of the cases whose labels are learned."""
+    return [due.position for case in cases for due in regime.due_labels(case)]
+
+
+def stream(*cases: tuple[str, Verdict], draw: float = 0.0) -> list[LabelledCheck]:
+    """Cases with their positions in a stream."""
+    return [
+        replace(case(label, verdict), position=position, draw=draw)
+        for position, (label, verdict) in enumerate(cases, start=1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("label", "verdict", "moved"),
+    [
+        ("spam", Verdict.HAM, True),
+        ("spam", Verdict.UNSURE, True),
+        ("spam", Verdict.SPAM, False),
+        ("spam", Verdict.REJECT, False),
+        ("ham", Verdict.HAM, False),
+        ("ham", Verdict.UNSURE, False),
+        ("ham", Verdict.SPAM, True),
+        ("ham", Verdict.REJECT, True),
+    ],
+)
+def test_inbox_learns_the_label_of_mail_in_the_wrong_folder_alone(
+    label: str, verdict: Verdict, moved: bool
+) -> None:
+    assert learned(parse_regime("inbox:1,1,0"), stream((label, verdict))) == [1] * moved
+
+
+@pytest.mark.parametrize(("draw", "moved"), [(0.19, [1, 2]), (0.2, [2]), (0.39, [2]), (0.4, [])])
+def test_inbox_moves_spam_with_one_probability_and_ham_with_the_other(draw: float, moved: list[int]) -> None:
+    cases = stream(("spam", Verdict.HAM), ("ham", Verdict.SPAM), draw=draw)
+
+    assert learned(parse_regime("inbox:0.2,0.4,0"), cases) == moved
+
+
+def test_inbox_without_numbers_moves_three_of_ten_fifty_messages_later() -> None:
+    cases = stream(*[("spam", Verdict.HAM)] * 50)
+    last = replace(cases[0], position=51)
+    regime, untouched = parse_regime("inbox"), parse_regime("inbox")
+
+    assert learned(regime, [replace(each, draw=0.29) for each in cases]) == []
+    assert learned(regime, [last]) == [1]
+    assert learned(untouched, [replace(each, draw=0.3) for each in (*cases, last)]) == []
+
+
+def test_the_delay_of_inbox_is_counted_in_messages_and_not_in_corrections() -> None:
+    wrong, right = ("spam", Verdict.HAM), ("spam", Verdict.SPAM)
+    regime = parse_regime("inbox:1,1,2")
+
+    due = [learned(regime, [each]) for each in stream(wrong, right, wrong, right, right, right)]
+
+    assert due == [[], [], [1], [], [3], []]
+
+
+@pytest.mark.parametrize("name", ["none", "errors", "inbox:1,1,0"])
+def test_of_taught_messages_every_label_is_learned_at_once_and_the_regime_follows(name: str) -> None:
+    cases = stream(*[("spam", Verdict.SPAM)] * 3, ("spam", Verdict.HAM))
+
+    assert learned(parse_regime(name, taught=2), cases) == [1, 2] + [4] * (name != "none")
+
+
+def test_first_learns_every_label_of_the_first_messages_and_none_after_them() -> None:
+    cases = stream(*[("spam", Verdict.HAM)] * 4)
+
+    assert learned(parse_regime("first:3"), cases) == [1, 2, 3]
+    assert (count_taught("first:3", 0), count_taught("inbox", 5)) == (3, 5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "sometimes", "delayed", "delayed:x", "none:1", "immediate:0", "first", "inbox:1", "inbox:1,1,x"],
+)
 def test_another_name_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=r"no regime|invalid literal"):
+    with pytest.raises(ValueError, match=r"no regime|invalid literal|not enough values"):
         parse_regime(name)

@@ -19,6 +19,7 @@ from nbstream.evaluation.run import (
 )
 from nbstream.evaluation.streams import LabelledContent
 from nbstream.mail.message import Message
+from nbstream.policy.incoming_message import incoming_message
 from nbstream.policy.verdict import Verdict
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model as StoredModel
@@ -80,6 +81,42 @@ async def test_errors_learns_fewer_labels_than_unsure_and_both_fewer_than_immedi
     _, errors = await run_over(stream(150), EvaluationOptions("errors"))
 
     assert 6 <= errors.learned <= unsure.learned < everything.learned == 150
+
+
+async def test_every_label_of_the_first_messages_is_learned_and_none_is_a_correction() -> None:
+    result, lesson_store = await run_over(stream(40), EvaluationOptions("first:15"))
+
+    assert (lesson_store.learned, result.corrections) == (15, 0)
+
+
+async def test_in_the_inbox_regime_only_mail_in_the_wrong_folder_is_labelled() -> None:
+    result, lesson_store = await run_over(stream(150), EvaluationOptions("inbox:1,1,0", taught=10))
+
+    misplaced = [row for row in result.rows[10:] if row.verdict.is_spam != (row.label == "spam")]
+    assert 0 < len(misplaced) < 140
+    assert (lesson_store.learned, result.corrections) == (10 + len(misplaced), len(misplaced))
+
+
+async def test_the_draws_of_a_message_do_not_depend_on_what_was_labelled_before() -> None:
+    """A spam is moved by its draw, and this one alone: all are in the inbox while nothing is called spam."""
+    moved: list[set[int]] = []
+    for taught in (0, 20):
+        options = EvaluationOptions("inbox:0.3,0.3,0", seed=4, taught=taught)
+        raws = [raw for _, raw in letters(60)]
+        model = MemoryModel()
+        await run_over([LabelledContent("spam", raw) for raw in raws], options, model)
+        keys = [incoming_message(raw, message_limits(SETTINGS)).key for raw in raws[20:]]
+        moved.append({number for number, key in enumerate(keys) if await model.entry(key)})
+
+    assert moved[0] == moved[1]
+    assert 0 < len(moved[0]) < 40
+
+
+async def test_a_flipped_label_is_a_mistake_about_the_folder_too() -> None:
+    result, lesson_store = await run_over(stream(60), EvaluationOptions("inbox:1,1,0", label_noise=1.0, taught=30))
+
+    misplaced = [row for row in result.rows[30:] if row.verdict.is_spam == (row.label == "spam")]
+    assert result.corrections == len(misplaced) == lesson_store.learned - 30
 
 
 async def test_noise_flips_learned_labels_and_no_measured_one() -> None:

@@ -64,7 +64,8 @@ def run(options: argparse.Namespace) -> int:
     if options.config is None:
         print_note(f"configuration: {file or 'the defaults'}")
     stream = _make_stream(options, errors).limited_to(options.limit)
-    evaluation_options = EvaluationOptions(options.regime, options.label_noise, options.seed)
+    evaluation_options = EvaluationOptions(options.regime, options.label_noise, options.seed, options.taught)
+    skip = evaluation_options.taught_messages if options.skip is None else options.skip
     result, counting_store = interrupts.run_interruptible(
         _run(settings, options.redis, stream, evaluation_options)
     )
@@ -72,16 +73,16 @@ def run(options: argparse.Namespace) -> int:
         result,
         counting_store,
         evaluation_options,
-        options.skip,
+        skip,
         options.limit,
         settings.verdict.max_false_positive_rate,
     )
     print(measured.to_json() if options.json else measured.to_text())
     _write_outputs(options, result, measured)
     if draw:
-        columns = report.RowArrays.from_rows(result.rows[options.skip :])
+        columns = report.RowArrays.from_rows(result.rows[skip:])
         with output_files.translate_write_errors(options.plot):
-            draw(options.plot, columns, options.skip, result.thresholds)
+            draw(options.plot, columns, skip, result.thresholds)
     for error in errors:
         print_error(error)
     return exit_code(errors[0]) if errors else 0
@@ -94,6 +95,10 @@ def _check_usage(options: argparse.Namespace) -> None:
         options.wrong_usage(f"give an INDEX, or both --spam and --ham{hint}")
     if any(message_files.STANDARD_INPUT in (paths or []) for paths in pair):
         options.wrong_usage("--spam and --ham are read twice, standard input cannot be")
+    if options.taught and options.regime == "immediate":
+        options.wrong_usage("--taught is for another --regime: with immediate every label is learned at once")
+    if options.taught and options.regime.startswith("first:"):
+        options.wrong_usage("--taught is for another --regime: first:N says how many are taught")
 
 
 def _make_stream(options: argparse.Namespace, errors: list[InputError]) -> LabelledStream:

@@ -39,12 +39,24 @@ def _add_evaluate(commands: Commands) -> None:
         "--regime",
         type=arguments.regime_name,
         default="immediate",
-        metavar="immediate|delayed:N|errors|unsure|none",
-        help="which labels are learned, and when (default: each at once)",
+        metavar="immediate|delayed:N|errors|unsure|inbox[:P,Q,DELAY]|first:N|none",
+        help="which labels are learned, and when (default: each at once). inbox: a person moves a share P of the "
+        "spam in the inbox to Junk and rescues a share Q of the ham in Junk, DELAY messages later, and labels "
+        "nothing else (default: 0.3,0.3,50). first:N: the first N labels are learned, and none later",
+    )
+    evaluate.add_argument(
+        "--taught",
+        type=arguments.whole_number,
+        default=0,
+        metavar="N",
+        help="learn all labels of the first N messages, as of old mail, and begin the regime after them",
     )
     evaluate.add_argument("--limit", type=arguments.whole_number, metavar="N", help="only the first N messages")
     evaluate.add_argument(
-        "--skip", type=arguments.whole_number, default=0, metavar="N", help="leave the first N out of the measures"
+        "--skip",
+        type=arguments.whole_number,
+        metavar="N",
+        help="leave the first N out of the measures (default: those of --taught or first:N)",
     )
     evaluate.add_argument(
         "--label-noise",
@@ -54,7 +66,11 @@ def _add_evaluate(commands: Commands) -> None:
         help="flip this share of the labels that are learned",
     )
     evaluate.add_argument(
-        "--seed", type=arguments.whole_number, default=0, metavar="S", help="which labels are flipped"
+        "--seed",
+        type=arguments.whole_number,
+        default=0,
+        metavar="S",
+        help="which labels are flipped, and which messages are moved with inbox",
     )
     evaluate.add_argument("--json", action="store_true", help="the measures as one JSON object on standard output")
     evaluate.add_argument(

@@ -85,6 +85,26 @@ def test_regime_noise_and_seed_arrive(evaluate: Evaluate, index: str) -> None:
     assert noisy[0]["expected_calibration_error"] != noisy[2]["expected_calibration_error"]
 
 
+def test_messages_that_are_all_taught_are_not_measured_unless_that_is_asked_for(
+    evaluate: Evaluate, index: str
+) -> None:
+    half = evaluate.json(index, "--regime", "first:20")
+    same = evaluate.json(index, "--regime", "none", "--taught", "20")
+    all_measured = evaluate.json(index, "--regime", "first:20", "--skip", "0")
+
+    assert (half["messages"], half["learned"], half["taught"], half["skip"]) == (COUNT - 20, 20, 20, 20)
+    assert {**steady(same), "regime": "first:20"} == steady(half)
+    assert (all_measured["messages"], all_measured["skip"]) == (COUNT, 0)
+
+
+def test_of_an_inbox_the_corrections_are_counted(evaluate: Evaluate, index: str) -> None:
+    result = evaluate.json(index, "--regime", "inbox:1,1,0", "--taught", "10")
+    _, out, _ = evaluate(index, "--regime", "inbox:1,1,0", "--taught", "10")
+
+    assert result["corrections"] == result["learned"] - 10 > 0
+    assert f"corrections: labels of mail in the wrong folder {result['corrections']:>9}" in out.splitlines()
+
+
 def test_texts_are_read_from_a_table(evaluate: Evaluate, tmp_path: Path) -> None:
     table = tmp_path / "sms.tsv"
     table.write_text("".join(f"{label}\t{raw.decode().split()[-1]} text\n" for label, raw in letters(20)))
@@ -160,6 +180,14 @@ def test_without_matplotlib_a_plot_is_refused_before_anything_is_read(
         ["--spam", "-", "--ham", "x"],
         ["index", "--regime", "sometimes"],
         ["index", "--regime", "delayed"],
+        ["index", "--regime", "first"],
+        ["index", "--regime", "inbox:"],
+        ["index", "--regime", "inbox:0.3"],
+        ["index", "--regime", "inbox:1.5,0.3,50"],
+        ["index", "--regime", "inbox:0.3,..,50"],
+        ["index", "--regime", "inbox:0.3,0.3,-1"],
+        ["index", "--taught", "5"],
+        ["index", "--regime", "first:5", "--taught", "5"],
         ["index", "--label-noise", "1.5"],
         ["index", "--label-noise", "nan"],
         ["index", "--limit", "-1"],
