@@ -1,7 +1,8 @@
 """Models as released versions of nbstream wrote them: every key with its content, in Redis again.
 
-``released/VERSION.json`` was written by that version, on Debian 12's Python 3.11.2: twelve messages that people
-taught, a third of them with an encoded word in the subject, and four that were learned without people.
+``released/VERSION.json`` was written by that version, on the Python that it names: twelve messages that people
+taught, a third of them with an encoded word in the subject, and four that were learned without people. From 0.2.0
+on every second message that people taught is signed (DKIM).
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from redis.asyncio import Redis
 from tests.letters import letters
 
 RELEASED = Path(__file__).parent / "released"
+VERSIONS = ("0.1.0", "0.2.0")
+"""The released versions whose models can be migrated."""
+
+_SIGNATURE = b"DKIM-Signature: v=1; a=rsa-sha256; d=mail.example.org; s=s2026; h=From; bh=YWJj; b=ZGVm\n"
 
 
 async def restore(client: Redis, version: str) -> None:
@@ -39,12 +44,15 @@ async def _write(client: Redis, key: str, kind: str, content: Any) -> None:
             await client.set(key, b64decode(content))
 
 
-def taught() -> list[tuple[str, bytes]]:
-    """The messages that people taught, with their labels; each third has an encoded word in its subject."""
-    return [
+def taught(version: str = "0.1.0") -> list[tuple[str, bytes]]:
+    """The messages that people taught that version, with their labels; see above."""
+    mails = [
         (label, _with_subject(raw, b"=?utf-8?q?Gr=C3=BC=C3=9Fe?= ") if number % 3 == 0 else raw)
         for number, (label, raw) in enumerate(letters(12))
     ]
+    if version == "0.1.0":
+        return mails
+    return [(label, _SIGNATURE + raw if number % 2 else raw) for number, (label, raw) in enumerate(mails)]
 
 
 def autolearned() -> list[tuple[str, bytes]]:
