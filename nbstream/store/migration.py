@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError, WatchError
 
 from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
 from nbstream.store.connection import is_named_after
-from nbstream.store.model.former_version import FIELD, FORMER_TOKENIZER, is_former, packed
+from nbstream.store.model.former_version import FIELD, after_migration, before_migration, is_former
 from nbstream.store.model.keys import AutolearnKeys, ModelKeys
 from nbstream.store.model.signature import current_signature
 from nbstream.store.redis_errors import store_errors
@@ -32,22 +32,23 @@ async def migrate(client: Redis, model: str, now: float, *, force: bool = False)
     With ``force`` it does not look for daemons. Raises ``DaemonRunning``, ``StoreIncompatible`` for a model that
     does not exist or cannot be migrated, ``StoreUnavailable``; nothing is changed then.
     """
-    return await _sign(client, model, packed(now), force=force)
+    return await _sign(client, model, now, force=force)
 
 
 async def migrate_back(client: Redis, model: str, *, force: bool = False) -> bool:
-    """Sign a migrated model as written by the former tokenizer again, for the older version; see ``migrate``."""
+    """Sign a migrated model as written by the tokenizer before its last migration again; see ``migrate``."""
     return await _sign(client, model, None, force=force)
 
 
-async def _sign(client: Redis, model: str, migrated: str | None, *, force: bool) -> bool:
+async def _sign(client: Redis, model: str, now: float | None, *, force: bool) -> bool:
+    """Sign ``model`` as migrated at ``now``, or as it was before its last migration where ``now`` is None."""
     keys, ours = ModelKeys(model), current_signature()
     with store_errors():
         async with client.pipeline(transaction=True) as pipe:
             await pipe.watch(keys.schema, keys.importing, AutolearnKeys(model, 0).epoch_key)
             fields: Any = await pipe.hgetall(keys.schema)
             stored = {name.decode(): value.decode() for name, value in fields.items()}
-            if not _needs_signing(model, stored, ours, back=migrated is None):
+            if not _needs_signing(model, stored, ours, back=now is None):
                 return False
             if await pipe.exists(keys.importing):
                 raise StoreUnavailable(
@@ -58,13 +59,13 @@ async def _sign(client: Redis, model: str, migrated: str | None, *, force: bool)
             has_layer = await pipe.exists(layer_schema)
             if not force:
                 await _refuse_daemons(client, model)
+            signed = before_migration(stored) if now is None else after_migration(stored, ours, now)
             pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
             for schema in (keys.schema, layer_schema) if has_layer else (keys.schema,):
-                if migrated is None:
-                    pipe.hset(schema, "tokenizer", FORMER_TOKENIZER)
+                for name, value in signed.items():
+                    pipe.hset(schema, name, value)
+                if FIELD not in signed:
                     pipe.hdel(schema, FIELD)
-                else:
-                    pipe.hset(schema, mapping={"tokenizer": ours["tokenizer"], FIELD: migrated})
             try:
                 await pipe.execute()
             except WatchError as error:

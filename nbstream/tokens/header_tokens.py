@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nbstream.tokens.encoding import encode_tokens
+from nbstream.tokens.signatures import ARC_SIGNATURES, signature_tokens
 from nbstream.tokens.unicode import only_known
 from nbstream.tokens.urls import parent_domains
 from nbstream.tokens.words import distinct_words, fold_text, text_shape
@@ -81,6 +82,10 @@ def header_tokens(fields: Sequence[HeaderField]) -> list[bytes]:
     """Return the tokens of the header fields of a message, without those that were added on arrival."""
     sender_fields = [field for field in fields[:MAX_FIELDS] if not is_added_on_arrival(field.name[:80])]
     tokens = list(_message_layout_tokens(fields, sender_fields))
+    for field in fields[:MAX_FIELDS]:
+        # The layout is without them: a server that adds them after the check would change it for the lesson.
+        if field.name in ARC_SIGNATURES:
+            tokens += _field_tokens(field)
     hops = 0
     for field in sender_fields:
         name = field.name
@@ -272,6 +277,5 @@ _TOKENIZERS_BY_FIELD: dict[str, Callable[[str, str], list[str]]] = {
     "date": date_tokens,
     "x-mailer": program_tokens,
     "user-agent": program_tokens,
-    "dkim-signature": lambda name, text: [f"{name}:{_organizational_domain(text)}"],
-    "domainkey-signature": lambda name, text: [f"{name}:{_organizational_domain(text)}"],
+    **dict.fromkeys(("dkim-signature", "domainkey-signature", *ARC_SIGNATURES), signature_tokens),
 }

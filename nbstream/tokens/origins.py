@@ -53,7 +53,10 @@ _ASPECT_TEXTS = {
     "spaces": "double spaces",
     "end": "last mark",
     "length": "length",
+    "selector": "selector",
 }
+
+_SPELLINGS = {"dkim": "DKIM", "domainkey": "DomainKey", "arc": "ARC"}
 
 
 def token_origin(token: str) -> str:
@@ -71,4 +74,4 @@ def token_origin(token: str) -> str:
 
 def _field_title(field: str) -> str:
     """Return the name of a field in its usual spelling."""
-    return "-".join(word.capitalize() for word in field.split("-"))
+    return "-".join(_SPELLINGS.get(word) or word.capitalize() for word in field.split("-"))

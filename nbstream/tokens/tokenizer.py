@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nbstream.mail.message import Message
 
-TOKENIZER_VERSION = 3
+TOKENIZER_VERSION = 4
 """Stored with a model: the counts of one version say little about the tokens of another version."""
 
 _BODY_PREFIXES = (b"body:", b"url:", b"url.")

@@ -33,10 +33,16 @@ from nbstream.store.transfer.model_snapshot import ModelSnapshot
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
 from tests.letters import letters
-from tests.store.released_models import autolearned, restore, taught
+from tests.store.released_models import VERSIONS, autolearned, restore, taught
 
 MODEL = "default"
 SETTINGS = config.load_settings(None)
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    """Each released version whose models can be migrated."""
+    return str(request.param)
 
 
 @pytest.fixture
@@ -79,19 +85,31 @@ def with_encoded_words(mails: list[tuple[str, bytes]]) -> list[tuple[str, bytes]
 
 
 async def test_an_old_model_is_refused_with_the_command_that_keeps_it(old: Redis) -> None:
-    with pytest.raises(StoreIncompatible, match=r"tokenizer 2 \(this is 3\).*stop all.*`nbstream migrate`"):
+    with pytest.raises(StoreIncompatible, match=r"tokenizer 2 \(this is 4\).*stop all.*`nbstream migrate`"):
         await make_model(SETTINGS, old).open()
 
 
-async def test_migrating_signs_and_changes_nothing_else(old: Redis) -> None:
-    before = await content(old)
+async def test_each_released_model_is_refused_until_it_is_migrated(client: Redis, version: str) -> None:
+    await restore(client, version)
+    with pytest.raises(StoreIncompatible, match=r"\(this is 4\).*stop all.*`nbstream migrate`"):
+        await make_model(SETTINGS, client).open()
 
-    assert await migrate(old, MODEL, 1000.5)
+    assert await migrate(client, MODEL, 1000.5)
 
-    assert await content(old) == before
+    await make_model(SETTINGS, client).open()
+
+
+@pytest.mark.parametrize(("version", "tokenizer"), [("0.1.0", b"2"), ("0.2.0", b"3")])
+async def test_migrating_signs_and_changes_nothing_else(client: Redis, version: str, tokenizer: bytes) -> None:
+    await restore(client, version)
+    before = await content(client)
+
+    assert await migrate(client, MODEL, 1000.5)
+
+    assert await content(client) == before
     for schema in ("nbstream:{default}:schema", "nbstream:{default}:auto:0:schema"):
-        assert await old.hmget(schema, "tokenizer", "migrated") == [b"3", b"2 1000.5"]
-    await opened(old)
+        assert await client.hmget(schema, "tokenizer", "migrated") == [b"4", tokenizer + b" 1000.5"]
+    await opened(client)
 
 
 async def test_migrating_again_changes_nothing(old: Redis) -> None:
@@ -102,17 +120,38 @@ async def test_migrating_again_changes_nothing(old: Redis) -> None:
     assert await old.hget("nbstream:{default}:schema", "migrated") == b"2 1000.5"
 
 
-async def test_lessons_of_the_older_version_are_unlearned_exactly(old: Redis) -> None:
-    await migrate(old, MODEL, time.time())
-    spam_filter = await opened(old)
+async def test_lessons_of_the_older_version_are_unlearned_exactly(client: Redis, version: str) -> None:
+    await restore(client, version)
+    await migrate(client, MODEL, time.time())
+    spam_filter = await opened(client)
 
-    for label, raw in taught():
+    for label, raw in taught(version):
         lesson = await spam_filter.unlearn(Message.parse(raw), "cli")
         assert (lesson.outcome, lesson.label) == (LessonOutcome.UNLEARNED, label)
 
-    totals = await old.hgetall("nbstream:{default}:totals")
+    totals = await client.hgetall("nbstream:{default}:totals")
     assert not any(map(int, totals.values()))
-    assert await old.exists("nbstream:{default}:counts:ham", "nbstream:{default}:counts:spam") == 0
+    assert await client.exists("nbstream:{default}:counts:ham", "nbstream:{default}:counts:spam") == 0
+
+
+async def test_a_lesson_of_the_older_version_keeps_its_tokens_until_its_label_is_another(client: Redis) -> None:
+    await restore(client, "0.2.0")
+    await migrate(client, MODEL, time.time())
+    spam_filter = await opened(client)
+    label, raw = next((label, raw) for label, raw in taught("0.2.0") if raw.startswith(b"DKIM-Signature"))
+    other = "ham" if label == "spam" else "spam"
+    former, present = "dkim-signature:v", "dkim-signature:mail.example.org"
+    counts = "nbstream:{default}:counts"
+    taught_count = await client.hget(f"{counts}:{label}", former)
+    assert taught_count
+
+    assert (await spam_filter.learn(Message.parse(raw), label, "cli")).outcome is LessonOutcome.ALREADY
+    assert await client.hget(f"{counts}:{label}", former) == taught_count
+    assert (await spam_filter.learn(Message.parse(raw), other, "cli")).outcome is LessonOutcome.RELEARNED
+
+    left = await client.hget(f"{counts}:{label}", former)
+    assert int(left or 0) < int(taught_count)
+    assert await client.hget(f"{counts}:{other}", present)
 
 
 async def test_a_message_with_another_key_than_before_is_known_and_learned_once(old: Redis) -> None:
@@ -235,14 +274,27 @@ async def test_a_person_s_label_takes_back_what_was_autolearned_under_the_former
     assert not any(map(int, totals.values()))
 
 
-async def test_back_and_forth_leaves_the_signature_of_the_older_version(old: Redis) -> None:
-    before = await old.hgetall("nbstream:{default}:schema"), await content(old)
-    await migrate(old, MODEL, time.time())
+async def test_back_and_forth_leaves_the_signature_of_the_older_version(client: Redis, version: str) -> None:
+    await restore(client, version)
+    before = await client.hgetall("nbstream:{default}:schema"), await content(client)
+    await migrate(client, MODEL, time.time())
 
-    assert await migrate_back(old, MODEL)
+    assert await migrate_back(client, MODEL)
 
-    assert (await old.hgetall("nbstream:{default}:schema"), await content(old)) == before
-    assert not await migrate_back(old, MODEL)
+    assert (await client.hgetall("nbstream:{default}:schema"), await content(client)) == before
+    assert not await migrate_back(client, MODEL)
+
+
+async def test_the_way_back_of_two_migrations_has_two_steps(client: Redis) -> None:
+    await restore(client, "0.1.0")
+    schema = "nbstream:{default}:schema"
+    await client.hset(schema, mapping={"tokenizer": "3", "migrated": "2 1000.5"})  # as 0.2.0 migrated it
+
+    assert await migrate(client, MODEL, 2000.5)
+    assert await client.hmget(schema, "tokenizer", "migrated") == [b"4", b"2 1000.5,3 2000.5"]
+
+    assert await migrate_back(client, MODEL)
+    assert await client.hmget(schema, "tokenizer", "migrated") == [b"3", b"2 1000.5"]
 
 
 async def test_there_is_no_way_back_for_a_model_that_was_never_migrated(client: Redis) -> None:
@@ -326,17 +378,21 @@ async def test_where_redis_hides_its_clients_the_answer_is_not_guessed(
         await old.acl_deluser("narrow")
 
 
-async def test_an_export_of_the_older_version_can_be_imported(old: Redis) -> None:
-    await migrate(old, MODEL, time.time())
-    file = await exported(old)
-    await migrate_back(old, MODEL)
-    of_old = await exported(old, {**current_signature(), "tokenizer": "2"})
+async def test_an_export_of_the_older_version_can_be_imported(client: Redis, version: str) -> None:
+    await restore(client, version)
+    tokenizer: Any = await client.hget("nbstream:{default}:schema", "tokenizer")
+    await migrate(client, MODEL, time.time())
+    file = await exported(client)
+    await migrate_back(client, MODEL)
+    of_old = await exported(client, {**current_signature(), "tokenizer": tokenizer.decode()})
 
     for stream in (file, of_old):
-        await old.flushall()
-        await imported(old, stream)
-        spam_filter = await opened(old)
-        outcomes = [(await spam_filter.learn(Message.parse(raw), label, "cli")).outcome for label, raw in taught()]
+        await client.flushall()
+        await imported(client, stream)
+        spam_filter = await opened(client)
+        outcomes = [
+            (await spam_filter.learn(Message.parse(raw), label, "cli")).outcome for label, raw in taught(version)
+        ]
         assert outcomes == [LessonOutcome.ALREADY] * 12
 
 

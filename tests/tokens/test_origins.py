@@ -52,6 +52,8 @@ Content-Disposition: attachment
         ("absent:to", "header: missing field"),
         ("x-mailer:mutt", "X-Mailer"),
         ("list-id:a", "List-Id"),
+        ("dkim-signature:a.example", "DKIM-Signature"),
+        ("arc-seal.selector:a", "ARC-Seal: selector"),
         ("x-odd.name:something", "X-Odd: name"),
         ("field-url:elsewhere", "Field-Url"),
         ("text.digits:3", "text: digits"),

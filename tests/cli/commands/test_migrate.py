@@ -12,17 +12,17 @@ from nbstream.cli.main import main
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.embedded.locks import lock_daemon
 from tests.conftest import RedisServer
-from tests.store.released_models import restore
+from tests.store.released_models import VERSIONS, restore
 
 
-@pytest.fixture
-def configuration(shared_redis: RedisServer, tmp_path: Path) -> Path:
-    """The configuration for a model that 0.1.0 wrote."""
+@pytest.fixture(params=VERSIONS)
+def configuration(shared_redis: RedisServer, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """The configuration for a model that a released version wrote."""
 
     async def fill() -> None:
         client = open_client(ConnectionOptions(shared_redis.url))
         await client.flushall()
-        await restore(client, "0.1.0")
+        await restore(client, str(request.param))
         await client.aclose()
 
     asyncio.run(fill())
