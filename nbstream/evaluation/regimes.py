@@ -41,6 +41,15 @@ class LabelledCheck:
         """Whether the message lies in the wrong folder: ham in Junk, or spam (unsure spam too) in the inbox."""
         return self.check.verdict.is_spam != (self.label == "spam")
 
+    @property
+    def is_contradiction(self) -> bool:
+        """Whether the model has learned enough to decide, and P(spam) is on the other side of ``unsure``."""
+        return not self.check.state.is_learning and not self.agrees_with(self.check)
+
+    def agrees_with(self, check: Check) -> bool:
+        """Whether the label and the P(spam) of ``check`` are on the same side of ``unsure``."""
+        return (check.probability >= check.thresholds.unsure) == (self.label == "spam")
+
 
 class LabelRegime(Protocol):
     """A rule about which labels are learned, and when."""

@@ -44,10 +44,11 @@ class EvaluationReport:
 
     ``messages``, ``spam``, ``ham`` and all percentages are of the measured messages, the others of the whole
     stream. ``learned`` is the number of labels that changed the model, ``autolearned`` that of messages learned
-    without a label. ``corrections`` is the number of learned labels, after the first ``taught`` messages, whose
-    messages lay in the wrong folder: ham called spam, or spam called anything else. ``threshold_path`` has the
-    thresholds at every thousandth message, ``budget`` the outcome of the budget for spam, or None if there was no
-    budget.
+    without a label. Of the labels that were given after the first ``taught`` messages, ``corrections`` were of
+    messages in the wrong folder: ham called spam, or spam called anything else. ``contradictions`` of them were on
+    the other side of ``unsure`` than the check, and after ``believed_percent`` of these the message was on the
+    label's side. ``threshold_path`` has the thresholds at every thousandth message, ``budget`` the outcome of the
+    budget for spam, or None if there was no budget.
     """
 
     messages: int
@@ -56,6 +57,8 @@ class EvaluationReport:
     learned: int
     autolearned: int
     corrections: int
+    contradictions: int
+    believed_percent: float | None
     one_minus_auc_percent: float | None
     hm_percent: float | None
     sm_percent: float | None
@@ -91,6 +94,7 @@ class EvaluationReport:
             ("milliseconds a message", _multiply(self.seconds_per_message, 1000), 2, ""),
             ("tokens learned of a message", self.tokens_per_message, 0, ""),
             ("corrections: labels of mail in the wrong folder", self.corrections, 0, ""),
+            ("contradictions believed at once", self.believed_percent, 2, f"% of {self.contradictions}"),
         ]
         if self.autolearned:
             measures_to_show.append(("learned without a label", self.autolearned, 0, ""))
@@ -124,7 +128,9 @@ def build_report(
         ham=len(columns.is_spam) - spam,
         learned=lesson_store.learned,
         autolearned=result.autolearned,
-        corrections=result.corrections,
+        corrections=result.labels.corrections,
+        contradictions=result.labels.contradictions,
+        believed_percent=result.labels.believed_percent,
         one_minus_auc_percent=measures.one_minus_auc_percent(columns.is_spam, columns.score),
         hm_percent=measures.hm_percent(columns.is_spam, columns.called_spam),
         sm_percent=measures.sm_percent(columns.is_spam, columns.called_spam),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from nbstream.evaluation import regimes
+from nbstream.filter import LessonOutcome
 from nbstream.mail.message import Message
 from nbstream.policy.incoming_message import incoming_message
 from nbstream.policy.verdict import Thresholds
@@ -24,7 +25,7 @@ from nbstream.tokens.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from nbstream.errors import StoreIncompatible
     from nbstream.evaluation.streams import LabelledContent
-    from nbstream.filter import Autolearner, Filter, LessonStore
+    from nbstream.filter import Autolearner, Filter, Lesson, LessonStore
     from nbstream.mail.mime import MessageLimits
     from nbstream.policy.verdict import Verdict
     from nbstream.store.model.history import LessonNote
@@ -64,18 +65,43 @@ class EvaluationRow:
     thresholds: Thresholds = field(default_factory=Thresholds)
 
 
+@dataclass(slots=True)
+class LabelCounts:
+    """How many of the labels that were given after the taught messages were of these kinds.
+
+    ``corrections``: the message lay in the wrong folder. ``contradictions``: the label was on the other side of
+    ``unsure`` than the check, and changed the model. ``believed``: the contradictions after which the same message
+    was on the label's side.
+    """
+
+    corrections: int = 0
+    contradictions: int = 0
+    believed: int = 0
+
+    @property
+    def believed_percent(self) -> float | None:
+        """``believed`` in percent of ``contradictions``; None where there was none."""
+        return 100.0 * self.believed / self.contradictions if self.contradictions else None
+
+    def add(self, case: regimes.LabelledCheck, lesson: Lesson) -> None:
+        """Count one label, whose lesson was this."""
+        self.corrections += case.is_misplaced
+        if case.is_contradiction and lesson.outcome is not LessonOutcome.ALREADY:
+            self.contradictions += 1
+            self.believed += case.agrees_with(lesson.after)
+
+
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
     """The rows in the order of the stream, and the seconds of checking and learning, without reading the stream.
 
-    ``autolearned`` is the number of messages that were learned without a label, and ``corrections`` that of the
-    learned labels, after the taught messages, whose messages lay in the wrong folder.
+    ``autolearned`` is the number of messages that were learned without a label.
     """
 
     rows: tuple[EvaluationRow, ...]
     seconds: float
     autolearned: int = 0
-    corrections: int = 0
+    labels: LabelCounts = field(default_factory=LabelCounts)
 
     @property
     def thresholds(self) -> Thresholds:
@@ -162,7 +188,7 @@ async def evaluate(
     regime = regimes.parse_regime(options.regime, options.taught)
     generator = random.Random(options.seed)  # noqa: S311 - no secret
     rows: list[EvaluationRow] = []
-    seconds, autolearned, corrections = 0.0, 0, 0
+    seconds, autolearned, labels = 0.0, 0, LabelCounts()
     for position, (labelled, draw) in enumerate(zip(stream, draw_habits(options.seed), strict=False), start=1):
         # A number is drawn for every message, learned or not, so that the same labels are flipped in every regime.
         flipped = generator.random() < options.label_noise
@@ -171,14 +197,15 @@ async def evaluate(
         message = _parse_message(labelled.content, limits)
         check = await spam_filter.check(message)
         for case in regime.due_labels(regimes.LabelledCheck(message, label, check, position, draw)):
-            await spam_filter.learn(case.message, case.label, _SOURCE)
-            corrections += case.is_misplaced and case.position > options.taught_messages
+            lesson = await spam_filter.learn(case.message, case.label, _SOURCE)
+            if case.position > options.taught_messages:
+                labels.add(case, lesson)
         if autolearner:
             autolearned += await autolearner.learn_queued()
         seconds += time.perf_counter() - started
         rows.append(EvaluationRow(labelled.label, check.score, check.probability, check.verdict, check.thresholds))
         await _allow_cancellation()
-    return EvaluationResult(tuple(rows), seconds, autolearned, corrections)
+    return EvaluationResult(tuple(rows), seconds, autolearned, labels)
 
 
 def draw_habits(seed: int) -> Iterator[float]:

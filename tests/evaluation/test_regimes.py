@@ -66,6 +66,21 @@ def test_every_label_is_learned_while_the_model_is_learning(regime: str) -> None
     assert parse_regime(regime).due_labels(case("ham", Verdict.HAM, LEARNING))
 
 
+@pytest.mark.parametrize(
+    ("label", "probability", "contradicts"),
+    [("ham", 0.49, False), ("ham", 0.5, True), ("spam", 0.49, True), ("spam", 0.5, False), ("spam", 1.0, False)],
+)
+def test_a_label_on_the_other_side_of_unsure_is_a_contradiction(
+    label: str, probability: float, contradicts: bool
+) -> None:
+    labelled = case(label)
+    decided = replace(labelled, check=replace(labelled.check, probability=probability))
+    learning = replace(labelled, check=replace(decided.check, state=LEARNING))
+
+    assert decided.is_contradiction is contradicts
+    assert not learning.is_contradiction
+
+
 def learned(regime: LabelRegime, cases: list[LabelledCheck]) -> list[int]:
     """The positions of the cases whose labels are learned."""
     return [due.position for case in cases for due in regime.due_labels(case)]

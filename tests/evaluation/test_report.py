@@ -33,7 +33,7 @@ def report_members(rows: tuple[EvaluationRow, ...], skip: int = 0) -> dict[str, 
 
 def test_the_json_has_these_fields_and_no_others() -> None:
     names = (
-        "messages spam ham learned autolearned corrections "
+        "messages spam ham learned autolearned corrections contradictions believed_percent "
         "one_minus_auc_percent hm_percent sm_percent lam_percent "
         "fn_at_fp_0_1_percent fn_at_fp_0_5_percent expected_calibration_error seconds_per_message "
         "regime seed label_noise taught skip limit tokens_per_message threshold_path budget"
@@ -64,7 +64,7 @@ def test_an_undefined_measure_is_null() -> None:
     empty, only_ham = report_members(()), report_members(ROWS[1:3])
 
     counts = {"messages", "spam", "ham", "learned", "autolearned", "regime", "seed", "label_noise", "skip"}
-    counts |= {"corrections", "taught", "threshold_path"}
+    counts |= {"corrections", "contradictions", "taught", "threshold_path"}
     assert {name for name, value in empty.items() if value is not None} == counts
     assert only_ham["hm_percent"] == 50.0
     assert only_ham["sm_percent"] is only_ham["lam_percent"] is only_ham["one_minus_auc_percent"] is None

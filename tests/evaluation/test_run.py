@@ -10,17 +10,20 @@ from redis.asyncio import Redis
 
 from nbstream.assembly.filter import make_filter, message_limits
 from nbstream.config import MinLearnedSettings, ModelSettings, Settings
+from nbstream.evaluation.regimes import LabelledCheck
 from nbstream.evaluation.run import (
     CachingTokenizer,
     EvaluationOptions,
     EvaluationResult,
+    LabelCounts,
     LessonCountingStore,
     evaluate,
 )
 from nbstream.evaluation.streams import LabelledContent
+from nbstream.filter import Check, Lesson, LessonOutcome
 from nbstream.mail.message import Message
 from nbstream.policy.incoming_message import incoming_message
-from nbstream.policy.verdict import Verdict
+from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model as StoredModel
 from nbstream.store.model.temporary import temporary_model
@@ -86,7 +89,7 @@ async def test_errors_learns_fewer_labels_than_unsure_and_both_fewer_than_immedi
 async def test_every_label_of_the_first_messages_is_learned_and_none_is_a_correction() -> None:
     result, lesson_store = await run_over(stream(40), EvaluationOptions("first:15"))
 
-    assert (lesson_store.learned, result.corrections) == (15, 0)
+    assert (lesson_store.learned, result.labels.corrections) == (15, 0)
 
 
 async def test_in_the_inbox_regime_only_mail_in_the_wrong_folder_is_labelled() -> None:
@@ -94,7 +97,7 @@ async def test_in_the_inbox_regime_only_mail_in_the_wrong_folder_is_labelled() -
 
     misplaced = [row for row in result.rows[10:] if row.verdict.is_spam != (row.label == "spam")]
     assert 0 < len(misplaced) < 140
-    assert (lesson_store.learned, result.corrections) == (10 + len(misplaced), len(misplaced))
+    assert (lesson_store.learned, result.labels.corrections) == (10 + len(misplaced), len(misplaced))
 
 
 async def test_the_draws_of_a_message_do_not_depend_on_what_was_labelled_before() -> None:
@@ -116,7 +119,51 @@ async def test_a_flipped_label_is_a_mistake_about_the_folder_too() -> None:
     result, lesson_store = await run_over(stream(60), EvaluationOptions("inbox:1,1,0", label_noise=1.0, taught=30))
 
     misplaced = [row for row in result.rows[30:] if row.verdict.is_spam == (row.label == "spam")]
-    assert result.corrections == len(misplaced) == lesson_store.learned - 30
+    assert result.labels.corrections == len(misplaced) == lesson_store.learned - 30
+
+
+@pytest.mark.parametrize(("label", "contradictions"), [("spam", 0), ("ham", 1)])
+async def test_a_contradiction_is_a_label_on_the_other_side_than_the_check(
+    label: str, contradictions: int
+) -> None:
+    messages = stream(40)
+    spam = messages[4]
+    assert spam.label == "spam"
+    assert isinstance(spam.content, bytes)
+    copy = LabelledContent(label, spam.content.replace(b"<7.4@", b"<copy@"))
+
+    result, _ = await run_over([*messages, copy], EvaluationOptions("errors", taught=40))
+
+    assert result.rows[-1].probability > result.thresholds.unsure
+    assert result.labels.contradictions == contradictions
+
+
+def checked(probability: float) -> Check:
+    """A check by a model that has learned enough."""
+    verdict = Verdict.SPAM if probability >= Thresholds().spam else Verdict.HAM
+    return Check("id", verdict, probability, 0.0, "", ModelState({}), (), Thresholds())
+
+
+@pytest.mark.parametrize(
+    ("outcome", "after", "contradictions", "believed_percent"),
+    [
+        (LessonOutcome.LEARNED, 0.49, 1, 100.0),
+        (LessonOutcome.LEARNED, 0.5, 1, 0.0),
+        (LessonOutcome.RELEARNED, 0.49, 1, 100.0),
+        (LessonOutcome.ALREADY, 0.96, 0, None),
+    ],
+)
+def test_a_contradiction_is_believed_if_the_message_is_on_the_side_of_its_label_after_it(
+    outcome: LessonOutcome, after: float, contradictions: int, believed_percent: float | None
+) -> None:
+    counts, before = LabelCounts(), checked(0.96)
+
+    counts.add(
+        LabelledCheck(Message.from_text("x"), "ham", before), Lesson(outcome, "ham", before, checked(after))
+    )
+
+    assert (counts.corrections, counts.contradictions) == (1, contradictions)
+    assert counts.believed_percent == believed_percent
 
 
 async def test_noise_flips_learned_labels_and_no_measured_one() -> None:
