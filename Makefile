@@ -45,8 +45,9 @@ bench: corpora $(VENV)/test.stamp
 	$(VENV)/bin/python -m tests.benchmarks.speed '$(CORPORA)' $(ONLY)
 
 # The accuracy on real mail, into tests/benchmarks/ACCURACY.md: make accuracy CORPORA=DIR
+# Some sections or streams alone, printed: make accuracy CORPORA=DIR ONLY='inbox trec07p-b'
 accuracy: corpora $(VENV)/test.stamp
-	$(VENV)/bin/python -m tests.benchmarks.accuracy '$(CORPORA)'
+	$(VENV)/bin/python -m tests.benchmarks.accuracy '$(CORPORA)' $(ONLY)
 
 # The picture of `nbstream tune` in the handbook, of the scores of the same mail: make picture CORPORA=DIR
 picture: corpora $(VENV)/test.stamp

@@ -1,56 +1,137 @@
 """``make accuracy``: measure the filter on real mail, and write ACCURACY.md.
 
-    python -m tests.benchmarks.accuracy DIR
+    python -m tests.benchmarks.accuracy DIR [SECTION|STREAM ...]
 
-DIR holds trec07p-20k.tar.xz, spamassassin.tar.xz and sms/spam_train.tsv.
+DIR holds trec07p-20k.tar.xz, trec07p-b.tar.xz, spamassassin.tar.xz and sms/spam_train.tsv. With sections or
+streams named only these are measured, and their tables are printed instead; streams whose archive is missing are
+then skipped. A stream goes by the last word of its name; ``both`` is trec07p-20k, then trec07p-b.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
+import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.benchmarks.near_copies import NearCopies
 from tests.benchmarks.page import page
-from tests.benchmarks.plan import IN_TIME, RUNS, SHUFFLED, SMS, TREC
-from tests.benchmarks.runs import make_all
+from tests.benchmarks.plan import BOTH, IN_TIME, RUNS, SECTIONS, SHUFFLED, SMS, STREAMS, TREC, TREC_B
+from tests.benchmarks.runs import Run, make_all
 from tests.corpora import unpack
 
 PAGE = Path(__file__).with_name("ACCURACY.md")
 
-ARCHIVES = ("trec07p-20k.tar.xz", "spamassassin.tar.xz")
 TEXTS = "sms/spam_train.tsv"
+ARCHIVES = {
+    TREC: ("trec07p-20k.tar.xz",),
+    TREC_B: ("trec07p-b.tar.xz",),
+    BOTH: ("trec07p-20k.tar.xz", "trec07p-b.tar.xz"),
+    IN_TIME: ("spamassassin.tar.xz",),
+    SHUFFLED: ("spamassassin.tar.xz",),
+    SMS: (TEXTS,),
+}
+"""By stream the files that it is made of."""
+
+STREAM_WORDS = {"both" if stream == BOTH else stream.split()[-1]: stream for stream in ARCHIVES}
+NEAR_COPIES = "near-copies"
 
 
 def main() -> None:
-    """Unpack the archives, make all runs, write the page."""
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m tests.benchmarks.accuracy DIR")
-    corpora = Path(sys.argv[1])
-    absent = [name for name in (*ARCHIVES, TEXTS) if not (corpora / name).is_file()]
-    if absent:
-        sys.exit(f"accuracy: {corpora} has no {', '.join(absent)}")
+    """Unpack the archives, make the runs, write or print the page."""
+    parser = argparse.ArgumentParser(prog="accuracy")
+    parser.add_argument("corpora", type=Path)
+    parser.add_argument("only", nargs="*", type=section_or_stream, metavar="SECTION|STREAM")
+    options = parser.parse_args()
+    absent = missing_files(options.corpora)
+    if absent and not options.only:
+        sys.exit(f"accuracy: {options.corpora} has no {', '.join(absent)}")
+    for name in absent:
+        print(f"skipped, because {options.corpora} has no {name}: its streams", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
-        write(unpacked(corpora, Path(folder)), PAGE)
+        streams = unpacked(options.corpora, Path(folder), absent)
+        if options.only:
+            runs, copied = chosen(options.only, streams)
+            print(page(make_all(runs, streams), near_copies(copied, streams)))
+        else:
+            write(streams, PAGE)
 
 
-def unpacked(corpora: Path, folder: Path) -> dict[str, Path]:
-    """The index of each stream, in ``folder``."""
-    for name in ARCHIVES:
-        unpack(corpora / name, folder)
-    return {
+def section_or_stream(word: str) -> str:
+    """Return the word if it names something to measure."""
+    names = [*SECTIONS, NEAR_COPIES, *STREAM_WORDS]
+    if word not in names:
+        raise argparse.ArgumentTypeError(f"{word} is none of {', '.join(names)}")
+    return word
+
+
+def missing_files(corpora: Path) -> list[str]:
+    """Return the names of the files that ``corpora`` lacks."""
+    names = dict.fromkeys(name for files in ARCHIVES.values() for name in files)
+    return [name for name in names if not (corpora / name).is_file()]
+
+
+def unpacked(corpora: Path, folder: Path, absent: Sequence[str]) -> dict[str, Path]:
+    """The index of each stream that nothing is ``absent`` of, in ``folder``."""
+    names = dict.fromkeys(name for files in ARCHIVES.values() for name in files if name not in absent)
+    for name in names:
+        if name != TEXTS:
+            unpack(corpora / name, folder)
+    paths = {
         TREC: folder / "trec07p-20k" / "index.tsv",
+        TREC_B: folder / "trec07p-b" / "index.tsv",
+        BOTH: folder / "both.tsv",
         IN_TIME: folder / "spamassassin" / "index_2002h2.tsv",
         SHUFFLED: folder / "spamassassin" / "index_shuffled.tsv",
         SMS: corpora / TEXTS,
     }
+    streams = {stream: path for stream, path in paths.items() if not set(ARCHIVES[stream]) & set(absent)}
+    if BOTH in streams:
+        streams[BOTH].write_text("".join(absolute_lines(paths[TREC])) + "".join(absolute_lines(paths[TREC_B])))
+    return streams
+
+
+def absolute_lines(index: Path) -> Iterable[str]:
+    """The lines of an index, with paths that do not depend on its folder."""
+    for line in index.read_text().splitlines():
+        label, _, path = line.partition("\t")
+        yield f"{label}\t{index.parent.absolute() / path}\n"
+
+
+def chosen(words: Sequence[str], streams: Mapping[str, Path]) -> tuple[list[Run], list[str]]:
+    """The runs of the named sections and streams, and the streams of which near-copies are counted."""
+    sections = [word for word in words if word in SECTIONS or word == NEAR_COPIES]
+    named = {STREAM_WORDS[word] for word in words if word in STREAM_WORDS} or set(streams)
+    runs = dict.fromkeys(run for section in sections or SECTIONS for run in SECTIONS.get(section, ()))
+    copied = STREAMS if NEAR_COPIES in sections or not sections else ()
+    wanted = named & set(streams)
+    return [run for run in runs if run.stream in wanted], [stream for stream in copied if stream in wanted]
+
+
+def near_copies(names: Iterable[str], streams: Mapping[str, Path]) -> dict[str, NearCopies]:
+    """The near-copies of these streams, as many at a time as there are cores."""
+    listed = list(names)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(listed, pool.map(lambda stream: _count(streams[stream]), listed), strict=True))
+
+
+def _count(index: Path) -> NearCopies:
+    command = [sys.executable, "-m", "tests.benchmarks.near_copies", str(index)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"near-copies of {index}: {done.stderr}")
+    return NearCopies(**json.loads(done.stdout))
 
 
 def write(streams: Mapping[str, Path], to: Path) -> None:
     """Make all runs over the streams' indexes, and write their page."""
     outcomes = make_all(RUNS, streams)
-    to.write_text(page(outcomes), encoding="utf-8")
+    to.write_text(page(outcomes, near_copies(STREAMS, streams)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,21 +9,31 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
+from typing import TypeAlias
 
 from nbstream import __version__
+from tests.benchmarks.near_copies import NearCopies
 from tests.benchmarks.plan import (
     ALTERNATIVES,
     AUTOLEARN_RUNS,
     BUDGET_RUNS,
+    DEFAULT_GROUPS,
     DEFAULT_RUNS,
     DELAY,
     DELAYED,
+    FIRST_HALF,
+    FIRST_HALF_B,
+    HALF,
+    INBOX,
+    INBOX_GROUPS,
     MAIL,
     MOST_TOKENS,
     PEERS,
+    SECTIONS,
+    STREAMS,
     TARGETS,
     WARM_UP,
-    Target,
+    Group,
 )
 from tests.benchmarks.runs import Measures, Outcome, Run
 
@@ -34,8 +44,10 @@ NAMES = {
     "one_minus_auc": "(1-AUC)%", "fn_at_fp_0_1": "FN@0.1%FP", "fn_at_fp_0_5": "FN@0.5%FP",
     "hm": "hm%", "sm": "sm%", "lam": "lam%", "calibration_error": "ECE",
 }  # fmt: skip
+DISBELIEVED = "contradictions not believed %"
+TARGET_NAMES = {**NAMES, "disbelieved": DISBELIEVED}
 
-TEXT = """\
+INTRODUCTION = """\
 # Accuracy
 
 Written by `make accuracy CORPORA=DIR`, DIR being the folder of the archives, with nbstream {nbstream} and
@@ -44,7 +56,8 @@ order of the stream, from an empty model, in the default configuration unless an
 except the milliseconds are the same each time. The constants of the filter were chosen on these same mail
 streams.
 
-- **trec07p-20k**: the first 20,000 messages of the 2007 TREC Public Spam Corpus, as they were delivered.
+- **trec07p-20k**: the first 20,000 messages of the 2007 TREC Public Spam Corpus, as they were delivered;
+  **trec07p-b**: its messages 40,001 to 60,000.
 - **spamassassin**: SpamAssassin's public corpus; **2002h2** is July to December 2002 in the order of time,
   **shuffled** is all of it in one random order.
 - **sms**: the training part of the SMS Spam Collection (UCI), as texts.
@@ -52,40 +65,74 @@ streams.
 Header fields that other filters wrote are removed from the mail. (1-AUC)%: pairs of a ham and a spam in the
 wrong order. FN@0.1%FP: spam missed, in percent, when the threshold costs one ham in a thousand. hm%: ham called
 spam. sm%: spam called anything else, also unsure. lam%: their average on the logit scale. ECE: the mean
-distance of P(spam) from the share of spam, over 15 bins of equally many messages.
+distance of P(spam) from the share of spam, over 15 bins of equally many messages. Where a row is of several
+seeds, a figure is their mean, with the least and the greatest in brackets.
+"""
 
+TARGETS_TEXT = """\
 ## Targets
 
-{targets}
-## The default configuration
+Targets on contradictions are explained [below](#contradictions), those of the inbox regime
+[there](#the-regime-of-real-life). After `first:N` the messages without labels are measured.
+"""
 
-{default}
+DEFAULT_TEXT = """\
+## The default configuration
+"""
+
+COST_TEXT = """\
 Labels that changed the model, distinct tokens of a message, and milliseconds to check and to learn a message,
 with the counts in memory and as many runs at a time as there are cores:
+"""
 
-{cost}
+INBOX_TEXT = """\
+## The regime of real life
+
+`--regime inbox --taught N`: the labels of the first N messages are learned, as of old mail. After them a person
+moves three in ten of the spam in the inbox (unsure spam too) to Junk, and rescues three in ten of the ham in Junk,
+50 messages later, and says nothing else. Measured are the messages after the first N. Corrections: labels of mail
+in the wrong folder. Not believed: see [contradictions](#contradictions).
+"""
+
+CONTRADICTIONS_TEXT = """\
+## Contradictions
+
+A label contradicts the check if P(spam) is on the other side of `verdict.unsure`. It is believed if the same
+message, checked again after the lesson, is on the label's side.
+"""
+
+NEAR_COPIES_TEXT = """\
+Every label at once. A near-copy follows a contradiction, has the same label and the same list (List-Id) or
+sender (From), and shares at least 80 % of the tokens with it. Of the near-copies of one contradiction at most one
+is to be called wrong, which means on the other side of `verdict.unsure` than its label:
+"""
+
+ALTERNATIVES_TEXT = """\
 ## Alternatives
 
 (1-AUC)% · FN@0.1%FP, every label at once; the strongest clues of the multinomial model vote. An alternative
 that ranks worse on one stream is lost. More of what was tried is in [Experiments](../../docs/experiments.md).
+"""
 
-{alternatives}
+AUTOLEARN_TEXT = """\
 ## Learning without people
 
-`--regime errors`: people correct wrong verdicts, and label nothing else; with `autolearn: {{}}` messages of
+`--regime errors`: people correct wrong verdicts, and label nothing else; with `autolearn: {}` messages of
 which a check is sure are learned as well. Labels are those of people.
+"""
 
-{autolearn}
+BUDGETS_TEXT = """\
 ## Budgets
 
-`verdict: {{max_false_positive_rate: R}}`, in percent of the ham; counted from the first message for which the
+`verdict: {max_false_positive_rate: R}`, in percent of the ham; counted from the first message for which the
 budget was promised. p: the probability of that many lost ham or more if the true rate were exactly R; from 0.05
 on the budget counts as kept. Spam missed is compared with the lowest fixed threshold that would have kept the
 budget over the same messages, which is known only afterwards; the aim is one and a half times that, plus one
 percentage point. If only errors are labelled, with `until_promised: 0.95`, nothing can be promised: the rate is
 reported without an aim.
+"""
 
-{budgets}
+PEERS_TEXT = """\
 ## Other filters
 
 (1-AUC)% · hm% / sm% at its own threshold · FN@0.1%FP, all messages, every label at once, each filter empty at
@@ -94,91 +141,166 @@ first. The others were measured with the same stripped files and the same protoc
 rspamd's Bayes alone over HTTP and Redis; CPU milliseconds to classify / to learn a message. The milliseconds of
 nbstream are for both, from the table above. Its sm% counts messages as missed that are unsure while the model
 is still learning; the row without its first messages has no counterpart among the others.
+"""
 
-{peers}"""
+Rows: TypeAlias = Iterable[Sequence[str]]
 
 
-def page(outcomes: Mapping[Run, Outcome]) -> str:
-    """Return the page for the outcomes of ``RUNS``."""
-    run, streams = "stream and options", " | ".join(MAIL)
-    return TEXT.format(
-        nbstream=__version__,
-        python=platform.python_version(),
-        targets=_table(f"{run} | measure | from message | at most | reached | ", _targets_rows(outcomes)),
-        default=_table(f"{run} | from message | {' | '.join(NAMES.values())}", _default_rows(outcomes)),
-        cost=_table(f"{run} | learned | tokens | ms", _cost_rows(outcomes)),
-        alternatives=_table(f"`model` | messages | {streams} | ", _alternative_rows(outcomes)),
-        autolearn=_table(
-            f"stream | `autolearn` | from message | {' | '.join(NAMES.values())} | labels",
+def page(outcomes: Mapping[Run, Outcome], near_copies: Mapping[str, NearCopies] | None = None) -> str:
+    """Return the page of what was measured; rows of other runs, and tables without rows, are left out."""
+    run, measures = "stream and options", " | ".join(NAMES.values())
+    copies = near_copies or {}
+    tables: list[tuple[str, str, Rows]] = [
+        (
+            TARGETS_TEXT,
+            f"{run} | measure | from message | at most | reached | ",
+            [*_targets_rows(outcomes), *_near_copies_targets(copies)],
+        ),
+        (DEFAULT_TEXT, f"{run} | from message | {measures}", _default_rows(outcomes)),
+        (COST_TEXT, f"{run} | learned | tokens | ms", _cost_rows(outcomes)),
+        (
+            INBOX_TEXT,
+            f"stream | taught | `autolearn` | hm% | sm% | (1-AUC)% | FN@0.1%FP | corrections | {DISBELIEVED}",
+            _inbox_rows(outcomes),
+        ),
+        (CONTRADICTIONS_TEXT, f"{run} | contradictions | {DISBELIEVED}", _contradiction_rows(outcomes)),
+        (
+            NEAR_COPIES_TEXT,
+            "stream | contradictions | near-copies | called wrong | the most of one | more than one",
+            _near_copies_rows(copies),
+        ),
+        (
+            ALTERNATIVES_TEXT,
+            f"`model` | messages | {' | '.join(_alternative_streams(outcomes))} | ",
+            _alternative_rows(outcomes),
+        ),
+        (
+            AUTOLEARN_TEXT,
+            f"stream | `autolearn` | from message | {measures} | labels",
             _autolearn_rows(outcomes),
         ),
-        budgets=_table(
+        (
+            BUDGETS_TEXT,
             "stream and options | R | promised from | ham | lost | lost % | p | spam missed % | best fixed % | ",
             _budget_rows(outcomes),
         ),
-        peers=_table(f"filter | {streams} | ms", _peer_rows(outcomes)),
-    )
+        (PEERS_TEXT, f"filter | {' | '.join(MAIL)} | ms", _peer_rows(outcomes)),
+    ]
+    introduction = INTRODUCTION.format(nbstream=__version__, python=platform.python_version())
+    sections = ((text, heads, list(rows)) for text, heads, rows in tables)
+    return "\n".join([introduction, *(f"{text}\n{_table(heads, rows)}" for text, heads, rows in sections if rows)])
 
 
-def _targets_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]]:
+def _targets_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
     for target in TARGETS:
-        reached = _reached(target, outcomes)
-        of = f", mean of seeds 0 to {len(target.runs) - 1}" if len(target.runs) > 1 else ""
+        if not _has(outcomes, target.runs):
+            continue
+        values = [_measured(outcomes[run], target.measure, target.first) for run in target.runs]
         digits = _digits(target.measure)
         yield (
-            f"{_title(target.runs[0], seed=False)}{of}",
-            NAMES[target.measure],
+            f"{_title(target.runs)}{_of_seeds(target.runs)}",
+            TARGET_NAMES[target.measure],
             f"{target.first:,}",
             _number(target.at_most, digits),
-            _number(reached, digits),
-            _judged(reached, target.at_most, digits),
+            _mean_and_range(values, digits),
+            _judged(_mean(values), target.at_most, digits),
         )
-    tokens = max(outcomes[run].tokens_per_message or 0 for run in DEFAULT_RUNS)
-    verdict = _judged(tokens, MOST_TOKENS, 0)
-    yield "the most of all", "tokens a message", "1", _number(MOST_TOKENS, 0), _number(tokens, 0), verdict
+    if _has(outcomes, DEFAULT_RUNS):
+        tokens = max(outcomes[run].tokens_per_message or 0 for run in DEFAULT_RUNS)
+        verdict = _judged(tokens, MOST_TOKENS, 0)
+        yield "the most of all", "tokens a message", "1", _number(MOST_TOKENS, 0), _number(tokens, 0), verdict
 
 
-def _reached(target: Target, outcomes: Mapping[Run, Outcome]) -> float | None:
-    values = [_value(outcomes[run].measures(target.first), target.measure) for run in target.runs]
-    defined = [value for value in values if value is not None]
-    return fmean(defined) if len(defined) == len(values) else None
+def _near_copies_targets(near_copies: Mapping[str, NearCopies]) -> Rows:
+    for stream, counts in near_copies.items():
+        most = counts.most_wrong
+        yield stream, "near-copies called wrong", "1", "1", str(most), _judged(most, 1, 0)
 
 
-def _default_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]]:
-    for run in DEFAULT_RUNS:
-        for first in (1, 2 * DELAY + 1 if run == DELAYED else WARM_UP + 1):
-            measures = outcomes[run].measures(first)
-            yield (_title(run), f"{first:,}", *(_number(_value(measures, name), _digits(name)) for name in NAMES))
+def _default_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
+    for group in DEFAULT_GROUPS:
+        if not _has(outcomes, group):
+            continue
+        for first in _first_messages(group[0]):
+            measures = [outcomes[run].measures(first) for run in group]
+            yield f"{_title(group)}{_of_seeds(group)}", f"{first:,}", *_figures(measures)
 
 
-def _cost_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]]:
-    for run in DEFAULT_RUNS:
+def _first_messages(run: Run) -> tuple[int, ...]:
+    """From which messages on a run is measured: all, and those that come after the model had the time to learn."""
+    if run in {FIRST_HALF, FIRST_HALF_B}:
+        return (HALF + 1,)
+    return 1, 2 * DELAY + 1 if run == DELAYED else WARM_UP + 1
+
+
+def _cost_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
+    for run in (group[0] for group in DEFAULT_GROUPS if group[0] in outcomes):
         outcome = outcomes[run]
         milliseconds = f"{1000 * outcome.seconds_per_message:.2f}"
-        yield _title(run), f"{outcome.learned:,}", _number(outcome.tokens_per_message, 0), milliseconds
+        yield _title((run,)), f"{outcome.learned:,}", _number(outcome.tokens_per_message, 0), milliseconds
 
 
-def _alternative_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]]:
-    for limit in dict.fromkeys([None, *ALTERNATIVES.values()]):
+def _inbox_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
+    for group in INBOX_GROUPS:
+        if not _has(outcomes, group):
+            continue
+        run, of_group = group[0], [outcomes[run] for run in group]
+        yield (
+            run.stream,
+            f"{run.taught:,}",
+            f"`{run.autolearn}`",
+            *(
+                _mean_and_range([_measured(outcome, name, run.taught + 1) for outcome in of_group], _digits(name))
+                for name in ("hm", "sm", "one_minus_auc", "fn_at_fp_0_1")
+            ),
+            _mean_and_range([outcome.corrections for outcome in of_group], 0),
+            _mean_and_range([outcome.disbelieved for outcome in of_group], 2),
+        )
+
+
+def _contradiction_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
+    for group in (*DEFAULT_GROUPS, *INBOX.values()):
+        if _has(outcomes, group):
+            of_group = [outcomes[run] for run in group]
+            yield (
+                f"{_title(group)}{_of_seeds(group)}",
+                _mean_and_range([outcome.contradictions for outcome in of_group], 0),
+                _mean_and_range([outcome.disbelieved for outcome in of_group], 2),
+            )
+
+
+def _near_copies_rows(near_copies: Mapping[str, NearCopies]) -> Rows:
+    for stream, counts in near_copies.items():
+        figures = counts.contradictions, counts.copies, counts.wrong, counts.most_wrong, counts.with_several
+        yield stream, *(f"{figure:,}" for figure in figures)
+
+
+def _alternative_streams(outcomes: Mapping[Run, Outcome]) -> list[str]:
+    runs = SECTIONS["alternatives"]
+    return [stream for stream in STREAMS if _has(outcomes, (run for run in runs if run.stream == stream))]
+
+
+def _alternative_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
+    streams = _alternative_streams(outcomes)
+    for limit in dict.fromkeys([None, *ALTERNATIVES.values()]) if streams else ():
         # The first messages of a run are what a run over them alone is: nothing later is known to it.
-        ours = [outcomes[Run(stream)].measures(last=limit) for stream in MAIL]
+        ours = [outcomes[Run(stream)].measures(last=limit) for stream in streams]
         messages = f"the first {limit:,}" if limit else "all"
         yield "the default", messages, *map(_ranking, ours), "kept"
         for model in (model for model, most in ALTERNATIVES.items() if most == limit):
-            theirs = [outcomes[Run(stream, model=model, limit=limit)].measures() for stream in MAIL]
+            theirs = [outcomes[Run(stream, model=model, limit=limit)].measures() for stream in streams]
             yield f"`{model}`", messages, *map(_ranking, theirs), _compared(theirs, ours)
 
 
-def _autolearn_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]]:
-    for run in (run for pair in AUTOLEARN_RUNS for run in pair):
+def _autolearn_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
+    for run in (run for pair in AUTOLEARN_RUNS for run in pair if run in outcomes):
         for first in (1, WARM_UP + 1):
-            measures = outcomes[run].measures(first)
-            figures = [_number(_value(measures, name), _digits(name)) for name in NAMES]
+            figures = _figures([outcomes[run].measures(first)])
             yield run.stream, f"`{run.autolearn}`", f"{first:,}", *figures, f"{outcomes[run].learned:,}"
 
 
-def _budget_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]]:
-    for run in BUDGET_RUNS:
+def _budget_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
+    for run in (run for run in BUDGET_RUNS if run in outcomes):
         budget = outcomes[run].budget
         assert budget is not None
         rate, lost, missed, best = (
@@ -191,7 +313,7 @@ def _budget_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]]:
             within = _judged(missed, MISSED_TIMES * best + MISSED_PLUS, 2)
             judged = f"{'kept' if is_kept else '**not kept**'}, {within}"
         yield (
-            _title(run),
+            _title((run,)),
             f"{rate:g} %",
             _number(budget["since"], 0),
             _number(budget["ham"], 0),
@@ -204,7 +326,9 @@ def _budget_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]]:
         )
 
 
-def _peer_rows(outcomes: Mapping[Run, Outcome]) -> Iterable[Sequence[str]]:
+def _peer_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
+    if not _has(outcomes, [Run(stream) for stream in MAIL]):
+        return
     ours = [outcomes[Run(stream)] for stream in MAIL]
     seconds = [outcome.seconds_per_message for outcome in ours]
     yield (
@@ -233,11 +357,39 @@ def _compared(theirs: Sequence[Measures], ours: Sequence[Measures]) -> str:
     )
 
 
-def _title(run: Run, *, seed: bool = True) -> str:
-    words = (
-        run.options if seed or not run.label_noise else Run(run.stream, label_noise=run.label_noise).options[:2]
-    )
-    return f"{run.stream} `{' '.join(words)}`" if words else run.stream
+def _has(outcomes: Mapping[Run, Outcome], runs: Iterable[Run]) -> bool:
+    return all(run in outcomes for run in runs)
+
+
+def _title(group: Group) -> str:
+    words = group[0].options_without_seed
+    return f"{group[0].stream} `{' '.join(words)}`" if words else group[0].stream
+
+
+def _of_seeds(group: Group) -> str:
+    return f", seeds 0 to {len(group) - 1}" if len(group) > 1 else ""
+
+
+def _figures(measures: Sequence[Measures]) -> list[str]:
+    """The measures of a group by their names: the figure of one run, or mean and range of several."""
+    return [_mean_and_range([_value(each, name) for each in measures], _digits(name)) for name in NAMES]
+
+
+def _measured(outcome: Outcome, measure: str, first: int) -> float | None:
+    return outcome.disbelieved if measure == "disbelieved" else _value(outcome.measures(first), measure)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """The mean; of runs without a contradiction, which have no share of them, that of the others."""
+    defined = [value for value in values if value is not None]
+    return fmean(defined) if defined else None
+
+
+def _mean_and_range(values: Sequence[float | None], digits: int) -> str:
+    defined = [value for value in values if value is not None]
+    if len(values) == 1 or not defined:
+        return _number(_mean(values), digits)
+    return f"{_number(_mean(values), digits)} ({min(defined):.{digits}f} to {max(defined):.{digits}f})"
 
 
 def _ranking(measures: Measures) -> str:
@@ -262,7 +414,7 @@ def _number(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def _table(heads: str, rows: Iterable[Sequence[str]]) -> str:
+def _table(heads: str, rows: Rows) -> str:
     names = heads.split(" | ")
     lines = [names, ["---"] * len(names), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

@@ -38,13 +38,25 @@ class Run:
     limit: int | None = None
     autolearn: str = "null"
     verdict: str = DEFAULTS
+    taught: int = 0
 
     @property
     def options(self) -> list[str]:
         """The options of ``nbstream evaluate``, as few as possible."""
+        return self.options_without_seed + (["--seed", str(self.seed)] if self.is_drawn else [])
+
+    @property
+    def options_without_seed(self) -> list[str]:
+        """The same options for all runs of a group."""
         words = ["--regime", self.regime] if self.regime != "immediate" else []
-        words += ["--label-noise", f"{self.label_noise:g}", "--seed", str(self.seed)] if self.label_noise else []
+        words += ["--taught", str(self.taught)] if self.taught else []
+        words += ["--label-noise", f"{self.label_noise:g}"] if self.label_noise else []
         return words + (["--limit", str(self.limit)] if self.limit else [])
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the seed has an effect."""
+        return bool(self.label_noise) or self.regime.startswith("inbox")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +82,15 @@ class Outcome:
     seconds_per_message: float
     budget: Mapping[str, float | None] | None = None
     """The outcome of the budget as in the report, if the run had one."""
+    corrections: int = 0
+    contradictions: int = 0
+    believed: float | None = None
+    """The percentage of the contradictions; see the report of ``nbstream evaluate``."""
+
+    @property
+    def disbelieved(self) -> float | None:
+        """The percentage of the contradictions that were not believed; None where there was none."""
+        return None if self.believed is None else 100.0 - self.believed
 
     def measures(self, first: int = 1, last: int | None = None) -> Measures:
         """The measures of the messages from the ``first`` to the ``last``, counted from 1."""
@@ -96,7 +117,8 @@ def make_all(runs: Sequence[Run], streams: Mapping[str, Path]) -> dict[Run, Outc
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for run, outcome in zip(runs, pool.map(lambda run: make(run, streams[run.stream]), runs), strict=True):
             outcomes[run] = outcome
-            words = [run.stream, *run.options, *(part for part in (run.model, run.verdict) if part != DEFAULTS)]
+            sections = (part for part in (run.model, run.verdict) if part != DEFAULTS)
+            words = [run.stream, *run.options, *sections, *(["autolearn"] if run.autolearn != "null" else [])]
             passed = f"{len(outcomes)} of {len(runs)}, {time.monotonic() - started:.0f} s"
             print(f"{passed}: {' '.join(words)}", file=sys.stderr)
     return outcomes
@@ -119,6 +141,9 @@ def make(run: Run, index: Path) -> Outcome:
             report["tokens_per_message"],
             report["seconds_per_message"],
             report["budget"],
+            report["corrections"],
+            report["contradictions"],
+            report["believed_percent"],
         )
 
 
