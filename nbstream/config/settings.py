@@ -168,10 +168,14 @@ class LimitsSettings(Section):
     """The limits of the work that one message may cause."""
 
     look_bytes: ByteCount = 1 << 20
-    """The bytes of a message that are looked at, from its start."""
+    """The bytes of a message that are looked at, from its start. Of a longer message the end is looked at too: an
+    eighth of this.
+    """
 
     max_tokens: Count = 2000
-    """The distinct tokens of a message that are scored and learned."""
+    """The distinct tokens of a message that are scored and learned. Of more words and links, some are chosen from
+    its beginning, its end and all between.
+    """
 
     max_parts: Count = 200
     """The MIME parts of a message that are looked at, over all levels."""

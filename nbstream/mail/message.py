@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.mail import encoded_words, mime
 from nbstream.mail.lines import normalize_line_ends
+from nbstream.mail.unread_end import decode_unread_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +60,26 @@ class Message:
         if self.is_bare_text:
             return (mime.MimePart("text/plain", depth=0, payload=self.raw[: self.limits.look_bytes]),)
         return mime.parse_parts(self.raw, self.limits)
+
+    @cached_property
+    def unread_end(self) -> str:
+        """The text at the end of a message that is too long to be parsed as a whole; empty for any other message.
+
+        At most ``limits.end_bytes`` bytes from the end are read, of what ``parts`` does not contain. It has no
+        part in ``key``. In a message with more than ``limits.max_parts`` parts they may be in ``parts`` too.
+        """
+        if not self.is_mail:
+            start = self.limits.look_bytes
+        elif len(self.parts) < self.limits.max_parts:
+            start = mime.parsed_bytes(self.raw, self.limits)
+        else:
+            start = 0
+        end = self.raw[max(start, len(self.raw) - self.limits.end_bytes) :]
+        return decode_unread_end(end, self._last_charset) if end else ""
+
+    @property
+    def _last_charset(self) -> str | None:
+        return next((part.charset for part in reversed(self.parts) if part.content_type.startswith("text/")), None)
 
     @property
     def fields(self) -> tuple[HeaderField, ...]:

@@ -31,11 +31,19 @@ _CONTENT_FIELDS = frozenset({"content-type", "content-disposition", "content-tra
 
 @dataclass(frozen=True, slots=True)
 class MessageLimits:
-    """How much of a message is read: bytes, parts, and levels of the tree."""
+    """How much of a message is read: bytes, parts, and levels of the tree.
+
+    ``look_bytes`` are read from the beginning. Of what is beyond them, an eighth of that is read from the end.
+    """
 
     look_bytes: int = 1 << 20
     max_parts: int = 200
     max_depth: int = 20
+
+    @property
+    def end_bytes(self) -> int:
+        """How many bytes are read from the end of a message that is longer than what is parsed."""
+        return self.look_bytes // 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +72,18 @@ class MimePart:
 
 def parse_parts(raw: bytes, limits: MessageLimits) -> tuple[MimePart, ...]:
     """Return the parts of the message ``raw`` (CRLF line ends); the first one is the message itself."""
+    readable = raw[: parsed_bytes(raw, limits)]
+    return tuple(islice(_walk_parts(readable, 0, limits, "text/plain"), limits.max_parts))
+
+
+def parsed_bytes(raw: bytes, limits: MessageLimits) -> int:
+    """Return how many bytes ``parse_parts`` reads of the message ``raw`` at most."""
     # Where a longer header ends does not matter, so 20 MB without an empty line are not searched for one.
     offset = header_fields.body_offset(raw[: MAX_HEADER_BYTES + 1])
     # The bytes count from the body on: what a server adds to the header must not change how much of the body is
     # read.
     end = limits.look_bytes if offset > MAX_HEADER_BYTES else offset + limits.look_bytes - MAX_HEADER_BYTES
-    readable = raw[: max(end, 0)]
-    return tuple(islice(_walk_parts(readable, 0, limits, "text/plain"), limits.max_parts))
+    return max(end, 0)
 
 
 def _walk_parts(raw: bytes, depth: int, limits: MessageLimits, default_type: str) -> Iterator[MimePart]:

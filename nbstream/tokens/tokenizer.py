@@ -19,7 +19,7 @@ from nbstream.tokens.encoding import encode_tokens
 from nbstream.tokens.header_tokens import header_tokens
 from nbstream.tokens.numbers import extract_numbers
 from nbstream.tokens.structure import bare_text_tokens, structure_tokens
-from nbstream.tokens.words import distinct_words_utf8
+from nbstream.tokens.words import distinct_words_utf8, spread_choice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,14 +86,14 @@ class Tokenizer:
         head = head[: max(limit - limit // 2, limit - len(body))]
         return Tokens(
             head,
-            body[: limit - len(head)],
+            tuple(spread_choice(body, limit - len(head))),
             extract_attributes(message) if self._options.attributes else (),
             extract_numbers(message) if self._options.numbers else (),
         )
 
 
 def _body_tokens(message: Message, limit: int) -> tuple[bytes, ...]:
-    """Return the distinct tokens of words and links, in order: the first ``limit`` of them, perhaps more."""
+    """Return the distinct tokens of words and links, in order: at most ``limit`` words of each text, and links."""
     tokens: list[bytes] = []
     texts = 0
     for content, content_type in _text_parts(message):
@@ -116,10 +116,12 @@ def _head_tokens(message: Message) -> tuple[bytes, ...]:
 
 
 def _text_parts(message: Message) -> Iterator[tuple[str, str]]:
-    """Yield the text and the type of each text part; of a bare text all of it."""
+    """Yield the text and the type of each text part, of a bare text all of it; then the end of a long message."""
     if not message.is_mail:
         yield decode_text(message.raw[: message.limits.look_bytes], None), "text/plain"
-        return
-    for part in message.parts:
-        if not part.is_container and part.content_type.startswith("text/"):
-            yield part.text, part.content_type
+    else:
+        for part in message.parts:
+            if not part.is_container and part.content_type.startswith("text/"):
+                yield part.text, part.content_type
+    if message.unread_end:
+        yield message.unread_end, "text/html" if "</" in message.unread_end else "text/plain"

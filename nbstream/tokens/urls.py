@@ -1,12 +1,13 @@
 """Turns links into tokens: host, parent domains, pieces of the path, and what is unusual in the rest.
 
 Rules: links are searched by their literal beginning, so the search reads the text once. At most ``MAX_LINKS``
-links and ``MAX_LINK_CHARACTERS`` characters of each of them are read.
+links and ``MAX_LINK_CHARACTERS`` characters of each of them are read: of more links, the first and the last ones.
 """
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from functools import lru_cache
 from itertools import islice
 from urllib.parse import unquote
@@ -16,6 +17,7 @@ from nbstream.tokens.unicode import only_known
 
 MAX_LINKS = 100
 MAX_LINK_CHARACTERS = 300
+_HALF = MAX_LINKS // 2
 
 # Two patterns instead of one with a choice: a pattern with a literal beginning is searched much faster.
 _AFTER_SCHEME = re.compile(rf"://[^\s<>\"'\\]{{1,{MAX_LINK_CHARACTERS}}}")
@@ -30,13 +32,25 @@ def find_links(source: str) -> list[str]:
     if "&#" in source:
         source = resolve_character_references(source)
     links: dict[str, None] = {}
-    for link in islice(_AFTER_SCHEME.finditer(source), MAX_LINKS):
-        before = source[max(0, link.start() - 8) : link.start()]
+    for link in _bounded_matches(_AFTER_SCHEME, source):
+        before = link.string[max(0, link.start() - 8) : link.start()]
         links[before[len(before.rstrip(_LETTERS)) :] + link[0]] = None
-    for link in islice(_WITHOUT_SCHEME.finditer(source), MAX_LINKS):
-        if source[link.start() - 1 : link.start()] != "/":
+    for link in _bounded_matches(_WITHOUT_SCHEME, source):
+        if link.string[link.start() - 1 : link.start()] != "/":
             links["http://" + link[0]] = None
-    return list(links)[:MAX_LINKS]
+    return list(links) if len(links) <= MAX_LINKS else [*islice(links, _HALF), *list(links)[-_HALF:]]
+
+
+def _bounded_matches(pattern: re.Pattern[str], source: str) -> list[re.Match[str]]:
+    """Return the matches of ``pattern``; of ``MAX_LINKS`` or more the first and the last ones, half of each.
+
+    The last ones are looked for in as many characters as they may have.
+    """
+    matches = list(islice(pattern.finditer(source), MAX_LINKS))
+    if len(matches) < MAX_LINKS:
+        return matches
+    end = source[-_HALF * MAX_LINK_CHARACTERS :]
+    return [*matches[:_HALF], *deque(pattern.finditer(end), maxlen=_HALF)]
 
 
 @lru_cache(maxsize=1024)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from nbstream.tokens import encoding
@@ -16,7 +17,7 @@ from nbstream.tokens.encoding import truncate_utf8
 from nbstream.tokens.unicode import only_known
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 MAX_WORD_CHARACTERS = 24
 """Longer words are summarised: they are mostly encoded data or random padding."""
@@ -61,7 +62,7 @@ def distinct_words(text: str) -> list[str]:
 
 
 def distinct_words_utf8(text: str, limit: int = sys.maxsize) -> Collection[bytes]:
-    """Return the first ``limit`` of the ``distinct_words`` of ``text``, in UTF-8.
+    """Return the ``distinct_words`` of ``text`` in UTF-8; where they are more than ``limit``, ``spread_choice``.
 
     Words are bytes from the beginning, and are not cached: both alternatives were slower (docs/experiments.md,
     "Tokens").
@@ -75,35 +76,76 @@ def distinct_words_utf8(text: str, limit: int = sys.maxsize) -> Collection[bytes
     words.pop(b"", None)
     if special or max(map(len, words), default=0) > MAX_WORD_CHARACTERS:
         words = _shortened_words(words, limit)
-    return words if len(words) <= limit else tuple(words)[:limit]
+    return words if len(words) <= limit else spread_choice(tuple(words), limit)
 
 
-def _shortened_words(words: Iterable[bytes], limit: int) -> dict[bytes, None]:
-    """Return the words with long ones summarised and unspaced ones split, at least the first ``limit`` of them.
+def spread_choice(items: Sequence[bytes], limit: int) -> Sequence[bytes]:
+    """Return all ``items`` where they are at most ``limit``; else a choice of so many, in order.
 
-    It works word by word, so that other threads can run in between.
+    It has the first and the last ones, a quarter of ``limit`` each, and others at equal distances between them. So
+    nothing can be hidden by putting enough harmless words before it, after it or on both sides.
     """
-    shortened: dict[bytes, None] = {}
+    excess = len(items) - limit
+    if excess <= 0:
+        return items
+    quarter = limit // 4
+    between = items[quarter : len(items) - quarter]
+    count = limit - 2 * quarter
+    evenly = [between[number * len(between) // count] for number in range(count)]
+    return (*items[:quarter], *evenly, *items[len(items) - quarter :])
+
+
+def _shortened_words(words: dict[bytes, None], limit: int) -> dict[bytes, None]:
+    """Return the words with long ones summarised and unspaced ones split; of more than ``limit`` the two ends.
+
+    It works word by word, so that other threads can run in between, and makes few pieces more than it returns.
+    """
+    first = _distinct_pieces(words, _word_pieces, limit + 1)
+    if len(first) <= limit:
+        return first
+    last = _distinct_pieces(reversed(words), _word_pieces_reversed, limit - limit // 2)
+    return dict.fromkeys((*islice(first, limit // 2), *reversed(last)))
+
+
+def _distinct_pieces(
+    words: Iterable[bytes], split: Callable[[str], Iterable[str]], limit: int
+) -> dict[bytes, None]:
+    """Return the first ``limit`` of the distinct pieces into which ``split`` divides long or unspaced words."""
+    pieces: dict[bytes, None] = {}
     for word in words:
         if len(word) <= MAX_WORD_CHARACTERS and word.isascii():
-            shortened[word] = None
-            continue
-        for piece in _word_pieces(word.decode("utf-8")):
-            shortened[truncate_utf8(piece.encode(), _MAX_WORD_BYTES)] = None
-            if len(shortened) >= limit:
-                return shortened
-    return shortened
+            pieces[word] = None
+        else:
+            for piece in split(word.decode("utf-8")):
+                pieces[truncate_utf8(piece.encode(), _MAX_WORD_BYTES)] = None
+                if len(pieces) >= limit:
+                    return pieces
+        if len(pieces) >= limit:
+            return pieces
+    return pieces
 
 
 def _word_pieces(word: str) -> Iterator[str]:
     """Yield a word as it is, as pairs of characters (scripts without spaces), or as a summary (long words)."""
-    if not word.isascii() and _UNSPACED_SCRIPTS.match(word):
+    if _is_unspaced(word):
         yield from (word[i : i + 2] for i in range(max(1, len(word) - 1)))
     elif len(word) <= MAX_WORD_CHARACTERS:
         yield word
     else:
         yield f"~{word[0]}{min(len(word), 400) // 10}"
         yield from (piece for piece in _ALPHANUMERIC_RUN.findall(word[:400]) if len(piece) <= MAX_WORD_CHARACTERS)
+
+
+def _word_pieces_reversed(word: str) -> Iterator[str]:
+    """Yield the ``_word_pieces`` of a word from the last one to the first."""
+    if _is_unspaced(word):  # such a word may be a whole text: most of its pieces are not needed
+        yield from (word[i : i + 2] for i in reversed(range(max(1, len(word) - 1))))
+    else:
+        yield from reversed(tuple(_word_pieces(word)))
+
+
+def _is_unspaced(word: str) -> bool:
+    return not word.isascii() and _UNSPACED_SCRIPTS.match(word) is not None
 
 
 def _fold_pieces(text: str) -> str:

@@ -158,6 +158,9 @@ PATHOLOGICAL: dict[str, Callable[[int], bytes]] = {
     "many fields": lambda n: b"Received: x\n" * (n // 12) + b"\n",
     "many other fields": lambda n: b"".join(b"X-%d: a b\n" % i for i in range(n // 10)) + b"\n",
     "names without colon": lambda n: FIELDS + b"a" * n,
+    "lines of base64": lambda n: FIELDS + b"\n" + b"QUJD" * (n // 8) + b"\nQUJD\n" * (n // 12),
+    "lines that are nearly base64": lambda n: FIELDS + b"\n" + b"AAAA=\n!" * (n // 7),
+    "soft line breaks": lambda n: FIELDS + b"\n" + b"=\n" * (n // 2),
     "unspaced script": lambda n: FIELDS + b"\n" + "票".encode() * (n // 3),
     "composed characters": lambda n: FIELDS + b"\n" + "\ufdfa".encode() * (n // 3),
     "combining marks": lambda n: FIELDS + b"\n" + "a\u0315\u0300".encode() * (n // 5),
@@ -192,6 +195,7 @@ def test_work_grows_no_faster_than_the_input(make: Callable[[int], bytes]) -> No
 def test_a_megabyte_of_pathological_input_is_tokenized(make: Callable[[int], bytes]) -> None:
     # Calls do not show what happens inside a pattern; there, quadratic work on 1 MB would outlast any test run.
     assert_well_formed(tokenize(make(1_000_000)))
+    assert_well_formed(tokenize(make(2_000_000)))  # the end of it is read apart
 
 
 def test_the_groups_are_found_again_in_all_tokens() -> None:

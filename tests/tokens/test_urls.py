@@ -16,6 +16,15 @@ def test_links_are_bounded() -> None:
     assert len(find_links(" ".join(f"http://{n}.example" for n in range(MAX_LINKS * 3)))) == MAX_LINKS
 
 
+@pytest.mark.parametrize("link", ["http://{n}.example/", "www.{n}.example", "http://always.example/"])
+def test_of_more_links_than_are_read_half_are_the_last_ones(link: str) -> None:
+    many = " ".join(link.format(n=n) for n in range(MAX_LINKS * 3))
+    links = find_links(f"http://first.example {many} http://last.example")
+    assert links[0] == "http://first.example"
+    assert "http://last.example" in links
+    assert len(links) <= MAX_LINKS
+
+
 def test_a_host_brings_its_parent_domains() -> None:
     assert parent_domains("a.b.example.com") == ("a.b.example.com", "b.example.com", "example.com")
 

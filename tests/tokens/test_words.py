@@ -4,7 +4,13 @@ import unicodedata
 import pytest
 
 import nbstream.tokens.words as module
-from nbstream.tokens.words import MAX_WORD_CHARACTERS, distinct_words, distinct_words_utf8, text_shape
+from nbstream.tokens.words import (
+    MAX_WORD_CHARACTERS,
+    distinct_words,
+    distinct_words_utf8,
+    spread_choice,
+    text_shape,
+)
 
 
 def test_words_are_distinct_folded_and_in_order_of_appearance() -> None:
@@ -77,11 +83,38 @@ def test_white_space_stops_every_rule_of_folding() -> None:
 @pytest.mark.parametrize(
     "text", ["one two three two one four", "日本語 one two 発票優惠", "x" * 99 + " one two three"]
 )
-def test_the_first_words_are_the_first_of_all(text: str) -> None:
+def test_within_a_limit_words_are_chosen_from_all_in_order(text: str) -> None:
     all_words = [word.encode() for word in distinct_words(text)]
-    assert [list(distinct_words_utf8(text, limit)) for limit in range(6)] == [
-        all_words[:limit] for limit in range(6)
-    ]
+    for limit in range(8):
+        words = list(distinct_words_utf8(text, limit))
+        assert words == [word for word in all_words if word in words]
+        assert len(words) == min(limit, len(all_words))
+
+
+def test_a_choice_has_both_ends_and_others_at_equal_distances() -> None:
+    items = [b"%d" % n for n in range(1000)]
+    chosen = [int(item) for item in spread_choice(items, 40)]
+    assert chosen[:10] == list(range(10))
+    assert chosen[-10:] == list(range(990, 1000))
+    assert chosen[10:30] == list(range(10, 990, 49))
+    assert spread_choice(items, 1000) == items
+
+
+def test_a_choice_has_as_many_as_it_may() -> None:
+    for length in range(30):
+        items = [b"%d" % n for n in range(length)]
+        for limit in range(32):
+            chosen = list(spread_choice(items, limit))
+            assert chosen == sorted(set(chosen), key=int)
+            assert len(chosen) == min(limit, length)
+
+
+def test_of_more_words_than_are_read_the_last_ones_are_among_them() -> None:
+    for padding in (["word{n}"], ["長い文章は{n}"], ["word{n}", "x" * 40 + "{n}"]):
+        text = " ".join(form.format(n=n) for n in range(5_000) for form in padding)
+        words = distinct_words_utf8(f"first {text} very last", 100)
+        assert {b"first", b"very", b"last"} <= set(words)
+        assert len(words) <= 100
 
 
 def test_words_are_cut_like_tokens() -> None:
