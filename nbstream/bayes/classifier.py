@@ -125,7 +125,7 @@ class Classifier:
         """
         weight = lesson_weight.lesson_weight(log_odds, label, totals, self._options.lesson_weight, certain=certain)
         weight = grow_weight(weight, growth)
-        return weight, self._lesson_sums(tokens, weight)
+        return weight, self.lesson_sums(tokens, weight)
 
     def weigh_autolearned_lesson(
         self, tokens: Tokens, log_odds: float, label: str, totals: Totals, share: float, growth: float
@@ -133,7 +133,11 @@ class Classifier:
         """Return the same as ``weigh_lesson``, with only this ``share`` (0 to 1) of the weight."""
         weight = round(share * lesson_weight.lesson_weight(log_odds, label, totals, self._options.lesson_weight))
         weight = grow_weight(weight, growth)
-        return weight, tuple(self._lesson_sums(tokens, weight))
+        return weight, tuple(self.lesson_sums(tokens, weight))
+
+    def lesson_sums(self, tokens: Tokens, weight: int) -> list[tuple[bytes, int]]:
+        """Return the sums that are learned with ``tokens`` at this weight."""
+        return [lesson_sum for model in self._models for lesson_sum in model.lesson_sums(tokens, weight)]
 
     def _prior_log_odds(self, totals: Totals) -> float:
         """Return the prior log-odds, computed again only when a message was learned."""
@@ -142,9 +146,6 @@ class Classifier:
             prior = prior_log_odds(totals, self._options.prior)
             self._last_prior = totals.messages, prior
         return prior
-
-    def _lesson_sums(self, tokens: Tokens, weight: int) -> list[tuple[bytes, int]]:
-        return [lesson_sum for model in self._models for lesson_sum in model.lesson_sums(tokens, weight)]
 
     def _counts_by_model(self, counts: FeatureCounts) -> list[FeatureCounts]:
         """Return the counts that each model reads: all token counts, and the sums of that model alone."""

@@ -18,7 +18,7 @@ from nbstream.filter.protocols import (
     LessonStore,
     SilentObserver,
 )
-from nbstream.filter.results import Check, CheckSeconds, FilterPolicy, Lesson, LessonOutcome
+from nbstream.filter.results import Check, CheckSeconds, Contradiction, FilterPolicy, Lesson, LessonOutcome
 
 __all__ = [
     "AutolearnLayer",
@@ -30,6 +30,7 @@ __all__ = [
     "CheckSeconds",
     "CheckedMessageSource",
     "CompositeObserver",
+    "Contradiction",
     "CountSource",
     "Filter",
     "FilterObserver",

@@ -6,6 +6,7 @@ Rules:
 - The weight of a lesson comes from the counts that were read with its batch, plus what the batch itself teaches
   before it. What others teach meanwhile is missing, for ``BATCH_SIZE`` messages at most.
 - A message that comes twice is taught twice, one lesson after the other.
+- A label that a message has already changes nothing. Where the source insists, each message is taught alone.
 - A message whose ledger entry cannot be read is reported, and the others are taught all the same.
 - Memory holds the tokens of two batches.
 """
@@ -26,6 +27,7 @@ from nbstream.filter.former_keys import resolve_ledger_keys
 from nbstream.filter.lesson_plan import CountedCheck, PlannedLesson, TokenizedMessage
 from nbstream.filter.results import Lesson, LessonOutcome
 from nbstream.filter.scorer import MessageCounts
+from nbstream.policy.lesson_source import Insistence
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.learn_script import LessonCommit
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
@@ -52,6 +54,11 @@ class BulkRequest:
     label: str | None
     lesson_source: LessonSource
     report_result: Callable[[Lesson | StoreIncompatible], object]
+
+    @property
+    def batch_size(self) -> int:
+        """The messages of one batch: a single one where it may be insisted on, since a batch never insists."""
+        return BATCH_SIZE if self.lesson_source.insistence is Insistence.NEVER else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,7 @@ class BulkLearner:
         """
         commit: asyncio.Task[None] | None = None
         try:
-            async with aclosing(_split_batches(messages)) as batches:
+            async with aclosing(_split_batches(messages, request.batch_size)) as batches:
                 async for batch in batches:
                     stop_if_cancelled()
                     await _wait_for_commit(commit)
@@ -214,7 +221,7 @@ class BulkLearner:
     ) -> Lesson | NbstreamError:
         if isinstance(answer, NbstreamError):
             return answer
-        if isinstance(answer, LedgerConflict) and not _is_own_write(answer.entry, planned):
+        if isinstance(answer, LedgerConflict) and not planned.has_written(answer.entry):
             try:
                 return await self._learn_one(message, request.label, request.lesson_source)
             except NbstreamError as error:
@@ -254,11 +261,13 @@ class _BatchCounts:
         self._totals = counts_after.totals
 
 
-async def _split_batches(messages: AsyncIterator[TokenizedMessage]) -> AsyncGenerator[Batch, None]:
+async def _split_batches(
+    messages: AsyncIterator[TokenizedMessage], batch_size: int
+) -> AsyncGenerator[Batch, None]:
     """Yield the messages in order, in batches that have no message twice."""
     batch: dict[str, TokenizedMessage] = {}
     async for message in messages:
-        if len(batch) == BATCH_SIZE or message.key in batch:
+        if len(batch) == batch_size or message.key in batch:
             yield batch
             batch = {}
         batch[message.key] = message
@@ -278,8 +287,3 @@ def _with_message_key(message: TokenizedMessage, error: StoreIncompatible) -> St
     error_with_key = StoreIncompatible(f"{message.key}: {error}")
     error_with_key.__cause__ = error
     return error_with_key
-
-
-def _is_own_write(entry: LedgerEntry | None, planned: PlannedLesson) -> bool:
-    """Whether the entry is the planned one: the reply to the write was lost, and the write was repeated."""
-    return (entry.version if entry else None) == (planned.new_entry.version if planned.new_entry else None)

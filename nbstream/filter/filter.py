@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.lesson_weight import insisted_weights
 from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.filter.bulk import BulkLearner, BulkRequest
 from nbstream.filter.former_keys import resolve_ledger_keys
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner, TokenizedMessage
-from nbstream.filter.results import CheckSeconds, Lesson, LessonOutcome
+from nbstream.filter.results import CheckSeconds, Contradiction, Lesson, LessonOutcome
 from nbstream.filter.scorer import Scorer, decide_check
-from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.lesson_source import Insistence, LessonSource
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokens
 
@@ -76,19 +77,28 @@ class Filter:
         self.parts.observer.checked(check, tokens, seconds)
         return check
 
-    async def learn(self, message: LearnableMessage, label: str, source: str, actor: str = "") -> Lesson:
+    async def learn(
+        self,
+        message: LearnableMessage,
+        label: str,
+        source: str,
+        actor: str = "",
+        insistence: Insistence = Insistence.NEVER,
+    ) -> Lesson:
         """Learn that ``message`` is ``label`` ("spam" or "ham"). A label that differs from the last relearns it.
 
-        ``source`` and ``actor`` are those of ``LessonSource``. Raises ``StoreUnavailable``; nothing is half done
-        then, and the call may be repeated.
+        The same label again changes nothing, unless the check still contradicts it and ``insistence`` allows to
+        insist: then the message gets more weight, up to ``MAX_LESSONS`` lessons of full weight. ``source``,
+        ``actor`` and ``insistence`` are those of ``LessonSource``. Raises ``StoreUnavailable``; nothing is half
+        done then, and the call may be repeated.
         """
         if label not in CLASSES:
             raise ValueError(f"label {label!r} is none of {', '.join(CLASSES)}")
-        return await self._learn_and_report(message, label, source, actor)
+        return await self._learn_and_report(message, label, LessonSource(source, actor, insistence))
 
     async def unlearn(self, message: LearnableMessage, source: str, actor: str = "") -> Lesson:
         """Take back exactly what was learned of ``message``. Raises ``StoreUnavailable``."""
-        return await self._learn_and_report(message, None, source, actor)
+        return await self._learn_and_report(message, None, LessonSource(source, actor))
 
     async def learn_many(
         self,
@@ -154,17 +164,17 @@ class Filter:
         return CheckedMessage(message_key, tokens, check.probability, str(check.verdict))
 
     async def _learn_and_report(
-        self, message: LearnableMessage, label: str | None, source: str, actor: str
+        self, message: LearnableMessage, label: str | None, lesson_source: LessonSource
     ) -> Lesson:
         try:
             tokenized = await self._tokenize_learnable(message)
-            lesson = await self._learn_one(tokenized, label, LessonSource(source, actor))
+            lesson = await self._learn_one(tokenized, label, lesson_source)
         except Exception as error:
-            self.parts.observer.feedback_failed(label, source)
+            self.parts.observer.feedback_failed(label, lesson_source.source)
             if isinstance(error, StoreRefuses):
                 self.parts.observer.store_refused()
             raise
-        self.parts.observer.feedback_taken(lesson, source, actor)
+        self.parts.observer.feedback_taken(lesson, lesson_source.source, lesson_source.actor)
         return lesson
 
     async def _withdraw_autolearned(self, key: str) -> str | None:
@@ -176,29 +186,35 @@ class Filter:
         self, message: TokenizedMessage, label: str | None, lesson_source: LessonSource
     ) -> Lesson:
         """Change the ledger entry of the message to ``label``, or remove it where ``label`` is None."""
-        key, tokens, model = message.key, message.tokens, self.parts.model
-        counts = await self._scorer.read_counts(tokens)
-        before = self._scorer.check(key, tokens, counts)
+        key, model = message.key, self.parts.model
+        before = await self._check_with_counts(message, None)
         planned: PlannedLesson | None = None
         # Most messages that are learned are new. Therefore no entry is looked up: if there is one, the answer to
         # the first write says so.
         entry = None if label else await model.entry(key)
         for _ in range(_MAX_CONFLICTS):
             if (entry.label if entry else None) == label:
-                if planned is None or (entry and planned.new_entry and entry.version != planned.new_entry.version):
-                    return await self._unchanged_lesson(entry, label, before)
-                # The reply to our own write was lost, and the write was repeated: it was applied once.
-                change = entry.change if entry else await model.last_change()
-                break
-            if entry and not set(entry.tokens).issubset(counts.names):  # of a copy that took another way
-                counts = await self._scorer.read_named_counts(self._scorer.count_names(tokens, entry))
-                before = self._scorer.check(key, tokens, counts)
-            try:
-                planned = self._planner.plan(message, label, CountedCheck(before, counts), entry, lesson_source)
-            except CountsFull:
-                if entry or (entry := await model.entry(key)) is None:
-                    raise
-                continue
+                if planned and planned.has_written(entry):  # the reply to our own write was lost
+                    change = entry.change if entry else await model.last_change()
+                    break
+                if entry is None:
+                    return Lesson(LessonOutcome.UNKNOWN, label, before.check, before.check)
+                was_overtaken = planned is not None and planned.outcome is LessonOutcome.INSISTED
+                lesson = await self._repeat_label(message, entry, lesson_source, may_insist=not was_overtaken)
+                if isinstance(lesson, Lesson):
+                    return lesson
+                planned = lesson
+            else:
+                if entry and not set(entry.tokens).issubset(
+                    before.counts.names
+                ):  # of a copy that took another way
+                    before = await self._check_with_counts(message, entry)
+                try:
+                    planned = self._planner.plan(message, label, before, entry, lesson_source)
+                except CountsFull:
+                    if entry or (entry := await model.entry(key)) is None:
+                        raise
+                    continue
             answer = await model.commit_lesson(key, entry, planned.new_entry, planned.note)
             if isinstance(answer, bytes):
                 change = answer
@@ -207,7 +223,47 @@ class Filter:
         else:
             raise StoreUnavailable(f"message {key} is being changed by others all the time")
         await self.parts.counts.wait_until_applied(change)
-        return Lesson(planned.outcome, planned.label, before, await self._check_after(planned, tokens))
+        return await self._planned_lesson(planned, message.tokens, lesson_source)
+
+    async def _check_with_counts(self, message: TokenizedMessage, entry: LedgerEntry | None) -> CountedCheck:
+        """Return the check of the message and its counts, which include those that ``entry`` has added to."""
+        counts = await self._scorer.read_named_counts(self._scorer.count_names(message.tokens, entry))
+        return CountedCheck(self._scorer.check(message.key, message.tokens, counts), counts)
+
+    async def _repeat_label(
+        self, message: TokenizedMessage, entry: LedgerEntry, lesson_source: LessonSource, *, may_insist: bool
+    ) -> PlannedLesson | Lesson:
+        """Return what the label that ``entry`` has already changes when it is given again: a plan, or nothing.
+
+        ``may_insist`` is False where others have insisted at the same moment: of two who do, one is enough.
+        """
+        # A repeat after a lost reply ends here too. Therefore the mirror must have the change in this case as
+        # well, and only then it can be seen whether the verdict contradicts the label.
+        await self.parts.counts.wait_until_applied(entry.change)
+        before = await self._check_with_counts(message, entry)
+        contradiction = self._contradiction(before.check, entry, lesson_source)
+        if may_insist and contradiction and contradiction.wait_seconds == 0:
+            planned = self._planner.plan_insisted(message, before, entry, lesson_source)
+            if planned:
+                return planned
+        return Lesson(LessonOutcome.ALREADY, entry.label, before.check, before.check, contradiction)
+
+    def _contradiction(
+        self, check: Check, entry: LedgerEntry, lesson_source: LessonSource
+    ) -> Contradiction | None:
+        """Return how ``lesson_source`` may insist on the label of the entry, where the check contradicts it."""
+        if not check.contradicts(entry.label):
+            return None
+        now = self.parts.clock()
+        weights = insisted_weights(entry.weight, self.parts.counts.half_life.growth(now))
+        wait_seconds = lesson_source.seconds_until_insisting(entry.source, entry.actor, now - entry.learned_at)
+        return Contradiction(not weights, wait_seconds)
+
+    async def _planned_lesson(self, planned: PlannedLesson, tokens: Tokens, lesson_source: LessonSource) -> Lesson:
+        """Return the planned lesson once it is made."""
+        after, entry = await self._check_after(planned, tokens), planned.new_entry
+        contradiction = self._contradiction(after, entry, lesson_source) if entry else None
+        return Lesson(planned.outcome, planned.label, planned.before, after, contradiction)
 
     async def _check_after(self, planned: PlannedLesson, tokens: Tokens) -> Check:
         """Return the check of the message once the planned lesson is made."""
@@ -215,16 +271,6 @@ class Filter:
             return self._scorer.check(planned.after.id, tokens, await self._scorer.read_counts(tokens))
         _, totals = await self.parts.counts.look_up(())
         return self._scorer.decide_again(planned.after, totals, await self._scorer.first_scores())
-
-    async def _unchanged_lesson(self, entry: LedgerEntry | None, label: str | None, before: Check) -> Lesson:
-        """Return the lesson of a message whose entry has that label already.
-
-        A repeat after a lost reply ends here too. Therefore the mirror must have the change in this case as well.
-        """
-        if entry is None:
-            return Lesson(LessonOutcome.UNKNOWN, label, before, before)
-        await self.parts.counts.wait_until_applied(entry.change)
-        return Lesson(LessonOutcome.ALREADY, label, before, before)
 
     async def _tokenize_learnable(self, message: LearnableMessage) -> TokenizedMessage:
         if isinstance(message, CheckedMessage):

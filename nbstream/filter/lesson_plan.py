@@ -6,6 +6,7 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbstream.bayes.lesson_weight import insisted_weights
 from nbstream.filter.results import LessonOutcome
 from nbstream.filter.scorer import counts_after_lesson
 from nbstream.store.model.history import Assessment, LessonNote
@@ -54,6 +55,13 @@ class PlannedLesson:
         entry = self.new_entry or self.old_entry
         return entry.label if entry else None
 
+    def has_written(self, entry: LedgerEntry | None) -> bool:
+        """Return whether ``entry``, which the ledger has now, is the one of this plan.
+
+        That is so where the reply to the write was lost, and the write was repeated: it was applied once.
+        """
+        return (entry.version if entry else None) == (self.new_entry.version if self.new_entry else None)
+
 
 @dataclass(frozen=True, slots=True)
 class CountedCheck:
@@ -83,14 +91,55 @@ class LessonPlanner:
         ``before`` is the check of the message before the lesson. Raises ``CountsFull``.
         """
         new_entry = self._new_entry(message.tokens, label, before, old_entry, lesson_source) if label else None
-        counts = counts_after_lesson(before.counts, old_entry, new_entry)
-        if new_entry:
-            half_life, now = self._parts.counts.half_life, self._parts.clock()
-            self._parts.half_life_monitor.check_counts(half_life, now, counts)
+        planned = self._plan_change(
+            message, _outcome(old_entry, label), before, (old_entry, new_entry), lesson_source
+        )
+        self._check_room(planned)
+        return planned
+
+    def plan_insisted(
+        self, message: TokenizedMessage, before: CountedCheck, old_entry: LedgerEntry, lesson_source: LessonSource
+    ) -> PlannedLesson | None:
+        """Plan the change to an entry with the same label and more weight, which a person insists on.
+
+        The weight is the smallest of ``insisted_weights`` after which the check no longer contradicts the label,
+        else the largest. Returns None where the message has the most weight that one message may have. ``before``
+        is the check of the message before the lesson. Raises ``CountsFull``.
+        """
+        planned: PlannedLesson | None = None
+        for weight in insisted_weights(old_entry.weight, before.counts.growth):
+            sums = self._scorer.insisted_sums(message.tokens, weight, old_entry)
+            new_entry = self._entry(
+                message.tokens, old_entry.label, (weight, sums), before, old_entry, lesson_source
+            )
+            planned = self._plan_change(
+                message, LessonOutcome.INSISTED, before, (old_entry, new_entry), lesson_source
+            )
+            if not planned.after.contradicts(old_entry.label):
+                break
+        if planned:
+            self._check_room(planned)
+        return planned
+
+    def _plan_change(
+        self,
+        message: TokenizedMessage,
+        outcome: LessonOutcome,
+        before: CountedCheck,
+        entries: tuple[LedgerEntry | None, LedgerEntry | None],
+        lesson_source: LessonSource,
+    ) -> PlannedLesson:
+        """Return the plan to replace the first of two entries by the second."""
+        counts = counts_after_lesson(before.counts, *entries)
         after = self._scorer.check(message.key, message.tokens, counts)
         note = LessonNote(lesson_source.source, lesson_source.actor, _assessment(before.check), _assessment(after))
-        outcome = _outcome(old_entry, label)
-        return PlannedLesson(outcome, old_entry, new_entry, counts, before.check, after, note)
+        return PlannedLesson(outcome, *entries, counts, before.check, after, note)
+
+    def _check_room(self, planned: PlannedLesson) -> None:
+        """Raise ``CountsFull`` where the counts have no room for what is planned; there always is for less."""
+        if planned.new_entry:
+            half_life, now = self._parts.counts.half_life, self._parts.clock()
+            self._parts.half_life_monitor.check_counts(half_life, now, planned.counts_after)
 
     def _new_entry(
         self,
@@ -100,8 +149,23 @@ class LessonPlanner:
         old_entry: LedgerEntry | None,
         lesson_source: LessonSource,
     ) -> LedgerEntry:
-        check, counts = before.check, before.counts
-        weight, sums = self._scorer.weigh_lesson(tokens, check.score, label, counts, old_entry)
+        weighed = self._scorer.weigh_lesson(tokens, before.check.score, label, before.counts, old_entry)
+        return self._entry(tokens, label, weighed, before, old_entry, lesson_source)
+
+    def _entry(
+        self,
+        tokens: Tokens,
+        label: str,
+        weighed: tuple[int, tuple[tuple[bytes, int], ...]],
+        before: CountedCheck,
+        old_entry: LedgerEntry | None,
+        lesson_source: LessonSource,
+    ) -> LedgerEntry:
+        """Return a new entry; ``weighed`` are its weight and its sums.
+
+        The score and the first score are those of before the first label, which ``old_entry`` has.
+        """
+        check, counts, (weight, sums) = before.check, before.counts, weighed
         now = self._parts.clock()
         score, first_score = check.score, self._scorer.first_score(check, counts, now).pack()
         if old_entry:

@@ -1,21 +1,35 @@
-"""What feedback did, in words: one line of ASCII that is fit for SMTP replies, the same for every listener."""
+"""What feedback did, in words: one line of ASCII that is fit for SMTP replies, the same for every listener.
+
+Rules: only those who may teach see the line. It names clues, which the writer of the message chose: they are
+escaped and cut as in the header field with the clues. A reply line with the text and an id has less than 512 bytes
+(RFC 5321 4.5.3.1.5).
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter.results import LessonOutcome
+from nbstream.policy.clues_field import escape_token
 
 if TYPE_CHECKING:
-    from nbstream.filter.results import Check, Lesson
+    from nbstream.filter.results import Check, Contradiction, Lesson
     from nbstream.policy.verdict import ModelState
+
+_SHOWN_CLUES = 3
+_MOST_WEIGHT = "it has the most weight that one message may have"
 
 
 def describe_lesson(lesson: Lesson) -> str:
-    """Describe one lesson: ``learned as spam: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known``."""
+    """Describe one lesson: ``learned as spam: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known``.
+
+    Where the message is still on the wrong side, the text names the strongest clues against the label, and says
+    how to insist.
+    """
     before, after, label = lesson.before, lesson.after, lesson.label
     match lesson.outcome:
         case LessonOutcome.UNKNOWN:
@@ -29,9 +43,11 @@ def describe_lesson(lesson: Lesson) -> str:
             text = f"relearned as {label}, was learned as {former}: {_describe_change(before, after)}"
         case LessonOutcome.LEARNED:
             text = f"learned as {label}: {_describe_change(before, after)}"
+        case LessonOutcome.INSISTED:
+            text = f"insisted on {label}: {_describe_change(before, after)}"
         case LessonOutcome.UNLEARNED:
             text = f"unlearned, was learned as {label}: {_describe_change(before, after)}"
-    return f"{text}; {describe_known_messages(after.state)}"
+    return f"{text}{_describe_contradiction(lesson)}; {describe_known_messages(after.state)}"
 
 
 def describe_lessons(lessons: Sequence[Lesson]) -> str:
@@ -56,6 +72,26 @@ def _describe_change(before: Check, after: Check) -> str:
     if before.verdict is after.verdict:
         verdicts = f"still {after.verdict}"
     return f"P {_format_probability(before)} -> {_format_probability(after)}, {verdicts}"
+
+
+def _describe_contradiction(lesson: Lesson) -> str:
+    """Return the clues that contradict the label, and how to insist; nothing where no contradiction is left."""
+    if lesson.contradiction is None:
+        return ""
+    against = 1 if lesson.label == "ham" else -1
+    clues = [escape_token(clue.token) for clue in lesson.after.clues if clue.log_ratio * against > 0]
+    because = f", because of {' '.join(clues[:_SHOWN_CLUES])}" if clues else ""
+    return f"{because}; {_describe_insisting(lesson.contradiction)}"
+
+
+def _describe_insisting(contradiction: Contradiction) -> str:
+    if contradiction.has_most_weight:
+        return _MOST_WEIGHT
+    if contradiction.wait_seconds is None:
+        return "insist with nbstream learn --insist"
+    if contradiction.wait_seconds == 0:
+        return "say it again to insist"
+    return f"say it again in {math.ceil(contradiction.wait_seconds / 60)} min to insist"
 
 
 def _format_probability(check: Check) -> str:

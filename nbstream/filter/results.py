@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.policy.explanation import Explanation, ScoreCounts
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
-from nbstream.policy.verdict import Thresholds
+from nbstream.policy.verdict import Thresholds, contradicts_label
 
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
@@ -23,6 +23,7 @@ class LessonOutcome(StrEnum):
     LEARNED = "learned"
     RELEARNED = "relearned"
     ALREADY = "already"
+    INSISTED = "insisted"
     UNLEARNED = "unlearned"
     UNKNOWN = "unknown"
 
@@ -49,6 +50,10 @@ class Check:
     evidence: ScoreCounts = field(default=ScoreCounts(), repr=False, compare=False)  # an array has no truth value
     policy: str = DEFAULT_RULE_NAME
     former_id: str | None = None
+
+    def contradicts(self, label: str) -> bool:
+        """Return whether this check contradicts ``label``; see ``contradicts_label``."""
+        return contradicts_label(label, self.probability, self.thresholds, self.state)
 
     def explain(self, at: float) -> Explanation:
         """Return the explanation of a check that was made ``at`` this time, in seconds since the epoch."""
@@ -83,18 +88,33 @@ class CheckSeconds:
 
 
 @dataclass(frozen=True, slots=True)
+class Contradiction:
+    """How a message can be insisted on whose verdict contradicts its label after a lesson.
+
+    ``has_most_weight`` says that the message has the most weight that one message may have: then nobody can.
+    ``wait_seconds`` is in how many seconds the source of the lesson may insist, None for never.
+    """
+
+    has_most_weight: bool
+    wait_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Lesson:
     """The result of one piece of feedback.
 
     ``before`` is the check of the message before the lesson, and ``after`` is its check after the lesson. The
     score of ``after`` may be computed from the counts before the lesson and the lesson itself; then lessons of
     others at the same moment are missing in it. Its verdict uses the state and the thresholds after the lesson.
+    ``contradiction`` is None where ``after`` does not contradict the label, and for messages that are taught in
+    batches, where nobody asks.
     """
 
     outcome: LessonOutcome
     label: str | None
     before: Check
     after: Check
+    contradiction: Contradiction | None = None
 
     def with_withdrawn_label(self, label: str) -> Lesson:
         """Return the lesson for a message of which an autolearned ``label`` was taken back as well.

@@ -189,13 +189,20 @@ class Scorer:
         A message with an ``old_entry`` keeps its first score in the bins of the calibration.
         """
         totals, growth = counts.totals, counts.growth
-        bin_sums: Sums = self._calibration.lesson_sums(score, totals, growth)
-        if old_entry:
-            bin_sums = [(name, amount) for name, amount in old_entry.sums if name in SCORE_BINS]
+        bin_sums = (
+            first_score_sums(old_entry) if old_entry else self._calibration.lesson_sums(score, totals, growth)
+        )
         weight, sums = self._classifier.weigh_lesson(
             tokens, score, label, totals, certain=old_entry is not None, growth=growth
         )
         return weight, (*bin_sums, *sums)
+
+    def insisted_sums(self, tokens: Tokens, weight: int, old_entry: LedgerEntry) -> tuple[tuple[bytes, int], ...]:
+        """Return the sums to learn where a person insists, and the message gets this weight.
+
+        The message keeps its first score in the bins of the calibration.
+        """
+        return (*first_score_sums(old_entry), *self._classifier.lesson_sums(tokens, weight))
 
     def weigh_autolearned_lesson(
         self, tokens: Tokens, score: float, label: str, counts: MessageCounts, share: float
@@ -206,6 +213,11 @@ class Scorer:
         is no evidence that it is right.
         """
         return self._classifier.weigh_autolearned_lesson(tokens, score, label, counts.totals, share, counts.growth)
+
+
+def first_score_sums(entry: LedgerEntry) -> Sums:
+    """Return the sums of an entry that count the first score of its message in the bins of the calibration."""
+    return [(name, amount) for name, amount in entry.sums if name in SCORE_BINS]
 
 
 def decide_check(check: Check, thresholds: Thresholds) -> Check:

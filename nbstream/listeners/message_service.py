@@ -20,6 +20,7 @@ from nbstream.listeners.request_errors import REQUEST_ERRORS, is_request_error
 from nbstream.logs import event_fields
 from nbstream.mail.message import Message
 from nbstream.policy.incoming_message import incoming_message
+from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -181,23 +182,30 @@ class MessageHandler:
     async def teach(self, message: Message, label: str | None, actor: str) -> Lesson:
         """Learn that the message is ``label``, and log why where that fails; None takes back what was learned.
 
+        A client of a protocol that answers at once stands for a person, who may insist by saying it again later.
+
         Raises ``StoreUnavailable`` or ``CountsFull``; nothing is half done then.
         """
         try:
-            return await self.try_teach(message, label, actor)
+            return await self.try_teach(message, label, actor, Insistence.AFTER_PAUSE)
         except REQUEST_ERRORS as error:
             # The store itself says once that Redis refuses to write.
             level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
             _log.log(level, "%s: feedback not taken: %s", self._listener_name, error)
             raise
 
-    async def try_teach(self, message: Message, label: str | None, actor: str) -> Lesson:
-        """Do what ``teach`` does, and log the lesson, but no failure."""
+    async def try_teach(
+        self, message: Message, label: str | None, actor: str, insistence: Insistence = Insistence.NEVER
+    ) -> Lesson:
+        """Do what ``teach`` does, and log the lesson, but no failure.
+
+        What may be tried again must not insist, unless ``insistence`` says so.
+        """
         spam_filter = self.runtime.spam_filter
         if label is None:
             lesson = await spam_filter.unlearn(message, self._listener_name, actor)
         else:
-            lesson = await spam_filter.learn(message, label, self._listener_name, actor)
+            lesson = await spam_filter.learn(message, label, self._listener_name, actor, insistence)
         log_lesson(lesson, self._listener_name, actor)
         return lesson
 

@@ -26,8 +26,8 @@ class FeedbackMetrics:
     def __init__(self, registry: MetricsRegistry) -> None:
         self._feedback = Counter(
             "nbstream_feedback",
-            "Messages sent as feedback, by source, label and outcome: learned, relearned, already, unlearned, "
-            "unknown, refused, failed.",
+            "Messages sent as feedback, by source, label and outcome: learned, relearned, insisted, already, "
+            "unlearned, unknown, refused, failed.",
             ["source", "label", "outcome"],
             registry=registry.counts,
         )
@@ -50,7 +50,7 @@ class FeedbackMetrics:
     def feedback_taken(self, lesson: Lesson, source: str, actor: str) -> None:
         """Count the feedback of one message that was learned, or changed nothing."""
         self._feedback.labels(source, lesson.label or "none", str(lesson.outcome)).inc()
-        if lesson.outcome not in {"learned", "relearned"} or lesson.label is None:
+        if lesson.outcome not in {"learned", "relearned", "insisted"} or lesson.label is None:
             return
         if _disagrees(lesson.before.verdict, lesson.label):
             self._disagreement.labels(str(lesson.before.verdict), lesson.label).inc()

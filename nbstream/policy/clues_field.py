@@ -33,12 +33,12 @@ _ESCAPED_BYTES = [chr(byte) if byte in _SAFE_BYTES else f"%{byte:02X}" for byte 
 def clues_field_value(clues: Sequence[Clue]) -> str:
     """Return the value of the field for ``clues``, the strongest first. It is empty where there are none."""
     return _FOLD.join(
-        f"{_escape_token(clue.token)} {_format_log_ratio(clue.log_ratio)}" for clue in clues[:MAX_CLUES]
+        f"{escape_token(clue.token)} {_format_log_ratio(clue.log_ratio)}" for clue in clues[:MAX_CLUES]
     )
 
 
-def _escape_token(token: bytes) -> str:
-    """Return the token escaped, and cut between two of its bytes to at most ``_MAX_TOKEN_CHARACTERS``."""
+def escape_token(token: bytes) -> str:
+    """Return the token escaped, and cut between two of its bytes to at most 48 characters, without a space."""
     if len(token) <= _MAX_TOKEN_CHARACTERS and not token.translate(None, _SAFE_BYTES):
         return token.decode("ascii")  # most tokens need no escape, and this way is much shorter
     escaped_bytes = [_ESCAPED_BYTES[byte] for byte in token[:_MAX_TOKEN_CHARACTERS]]

@@ -1,8 +1,25 @@
-"""Where a label comes from."""
+"""Where a label comes from, and whether the same label given again insists."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+INSIST_PAUSE_SECONDS = 600.0
+"""For this long the same label from the same source and actor is taken for a retry or a redelivery."""
+
+
+class Insistence(StrEnum):
+    """Whether a label that a message has already may be insisted on, if the verdict still contradicts it.
+
+    What programs send in bulk, or send again, never insists. A person does, by giving the label by hand once more:
+    at once from another source or as another actor, else after ``INSIST_PAUSE_SECONDS``. A person who says
+    explicitly that a label is meant insists at once.
+    """
+
+    NEVER = "never"
+    AFTER_PAUSE = "after_pause"
+    AT_ONCE = "at_once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,8 +27,22 @@ class LessonSource:
     """The way by which a label came, and who gave it.
 
     ``source`` is the kind of listener or command, such as ``smtp``, ``http`` or ``cli``. ``actor`` is a client's
-    address or a user name; it is empty where nobody is known.
+    address or a user name; it is empty where nobody is known. ``insistence`` says whether the label may be one
+    that is insisted on.
     """
 
     source: str
     actor: str = ""
+    insistence: Insistence = Insistence.NEVER
+
+    def seconds_until_insisting(self, last_source: str, last_actor: str, seconds_since: float) -> float | None:
+        """Return in how many seconds this source may insist on a label, 0 for now, or None for never.
+
+        ``last_source`` and ``last_actor`` gave the label the last time, ``seconds_since`` ago. These are negative
+        where the clock of another machine is ahead.
+        """
+        if self.insistence is Insistence.NEVER:
+            return None
+        if self.insistence is Insistence.AT_ONCE or (self.source, self.actor) != (last_source, last_actor):
+            return 0.0
+        return max(0.0, min(INSIST_PAUSE_SECONDS, INSIST_PAUSE_SECONDS - seconds_since))

@@ -67,6 +67,16 @@ class Thresholds:
             raise ValueError(f"thresholds out of order: {self}")
 
 
+def contradicts_label(label: str, probability: float, thresholds: Thresholds, state: ModelState) -> bool:
+    """Return whether P(spam) is on the other side of ``unsure`` than ``label``.
+
+    While the model is learning, nothing contradicts a label.
+    """
+    if state.is_learning:
+        return False
+    return (probability >= thresholds.unsure) != (label == "spam")
+
+
 def decide_verdict(probability: float, thresholds: Thresholds, state: ModelState) -> tuple[Verdict, str]:
     """Return the verdict and its reason, a short ASCII text."""
     if state.is_learning:

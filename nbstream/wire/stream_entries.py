@@ -26,7 +26,7 @@ ENTRY_FIELDS = {
     "id": f"Any text of at most {MAX_ID_BYTES} bytes, which comes back with the answer. "
     "Without it the stream id of the entry does.",
     "label": "`spam` or `ham`: the entry is learned, as feedback is. "
-    "The same text or message with the other label is relearned.",
+    "The same text or message with the other label is relearned; with the same label again nothing changes.",
     "from": f"Who adds the entry, for `nbstream history --actor`; at most {_MAX_ADDRESS_BYTES} bytes.",
     "to": f"The recipient whose thresholds hold where `recipients` has rules; at most {_MAX_ADDRESS_BYTES} bytes. "
     "No action is taken.",

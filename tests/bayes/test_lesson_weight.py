@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 
 from nbstream.bayes.calibration import sigmoid
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
-from nbstream.bayes.lesson_weight import LessonWeightOptions, lesson_weight
+from nbstream.bayes.lesson_weight import (
+    MAX_LESSONS,
+    LessonWeightOptions,
+    insisted_weights,
+    lesson_weight,
+    max_entry_weight,
+)
 
 OPTIONS = LessonWeightOptions()
 UNTAUGHT, WELL_TAUGHT = Totals(), Totals(messages=(10**6, 10**6))
@@ -117,3 +123,25 @@ def test_the_doubt_leaves_at_least_the_minimum_factor(divisors: float, n: int, l
     undoubted = contradicting(divisors, totals_of(n, n), options, certain=True)
     assert contradicting(divisors, totals_of(n, n), options) >= round(least * undoubted) - 1
     assert contradicting(1000.0, WELL_TAUGHT, options) == pytest.approx(least * WEIGHT_ONE, abs=1)
+
+
+@given(st.integers(0, 5 * WEIGHT_ONE), st.sampled_from([1.0, 1.7, 2.0**20]))
+def test_whoever_insists_gives_more_weight_up_to_the_bound(present_weight: int, growth: float) -> None:
+    weights = insisted_weights(present_weight, growth)
+
+    assert sorted(set(weights)) == list(weights)
+    assert all(present_weight < weight <= max_entry_weight(growth) for weight in weights)
+    assert bool(weights) == (present_weight < max_entry_weight(growth))
+    assert not weights or weights[-1] == max_entry_weight(growth)
+
+
+def test_a_message_weighs_three_lessons_at_most() -> None:
+    assert MAX_LESSONS == 3
+    assert insisted_weights(0) == (1000, 1500, 2000, 2500, 3000)
+    assert insisted_weights(1000) == (1500, 2000, 2500, 3000)
+    assert insisted_weights(2999) == (3000,)
+    assert insisted_weights(3000) == ()
+
+
+def test_after_a_half_life_an_old_message_has_room_for_more_weight() -> None:
+    assert insisted_weights(3000, growth=2.0) == (4000, 5000, 6000)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
-from nbstream.filter import Check, Lesson, LessonOutcome, describe_lesson, describe_lessons
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.bayes.clues import Clue
+from nbstream.filter import Check, Contradiction, Lesson, LessonOutcome, describe_lesson, describe_lessons
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 
 
@@ -69,3 +74,76 @@ def test_many_lessons_are_counted() -> None:
     ]
 
     assert describe_lessons(lessons) == "1 already, 2 learned; ham 180/200 known"
+
+
+CLUES = [
+    Clue(b"from:offers.example.com", 4.0),
+    Clue(b"subject:lunch", -3.0),
+    Clue(b"body:pr\xc3\xbcfung\r\n550 no", 2.0),
+    Clue(b"x" * 3000, 1.5),
+    Clue(b"body:free", 1.0),
+]
+AGAINST_HAM = f"because of from:offers.example.com body:pr%C3%BCfung%0D%0A550%20no {'x' * 45}..."
+
+
+def clued(probability: float, verdict: Verdict) -> Check:
+    return replace(check(probability, verdict, ham=200), clues=CLUES)
+
+
+@pytest.mark.parametrize(
+    ("contradiction", "how"),
+    [
+        (Contradiction(has_most_weight=False, wait_seconds=600.0), "say it again in 10 min to insist"),
+        (Contradiction(has_most_weight=False, wait_seconds=1.0), "say it again in 1 min to insist"),
+        (Contradiction(has_most_weight=False, wait_seconds=0.0), "say it again to insist"),
+        (Contradiction(has_most_weight=False, wait_seconds=None), "insist with nbstream learn --insist"),
+        (
+            Contradiction(has_most_weight=True, wait_seconds=0.0),
+            "it has the most weight that one message may have",
+        ),
+    ],
+)
+def test_a_message_on_the_wrong_side_says_why_and_how_to_insist(contradiction: Contradiction, how: str) -> None:
+    spam = clued(0.9999, Verdict.SPAM)
+
+    texts = [
+        describe_lesson(Lesson(outcome, "ham", spam, spam, contradiction))
+        for outcome in (LessonOutcome.LEARNED, LessonOutcome.ALREADY, LessonOutcome.INSISTED)
+    ]
+
+    assert texts == [
+        f"learned as ham: P 0.9999 -> 0.9999, still spam, {AGAINST_HAM}; {how}; ham 200, spam 300 known",
+        f"already learned as ham, nothing changed: P 0.9999, spam, {AGAINST_HAM}; {how}; ham 200, spam 300 known",
+        f"insisted on ham: P 0.9999 -> 0.9999, still spam, {AGAINST_HAM}; {how}; ham 200, spam 300 known",
+    ]
+
+
+def test_of_spam_that_is_called_ham_the_clues_for_ham_are_named() -> None:
+    ham = clued(0.01, Verdict.HAM)
+    lesson = Lesson(
+        LessonOutcome.LEARNED, "spam", ham, ham, Contradiction(has_most_weight=False, wait_seconds=600.0)
+    )
+
+    assert "still ham, because of subject:lunch; say it again" in describe_lesson(lesson)
+
+
+def test_an_insisted_lesson_that_was_enough_says_what_changed() -> None:
+    lesson = Lesson(LessonOutcome.INSISTED, "ham", clued(0.97, Verdict.SPAM), clued(0.31, Verdict.HAM))
+
+    assert describe_lesson(lesson) == (
+        "insisted on ham: P 0.97 -> 0.31, was spam, now ham; ham 200, spam 300 known"
+    )
+
+
+@given(st.lists(st.binary(min_size=1, max_size=200), min_size=1), st.sampled_from(LessonOutcome))
+def test_the_line_is_printable_ascii_and_fits_into_a_reply(tokens: list[bytes], outcome: LessonOutcome) -> None:
+    state = ModelState({"ham": 10**9, "spam": 10**9}, {"ham": 10**9 + 1, "spam": 10**9 + 1})
+    clues = [Clue(token, 9.0) for token in tokens]
+    unsure = Check("key", Verdict.UNSURE, 0.9999, 0.0, "", state, clues, Thresholds())
+    contradiction = Contradiction(has_most_weight=True, wait_seconds=0.0)
+
+    text = describe_lesson(Lesson(outcome, "ham", unsure, replace(unsure, verdict=Verdict.REJECT), contradiction))
+
+    assert text.isascii()
+    assert text.isprintable()
+    assert len(f"250 2.0.0 {text}; id={'x' * 24}\r\n") <= 512

@@ -18,7 +18,7 @@ from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.terminal import print_error
 from nbstream.errors import NbstreamError, StoreIncompatible
 from nbstream.filter import LessonOutcome, describe_known_messages, describe_lesson
-from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.lesson_source import Insistence, LessonSource
 from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace, settings: Settings, chunks: AsyncGenerator[MessageChunk, None]) -> int:
     errors: list[NbstreamError] = []
     summary, interrupted = LessonSummary(errors, options.label), ""
-    bare_texts, source = BareTextCount(), LessonSource(_SOURCE, current_user())
+    insistence = Insistence.AT_ONCE if options.insist else Insistence.NEVER
+    bare_texts, source = BareTextCount(), LessonSource(_SOURCE, current_user(), insistence)
     try:
         async with (
             open_one_shot_filter(settings, sign=True) as (spam_filter, _),
@@ -152,6 +153,8 @@ def _describe_outcome(lesson: Lesson) -> str:
             return "unknown"
         case LessonOutcome.ALREADY:
             return f"already learned as {lesson.label}"
+        case LessonOutcome.INSISTED:
+            return f"insisted on {lesson.label}"
         case LessonOutcome.UNLEARNED:
             return f"unlearned from {lesson.label}"
         case _:

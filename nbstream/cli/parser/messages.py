@@ -70,9 +70,15 @@ def _add_learn(commands: Commands) -> None:
         "learn messages as spam or as ham",
         usage=f"spam|ham {_LEARN_USAGE}",
         details="A message that was learned with the other label is relearned; one that was learned with the same "
-        "label changes nothing.",
+        "label changes nothing. With --insist such a message gets more weight, up to that of three messages, "
+        "if its verdict still contradicts the label.",
     )
     learn.add_argument("label", choices=("spam", "ham"), help="what the messages are: spam or ham")
+    learn.add_argument(
+        "--insist",
+        action="store_true",
+        help="a message that has the label, and still the other verdict, gets more weight",
+    )
     learn.set_defaults(module="learn", wrong_usage=learn.error)
     unlearn = add_command(
         commands,
@@ -81,7 +87,7 @@ def _add_learn(commands: Commands) -> None:
         usage=_LEARN_USAGE,
         details="Exactly what was added is subtracted.",
     )
-    unlearn.set_defaults(module="learn", label=None, wrong_usage=unlearn.error)
+    unlearn.set_defaults(module="learn", label=None, insist=False, wrong_usage=unlearn.error)
     for parser in (learn, unlearn):
         paths = parser.add_argument(
             "paths",

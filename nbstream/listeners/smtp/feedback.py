@@ -1,7 +1,8 @@
 """Feedback by mail: a message that is sent to the spam address or the ham address is learned as spam or ham.
 
 Rules: feedback is taken only from clients that may teach. The reply is a 250 only when every message that is meant
-is durably learned. A repeat changes nothing: after a 451 the client may send the same again.
+is durably learned. A repeat within ten minutes changes nothing: after a 451 the client may send the same again. A
+later one insists, if the verdict still contradicts the label.
 ``policy.feedback_mail`` says which messages are meant.
 """
 
@@ -19,6 +20,7 @@ from nbstream.listeners.smtp.error_replies import error_reply
 from nbstream.logs import event_fields
 from nbstream.policy.feedback_mail import FeedbackContent, parse_feedback_mail
 from nbstream.policy.incoming_message import incoming_message
+from nbstream.policy.lesson_source import Insistence
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class FeedbackMailbox:
         try:
             feedback = await self._parse_feedback(content, label)
             for message in await self._messages_to_learn(feedback, label, source):
-                lessons.append(await self._filter.learn(message, label, source, actor))
+                lessons.append(await self._filter.learn(message, label, source, actor, Insistence.AFTER_PAUSE))
                 log_lesson(lessons[-1], source, actor)
         except FeedbackRefused as refusal:
             self._observer.feedback_refused(label, source)

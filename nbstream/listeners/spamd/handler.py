@@ -95,7 +95,7 @@ class SpamdHandler:
             _log_fault("lesson", error)
             return lesson_refusal(error).render()
         return wire.render_tell(
-            did_set=lesson.outcome in {LessonOutcome.LEARNED, LessonOutcome.RELEARNED},
+            did_set=lesson.outcome in {LessonOutcome.LEARNED, LessonOutcome.RELEARNED, LessonOutcome.INSISTED},
             did_remove=lesson.outcome is LessonOutcome.UNLEARNED,
         )
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from nbstream.store.model.keys import ModelKeys
 
+UNDO_SOURCE = "undo"
+"""The source with which the history notes that changes were undone."""
+
 _FORMER_PREFIX = b"former:"
 _BATCH = 500  # records
 
@@ -76,9 +79,16 @@ class HistoryRecord:
 
     @property
     def description(self) -> str:
-        """The change in words: ``learned spam``, ``relearned ham -> spam``, ``unlearned spam``."""
+        """The change in words.
+
+        It is ``learned spam``, ``relearned ham -> spam``, ``insisted on spam``, ``no longer insisted on spam``
+        (the undo of the one before) or ``unlearned spam``.
+        """
         if self.former is None:
             return f"learned {self.label}"
+        if self.former.label == self.label:
+            insisted = f"insisted on {self.label}"
+            return f"no longer {insisted}" if self.note.source == UNDO_SOURCE else insisted
         return f"relearned {self.former.label} -> {self.label}" if self.label else f"unlearned {self.former.label}"
 
 

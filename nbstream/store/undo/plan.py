@@ -11,13 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbstream.store.model.history import UNDO_SOURCE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbstream.store.model.history import HistoryRecord
-
-UNDO_SOURCE = "undo"
-"""The source with which the history notes a restoration."""
 
 
 @dataclass(frozen=True, slots=True)

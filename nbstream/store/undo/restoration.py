@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.store.model.history import LessonNote
-from nbstream.store.undo.plan import UNDO_SOURCE, IrreversibleChange, UndoableChange, UndoPlan, plan_undo
+from nbstream.store.model.history import UNDO_SOURCE, LessonNote
+from nbstream.store.undo.plan import IrreversibleChange, UndoableChange, UndoPlan, plan_undo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,11 +18,14 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.cli.actor import current_user
 from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from tests.cli.taught import Taught
 from tests.conftest import RedisServer
+from tests.filter.disputes import DISPUTED, teach_dispute
+from tests.filter.filters import make_filter
 from tests.letters import letters
 from tests.store.algebra import live_entries, stored, summed
 from tests.waiting import until
@@ -179,6 +182,30 @@ def test_a_bare_text_is_learned_and_a_warning_says_how_to_take_it_back(taught: T
         "1 unlearned, was learned as spam: P 0.50 -> 0.50, still unsure; ham 0/1, spam 0/1 known\n",
         "",
     )
+
+
+def test_only_insist_insists(taught: Taught, tmp_path: Path) -> None:
+    taught.model(lambda model: teach_dispute(make_filter(model.client), source="cli", actor=current_user()))
+    file = tmp_path / "lunch.eml"
+    file.write_bytes(DISPUTED.raw)
+    before = taught.stored()
+
+    bulk, _ = learn(taught, "ham", str(file))
+    assert bulk.startswith("1 already learned as ham, nothing changed: P 0.")
+    assert ", because of from:example.com " in bulk
+    assert "; insist with nbstream learn --insist; " in bulk
+    assert taught.stored() == before
+
+    insisted, _ = learn(taught, "ham", "--insist", str(file))
+    assert insisted.startswith("1 insisted on ham: P 0.")
+    again, _ = learn(taught, "ham", "--insist", str(file))
+    assert again.startswith("1 already learned as ham, nothing changed: P 0.")
+    assert "; it has the most weight that one message may have; " in again
+
+    change, *_ = reversed(taught.json("history"))
+    assert (change["change"], change["label"], change["former"]) == ("insisted on ham", "ham", "ham")
+    undone, _ = taught("undo", "--id", DISPUTED.key, "--label", "ham", "--since", "1m", "--yes")
+    assert "  insisted on ham  " in undone
 
 
 def test_of_many_bare_texts_there_is_one_warning(taught: Taught, tmp_path: Path) -> None:

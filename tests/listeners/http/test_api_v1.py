@@ -16,6 +16,7 @@ from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
+from tests.filter.disputes import DISPUTED, teach_dispute
 from tests.listeners.http.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http, unix_address
 
 PROBLEM = "application/problem+json"
@@ -280,3 +281,17 @@ async def test_only_the_log_says_what_a_fault_was(
     assert not any(b"inner" in answer.body or b"ValueError" in answer.body for answer in answers)
     assert "inner detail" in caplog.text
     assert http.metric("nbstream_filter_failures_total", reason="error") == 2
+
+
+async def test_a_user_who_says_it_again_insists_and_may_take_it_back(http: RunningHttpListener) -> None:
+    await teach_dispute(http.spam_filter)
+    before = (await http.ask("/v1/model")).json["learned"]
+
+    insisted, again = [(await http.ask("/v1/learn?label=ham", DISPUTED.raw, User="bob")) for _ in range(2)]
+
+    assert (insisted.status, insisted.json["outcome"], insisted.json["label"]) == (200, "insisted", "ham")
+    assert insisted.json["told"].startswith("insisted on ham: P 0.")
+    assert insisted.json["after"]["probability"] < insisted.json["before"]["probability"]
+    assert (again.status, again.json["outcome"]) == (200, "already")
+    assert (await http.ask("/v1/model")).json["learned"] == before
+    assert (await http.ask("/v1/unlearn", DISPUTED.raw)).json["outcome"] == "unlearned"

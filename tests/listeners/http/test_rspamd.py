@@ -17,6 +17,7 @@ from nbstream.filter import Check
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.wire import rspamd
+from tests.filter.disputes import DISPUTED, teach_dispute
 from tests.listeners.http.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http, unix_address
 from tests.waiting import DEADLINE_SECONDS
 
@@ -97,6 +98,15 @@ async def test_a_message_that_is_learned_twice_is_208(http: RunningHttpListener)
     assert "already learned as spam" in second.json["error"]
     assert (other.status, (await http.ask("/v1/model")).json["learned"]) == (200, {"ham": 1, "spam": 0})
     assert (await http.ask("/learnclass", PRIZE, Class="junk")).status == 400
+
+
+async def test_a_message_that_is_insisted_on_is_a_success_and_a_retry_is_208(http: RunningHttpListener) -> None:
+    await teach_dispute(http.spam_filter)
+
+    insisted, again = [await http.ask("/learnham", DISPUTED.raw) for _ in range(2)]
+
+    assert (insisted.status, insisted.json) == (200, {"success": True})
+    assert again.status == 208
 
 
 async def test_the_paths_that_clients_read(http: RunningHttpListener) -> None:

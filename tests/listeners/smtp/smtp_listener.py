@@ -12,7 +12,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from nbstream.filter import FilterPolicy
+from nbstream.filter import Filter, FilterPolicy
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.listener_state import SmtpLimits
@@ -41,6 +41,7 @@ class RunningSmtp:
     host: str
     port: int
     listener: SmtpListener
+    spam_filter: Filter
     model: Model
     mirror: Mirror
     metrics: DaemonMetrics
@@ -160,4 +161,4 @@ async def open_smtp_listener(
         await listener.start(socket)
         stack.push_async_callback(next_hop.close)
         stack.push_async_callback(listener.drain, 0)
-        yield RunningSmtp(host, port, listener, model, mirror, metrics, maildir, stack)
+        yield RunningSmtp(host, port, listener, spam_filter, model, mirror, metrics, maildir, stack)

@@ -14,6 +14,7 @@ from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
+from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute
 from tests.letters import letters
 from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 
@@ -222,3 +223,37 @@ async def test_a_mail_server_that_may_not_teach_may_not_name_others(client: Redi
         assert (await talk.say("XFORWARD ADDR=192.0.2.7")).startswith("550")
         await talk.say("MAIL FROM:<a@b>")
         assert (await talk.say(f"RCPT TO:<{SPAM}>")).startswith("550")
+
+
+async def test_a_person_who_says_it_again_is_believed_and_a_retry_is_not(smtp: RunningSmtp) -> None:
+    await teach_dispute(smtp.spam_filter, actor="192.0.2.1")
+    messages, disagreements = (await smtp.model.totals()).messages, disagreement(smtp)
+
+    insisted, retry = [await smtp.send(DISPUTED.raw, HAM) for _ in range(2)]
+
+    assert insisted.startswith("250 2.0.0 insisted on ham: P 0.")
+    assert ", because of from:example.com " in insisted
+    assert "; it has the most weight that one message may have; ham " in insisted
+    assert retry.startswith("250 2.0.0 already learned as ham, nothing changed: P 0.")
+    assert (await smtp.model.totals()).messages == messages
+    for outcome in ("insisted", "already"):
+        assert smtp.metric("nbstream_feedback_total", source="smtp", label="ham", outcome=outcome) == 1
+    assert disagreement(smtp) == disagreements + 1
+
+
+def disagreement(smtp: RunningSmtp) -> float:
+    return smtp.metric("nbstream_feedback_disagreement_total", verdict="unsure", label="ham")
+
+
+async def test_a_message_that_stays_on_the_wrong_side_says_when_to_insist(smtp: RunningSmtp) -> None:
+    spam_filter = smtp.spam_filter
+    await teach_dispute(spam_filter)
+    await spam_filter.learn(DISPUTED, "spam", "test")
+    for message in SIMILAR[20:40]:
+        await spam_filter.learn(message, "spam", "test")
+
+    first, again = [await smtp.send(DISPUTED.raw, HAM) for _ in range(2)]
+
+    assert first.startswith("250 2.0.0 relearned as ham, was learned as spam: ")
+    assert "; say it again in 10 min to insist; " in first
+    assert "; say it again in 10 min to insist; " in again

@@ -17,6 +17,7 @@ from nbstream.mail.message import Message
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
+from tests.filter.disputes import DISPUTED, teach_dispute
 from tests.listeners.runtimes import make_runtime
 from tests.listeners.smtp.smtp_listener import open_smtp_listener
 from tests.listeners.spamd.spamd_listener import HAM, SPAM, RunningSpamdListener, open_spamd, request, tell
@@ -187,6 +188,17 @@ async def test_tell_learns_relearns_and_forgets(spamd: RunningSpamdListener) -> 
     assert spamd.learned == {"spam": 0, "ham": 1}
     for outcome, label in (("relearned", "ham"), ("already", "ham"), ("unlearned", "ham"), ("unknown", "none")):
         assert spamd.metric("nbstream_feedback_total", source="spamd", label=label, outcome=outcome) == 1
+
+
+async def test_tell_insists_for_a_person_and_not_for_a_retry(spamd: RunningSpamdListener) -> None:
+    await teach_dispute(spamd.opened_filter.spam_filter)
+    learned = spamd.learned
+
+    changes = [reply(await spamd.ask(tell("ham", DISPUTED.raw)))[0][1:-1] for _ in range(2)]
+
+    assert changes == [["DidSet: local"], []]
+    assert spamd.learned == learned
+    assert spamd.metric("nbstream_feedback_total", source="spamd", label="ham", outcome="insisted") == 1
 
 
 async def test_a_report_to_others_only_changes_nothing(spamd: RunningSpamdListener) -> None:

@@ -22,6 +22,7 @@ from nbstream.listeners.stream.listener import StreamLimits, StreamListener
 from nbstream.mail.message import Message
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.stream import StreamMetrics
+from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.store import stream_queue
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -64,10 +65,17 @@ class FaultyFilter(Filter):
             raise self.error
         return await super().check(message, decide)
 
-    async def learn(self, subject: LearnableMessage, label: str, source: str, actor: str = "") -> Lesson:
+    async def learn(
+        self,
+        message: LearnableMessage,
+        label: str,
+        source: str,
+        actor: str = "",
+        insistence: Insistence = Insistence.NEVER,
+    ) -> Lesson:
         if isinstance(self.error, CountsFull):
             raise self.error
-        return await super().learn(subject, label, source, actor)
+        return await super().learn(message, label, source, actor, insistence)
 
 
 @dataclass

@@ -16,6 +16,7 @@ from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.store import stream_queue
 from nbstream.tokens.tokenizer import Tokens
 from tests.conftest import RedisServer
+from tests.filter.disputes import DISPUTED, teach_dispute
 from tests.filter.filters import with_parts
 from tests.listeners.runtimes import make_runtime
 from tests.listeners.stream.stream_worker import HAM, SPAM, Worker, working
@@ -41,6 +42,14 @@ async def test_a_text_is_checked_and_learned_by_its_label(worker: Worker) -> Non
     assert set(spam) == {"entry", "id", "verdict", "probability", "reason", "key"}
     assert worker.mirror.totals is not None
     assert sum(worker.mirror.totals.messages) == 2
+
+
+async def test_a_label_that_comes_again_never_insists(worker: Worker) -> None:
+    await teach_dispute(worker.runtime.spam_filter)
+
+    answer = await worker.answer(raw=DISPUTED.raw, label="ham", **{"from": "another"})
+
+    assert (answer["outcome"], answer["verdict"]) == ("already", "unsure")
 
 
 async def test_a_text_has_no_header_and_a_message_has(worker: Worker) -> None:

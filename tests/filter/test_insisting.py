@@ -1,0 +1,427 @@
+"""A person who says the same label again is believed, up to a bound, and exactly as long as he wants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from nbstream.bayes.calibration import SCORE_BINS, Calibration
+from nbstream.bayes.classifier import Classifier, ClassifierOptions
+from nbstream.bayes.counts import WEIGHT_ONE, Totals
+from nbstream.bayes.half_life import HalfLife
+from nbstream.bayes.lesson_weight import MAX_LESSONS
+from nbstream.filter import Contradiction, Filter, FilterParts, FilterPolicy, Lesson, LessonOutcome
+from nbstream.mail.message import Message
+from nbstream.policy.lesson_source import INSIST_PAUSE_SECONDS, Insistence, LessonSource
+from nbstream.policy.policy import ThresholdPolicy
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.history import HistorySelection
+from nbstream.store.model.ledger import LedgerEntry
+from nbstream.store.model.memory_model import MemoryModel
+from nbstream.store.model.model import Model
+from nbstream.store.undo.restoration import apply_restoration, prepare_restoration, selected_changes
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
+from tests.bayes.sample_models import CHOICES
+from tests.conftest import RedisServer
+from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute
+from tests.filter.filters import every_choice, make_filter, with_parts
+from tests.letters import letters
+from tests.store.algebra import first_scores, first_scores_of_entries, stored, summed
+from tests.store.proxy import Fate, Proxy
+
+DAY = 86_400.0
+KEY = DISPUTED.key
+BY_HAND = Insistence.AFTER_PAUSE
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1e9
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Site:
+    """A model in Redis, the filter over it, and their clock."""
+
+    def __init__(self, client: Redis, choice: str = "multinomial") -> None:
+        self.clock = Clock()
+        self.model = Model(client, "test", 3600)
+        self.filter = with_parts(make_filter(client, choice=choice), clock=self.clock)
+
+    async def say(
+        self, label: str = "ham", source: str = "smtp", actor: str = "ann", insistence: Insistence = BY_HAND
+    ) -> Lesson:
+        return await self.filter.learn(DISPUTED, label, source, actor, insistence)
+
+    async def entry(self) -> LedgerEntry:
+        entry = await self.model.entry(KEY)
+        assert entry is not None
+        return entry
+
+
+@asynccontextmanager
+async def disputed_site(client: Redis, choice: str = "multinomial", similar: int = 20) -> AsyncIterator[Site]:
+    """A site on which the verdict of ``DISPUTED`` contradicts what ann said of it by mail, eleven minutes ago."""
+    site = Site(client, choice)
+    await teach_dispute(site.filter, similar=similar)
+    site.clock.now += INSIST_PAUSE_SECONDS + 60
+    yield site
+
+
+@pytest.fixture
+async def site(client: Redis) -> AsyncIterator[Site]:
+    async with disputed_site(client) as site:
+        assert (await site.filter.check(DISPUTED)).contradicts("ham")
+        yield site
+
+
+async def test_the_same_label_again_gives_more_weight_and_the_message_counts_once(site: Site) -> None:
+    before, first = await site.model.totals(), await site.entry()
+
+    lesson = await site.say()
+
+    entry = await site.entry()
+    assert (lesson.outcome, lesson.label) == (LessonOutcome.INSISTED, "ham")
+    assert lesson.after.probability < lesson.before.probability
+    assert await site.filter.check(DISPUTED) == lesson.after
+    assert first.weight < entry.weight <= MAX_LESSONS * WEIGHT_ONE
+    assert (await site.model.totals()).messages == before.messages
+    assert await stored(site.model) == await summed(site.model)
+
+
+async def test_the_smallest_weight_that_is_enough_is_taken(site: Site) -> None:
+    check, first, weights = await site.filter.check(DISPUTED), await site.entry(), []
+    for share in (0.99, 0.9):
+        policy = FilterPolicy(ThresholdPolicy(unsure=share * check.probability), {"spam": 1, "ham": 1})
+
+        lesson = await site.filter.with_policy(policy).learn(DISPUTED, "ham", "smtp", "ann", BY_HAND)
+
+        assert lesson.outcome is LessonOutcome.INSISTED
+        assert lesson.contradiction is None
+        weights.append((await site.entry()).weight)
+        site.clock.now += INSIST_PAUSE_SECONDS
+
+    assert first.weight < weights[0] < weights[1] < MAX_LESSONS * WEIGHT_ONE
+
+
+async def test_the_bound_holds_however_often_it_is_said(site: Site) -> None:
+    outcomes = []
+    for _ in range(3):
+        lesson = await site.say()
+        outcomes.append(lesson.outcome)
+        site.clock.now += 2 * INSIST_PAUSE_SECONDS
+
+    assert outcomes == [LessonOutcome.INSISTED, LessonOutcome.ALREADY, LessonOutcome.ALREADY]
+    assert (await site.entry()).weight == MAX_LESSONS * WEIGHT_ONE
+    assert lesson.contradiction == Contradiction(has_most_weight=True, wait_seconds=0.0)
+
+
+async def test_spam_is_insisted_on_as_well(client: Redis) -> None:
+    site, hams = Site(client), [Message.parse(raw) for label, raw in letters(90, seed=8) if label == "ham"]
+    for label, raw in letters(40):
+        await site.filter.learn(Message.parse(raw), label, "test")
+    await site.filter.learn(hams[0], "spam", "smtp", "ann")
+    for message in hams[1:30]:
+        await site.filter.learn(message, "ham", "test")
+
+    lesson = await site.filter.learn(hams[0], "spam", "http", "bob", BY_HAND)
+
+    assert lesson.outcome is LessonOutcome.INSISTED
+    assert lesson.after.probability > lesson.before.probability
+
+
+async def test_a_repeat_within_ten_minutes_is_a_retry_and_changes_nothing(site: Site) -> None:
+    await site.say("spam")
+    await site.say("ham")
+    for message in SIMILAR[20:40]:
+        await site.filter.learn(message, "spam", "test")
+    before = await stored(site.model)
+    site.clock.now += INSIST_PAUSE_SECONDS - 1
+
+    lesson = await site.say()
+
+    assert lesson.outcome is LessonOutcome.ALREADY
+    assert lesson.contradiction == Contradiction(has_most_weight=False, wait_seconds=1.0)
+    assert await stored(site.model) == before
+    site.clock.now += 1
+    assert (await site.say()).outcome is LessonOutcome.INSISTED
+
+
+@pytest.mark.parametrize(("source", "actor"), [("http", "ann"), ("smtp", "bob")])
+async def test_another_person_or_way_insists_at_once(client: Redis, source: str, actor: str) -> None:
+    site = Site(client)
+    await teach_dispute(site.filter)
+
+    assert (await site.say()).outcome is LessonOutcome.ALREADY
+    assert (await site.say(source=source, actor=actor)).outcome is LessonOutcome.INSISTED
+    entry = await site.entry()
+    assert (entry.source, entry.actor) == (source, actor)
+
+
+async def test_who_says_explicitly_that_it_is_meant_does_not_wait(client: Redis) -> None:
+    site = Site(client)
+    await teach_dispute(site.filter)
+
+    assert (await site.say(insistence=Insistence.AT_ONCE)).outcome is LessonOutcome.INSISTED
+
+
+async def test_what_is_not_said_by_hand_never_insists(site: Site) -> None:
+    before = await stored(site.model)
+    results: list[Any] = []
+
+    lesson = await site.say(actor="bob", insistence=Insistence.NEVER)
+    for batch in ([DISPUTED], [DISPUTED, SIMILAR[0]]):
+        await site.filter.learn_many(messages(batch), "ham", LessonSource("cli", "bob"), results.append)
+
+    assert lesson.outcome is LessonOutcome.ALREADY
+    assert lesson.contradiction == Contradiction(has_most_weight=False, wait_seconds=None)
+    assert [result.outcome for result in results if result.after.id == KEY] == [LessonOutcome.ALREADY] * 2
+    await site.filter.learn(SIMILAR[0], "spam", "test")
+    assert (await site.entry()).source == "smtp"
+    assert before[1][b"messages:ham"] == (await stored(site.model))[1][b"messages:ham"]
+
+
+async def test_many_messages_are_insisted_on_where_the_source_says_so(site: Site) -> None:
+    results: list[Any] = []
+    source = LessonSource("cli", "user ann", Insistence.AT_ONCE)
+
+    await site.filter.learn_many(messages([DISPUTED, SIMILAR[30]]), "ham", source, results.append)
+
+    assert [result.outcome for result in results] == [LessonOutcome.INSISTED, LessonOutcome.LEARNED]
+
+
+async def messages(batch: Sequence[Any]) -> AsyncIterator[Any]:
+    for message in batch:
+        yield message
+
+
+async def test_while_the_verdict_agrees_or_the_model_learns_nothing_is_insisted_on(client: Redis) -> None:
+    site = Site(client)
+    learning = Filter(site.filter.parts, replace(site.filter.policy, min_learned={"spam": 1000, "ham": 1}))
+    await teach_dispute(site.filter)
+    site.clock.now += INSIST_PAUSE_SECONDS
+
+    young = await learning.learn(DISPUTED, "ham", "smtp", "ann", BY_HAND)
+    agreed = await site.filter.learn(SIMILAR[0], "spam", "http", "bob", BY_HAND)
+
+    assert (young.outcome, young.contradiction) == (LessonOutcome.ALREADY, None)
+    assert (agreed.outcome, agreed.contradiction) == (LessonOutcome.ALREADY, None)
+
+
+async def test_the_first_score_stays_that_of_before_the_first_label(site: Site) -> None:
+    first, scores = await site.entry(), await first_scores(site.model)
+
+    await site.say()
+
+    entry = await site.entry()
+    assert (entry.score, entry.first_score) == (first.score, first.first_score)
+    assert [item for item in entry.sums if item[0] in SCORE_BINS] == [
+        item for item in first.sums if item[0] in SCORE_BINS
+    ]
+    assert await first_scores(site.model) == scores == await first_scores_of_entries(site.model)
+
+
+@every_choice
+async def test_an_insisted_lesson_is_unlearned_exactly(client: Redis, choice: str) -> None:
+    async with disputed_site(client, choice) as site:
+        await site.filter.unlearn(DISPUTED, "test")
+        before = await stored(site.model)
+        await site.say()
+        for message in SIMILAR[20:24]:
+            await site.filter.learn(message, "spam", "test")
+
+        await site.say(insistence=Insistence.AT_ONCE)
+        for message in SIMILAR[20:24]:
+            await site.filter.unlearn(message, "test")
+        assert (await site.filter.unlearn(DISPUTED, "test")).outcome is LessonOutcome.UNLEARNED
+
+        assert await stored(site.model) == before
+
+
+async def undo(model: Model, selection: HistorySelection) -> None:
+    for key, changes in (await selected_changes(model, selection)).items():
+        assert await apply_restoration(model, await prepare_restoration(model, key, changes), "root")
+
+
+async def test_an_undo_restores_the_entry_before_and_may_be_undone(site: Site) -> None:
+    before, first = await stored(site.model), await site.entry()
+    await site.say(source="http", actor="bob")
+    insisted, entry = await stored(site.model), await site.entry()
+
+    await undo(site.model, HistorySelection(actor="bob"))
+    restored = await site.entry()
+    assert await stored(site.model) == before
+    assert replace(restored, change=first.change) == first
+    await undo(site.model, HistorySelection(actor="root"))
+    assert await stored(site.model) == insisted
+    assert (await site.entry()).weight == entry.weight
+
+    descriptions = [
+        record.description async for record in site.model.history.records() if record.message_key == KEY
+    ]
+    assert descriptions[:3] == ["no longer insisted on ham", "no longer insisted on ham", "insisted on ham"]
+
+
+async def test_two_who_insist_at_once_make_one_step(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    async with disputed_site(client) as site:
+        barrier = asyncio.Barrier(2)
+
+        async def meet(request: bytes) -> Fate:
+            if b"EVALSHA" in request and KEY.encode() in request:
+                async with asyncio.timeout(5):
+                    await barrier.wait()
+            return Fate.PASS
+
+        before = await site.model.totals()
+        async with Proxy(shared_redis.socket, tmp_path / "a", meet) as way:
+            clients = [open_client(ConnectionOptions(way.url)) for _ in range(2)]
+            filters = [with_parts(make_filter(each), clock=site.clock) for each in clients]
+            lessons = await asyncio.gather(
+                *(
+                    spam_filter.learn(DISPUTED, "ham", "http", actor, BY_HAND)
+                    for spam_filter, actor in zip(filters, ("bob", "eve"), strict=True)
+                )
+            )
+            for each in clients:
+                await each.aclose()
+
+        outcomes = sorted(str(lesson.outcome) for lesson in lessons)
+        assert outcomes == ["already", "insisted"]
+        assert (await site.model.totals()).messages == before.messages
+        assert await stored(site.model) == await summed(site.model)
+        records = [record async for record in site.model.history.records() if record.message_key == KEY]
+        assert [record.description for record in records] == ["insisted on ham", "learned ham"]
+
+
+async def test_a_lost_reply_makes_one_step_that_is_reported_as_made(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    async with disputed_site(client) as site:
+        entry = await site.entry()
+        writes = 0
+
+        async def lose_the_second_reply(request: bytes) -> Fate:
+            nonlocal writes
+            writes += b"EVALSHA" in request
+            return Fate.LOSE_REPLY if writes == 2 and way.broken == 0 else Fate.PASS
+
+        async with Proxy(shared_redis.socket, tmp_path / "s", lose_the_second_reply) as way:
+            lossy = open_client(ConnectionOptions(way.url))
+            lesson = await with_parts(make_filter(lossy), clock=site.clock).learn(
+                DISPUTED, "ham", "smtp", "ann", BY_HAND
+            )
+            await lossy.aclose()
+
+        assert way.broken == 1
+        assert lesson.outcome is LessonOutcome.INSISTED
+        assert (await site.entry()).weight > entry.weight
+        records = [record async for record in site.model.history.records() if record.message_key == KEY]
+        assert [record.description for record in records] == ["insisted on ham", "learned ham"]
+        assert await stored(site.model) == await summed(site.model)
+        assert (await site.say()).outcome is LessonOutcome.ALREADY  # its client sends it again, too
+
+
+async def test_who_says_the_other_label_relearns_an_insisted_message(site: Site) -> None:
+    await site.say()
+
+    lesson = await site.say("spam")
+
+    assert lesson.outcome is LessonOutcome.RELEARNED
+    assert (await site.entry()).weight <= WEIGHT_ONE
+    assert await stored(site.model) == await summed(site.model)
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from([DISPUTED, *SIMILAR[:4]]), st.sampled_from(["ham", "spam", "insist", None])),
+    max_size=12,
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=steps, choice=st.sampled_from(list(CHOICES)), half_life=st.sampled_from([None, 10.0]))
+async def test_learning_insisting_and_unlearning_in_any_order_is_exact_in_redis_and_in_memory(
+    client: Redis, steps: list[tuple[Any, str | None]], choice: str, half_life: float | None
+) -> None:
+    await client.flushall()
+    clock = Clock()
+    memory = MemoryModel(HalfLife(half_life, clock.now) if half_life else HalfLife())
+    redis_model = await Model(client, "test", 3600, half_life, clock=clock).open()
+    filters = [filter_over(model, choice, clock) for model in (redis_model, memory)]
+    for message, step in steps:
+        clock.now += DAY
+        label = (await redis_model.entry(message.key) or entry_of("ham")).label if step == "insist" else step
+        insistence = Insistence.AT_ONCE if step == "insist" else Insistence.NEVER
+        outcomes = [
+            (await spam_filter.learn(message, label, "test", "", insistence)).outcome
+            if label
+            else (await spam_filter.unlearn(message, "test")).outcome
+            for spam_filter in filters
+        ]
+        assert outcomes[0] is outcomes[1]
+
+    counts, totals = await stored(redis_model)
+    assert (counts, totals) == await summed(redis_model)
+    names = sorted({name for of_class in counts.values() for name in of_class})
+    rows, memory_totals = await memory.look_up(names)
+    assert rows.tolist() == [[counts[label].get(name, 0) for label in ("ham", "spam")] for name in names]
+    assert memory_totals == await redis_model.totals()
+    for message in {message.key: message for message, _ in steps}.values():
+        for spam_filter in filters:
+            await spam_filter.unlearn(message, "test")
+    assert await stored(redis_model) == ({"ham": {}, "spam": {}}, {})
+    assert (await memory.look_up(names))[1] == Totals()
+
+
+def filter_over(model: Model | MemoryModel, choice: str, clock: Clock) -> Filter:
+    tokenizer = Tokenizer(TokenizerOptions(attributes=True, numbers=True))
+    classifier = Classifier(ClassifierOptions(CHOICES[choice]))
+    parts = FilterParts(
+        tokenizer=tokenizer,
+        classifier=classifier,
+        calibration=Calibration(),
+        model=model,
+        counts=model,
+        clock=clock,
+    )
+    return Filter(parts, FilterPolicy(ThresholdPolicy(), {"spam": 1, "ham": 1}))
+
+
+def entry_of(label: str) -> LedgerEntry:
+    return LedgerEntry("v", label, 0, (), 0.0, "", "", 0.0)
+
+
+async def test_with_a_half_life_an_old_message_may_be_insisted_on_again(client: Redis) -> None:
+    clock = Clock()
+    model = await Model(client, "test", 3600, 10.0, clock=clock).open()
+    spam_filter = filter_over(model, "multinomial", clock)
+    await teach_dispute(spam_filter)
+    weights = []
+    for _ in range(2):
+        lesson = await spam_filter.learn(DISPUTED, "ham", "smtp", "ann", Insistence.AT_ONCE)
+        entry = await model.entry(KEY)
+        assert entry is not None
+        weights.append((str(lesson.outcome), entry.weight))
+        clock.now += 10 * DAY
+        for message in SIMILAR[20:40]:  # they are new, and DISPUTED is old
+            await spam_filter.unlearn(message, "test")
+            await spam_filter.learn(message, "spam", "test")
+
+    assert weights[0] == ("insisted", MAX_LESSONS * WEIGHT_ONE)
+    outcome, weight = weights[1]
+    assert outcome == "insisted"
+    assert MAX_LESSONS * WEIGHT_ONE < weight <= 2 * MAX_LESSONS * WEIGHT_ONE

@@ -1,0 +1,37 @@
+"""When a label that is given again is insisted on, and when it is a retry."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbstream.policy.lesson_source import INSIST_PAUSE_SECONDS, Insistence, LessonSource
+
+NEVER, AFTER_PAUSE, AT_ONCE = Insistence
+
+
+def test_the_same_source_waits_ten_minutes() -> None:
+    source = LessonSource("smtp", "ann", AFTER_PAUSE)
+
+    waits = [source.seconds_until_insisting("smtp", "ann", seconds) for seconds in (0.0, 150.0, 599.0, 600.0, 1e9)]
+
+    assert INSIST_PAUSE_SECONDS == 600
+    assert waits == [600.0, 450.0, 1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("last", [("http", "ann"), ("smtp", "bob")])
+def test_another_source_and_another_actor_may_insist_at_once(last: tuple[str, str]) -> None:
+    assert LessonSource("smtp", "ann", AFTER_PAUSE).seconds_until_insisting(*last, 0.0) == 0
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+def test_whoever_says_so_may_insist_at_once_and_bulk_never(seconds: float) -> None:
+    assert LessonSource("cli", "user ann", AT_ONCE).seconds_until_insisting("cli", "user ann", seconds) == 0
+    assert LessonSource("cli", "user ann", NEVER).seconds_until_insisting("smtp", "bob", seconds) is None
+
+
+def test_a_source_never_insists_unless_it_says_so() -> None:
+    assert LessonSource("stream", "shop").insistence is NEVER
+
+
+def test_a_lesson_of_a_machine_whose_clock_is_ahead_is_waited_for_no_longer_than_ten_minutes() -> None:
+    assert LessonSource("smtp", "ann", AFTER_PAUSE).seconds_until_insisting("smtp", "ann", -3600.0) == 600
