@@ -31,6 +31,7 @@ from typing import IO, Any, TypeAlias
 from nbstream import __version__
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
+from nbstream.bayes.lesson_weight import max_entry_weight
 from nbstream.errors import InputError, StoreIncompatible
 from nbstream.store.model import former_version, time_base
 from nbstream.store.model.ledger import LedgerEntry
@@ -152,6 +153,8 @@ class ArchiveReader:
                 break
             try:
                 record = _unpack_record(value)
+                if isinstance(record, LedgerRecord):
+                    _check_entry(record.fields, self.header)
             except (AttributeError, KeyError, TypeError, ValueError, StoreIncompatible) as error:
                 raise InputError(f"{self._name}: line {self._lines} is no record of a model") from error
             yield record
@@ -255,15 +258,15 @@ def _unpack_record(line: Mapping[str, Any]) -> ArchiveRecord:
         if not _MESSAGE_KEY.fullmatch(line["message"]):
             raise ValueError(line["message"])
         fields = {_decode_bytes(name): _unpack_field(name, value) for name, value in line["fields"].items()}
-        _check_entry(fields)
         return LedgerRecord(line["message"], fields, _read_count(line["milliseconds"]))
     return TotalsRecord(_read_counts(line["totals"]))
 
 
-def _check_entry(fields: Mapping[bytes, bytes]) -> None:
+def _check_entry(fields: Mapping[bytes, bytes], header: ArchiveHeader) -> None:
     """Raise ``ValueError`` or ``StoreIncompatible`` if these are not the fields of a ledger entry, or none at all.
 
-    The script that unlearns will one day get the content of the entry, and it must not fail half way.
+    A weight is at most that of a message that people have insisted on, when it was learned or exported. The script
+    that unlearns will one day get the content of the entry, and it must not fail half way.
     """
     entry = LedgerEntry.unpack(fields)
     if entry is None:
@@ -272,8 +275,11 @@ def _check_entry(fields: Mapping[bytes, bytes]) -> None:
         raise ValueError(entry.change)
     if not fields.keys() <= {b"change", *map(str.encode, entry.pack())}:
         raise ValueError("fields of another program")
-    for number in (entry.weight, *(amount for _, amount in entry.sums)):
-        _read_count(number)
+    for _, amount in entry.sums:
+        _read_count(amount)
+    growth = header.half_life.growth(max(entry.learned_at, header.exported))
+    if not 0 <= _read_count(entry.weight) <= max_entry_weight(growth):
+        raise ValueError("no weight of one message")
     names = [*entry.tokens, *(name for name, _ in entry.sums)]
     if len(set(names)) < len(names):  # the script subtracts each of them once
         raise ValueError("a token or a sum twice")

@@ -55,7 +55,7 @@ async def convert_and_import(model: Model, content: bytes, *, merge: bool = Fals
     assert await finish_import(model) is not None
 
 
-weights = st.sampled_from([0, 1, 2, 7, 999, 10**6 + 1])
+weights = st.sampled_from([0, 1, 2, 7, 999, 2999])
 lessons = st.tuples(
     st.sampled_from(MESSAGES),
     st.sampled_from(CLASSES),
@@ -135,7 +135,7 @@ async def test_a_sum_that_is_a_multiple_of_the_weight_stays_one(client: Redis) -
 async def test_records_of_the_same_time_base_are_not_changed(client: Redis) -> None:
     half_life = HalfLife(30.0, 5.5)
     source, target = await model_of(client, "source", half_life), await model_of(client, "target", half_life)
-    await change(source, "m", entry("spam", TOKENS, 12_345, [(b"=x", 3)]))
+    await change(source, "m", entry("spam", TOKENS, 7_345, [(b"=x", 3)]))
     content = await export_at(source, 40 * DAY)
 
     assert list(convert_time_base(reader_of(content), half_life)) == list(reader_of(content))
@@ -177,6 +177,8 @@ async def test_counts_that_would_be_too_large_are_refused_and_nothing_is_importe
     source = await model_of(client, "source", NO_HALF_LIFE)
     target = await model_of(client, "target", HalfLife(10.0, since))
     await change(source, "m", entry("ham", [b"a:1"], weight))
+    if weight > 5:  # the counts of many messages, whose entries have expired
+        await client.delete(source.keys.ledger("m"))
     before = await stored_hashes(target)
 
     with pytest.raises(CountsFull, match="to a new name"):

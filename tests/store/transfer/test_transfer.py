@@ -529,6 +529,8 @@ def message_line(milliseconds: str = "1000", **changed: str) -> bytes:
         message_line("1.5"),
         message_line(str(10**18)),
         message_line(weight=str(2**53)),
+        message_line(weight="3001"),
+        message_line(weight="-1"),
         message_line(sums=f"=x {2**53}"),
         message_line(of_another="program"),
         message_line(sums="=x 1 =x 1"),
@@ -542,6 +544,13 @@ async def test_an_entry_that_no_lesson_can_have_written_is_refused(other: Model,
 
 async def test_an_ordinary_entry_is_not_refused(other: Model) -> None:
     assert await import_model(other, archive_of(message_line())) == 0
+
+
+async def test_an_entry_that_a_person_insisted_on_is_not_refused(other: Model) -> None:
+    assert await import_model(other, archive_of(message_line(weight="3000"))) == 0
+    imported = await other.entry("m")
+    assert imported is not None
+    assert imported.weight == 3000
 
 
 @pytest.mark.parametrize("field", sorted(current_signature()))
