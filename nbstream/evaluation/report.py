@@ -47,8 +47,9 @@ class EvaluationReport:
     without a label. Of the labels that were given after the first ``taught`` messages, ``corrections`` were of
     messages in the wrong folder: ham called spam, or spam called anything else. ``contradictions`` of them were on
     the other side of ``unsure`` than the check, and after ``believed_percent`` of these the message was on the
-    label's side. ``threshold_path`` has the thresholds at every thousandth message, ``budget`` the outcome of the
-    budget for spam, or None if there was no budget.
+    label's side, or would be if the label were insisted on (``believed_twice_percent``). ``threshold_path`` has
+    the thresholds at every thousandth message, ``budget`` the outcome of the budget for spam, or None if there was
+    no budget.
     """
 
     messages: int
@@ -59,6 +60,7 @@ class EvaluationReport:
     corrections: int
     contradictions: int
     believed_percent: float | None
+    believed_twice_percent: float | None
     one_minus_auc_percent: float | None
     hm_percent: float | None
     sm_percent: float | None
@@ -83,6 +85,7 @@ class EvaluationReport:
 
     def to_text(self) -> str:
         """Return the report as a few lines of text."""
+        of_contradictions = f"% of {self.contradictions}"
         measures_to_show = [
             ("1 - area under the ROC curve", self.one_minus_auc_percent, 4, "%"),
             ("ham called spam (hm)", self.hm_percent, 2, "%"),
@@ -94,7 +97,8 @@ class EvaluationReport:
             ("milliseconds a message", _multiply(self.seconds_per_message, 1000), 2, ""),
             ("tokens learned of a message", self.tokens_per_message, 0, ""),
             ("corrections: labels of mail in the wrong folder", self.corrections, 0, ""),
-            ("contradictions believed at once", self.believed_percent, 2, f"% of {self.contradictions}"),
+            ("contradictions believed at once", self.believed_percent, 2, of_contradictions),
+            ("contradictions believed when said twice", self.believed_twice_percent, 2, of_contradictions),
         ]
         if self.autolearned:
             measures_to_show.append(("learned without a label", self.autolearned, 0, ""))
@@ -131,6 +135,7 @@ def build_report(
         corrections=result.labels.corrections,
         contradictions=result.labels.contradictions,
         believed_percent=result.labels.believed_percent,
+        believed_twice_percent=result.labels.believed_twice_percent,
         one_minus_auc_percent=measures.one_minus_auc_percent(columns.is_spam, columns.score),
         hm_percent=measures.hm_percent(columns.is_spam, columns.called_spam),
         sm_percent=measures.sm_percent(columns.is_spam, columns.called_spam),

@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from nbstream.evaluation import regimes
-from nbstream.filter import LessonOutcome
+from nbstream.filter import LessonOutcome, TokenizedMessage
+from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner
+from nbstream.filter.scorer import Scorer
 from nbstream.mail.message import Message
 from nbstream.policy.incoming_message import incoming_message
+from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.verdict import Thresholds
 from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from nbstream.errors import StoreIncompatible
     from nbstream.evaluation.streams import LabelledContent
-    from nbstream.filter import Autolearner, Filter, Lesson, LessonStore
+    from nbstream.filter import Autolearner, Check, Filter, Lesson, LessonStore
     from nbstream.mail.mime import MessageLimits
     from nbstream.policy.verdict import Verdict
     from nbstream.store.model.history import LessonNote
@@ -71,24 +74,32 @@ class LabelCounts:
 
     ``corrections``: the message lay in the wrong folder. ``contradictions``: the label was on the other side of
     ``unsure`` than the check, and changed the model. ``believed``: the contradictions after which the same message
-    was on the label's side.
+    was on the label's side. ``believed_twice``: those, and the ones after which it would be there if the person
+    insisted on the label, which nobody does in a run.
     """
 
     corrections: int = 0
     contradictions: int = 0
     believed: int = 0
+    believed_twice: int = 0
 
     @property
     def believed_percent(self) -> float | None:
         """``believed`` in percent of ``contradictions``; None where there was none."""
         return 100.0 * self.believed / self.contradictions if self.contradictions else None
 
-    def add(self, case: regimes.LabelledCheck, lesson: Lesson) -> None:
-        """Count one label, whose lesson was this."""
+    @property
+    def believed_twice_percent(self) -> float | None:
+        """``believed_twice`` in percent of ``contradictions``; None where there was none."""
+        return 100.0 * self.believed_twice / self.contradictions if self.contradictions else None
+
+    def add(self, case: regimes.LabelledCheck, lesson: Lesson, insisted: Check) -> None:
+        """Count one label, whose lesson was this; ``insisted`` is the check that insisting would lead to."""
         self.corrections += case.is_misplaced
         if case.is_contradiction and lesson.outcome is not LessonOutcome.ALREADY:
             self.contradictions += 1
             self.believed += case.agrees_with(lesson.after)
+            self.believed_twice += case.agrees_with(insisted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +210,31 @@ async def evaluate(
         for case in regime.due_labels(regimes.LabelledCheck(message, label, check, position, draw)):
             lesson = await spam_filter.learn(case.message, case.label, _SOURCE)
             if case.position > options.taught_messages:
-                labels.add(case, lesson)
+                labels.add(case, lesson, await _check_if_insisted(spam_filter, case, lesson))
         if autolearner:
             autolearned += await autolearner.learn_queued()
         seconds += time.perf_counter() - started
         rows.append(EvaluationRow(labelled.label, check.score, check.probability, check.verdict, check.thresholds))
         await _allow_cancellation()
     return EvaluationResult(tuple(rows), seconds, autolearned, labels)
+
+
+async def _check_if_insisted(spam_filter: Filter, case: regimes.LabelledCheck, lesson: Lesson) -> Check:
+    """Return the check after ``lesson``, or the one that insisting on its label would lead to.
+
+    Nothing is learned by it.
+    """
+    parts = spam_filter.parts
+    entry = await parts.model.entry(lesson.after.id)
+    if entry is None or not lesson.after.contradicts(case.label):
+        return lesson.after
+    scorer = Scorer(parts.classifier, parts.calibration, parts.counts, spam_filter.policy, parts.clock)
+    message = TokenizedMessage(lesson.after.id, parts.tokenizer.tokenize(case.message))
+    counts = await scorer.read_named_counts(scorer.count_names(message.tokens, entry))
+    planned = LessonPlanner(scorer, parts).plan_insisted(
+        message, CountedCheck(lesson.after, counts), entry, LessonSource(_SOURCE)
+    )
+    return planned.after if planned else lesson.after
 
 
 def draw_habits(seed: int) -> Iterator[float]:

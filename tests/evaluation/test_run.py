@@ -158,12 +158,25 @@ def test_a_contradiction_is_believed_if_the_message_is_on_the_side_of_its_label_
 ) -> None:
     counts, before = LabelCounts(), checked(0.96)
 
-    counts.add(
-        LabelledCheck(Message.from_text("x"), "ham", before), Lesson(outcome, "ham", before, checked(after))
-    )
+    lesson = Lesson(outcome, "ham", before, checked(after))
+
+    counts.add(LabelledCheck(Message.from_text("x"), "ham", before), lesson, checked(0.4))
 
     assert (counts.corrections, counts.contradictions) == (1, contradictions)
     assert counts.believed_percent == believed_percent
+    assert counts.believed_twice_percent == (100.0 if contradictions else None)
+
+
+async def test_what_insisting_would_lead_to_is_counted_and_nothing_is_learned_by_it() -> None:
+    messages = stream(60)
+    model = MemoryModel()
+
+    result, lesson_store = await run_over(messages, EvaluationOptions(label_noise=0.3), model)
+
+    labels = result.labels
+    assert labels.believed < labels.believed_twice <= labels.contradictions
+    assert lesson_store.learned == len(messages)
+    assert sum((await model.look_up([]))[1].messages) == len(messages)
 
 
 async def test_noise_flips_learned_labels_and_no_measured_one() -> None:
