@@ -17,11 +17,12 @@ from nbstream import config
 from nbstream.assembly.filter import make_filter, make_scorer
 from nbstream.assembly.store import make_autolearn_model, make_model, make_recent_messages
 from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
-from nbstream.filter import Autolearner, AutolearnLayer, Filter, LessonOutcome
+from nbstream.filter import Autolearner, AutolearnLayer, Filter, FilterPolicy, LessonOutcome
 from nbstream.filter.results import CheckSeconds
 from nbstream.mail.message import Message
 from nbstream.policy.autolearn import AutolearnOptions
-from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.lesson_source import Insistence, LessonSource
+from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.verdict import ModelState
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.migration import migrate, migrate_back
@@ -152,6 +153,27 @@ async def test_a_lesson_of_the_older_version_keeps_its_tokens_until_its_label_is
     left = await client.hget(f"{counts}:{label}", former)
     assert int(left or 0) < int(taught_count)
     assert await client.hget(f"{counts}:{other}", present)
+
+
+async def test_a_lesson_of_the_older_version_is_insisted_on_and_taken_back_exactly(
+    client: Redis, version: str
+) -> None:
+    await restore(client, version)
+    await migrate(client, MODEL, time.time())
+    nearly_all_is_spam = FilterPolicy(ThresholdPolicy(unsure=1e-12), {"spam": 1, "ham": 1})
+    spam_filter = (await opened(client)).with_policy(nearly_all_is_spam)
+    messages = [(label, Message.parse(raw)) for label, raw in taught(version)]
+    learned = await learned_messages(client)
+
+    for label, message in messages:
+        lesson = await spam_filter.learn(message, label, "smtp", "ann", Insistence.AFTER_PAUSE)
+        assert lesson.outcome is (LessonOutcome.INSISTED if label == "ham" else LessonOutcome.ALREADY)
+    assert await learned_messages(client) == learned
+    for _, message in messages:
+        await spam_filter.unlearn(message, "smtp")
+
+    assert await learned_messages(client) == 0
+    assert await client.exists("nbstream:{default}:counts:ham", "nbstream:{default}:counts:spam") == 0
 
 
 async def test_a_message_with_another_key_than_before_is_known_and_learned_once(old: Redis) -> None:
