@@ -72,6 +72,7 @@ def tokenizer_options(settings: Settings) -> tokenizer.TokenizerOptions:
         max_tokens=settings.limits.max_tokens,
         attributes=models.categorical is not None,
         numbers=models.gaussian is not None,
+        trusted_authserv_ids=frozenset(settings.trusted_authserv_ids),
     )
 
 

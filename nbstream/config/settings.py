@@ -35,6 +35,7 @@ from nbstream.config.values import (
     MaildirNextHopSetting,
     SecretFile,
     SmtpNextHopSetting,
+    read_authserv_id,
     read_model_name,
     read_next_hop,
     read_redis_url,
@@ -44,6 +45,9 @@ from nbstream.config.values import (
 )
 from nbstream.config.verdict import VerdictSettings
 
+AuthservIds = Annotated[
+    tuple[Annotated[str, BeforeValidator(read_authserv_id)], ...], Strict(False), Field(max_length=100)
+]
 _ANY_HOST = {"0.0.0.0", "::"}  # noqa: S104 - recognised here, not listened on
 
 
@@ -259,6 +263,12 @@ class Settings(Section):
     limits: LimitsSettings = LimitsSettings()
     """The work that one message may cause. What lies beyond a limit is delivered, but neither looked at nor
     learned.
+    """
+
+    trusted_authserv_ids: AuthservIds = ()
+    """The servers whose results of SPF, DKIM, DMARC and the like become tokens, by the name that each writes first
+    in Authentication-Results (RFC 8601). Name your own server only, and only if it removes fields with its name
+    from mail that it receives. A field counts where it stands above the topmost Received field.
     """
 
     verdict: VerdictSettings = VerdictSettings()

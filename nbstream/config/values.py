@@ -27,6 +27,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 
 _MODEL_NAME = re.compile(r"[a-z0-9._-]+")
 _MAIL_ADDRESS = re.compile(r"[^\s<>@\x00-\x1f\x7f]{1,64}@[^\s<>@\x00-\x1f\x7f]{1,253}")
+_AUTHSERV_ID = re.compile(r"[^\s\x00-\x1f\x7f;()\"\\=/@,<>\[\]]{1,253}")
 _URL_STARTS = ("redis://", "rediss://", "unix://")
 _DATABASE = re.compile(r"(?:/[0-9]{0,9})?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -186,6 +187,13 @@ def redact_url(url: SecretStr) -> str:
 def _host(parts: SplitResult) -> str:
     """Host and port as written, without what precedes the @."""
     return parts.netloc.rpartition("@")[2]
+
+
+def read_authserv_id(value: object) -> str:
+    """Read the identifier of a server in Authentication-Results (RFC 8601, section 2.5), in lower case."""
+    if not isinstance(value, str) or _AUTHSERV_ID.fullmatch(value) is None:
+        raise ValueError("must be the name that a server writes first in Authentication-Results: mx.example.org")
+    return value.lower()
 
 
 def read_network(value: object) -> Network:

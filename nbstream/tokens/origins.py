@@ -38,6 +38,7 @@ ORIGINS = {
     "received": "Received: host or hops",
     "message-id": "Message-ID: form or host",
     "date": "Date: zone",
+    "authentication-results": "result of authentication",
     "bernoulli": "all known tokens",
     "attribute": "attribute",
     "number": "number",

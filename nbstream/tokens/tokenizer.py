@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from nbstream.mail.charsets import decode_text
 from nbstream.tokens import html, urls
 from nbstream.tokens.attributes import extract_attributes
+from nbstream.tokens.authentication import authentication_tokens
 from nbstream.tokens.encoding import encode_tokens
 from nbstream.tokens.header_tokens import header_tokens
 from nbstream.tokens.numbers import extract_numbers
@@ -34,11 +35,15 @@ _BODY_PREFIXES = (b"body:", b"url:", b"url.")
 
 @dataclass(frozen=True, slots=True)
 class TokenizerOptions:
-    """At most ``max_tokens`` distinct tokens are made of a message; attributes and numbers are optional."""
+    """At most ``max_tokens`` distinct tokens are made of a message; attributes and numbers are optional.
+
+    ``trusted_authserv_ids`` are the servers, in lower case, whose Authentication-Results are read.
+    """
 
     max_tokens: int = 2000
     attributes: bool = False
     numbers: bool = False
+    trusted_authserv_ids: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,7 @@ class Tokenizer:
     def tokenize(self, message: Message) -> Tokens:
         """Return the tokens of ``message``, in ``head`` (header fields, structure) and ``body`` (words, links)."""
         limit = self._options.max_tokens
-        head, body = _head_tokens(message), _body_tokens(message, limit)
+        head, body = self._head_tokens(message), _body_tokens(message, limit)
         # Each group has half of the limit for itself: else 34 long To fields would leave nothing of the body.
         head = head[: max(limit - limit // 2, limit - len(body))]
         return Tokens(
@@ -89,6 +94,21 @@ class Tokenizer:
             tuple(spread_choice(body, limit - len(head))),
             extract_attributes(message) if self._options.attributes else (),
             extract_numbers(message) if self._options.numbers else (),
+        )
+
+    def _head_tokens(self, message: Message) -> tuple[bytes, ...]:
+        if not message.is_mail:
+            described = ["fields:none", *bare_text_tokens(next(_text_parts(message))[0])]
+            return tuple(dict.fromkeys(encode_tokens(described)))
+        authentication = authentication_tokens(message.fields, self._options.trusted_authserv_ids)
+        return tuple(
+            dict.fromkeys(
+                [
+                    *encode_tokens(authentication),
+                    *header_tokens(message.fields),
+                    *encode_tokens(structure_tokens(message.parts)),
+                ]
+            )
         )
 
 
@@ -105,14 +125,6 @@ def _body_tokens(message: Message, limit: int) -> tuple[bytes, ...]:
         texts += 1
     # The tokens of one text are distinct: words and links are, and have different prefixes.
     return tuple(tokens if texts == 1 else dict.fromkeys(tokens))
-
-
-def _head_tokens(message: Message) -> tuple[bytes, ...]:
-    if not message.is_mail:
-        return tuple(
-            dict.fromkeys(encode_tokens(["fields:none", *bare_text_tokens(next(_text_parts(message))[0])]))
-        )
-    return tuple(dict.fromkeys(header_tokens(message.fields) + encode_tokens(structure_tokens(message.parts))))
 
 
 def _text_parts(message: Message) -> Iterator[tuple[str, str]]:

@@ -10,14 +10,16 @@ from pathlib import Path
 
 from nbstream.mail.message import Message
 from nbstream.tokens.tokenizer import TOKENIZER_VERSION, Tokenizer, TokenizerOptions
-from tests.tokens.generated_mail import generated_mail
+from tests.tokens.generated_mail import TRUSTED_AUTHSERV_IDS, generated_mail
 
 FILE = Path(__file__).with_name("digests.tsv")
 
 
 def digests() -> list[str]:
     """A line for each message: name, digest of the tokens, key."""
-    tokenizer = Tokenizer(TokenizerOptions(attributes=True, numbers=True))
+    tokenizer = Tokenizer(
+        TokenizerOptions(attributes=True, numbers=True, trusted_authserv_ids=TRUSTED_AUTHSERV_IDS)
+    )
     lines = [f"tokenizer\t{TOKENIZER_VERSION}\t"]
     for name, raw in generated_mail():
         message = Message.parse(raw)

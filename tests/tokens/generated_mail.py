@@ -24,8 +24,15 @@ SCRIPTS = (
 )
 """Texts in each script that the tokenizer knows, with characters that folding changes."""
 
+TRUSTED_AUTHSERV_IDS = frozenset({"y.example"})
+"""The server whose results of authentication are in the messages."""
+
 HEADERS = (
     ("Return-Path", "<bounce+ann=x.example@lists.example.org>"),
+    (
+        "Authentication-Results",
+        'Y.example (a; b) 1; spf=softfail reason="x;y" smtp.mailfrom=ann@Mail.x.example; dkim=pass',
+    ),
     ("Received", "from a.x.example (HELO mail) ([192.0.2.9]) by y.example (Postfix 3.7) with ESMTPS id 12;"),
     ("Received", "by mx_1.example with SMTP; Sun, 1 Jan 2023 00:00:00 +0000"),
     ("From", '"Ann O\'Neil, PhD" <ann.smith99@Mail.X.example>, bob@y.example'),

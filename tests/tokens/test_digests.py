@@ -12,7 +12,7 @@ from nbstream.tokens.origins import ORIGINS
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from nbstream.tokens.unicode import REPLACEMENT, only_known
 from tests.tokens.digests import FILE, digests
-from tests.tokens.generated_mail import charsets, generated_mail
+from tests.tokens.generated_mail import TRUSTED_AUTHSERV_IDS, charsets, generated_mail
 
 # The digest of all properties that the tokenizer reads, over all characters that it does not replace.
 _PROPERTIES = "880dc1a96a4ff0c2ceccc3af"
@@ -23,7 +23,9 @@ def test_tokens_and_keys_are_those_that_every_interpreter_makes() -> None:
 
 
 def test_the_generated_mail_has_every_kind_of_token() -> None:
-    tokenizer = Tokenizer(TokenizerOptions(attributes=True, numbers=True))
+    tokenizer = Tokenizer(
+        TokenizerOptions(attributes=True, numbers=True, trusted_authserv_ids=TRUSTED_AUTHSERV_IDS)
+    )
     tokens = [tokenizer.tokenize(Message.parse(raw)) for _, raw in generated_mail()]
     prefixes = {token.partition(b":")[0].decode() for message_tokens in tokens for token in message_tokens.all}
     event_model_prefixes = {"bernoulli", "attribute", "number"}  # the prefixes of clues that are no tokens

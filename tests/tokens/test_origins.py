@@ -53,6 +53,7 @@ Content-Disposition: attachment
         ("x-mailer:mutt", "X-Mailer"),
         ("list-id:a", "List-Id"),
         ("dkim-signature:a.example", "DKIM-Signature"),
+        ("authentication-results:spf=pass:a.example", "result of authentication"),
         ("arc-seal.selector:a", "ARC-Seal: selector"),
         ("x-odd.name:something", "X-Odd: name"),
         ("field-url:elsewhere", "Field-Url"),
