@@ -1,7 +1,7 @@
 """The lesson weight: how much a labelled message teaches, as a fixed-point integer.
 
-Rules: pure; a weight is between 0 and ``WEIGHT_ONE``. The ledger stores it, so that exactly the same amount can be
-subtracted again.
+Rules: pure; a weight is between 0 and ``WEIGHT_ONE``, and at most ``MAX_LESSONS`` times that where people insist.
+The ledger stores it, so that exactly the same amount can be subtracted again.
 
 The constants were chosen on trec07p-20k and SpamAssassin's corpus: (1-AUC)% is 0.0017 on trec07p-20k, 0.0059 and
 0.0054 there with 2 % of the labels flipped (two draws), 0.0720 on 2002h2 and 0.0429 shuffled. For the values that
