@@ -43,6 +43,7 @@ _GZIP_LEVEL = 6
 _MAX_LINE_BYTES = 64 << 20  # a small hash is one line, a message has some thousand tokens: a few MB at most
 _MAX_EXACT_COUNT = 2**53  # Lua's numbers hold integers up to here
 _PACKED_FIELD = "tokens"  # the only field of a ledger entry that is not text
+_ROUNDING_SHARE = 0.01  # by which weights may have grown that were rounded in several time bases
 _STREAM_ID = re.compile(rb"[0-9]{1,19}-[0-9]{1,19}")
 _MESSAGE_KEY = re.compile(r"[0-9A-Za-z_.-]{1,100}")
 
@@ -278,7 +279,7 @@ def _check_entry(fields: Mapping[bytes, bytes], header: ArchiveHeader) -> None:
     for _, amount in entry.sums:
         _read_count(amount)
     growth = header.half_life.growth(max(entry.learned_at, header.exported))
-    if not 0 <= _read_count(entry.weight) <= max_entry_weight(growth):
+    if not 0 <= _read_count(entry.weight) <= max_entry_weight(growth * (1 + _ROUNDING_SHARE)):
         raise ValueError("no weight of one message")
     names = [*entry.tokens, *(name for name, _ in entry.sums)]
     if len(set(names)) < len(names):  # the script subtracts each of them once

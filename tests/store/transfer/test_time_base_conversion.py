@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -14,6 +15,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.half_life import MAX_COUNT, NO_HALF_LIFE, HalfLife
+from nbstream.bayes.lesson_weight import max_entry_weight
 from nbstream.errors import CountsFull, StoreIncompatible
 from nbstream.store.model.model import Model
 from nbstream.store.model.signature import current_signature
@@ -101,6 +103,31 @@ async def test_converted_counts_are_the_sum_over_the_ledger_and_unlearning_all_l
         assert converted.weight == round(original.weight * factor)
         await change(target, key, None)
     assert (await stored(target), await live_entries(target)) == (NOTHING, {})
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    source_half_life=half_lives,
+    target_half_life=half_lives,
+    at=st.floats(105 * DAY, 110 * DAY),
+    age=st.sampled_from([0.0, 0.01, 60.0, 5 * DAY]),  # a lesson is not older than its t0
+)
+async def test_the_heaviest_entry_may_be_exported_and_imported_however_it_was_converted(
+    client: Redis, source_half_life: HalfLife, target_half_life: HalfLife, at: float, age: float
+) -> None:
+    await client.flushall()
+    models = [
+        await model_of(client, name, half_life)
+        for name, half_life in (("source", source_half_life), ("target", target_half_life), ("last", NO_HALF_LIFE))
+    ]
+    weight = max_entry_weight(source_half_life.growth(at - age))
+    await change(models[0], "m", replace(entry("spam", TOKENS, weight), learned_at=at - age))
+
+    for source, target in pairwise(models):
+        await convert_and_import(target, await export_at(source, at))
+
+    for model in models:
+        assert len(list(reader_of(await export_at(model, at)))) > 1
 
 
 async def test_counts_without_an_entry_are_multiplied_and_rounded_too(client: Redis) -> None:

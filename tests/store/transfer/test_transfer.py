@@ -529,7 +529,7 @@ def message_line(milliseconds: str = "1000", **changed: str) -> bytes:
         message_line("1.5"),
         message_line(str(10**18)),
         message_line(weight=str(2**53)),
-        message_line(weight="3001"),
+        message_line(weight="3031"),
         message_line(weight="-1"),
         message_line(sums=f"=x {2**53}"),
         message_line(of_another="program"),
