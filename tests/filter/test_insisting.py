@@ -308,6 +308,33 @@ async def test_two_who_insist_at_once_make_one_step(
         assert [record.description for record in records] == ["insisted on ham", "learned ham"]
 
 
+@pytest.mark.parametrize(("label", "outcome"), [("spam", LessonOutcome.RELEARNED), (None, LessonOutcome.LEARNED)])
+async def test_who_insists_while_another_changes_the_message_has_the_last_word(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path, label: str | None, outcome: LessonOutcome
+) -> None:
+    async with disputed_site(client) as site:
+        writes = 0
+
+        async def change_before_the_second_write(request: bytes) -> Fate:
+            nonlocal writes
+            writes += b"EVALSHA" in request
+            if writes == 2:
+                await (site.say(label) if label else site.filter.unlearn(DISPUTED, "test"))
+                writes += 1
+            return Fate.PASS
+
+        async with Proxy(shared_redis.socket, tmp_path / "s", change_before_the_second_write) as way:
+            slow = open_client(ConnectionOptions(way.url))
+            spam_filter = with_parts(make_filter(slow), clock=site.clock)
+            lesson = await spam_filter.learn(DISPUTED, "ham", "http", "bob", BY_HAND)
+            await slow.aclose()
+
+        assert lesson.outcome is outcome
+        entry = await site.entry()
+        assert (entry.label, entry.actor) == ("ham", "bob")
+        assert await stored(site.model) == await summed(site.model)
+
+
 async def test_a_lost_reply_makes_one_step_that_is_reported_as_made(
     client: Redis, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
