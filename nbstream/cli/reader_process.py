@@ -25,7 +25,7 @@ from nbstream.cli import message_files, message_lists
 from nbstream.cli.exit_codes import EX_SOFTWARE
 from nbstream.errors import InputError, ReaderProcessFailed, ReaderProcessFault
 from nbstream.filter import TokenizedMessage
-from nbstream.policy.incoming_message import incoming_message
+from nbstream.policy.incoming_message import taught_message
 from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _parse_message(source: NamedMessage, label: str | None, limits: MessageLimit
     """Return the message. Raises ``InputError`` for a list that was to be learned."""
     if label is not None:
         message_lists.refuse_list(source, label)
-    return incoming_message(source.raw, limits)
+    return taught_message(source.raw, limits)
 
 
 @contextmanager

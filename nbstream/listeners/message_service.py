@@ -19,17 +19,18 @@ from nbstream.listeners.message_log import log_message
 from nbstream.listeners.request_errors import REQUEST_ERRORS, is_request_error
 from nbstream.logs import event_fields
 from nbstream.mail.message import Message
-from nbstream.policy.incoming_message import incoming_message
+from nbstream.policy.incoming_message import incoming_message, taught_message
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from nbstream.filter import Check, Lesson
     from nbstream.listeners.peers import Peer
     from nbstream.listeners.runtime import Runtime
     from nbstream.listeners.teachers import Teachers
+    from nbstream.mail.mime import MessageLimits
     from nbstream.policy.recipient_rules import RecipientTreatment
 
 _log = logging.getLogger(__name__)
@@ -117,10 +118,17 @@ class MessageHandler:
 
     async def parse_mail(self, raw: bytes) -> Message:
         """Return the message in ``raw``, whose line ends may be of any kind, without verdict fields."""
+        return await self._parse(incoming_message, raw)
+
+    async def parse_taught_mail(self, raw: bytes) -> Message:
+        """Return the message in ``raw`` like ``parse_mail``, as it was when it was checked."""
+        return await self._parse(taught_message, raw)
+
+    async def _parse(self, parse: Callable[[bytes, MessageLimits], Message], raw: bytes) -> Message:
         limits = self.runtime.message_limits
         if len(raw) > _THREAD_BYTES:
-            return await asyncio.to_thread(incoming_message, raw, limits)
-        return incoming_message(raw, limits)
+            return await asyncio.to_thread(parse, raw, limits)
+        return parse(raw, limits)
 
     async def parse_text(self, text: str) -> Message:
         """Return a text that is no mail as a message."""

@@ -7,20 +7,40 @@ written them.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
-from nbstream.policy.verdict_fields import GUARD_FIELD, VERDICT_FIELDS
+from nbstream.mail.mime import MAX_HEADER_BYTES
+from nbstream.policy.verdict_fields import GUARD_FIELD, OWN_FIELD, VERDICT_FIELDS
 
 if TYPE_CHECKING:
     from nbstream.mail.mime import MessageLimits
+
+_OWN_FIELD = re.compile(rb"^%s[ \t]*:" % OWN_FIELD.encode(), re.MULTILINE | re.IGNORECASE)
 
 
 def incoming_message(raw: bytes, limits: MessageLimits) -> Message:
     """Return the message in ``raw``, whose line ends may be of any kind; any bytes are a message."""
     return Message(without_verdict_fields(normalize_line_ends(raw)), limits)
+
+
+def taught_message(raw: bytes, limits: MessageLimits) -> Message:
+    """Return the message in ``raw``, of which somebody says what it is, as it was when it was checked.
+
+    The Received fields above our own verdict were added on the way from us to the mailbox. They would hide what
+    our own server had written above the topmost Received field that the check saw. Only what is taught is read
+    like this: of a message that comes in, whoever sent it may have written a verdict field.
+    """
+    content = normalize_line_ends(raw)
+    header_end = header_fields.body_offset(content[:MAX_HEADER_BYTES])
+    own = _OWN_FIELD.search(content, 0, header_end)
+    if own:
+        later = header_fields.strip_fields(content[: own.start()], ("Received",))
+        content = later + content[own.start() :]
+    return Message(without_verdict_fields(content), limits)
 
 
 def without_verdict_fields(content: bytes) -> bytes:

@@ -21,11 +21,13 @@ from nbstream.errors import InputError
 from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
+from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
 from tests.letters import letters
+from tests.listeners.delivered import ARRIVED, DELIVERED
 from tests.store.algebra import live_entries, stored, summed
 from tests.waiting import DEADLINE_SECONDS, until
 
@@ -128,6 +130,16 @@ async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Pat
     assert errors == [f"{missing}: No such file or directory", f"{binary}: a binary file, that is no message"]
     assert all(isinstance(error, InputError) for chunk in result for error in chunk.errors)
     assert [chunk.last for chunk in result] == [False] * (len(result) - 1) + [True]
+
+
+def test_a_delivered_message_has_the_tokens_of_its_check(tmp_path: Path) -> None:
+    file = tmp_path / "delivered"
+    file.write_bytes(DELIVERED)
+    tokenizer, limits = Tokenizer(), MessageLimits()
+
+    (chunk,) = reader_process.read_chunks([str(file)], "spam", tokenizer, limits)
+
+    assert chunk.messages[0].tokens == tokenizer.tokenize(incoming_message(ARRIVED, limits))
 
 
 def test_who_wants_no_more_does_not_wait_for_the_rest(tmp_path: Path) -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from nbstream.mail.mime import MessageLimits
-from nbstream.policy.incoming_message import incoming_message, with_guarded_first_line, without_verdict_fields
+from nbstream.policy.incoming_message import (
+    incoming_message,
+    taught_message,
+    with_guarded_first_line,
+    without_verdict_fields,
+)
 from nbstream.policy.verdict_fields import GUARD_FIELD, VERDICT_FIELDS
 
 CLEAN = b"Subject: lunch\r\n\r\nAre you coming?\r\n"
@@ -36,3 +41,30 @@ def test_a_clean_message_is_not_copied() -> None:
 def test_a_first_line_that_continues_a_field_gets_one_of_ours() -> None:
     assert with_guarded_first_line(b" text\r\n") == GUARD_FIELD.encode() + b":\r\n text\r\n"
     assert with_guarded_first_line(CLEAN) is CLEAN
+
+
+ARRIVED = b"Authentication-Results: mx.example.org; spf=pass\r\nReceived: from a.example by mx\r\n" + CLEAN
+DELIVERED = (
+    b"Return-Path: <a@a.example>\r\nReceived: from localhost by mx\r\n\tfor ann\r\nX-Spam-Flag: NO\r\n"
+    b"X-Nbstream: ham; p=0.01\r\n" + ARRIVED
+)
+
+
+def test_a_taught_message_is_the_one_that_was_checked() -> None:
+    for line_end in (b"\n", b"\r\n"):
+        taught = taught_message(DELIVERED.replace(b"\r\n", line_end), MessageLimits())
+        assert taught.raw == b"Return-Path: <a@a.example>\r\n" + ARRIVED
+        assert taught.key == incoming_message(DELIVERED, MessageLimits()).key
+
+
+def test_no_field_of_a_message_that_comes_in_hides_its_way() -> None:
+    received = b"Received: from b.example by mx\r\n"
+    forged = received + b"X-Nbstream: ham\r\n" + ARRIVED
+    assert incoming_message(forged, MessageLimits()).raw == received + ARRIVED
+
+
+@pytest.mark.parametrize(
+    "raw", [CLEAN, ARRIVED, b"", b"\r\nX-Nbstream: text\r\n", b"Received: x\r\n\r\nX-Nbstream: a\r\n"]
+)
+def test_a_taught_message_without_our_verdict_is_as_it_is(raw: bytes) -> None:
+    assert taught_message(raw, MessageLimits()).raw is raw

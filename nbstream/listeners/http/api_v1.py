@@ -71,7 +71,7 @@ class ApiV1:
     async def _check(self, request: web.Request) -> web.Response:
         async with self._body_reader.read(request) as content:
             handler = self._message_service.message_handler()
-            check, _ = await handler.check(await _parse_message(handler, request, content))
+            check, _ = await handler.check(await _parse_message(handler, request, content, handler.parse_mail))
         return json_response(api_v1.check_to_json(check, self._lookups.model_name))
 
     async def _learn(self, request: web.Request) -> web.Response:
@@ -86,7 +86,7 @@ class ApiV1:
     async def _teach(self, request: web.Request, label: str | None) -> web.Response:
         async with self._body_reader.read(request) as content:
             handler = self._message_service.message_handler()
-            message = await _parse_message(handler, request, content)
+            message = await _parse_message(handler, request, content, handler.parse_taught_mail)
             lesson = await handler.teach(message, label, actor_of_request(request))
         return json_response(api_v1.lesson_to_json(lesson))
 
@@ -105,10 +105,15 @@ class ApiV1:
         return json_response(self._document)
 
 
-async def _parse_message(handler: MessageHandler, request: web.Request, content: bytes) -> Message:
+async def _parse_message(
+    handler: MessageHandler,
+    request: web.Request,
+    content: bytes,
+    parse_mail: Callable[[bytes], Awaitable[Message]],
+) -> Message:
     if request.content_type == api_v1.TEXT_TYPE:
         return await handler.parse_text(charsets.decode_text(content, request.charset))
-    return await handler.parse_mail(content)
+    return await parse_mail(content)
 
 
 def actor_of_request(request: web.Request) -> str:

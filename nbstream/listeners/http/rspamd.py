@@ -88,7 +88,9 @@ class RspamdApi:
     async def _learn(self, request: web.Request, label: str) -> web.Response:
         async with self._body_reader.read(request) as content:
             handler = self._message_service.message_handler()
-            lesson = await handler.teach(await handler.parse_mail(content), label, actor_of_request(request))
+            lesson = await handler.teach(
+                await handler.parse_taught_mail(content), label, actor_of_request(request)
+            )
         status, body = rspamd.lesson_response(lesson)
         return json_response(body, status)
 

@@ -19,7 +19,7 @@ from nbstream.listeners.lesson_log import log_lesson
 from nbstream.listeners.smtp.error_replies import error_reply
 from nbstream.logs import event_fields
 from nbstream.policy.feedback_mail import FeedbackContent, parse_feedback_mail
-from nbstream.policy.incoming_message import incoming_message
+from nbstream.policy.incoming_message import taught_message
 from nbstream.policy.lesson_source import Insistence
 from nbstream.wire.smtp_reply import SmtpReply
 
@@ -105,7 +105,7 @@ class FeedbackMailbox:
         """Return the messages, parsed one at a time, so that the parts of all are never in memory at once."""
         if feedback.id is None:
             limits = self._limits
-            return (incoming_message(raw, limits) for raw in feedback.messages)
+            return (taught_message(raw, limits) for raw in feedback.messages)
         try:
             checked = await self._filter.recall(feedback.id)
         except NbstreamError:

@@ -17,6 +17,7 @@ from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
+from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.listeners.http.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http, unix_address
 
 PROBLEM = "application/problem+json"
@@ -26,6 +27,11 @@ PROBLEM = "application/problem+json"
 async def http(client: Redis, tmp_path: Path) -> AsyncIterator[RunningHttpListener]:
     async with open_http(client, tmp_path) as running:
         yield running
+
+
+async def test_a_delivered_message_is_learned_as_it_was_checked(http: RunningHttpListener, client: Redis) -> None:
+    await http.ask("/v1/learn?label=spam", DELIVERED)
+    await assert_learned_as_it_was_checked(client)
 
 
 async def test_a_check_returns_the_result_of_the_filter(http: RunningHttpListener) -> None:

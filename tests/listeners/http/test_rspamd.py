@@ -18,6 +18,7 @@ from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.wire import rspamd
 from tests.filter.disputes import DISPUTED, teach_dispute
+from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.listeners.http.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http, unix_address
 from tests.waiting import DEADLINE_SECONDS
 
@@ -155,6 +156,11 @@ async def test_the_mildest_policy_of_the_recipients_decides(client: Redis, tmp_p
 async def test_the_messages_own_id_has_no_brackets(http: RunningHttpListener) -> None:
     assert (await http.ask("/checkv2", PRIZE)).json["message-id"] == "p@x"
     assert (await http.ask("/checkv2", b"Subject: none\n\nx")).json["message-id"] == "undef"
+
+
+async def test_a_delivered_message_is_learned_as_it_was_checked(http: RunningHttpListener, client: Redis) -> None:
+    await http.ask("/learnspam", DELIVERED)
+    await assert_learned_as_it_was_checked(client)
 
 
 async def test_rspamc_scans_and_teaches(

@@ -16,6 +16,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute
 from tests.letters import letters
+from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 
 PRIZE = b"Message-ID: <1@x>\r\nFrom: win@example.com\r\nSubject: prize\r\n\r\nClaim your free prize now\r\n"
@@ -47,6 +48,11 @@ async def test_the_other_label_relearns_it(smtp: RunningSmtp) -> None:
 
     assert (await smtp.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 relearned as spam")
     assert (await smtp.model.totals()).messages == (0, 1)
+
+
+async def test_a_delivered_message_is_learned_as_it_was_checked(smtp: RunningSmtp, client: Redis) -> None:
+    await smtp.send(wrap_as_forward(DELIVERED), SPAM)
+    await assert_learned_as_it_was_checked(client)
 
 
 async def test_a_delivered_message_sent_back_with_its_verdict_is_the_same_message(

@@ -18,6 +18,7 @@ from nbstream.policy.policy import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
+from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.listeners.runtimes import make_runtime
 from tests.listeners.smtp.smtp_listener import open_smtp_listener
 from tests.listeners.spamd.spamd_listener import HAM, SPAM, RunningSpamdListener, open_spamd, request, tell
@@ -45,6 +46,13 @@ def reply(answer: bytes) -> tuple[list[str], bytes]:
 
 
 # Answers
+
+
+async def test_a_delivered_message_is_learned_as_it_was_checked(
+    spamd: RunningSpamdListener, client: Redis
+) -> None:
+    await spamd.ask(tell("spam", DELIVERED))
+    await assert_learned_as_it_was_checked(client)
 
 
 async def test_check_says_the_verdict_and_the_score(spamd: RunningSpamdListener) -> None:
