@@ -66,7 +66,7 @@ class Message:
         """The text at the end of a message that is too long to be parsed as a whole; empty for any other message.
 
         At most ``limits.end_bytes`` bytes from the end are read, of what ``parts`` does not contain. It has no
-        part in ``key``. In a message with more than ``limits.max_parts`` parts they may be in ``parts`` too.
+        part in ``key``. Where there are ``limits.max_parts`` parts or more, they may be in ``parts`` too.
         """
         if not self.is_mail:
             start = self.limits.look_bytes
