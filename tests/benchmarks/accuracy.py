@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tests.benchmarks.near_copies import NearCopies
 from tests.benchmarks.page import page
+from tests.benchmarks.peers.figures import FIGURES, read_runs
 from tests.benchmarks.plan import BOTH, IN_TIME, RUNS, SECTIONS, SHUFFLED, SMS, STREAMS, TREC, TREC_B
 from tests.benchmarks.runs import Run, make_all
 from tests.corpora import unpack
@@ -57,7 +58,7 @@ def main() -> None:
         streams = unpacked(options.corpora, Path(folder), absent)
         if options.only:
             runs, copied = chosen(options.only, streams)
-            print(page(make_all(runs, streams), near_copies(copied, streams)))
+            print(page(make_all(runs, streams), near_copies(copied, streams), read_runs(FIGURES)))
         else:
             write(streams, PAGE)
 
@@ -131,7 +132,7 @@ def _count(index: Path) -> NearCopies:
 def write(streams: Mapping[str, Path], to: Path) -> None:
     """Make all runs over the streams' indexes, and write their page."""
     outcomes = make_all(RUNS, streams)
-    to.write_text(page(outcomes, near_copies(STREAMS, streams)), encoding="utf-8")
+    to.write_text(page(outcomes, near_copies(STREAMS, streams), read_runs(FIGURES)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from statistics import fmean
 from typing import TypeAlias
 
 from nbstream import __version__
 from tests.benchmarks.near_copies import NearCopies
+from tests.benchmarks.peers.figures import PeerRun
 from tests.benchmarks.plan import (
     ALTERNATIVES,
     AUTOLEARN_RUNS,
@@ -26,7 +28,6 @@ from tests.benchmarks.plan import (
     HALF,
     INBOX,
     INBOX_GROUPS,
-    MAIL,
     MOST_TOKENS,
     PEERS,
     SECTIONS,
@@ -44,8 +45,8 @@ NAMES = {
     "one_minus_auc": "(1-AUC)%", "fn_at_fp_0_1": "FN@0.1%FP", "fn_at_fp_0_5": "FN@0.5%FP",
     "hm": "hm%", "sm": "sm%", "lam": "lam%", "calibration_error": "ECE",
 }  # fmt: skip
-DISBELIEVED = "contradictions not believed %"
-TARGET_NAMES = {**NAMES, "disbelieved": DISBELIEVED}
+DISBELIEVED, DISBELIEVED_TWICE = "contradictions not believed %", "not believed when said twice %"
+TARGET_NAMES = {**NAMES, "disbelieved": DISBELIEVED, "disbelieved_twice": DISBELIEVED_TWICE}
 
 INTRODUCTION = """\
 # Accuracy
@@ -94,11 +95,20 @@ moves three in ten of the spam in the inbox (unsure spam too) to Junk, and rescu
 in the wrong folder. Not believed: see [contradictions](#contradictions).
 """
 
+INBOX_PEERS_TEXT = """\
+Other filters over the same messages with the same draws: figures of `make peers CORPORA=DIR`. SpamAssassin and
+rspamd have the rules that they come with, but nothing that asks the network. Their Bayes begins with 50 messages
+of each class instead of 200, which the taught messages do not have. Junk is what bogofilter calls Spam, what
+reaches SpamAssassin's required score, and what rspamd adds a header to or refuses. Learning without people is
+`autolearn: {}` of nbstream, `-u` of bogofilter, `bayes_auto_learn` of SpamAssassin, and the sample of `autolearn`
+in rspamd's configuration. Figures without a range are of one seed.
+"""
+
 CONTRADICTIONS_TEXT = """\
 ## Contradictions
 
 A label contradicts the check if P(spam) is on the other side of `verdict.unsure`. It is believed if the same
-message, checked again after the lesson, is on the label's side.
+message, checked again after the lesson, is on the label's side, or would be if the person insisted on the label.
 """
 
 NEAR_COPIES_TEXT = """\
@@ -146,7 +156,11 @@ is still learning; the row without its first messages has no counterpart among t
 Rows: TypeAlias = Iterable[Sequence[str]]
 
 
-def page(outcomes: Mapping[Run, Outcome], near_copies: Mapping[str, NearCopies] | None = None) -> str:
+def page(
+    outcomes: Mapping[Run, Outcome],
+    near_copies: Mapping[str, NearCopies] | None = None,
+    peer_runs: Sequence[PeerRun] = (),
+) -> str:
     """Return the page of what was measured; rows of other runs, and tables without rows, are left out."""
     run, measures = "stream and options", " | ".join(NAMES.values())
     copies = near_copies or {}
@@ -163,7 +177,16 @@ def page(outcomes: Mapping[Run, Outcome], near_copies: Mapping[str, NearCopies] 
             f"stream | taught | `autolearn` | hm% | sm% | (1-AUC)% | FN@0.1%FP | corrections | {DISBELIEVED}",
             _inbox_rows(outcomes),
         ),
-        (CONTRADICTIONS_TEXT, f"{run} | contradictions | {DISBELIEVED}", _contradiction_rows(outcomes)),
+        (
+            INBOX_PEERS_TEXT,
+            "filter | learns without people | stream | hm% | sm% | corrections",
+            [*_own_inbox_rows(outcomes), *_peer_inbox_rows(peer_runs)],
+        ),
+        (
+            CONTRADICTIONS_TEXT,
+            f"{run} | contradictions | not believed % | {DISBELIEVED_TWICE}",
+            _contradiction_rows(outcomes),
+        ),
         (
             NEAR_COPIES_TEXT,
             "stream | contradictions | near-copies | called wrong | the most of one | more than one",
@@ -184,7 +207,7 @@ def page(outcomes: Mapping[Run, Outcome], near_copies: Mapping[str, NearCopies] 
             "stream and options | R | promised from | ham | lost | lost % | p | spam missed % | best fixed % | ",
             _budget_rows(outcomes),
         ),
-        (PEERS_TEXT, f"filter | {' | '.join(MAIL)} | ms", _peer_rows(outcomes)),
+        (PEERS_TEXT, f"filter | {' | '.join(STREAMS)} | ms", _peer_rows(outcomes)),
     ]
     introduction = INTRODUCTION.format(nbstream=__version__, python=platform.python_version())
     sections = ((text, heads, list(rows)) for text, heads, rows in tables)
@@ -258,6 +281,41 @@ def _inbox_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
         )
 
 
+def _own_inbox_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
+    for group in INBOX_GROUPS:
+        if _has(outcomes, group):
+            run, of_group = group[0], [outcomes[run] for run in group]
+            yield (
+                f"**nbstream {__version__}**",
+                _yes_or_no(yes=run.autolearn != "null"),
+                run.stream,
+                *(
+                    _mean_and_range([_measured(outcome, name, run.taught + 1) for outcome in of_group], 2)
+                    for name in ("hm", "sm")
+                ),
+                _mean_and_range([outcome.corrections for outcome in of_group], 0),
+            )
+
+
+def _peer_inbox_rows(peer_runs: Sequence[PeerRun]) -> Rows:
+    for (version, autolearn, stream), runs in groupby(
+        peer_runs, key=lambda run: (run.version, run.autolearn, run.stream)
+    ):
+        of_group = list(runs)
+        yield (
+            version,
+            _yes_or_no(yes=autolearn),
+            stream,
+            _mean_and_range([run.hm for run in of_group], 2),
+            _mean_and_range([run.sm for run in of_group], 2),
+            _mean_and_range([run.counts.corrections for run in of_group], 0),
+        )
+
+
+def _yes_or_no(*, yes: bool) -> str:
+    return "yes" if yes else "no"
+
+
 def _contradiction_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
     for group in (*DEFAULT_GROUPS, *INBOX.values()):
         if _has(outcomes, group):
@@ -266,6 +324,7 @@ def _contradiction_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
                 f"{_title(group)}{_of_seeds(group)}",
                 _mean_and_range([outcome.contradictions for outcome in of_group], 0),
                 _mean_and_range([outcome.disbelieved for outcome in of_group], 2),
+                _mean_and_range([outcome.disbelieved_twice for outcome in of_group], 2),
             )
 
 
@@ -327,9 +386,9 @@ def _budget_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
 
 
 def _peer_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
-    if not _has(outcomes, [Run(stream) for stream in MAIL]):
+    if not _has(outcomes, [Run(stream) for stream in STREAMS]):
         return
-    ours = [outcomes[Run(stream)] for stream in MAIL]
+    ours = [outcomes[Run(stream)] for stream in STREAMS]
     seconds = [outcome.seconds_per_message for outcome in ours]
     yield (
         f"**nbstream {__version__}**",
@@ -376,7 +435,10 @@ def _figures(measures: Sequence[Measures]) -> list[str]:
 
 
 def _measured(outcome: Outcome, measure: str, first: int) -> float | None:
-    return outcome.disbelieved if measure == "disbelieved" else _value(outcome.measures(first), measure)
+    if measure in {"disbelieved", "disbelieved_twice"}:
+        share: float | None = getattr(outcome, measure)
+        return share
+    return _value(outcome.measures(first), measure)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -86,11 +86,18 @@ class Outcome:
     contradictions: int = 0
     believed: float | None = None
     """The percentage of the contradictions; see the report of ``nbstream evaluate``."""
+    believed_twice: float | None = None
+    """The percentage of the contradictions if they are said twice."""
 
     @property
     def disbelieved(self) -> float | None:
         """The percentage of the contradictions that were not believed; None where there was none."""
         return None if self.believed is None else 100.0 - self.believed
+
+    @property
+    def disbelieved_twice(self) -> float | None:
+        """The percentage of the contradictions that are not believed even if they are said twice."""
+        return None if self.believed_twice is None else 100.0 - self.believed_twice
 
     def measures(self, first: int = 1, last: int | None = None) -> Measures:
         """The measures of the messages from the ``first`` to the ``last``, counted from 1."""
@@ -144,6 +151,7 @@ def make(run: Run, index: Path) -> Outcome:
             report["corrections"],
             report["contradictions"],
             report["believed_percent"],
+            report["believed_twice_percent"],
         )
 
 

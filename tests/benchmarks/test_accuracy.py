@@ -68,7 +68,7 @@ def cells(text: str, *words: str) -> Sequence[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_all_runs_are_made_and_the_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = write_corpus(tmp_path / "corpus", 30)
     texts = tmp_path / "sms.tsv"
@@ -135,14 +135,15 @@ def test_the_inbox_is_measured_after_the_taught_messages() -> None:
 
 
 def test_contradictions_that_are_not_believed_are_a_target() -> None:
-    doubtful = replace(outcome(), contradictions=40, believed=90.0)
+    doubtful = replace(outcome(), contradictions=40, believed=90.0, believed_twice=99.5)
     outcomes = {**dict.fromkeys(RUNS, outcome()), Run(TREC): doubtful}
 
     written = page(outcomes)
 
     target = cells(written, f"{TREC} | contradictions not believed %")
     assert target[2:] == ["1", "5.00", "10.00", "**not met** by 5.00"]
-    assert cells(written.partition("## Contradictions")[2], f"{TREC} | 40 |")[1:] == ["40", "10.00"]
+    assert cells(written, f"{TREC} | not believed when said twice %")[2:] == ["1", "1.00", "0.50", "met"]
+    assert cells(written.partition("## Contradictions")[2], f"{TREC} | 40 |")[1:] == ["40", "10.00", "0.50"]
 
 
 def test_near_copies_are_a_target_and_a_table() -> None:

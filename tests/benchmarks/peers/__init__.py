@@ -1,0 +1,1 @@
+"""Other filters in the inbox regime."""
