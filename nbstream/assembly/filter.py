@@ -73,6 +73,7 @@ def tokenizer_options(settings: Settings) -> tokenizer.TokenizerOptions:
         attributes=models.categorical is not None,
         numbers=models.gaussian is not None,
         trusted_authserv_ids=frozenset(settings.trusted_authserv_ids),
+        own_received_fields=settings.own_received_fields,
     )
 
 

@@ -271,6 +271,11 @@ class Settings(Section):
     from mail that it receives. A field counts where it stands above the topmost Received field.
     """
 
+    own_received_fields: Annotated[int, Field(ge=0, le=20)] = 0
+    """How many Received fields your own servers write above their Authentication-Results: those do not count as
+    the topmost one. With Postfix and OpenDKIM it is 1. More than 0 is safe only where forged fields are removed.
+    """
+
     verdict: VerdictSettings = VerdictSettings()
     """The probabilities of spam from which a message gets each verdict; below ``unsure`` it is ham. 0 < unsure <=
     spam < 1, and spam <= reject <= 1. The threshold for spam has one of three forms: ``spam``,

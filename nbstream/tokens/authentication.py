@@ -1,8 +1,9 @@
 """Turns the results of authentication that our own server found into tokens: SPF, DKIM, DMARC, ARC and the like.
 
 The field is Authentication-Results (RFC 8601). Anybody may write it, so it is read only where two things hold: it
-names a server that the configuration trusts, and it stands above the topmost Received field. The server that
-receives a message puts its own Received field above all that the sender wrote, and its results above that.
+names a server that the configuration trusts, and it stands above the topmost Received field, apart from those that
+our own servers are known to write above it. Postfix, for example, puts what most milters write below its own
+Received field. Then only our own server keeps forged fields away, by removing them (RFC 8601, section 5).
 
 Rules: nothing here raises, and a field is read once. At most ``MAX_FIELDS`` fields of the trusted servers and
 ``MAX_RESULTS`` results of each are read. A sender cannot write a field with tokens like these: other fields of
@@ -12,7 +13,6 @@ the name Authentication-Results give none.
 from __future__ import annotations
 
 import re
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from nbstream.tokens.unicode import only_known
@@ -35,7 +35,7 @@ _DOMAIN_PROPERTIES = {
     "spf": ("smtp.mailfrom", "smtp.helo"),
     "dkim": ("header.d", "header.i"),
     "domainkeys": ("header.d", "header.from"),
-    "dmarc": ("header.from",),
+    "dmarc": ("header.from", "header.d"),
     "arc": (),
     "iprev": (),
     "auth": (),
@@ -48,24 +48,36 @@ _RESULT = re.compile(r"[a-z]{1,16}")
 _DOMAIN = re.compile(r"[\w-]+(?:\.[\w-]+)++")
 
 
-def authentication_tokens(fields: Sequence[HeaderField], trusted_ids: Collection[str]) -> list[str]:
+def authentication_tokens(
+    fields: Sequence[HeaderField], trusted_ids: Collection[str], own_received_fields: int = 0
+) -> list[str]:
     """Return tokens for the results in ``fields``, the header of a message, that a trusted server wrote.
 
-    ``trusted_ids`` are identifiers of servers (authserv-id) in lower case. A message without a Received field has
-    no tokens: nothing says which of its fields the sender wrote.
+    ``trusted_ids`` are identifiers of servers (authserv-id) in lower case. As many Received fields as
+    ``own_received_fields`` stand above their results. A message without a Received field has no tokens: nothing
+    says which of its fields the sender wrote.
     """
-    above = list(takewhile(lambda field: field.name != "received", fields)) if trusted_ids else []
-    if len(above) == len(fields):
+    if not trusted_ids or not any(field.name == "received" for field in fields):
         return []
     tokens: dict[str, None] = {}
     left = MAX_FIELDS
-    for field in above:
+    for field in _fields_above(fields, own_received_fields):
         if left and field.name == FIELD:
             words = _words(only_known(field.value[:MAX_VALUE_BYTES].decode("utf-8", "replace")).lower())
             if _server(words) in trusted_ids:
                 left -= 1
                 tokens |= dict.fromkeys(_result_tokens(words, is_whole=len(field.value) <= MAX_VALUE_BYTES))
     return list(tokens)
+
+
+def _fields_above(fields: Sequence[HeaderField], received_fields: int) -> Iterator[HeaderField]:
+    """Yield the fields above the topmost Received field that does not belong to the first ``received_fields``."""
+    for field in fields:
+        if field.name == "received":
+            if not received_fields:
+                return
+            received_fields -= 1
+        yield field
 
 
 def _words(text: str) -> list[str]:

@@ -37,13 +37,15 @@ _BODY_PREFIXES = (b"body:", b"url:", b"url.")
 class TokenizerOptions:
     """At most ``max_tokens`` distinct tokens are made of a message; attributes and numbers are optional.
 
-    ``trusted_authserv_ids`` are the servers, in lower case, whose Authentication-Results are read.
+    ``trusted_authserv_ids`` are the servers, in lower case, whose Authentication-Results are read. They stand
+    below ``own_received_fields`` Received fields of these servers.
     """
 
     max_tokens: int = 2000
     attributes: bool = False
     numbers: bool = False
     trusted_authserv_ids: frozenset[str] = frozenset()
+    own_received_fields: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,9 @@ class Tokenizer:
         if not message.is_mail:
             described = ["fields:none", *bare_text_tokens(next(_text_parts(message))[0])]
             return tuple(dict.fromkeys(encode_tokens(described)))
-        authentication = authentication_tokens(message.fields, self._options.trusted_authserv_ids)
+        authentication = authentication_tokens(
+            message.fields, self._options.trusted_authserv_ids, self._options.own_received_fields
+        )
         return tuple(
             dict.fromkeys(
                 [

@@ -129,6 +129,7 @@ ACCEPTED: list[tuple[str, str, object]] = [
     ("listeners: {smtp: {hostname: mx.example.org}}", "listeners.smtp.hostname", "mx.example.org"),
     ("trusted_authserv_ids: [MX.example.org, a]", "trusted_authserv_ids", ("mx.example.org", "a")),
     ("trusted_authserv_ids: []", "trusted_authserv_ids", ()),
+    ("own_received_fields: 2", "own_received_fields", 2),
     ("listeners: {http: {listen: localhost:80}}", "listeners.http.listen", TcpAddress("localhost", 80)),
     ("listeners: {http: {listen: '[::1]:80'}}", "listeners.http.listen", TcpAddress("::1", 80)),
     ("listeners: {http: {listen: 127.9.9.9:80}}", "listeners.http.listen", TcpAddress("127.9.9.9", 80)),

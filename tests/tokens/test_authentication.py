@@ -31,9 +31,9 @@ FOUND = [
 ]
 
 
-def tokens_of(*lines: str, trusted: frozenset[str] = TRUSTED) -> list[str]:
+def tokens_of(*lines: str, trusted: frozenset[str] = TRUSTED, own_received_fields: int = 0) -> list[str]:
     header = "\r\n".join(lines).encode()
-    tokens = authentication_tokens(parse_fields(header, len(header)), trusted)
+    tokens = authentication_tokens(parse_fields(header, len(header)), trusted, own_received_fields)
     assert all(token.startswith(PREFIX) for token in tokens)
     return [token.removeprefix(PREFIX) for token in tokens]
 
@@ -108,6 +108,16 @@ def test_what_stands_below_a_received_field_is_not_read() -> None:
     assert tokens_of(RECEIVED, field) == []
     assert tokens_of(RECEIVED, field, RECEIVED) == []
     assert tokens_of("received: x", field, RECEIVED) == []
+
+
+def test_below_the_received_fields_of_our_own_servers_it_is_read() -> None:
+    first, second = ("Authentication-Results: " + f"{ID}; {method}=pass" for method in ("spf", "dkim"))
+    lines = (first, RECEIVED, second, RECEIVED, f"Authentication-Results: {ID}; {RESULTS}")
+    assert tokens_of(*lines) == ["spf=pass"]
+    assert tokens_of(*lines, own_received_fields=1) == ["spf=pass", "dkim=pass"]
+    assert tokens_of(*lines, own_received_fields=2) == ["spf=pass", "dkim=pass", *FOUND[1:3], *FOUND[4:]]
+    assert tokens_of(RECEIVED, second, "From: a@b.example", own_received_fields=1) == ["dkim=pass"]
+    assert tokens_of(second, "From: a@b.example", own_received_fields=1) == []
 
 
 def test_without_a_received_field_nothing_says_who_wrote_it() -> None:
