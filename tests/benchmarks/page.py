@@ -101,7 +101,7 @@ rspamd have the rules that they come with, but nothing that asks the network. Th
 of each class instead of 200, which the taught messages do not have. Junk is what bogofilter calls Spam, what
 reaches SpamAssassin's required score, and what rspamd adds a header to or refuses. Learning without people is
 `autolearn: {}` of nbstream, `-u` of bogofilter, `bayes_auto_learn` of SpamAssassin, and the sample of `autolearn`
-in rspamd's configuration. Figures without a range are of one seed.
+in rspamd's configuration. SpamAssassin is slow, and has fewer seeds.
 """
 
 CONTRADICTIONS_TEXT = """\
@@ -179,7 +179,7 @@ def page(
         ),
         (
             INBOX_PEERS_TEXT,
-            "filter | learns without people | stream | hm% | sm% | corrections",
+            "filter | learns without people | stream | seeds | hm% | sm% | corrections",
             [*_own_inbox_rows(outcomes), *_peer_inbox_rows(peer_runs)],
         ),
         (
@@ -289,6 +289,7 @@ def _own_inbox_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
                 f"**nbstream {__version__}**",
                 _yes_or_no(yes=run.autolearn != "null"),
                 run.stream,
+                str(len(group)),
                 *(
                     _mean_and_range([_measured(outcome, name, run.taught + 1) for outcome in of_group], 2)
                     for name in ("hm", "sm")
@@ -306,6 +307,7 @@ def _peer_inbox_rows(peer_runs: Sequence[PeerRun]) -> Rows:
             version,
             _yes_or_no(yes=autolearn),
             stream,
+            str(len(of_group)),
             _mean_and_range([run.hm for run in of_group], 2),
             _mean_and_range([run.sm for run in of_group], 2),
             _mean_and_range([run.counts.corrections for run in of_group], 0),
