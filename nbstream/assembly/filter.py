@@ -21,7 +21,6 @@ from nbstream.bayes import (
 )
 from nbstream.filter.scorer import Scorer
 from nbstream.mail import mime
-from nbstream.store.model.autolearn_layer import LayeredCounts
 from nbstream.tokens import tokenizer
 
 if TYPE_CHECKING:
@@ -90,14 +89,15 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
 ) -> filter_.Filter:
     """Return the filter over a model.
 
-    ``counts`` is the mirror or the model itself, ``autolearn_layer`` the layer that is learned without people.
+    ``counts`` is the mirror or the model itself that people teach, ``autolearn_layer`` the layer that is learned
+    without people.
     """
     parts = filter_.FilterParts(
         tokenizer=make_tokenizer(tokenizer_options(settings)),
         classifier=classifier.Classifier(classifier_options(settings)),
         calibration=calibration.Calibration(),
         model=model,
-        counts=LayeredCounts(counts, autolearn_layer.counts) if autolearn_layer else counts,
+        counts=counts,
         observer=observer or filter_.SilentObserver(),
         checked_messages=checked_messages,
         autolearn_layer=autolearn_layer,
@@ -107,7 +107,10 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
 
 
 def make_scorer(
-    settings: Settings, counts: filter_.CountSource, policy: filter_.FilterPolicy | None = None
+    settings: Settings,
+    counts: filter_.CountSource,
+    policy: filter_.FilterPolicy | None = None,
+    autolearned_counts: filter_.CountSource | None = None,
 ) -> Scorer:
     """Return what scores as the filter does over other counts, by the policy of the settings or by ``policy``."""
     return Scorer(
@@ -115,6 +118,7 @@ def make_scorer(
         calibration.Calibration(),
         counts,
         policy or make_filter_policy(settings),
+        autolearned_counts=autolearned_counts,
     )
 
 

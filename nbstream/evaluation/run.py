@@ -18,7 +18,6 @@ from weakref import WeakKeyDictionary
 from nbstream.evaluation import regimes
 from nbstream.filter import LessonOutcome, TokenizedMessage
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner
-from nbstream.filter.scorer import Scorer
 from nbstream.mail.message import Message
 from nbstream.policy.incoming_message import incoming_message
 from nbstream.policy.lesson_source import LessonSource
@@ -228,7 +227,7 @@ async def _check_if_insisted(spam_filter: Filter, case: regimes.LabelledCheck, l
     entry = await parts.model.entry(lesson.after.id)
     if entry is None or not lesson.after.contradicts(case.label):
         return lesson.after
-    scorer = Scorer(parts.classifier, parts.calibration, parts.counts, spam_filter.policy, parts.clock)
+    scorer = parts.make_scorer(spam_filter.policy)
     message = TokenizedMessage(lesson.after.id, parts.tokenizer.tokenize(case.message))
     counts = await scorer.read_named_counts(scorer.count_names(message.tokens, entry))
     planned = LessonPlanner(scorer, parts).plan_insisted(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -249,10 +249,13 @@ class _BatchCounts:
 
     def message_counts(self, i: int) -> MessageCounts:
         """Return the counts of message ``i``, with the lessons so far."""
-        counts = self._counts
-        rows = counts.rows[self._rows_by_message[i]]
-        return MessageCounts(
-            self._names[i], rows, self._totals, counts.vocabulary_counts, counts.growth, counts.first_scores
+        row_numbers, layer = self._rows_by_message[i], self._counts.autolearned
+        return replace(
+            self._counts,
+            names=self._names[i],
+            rows=self._counts.rows[row_numbers],
+            totals=self._totals,
+            autolearned=replace(layer, rows=layer.rows[row_numbers]) if layer else None,
         )
 
     def apply_lesson(self, i: int, counts_after: MessageCounts) -> None:

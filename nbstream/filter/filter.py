@@ -16,7 +16,7 @@ from nbstream.filter.bulk import BulkLearner, BulkRequest
 from nbstream.filter.former_keys import resolve_ledger_keys
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner, TokenizedMessage
 from nbstream.filter.results import CheckSeconds, Contradiction, Lesson, LessonOutcome
-from nbstream.filter.scorer import Scorer, decide_check
+from nbstream.filter.scorer import decide_check
 from nbstream.policy.lesson_source import Insistence, LessonSource
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokens
@@ -48,7 +48,7 @@ class Filter:
     def __init__(self, parts: FilterParts, policy: FilterPolicy) -> None:
         self.parts = parts
         self.policy = policy
-        self._scorer = Scorer(parts.classifier, parts.calibration, parts.counts, policy, parts.clock)
+        self._scorer = parts.make_scorer(policy)
         self._planner = LessonPlanner(self._scorer, parts)
 
     def with_policy(self, policy: FilterPolicy) -> Filter:

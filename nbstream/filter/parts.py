@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.filter.half_life_monitor import HalfLifeMonitor
 from nbstream.filter.protocols import SilentObserver
+from nbstream.filter.scorer import Scorer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         LessonStore,
         WithdrawableLayer,
     )
+    from nbstream.filter.results import FilterPolicy
     from nbstream.tokens.tokenizer import Tokenizer
 
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 class FilterParts:
     """What a filter works with. A filter with another policy has the very same parts.
 
-    ``counts`` are those that scores are computed from; ``model`` is where lessons are stored. ``checked_messages``
+    ``counts`` are those that people taught; ``model`` is where lessons are stored. ``checked_messages``
     is None where no message is remembered, ``autolearn_layer`` where nothing is learned without people, and
     ``check_queue`` where checks do not wait for each other. ``clock`` gives the seconds since the epoch.
     """
@@ -45,3 +47,8 @@ class FilterParts:
     autolearn_layer: WithdrawableLayer | None = None
     check_queue: CheckQueue | None = None
     half_life_monitor: HalfLifeMonitor = field(default_factory=HalfLifeMonitor)
+
+    def make_scorer(self, policy: FilterPolicy) -> Scorer:
+        """Return what scores with these parts by a policy."""
+        layer_counts = self.autolearn_layer.counts if self.autolearn_layer else None
+        return Scorer(self.classifier, self.calibration, self.counts, policy, self.clock, layer_counts)

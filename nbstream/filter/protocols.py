@@ -83,6 +83,10 @@ class CheckedMessageSource(Protocol):
 class WithdrawableLayer(Protocol):
     """What was autolearned, and is taken back when a person gives a label."""
 
+    @property
+    def counts(self) -> CountSource:
+        """The counts of what was autolearned."""
+
     async def withdraw(self, message_key: str) -> str | None:
         """Take back what was autolearned of the message and return its label, or None where there is nothing.
 

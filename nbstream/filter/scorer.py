@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -9,9 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.calibration import SCORE_BINS
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts
+from nbstream.bayes.classifier import Score
+from nbstream.bayes.clues import Clue, sort_by_strength
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Totals
 from nbstream.bayes.event_models import FeatureCounts
+from nbstream.errors import StoreUnavailable
 from nbstream.filter.results import Check
+from nbstream.policy.autolearn import LIMIT_CLUE, limit_log_odds
 from nbstream.policy.explanation import ScoreCounts
 from nbstream.policy.first_scores import FirstScore, FirstScores
 from nbstream.policy.policy import spam_by_budget
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
-    from nbstream.bayes.counts import Sums, Totals
+    from nbstream.bayes.counts import Sums
     from nbstream.filter.protocols import CountSource
     from nbstream.filter.results import FilterPolicy
     from nbstream.policy.budget import BudgetPromise
@@ -35,12 +40,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class AutolearnedCounts:
+    """The counts of the autolearn layer: ``rows`` of the same names, shape (names, classes), and ``totals``."""
+
+    rows: NDArray[np.int64]
+    totals: Totals
+
+
+@dataclass(frozen=True, slots=True)
 class MessageCounts:
     """The counts that matter for a message, at one moment.
 
     ``names`` are its tokens, then the bins of the calibration, then the sums of the event models. ``rows`` has the
-    counts of these names, shape (names, classes). ``growth`` is the growth of weights at that moment.
-    ``first_scores`` is the live object: it changes with later lessons.
+    counts of these names, shape (names, classes), as people taught them. ``growth`` is the growth of weights at
+    that moment. ``first_scores`` is the live object: it changes with later lessons. ``autolearned`` is None where
+    nothing is learned without people, or while that cannot be read.
     """
 
     names: tuple[bytes, ...]
@@ -49,10 +63,14 @@ class MessageCounts:
     vocabulary_counts: NDArray[np.int64] | None
     growth: float
     first_scores: FirstScores
+    autolearned: AutolearnedCounts | None = None
 
 
 class Scorer:
-    """Scores tokens with one source of counts. ``clock`` gives the seconds since the epoch."""
+    """Scores tokens with the counts that people taught, and with those of the autolearn layer if there is one.
+
+    ``clock`` gives the seconds since the epoch. What a layer may change is bounded; see ``policy.autolearn``.
+    """
 
     def __init__(
         self,
@@ -61,12 +79,14 @@ class Scorer:
         counts: CountSource,
         policy: FilterPolicy,
         clock: Callable[[], float] = time.time,
+        autolearned_counts: CountSource | None = None,
     ) -> None:
         self._classifier = classifier
         self._calibration = calibration
         self._counts = counts
         self._policy = policy
         self._clock = clock
+        self._autolearned_counts = autolearned_counts
         self._no_first_scores = FirstScores()
         self._threshold_cache: (
             tuple[FirstScores, int, dict[ThresholdPolicy, tuple[Mapping[float, BudgetPromise], Thresholds]]] | None
@@ -99,7 +119,17 @@ class Scorer:
         rows, totals = await self._counts.look_up(names)
         vocabulary = await self._counts.vocabulary_counts() if self._classifier.needs_vocabulary else None
         growth = self._counts.half_life.growth(self._clock())
-        return MessageCounts(names, rows, totals, vocabulary, growth, await self.first_scores())
+        return MessageCounts(
+            names, rows, totals, vocabulary, growth, await self.first_scores(), await self._read_layer(names)
+        )
+
+    async def _read_layer(self, names: tuple[bytes, ...]) -> AutolearnedCounts | None:
+        if self._autolearned_counts is None:
+            return None
+        try:
+            return AutolearnedCounts(*await self._autolearned_counts.look_up(names))
+        except StoreUnavailable:
+            return None
 
     async def first_scores(self) -> FirstScores:
         """Return the first scores that budgets need; there are none where no policy has a budget."""
@@ -107,12 +137,16 @@ class Scorer:
 
     def check(self, message_key: str, tokens: Tokens, counts: MessageCounts) -> Check:
         """Return the check of a message by these counts."""
-        n = len(tokens.head) + len(tokens.body)
-        bins, sums = counts.rows[n : n + len(SCORE_BINS)], counts.rows[n + len(SCORE_BINS) :]
-        totals, unit = counts.totals, WEIGHT_ONE * counts.growth
-        feature_counts = FeatureCounts(counts.rows[:n], sums, totals, counts.vocabulary_counts, unit)
-        score = self._classifier.score(tokens, feature_counts)
-        probability = self._calibration.probability(score.log_odds, bins, totals, unit)
+        totals, rows = counts.totals, counts.rows
+        score = self._score(tokens, counts, rows, totals)
+        if counts.autolearned:
+            rows = rows + counts.autolearned.rows
+            both = self._score(tokens, counts, rows, _totals_of_both(totals, counts.autolearned.totals))
+            log_odds = limit_log_odds(
+                score.log_odds, both.log_odds, lambda odds: self._probability(odds, tokens, counts)
+            )
+            score = both if log_odds == both.log_odds else _limited_score(both, log_odds)
+        probability = self._probability(score.log_odds, tokens, counts)
         state = self._model_state(totals)
         thresholds = self.thresholds(self._policy.default_policy, counts.first_scores)
         verdict, reason = decide_verdict(probability, thresholds, state)
@@ -126,10 +160,22 @@ class Scorer:
             score.clues,
             thresholds,
             score.prior,
-            ScoreCounts(
-                counts.names, counts.rows, counts.growth
-            ),  # without the vocabulary: it would stay in memory
+            ScoreCounts(counts.names, rows, counts.growth),  # without the vocabulary: it would stay in memory
         )
+
+    def _score(self, tokens: Tokens, counts: MessageCounts, rows: NDArray[np.int64], totals: Totals) -> Score:
+        """Return the score by these rows and totals, in the place of those in ``counts``."""
+        n = len(tokens.head) + len(tokens.body)
+        sums, unit = rows[n + len(SCORE_BINS) :], WEIGHT_ONE * counts.growth
+        return self._classifier.score(
+            tokens, FeatureCounts(rows[:n], sums, totals, counts.vocabulary_counts, unit)
+        )
+
+    def _probability(self, log_odds: float, tokens: Tokens, counts: MessageCounts) -> float:
+        """Return P(spam) by the calibration, which people alone teach."""
+        n = len(tokens.head) + len(tokens.body)
+        bins = counts.rows[n : n + len(SCORE_BINS)]
+        return self._calibration.probability(log_odds, bins, counts.totals, WEIGHT_ONE * counts.growth)
 
     def decide_again(self, check: Check, totals: Totals, first_scores: FirstScores) -> Check:
         """Decide a check again, by the number of learned messages and the thresholds of this moment."""
@@ -220,6 +266,27 @@ def first_score_sums(entry: LedgerEntry) -> Sums:
     return [(name, amount) for name, amount in entry.sums if name in SCORE_BINS]
 
 
+def _totals_of_both(people: Totals, layer: Totals) -> Totals:
+    """Return the totals of what people taught and of the autolearn layer together.
+
+    The number of messages is that of people: what they taught decides whether a model is ready, and the prior. The
+    vocabulary size is the sum of both sizes, so a token that both have counts twice. The result lies between the
+    true size and twice that, and its part in the smoothing is the same for each class.
+    """
+    weights = tuple(a + b for a, b in zip(people.tokens, layer.tokens, strict=True))
+    return Totals(people.messages, weights, people.vocabulary_size + layer.vocabulary_size)
+
+
+def _limited_score(score: Score, log_odds: float) -> Score:
+    """Return the score with ``log_odds``, and a clue for what is taken back."""
+    votes = [(ratio, name) for name, ratio in score.clues]
+    votes.append((log_odds - score.log_odds, LIMIT_CLUE))
+    limited_log_odds = math.fsum([score.prior, *(ratio for ratio, _ in votes)])
+    return Score(
+        limited_log_odds, tuple(Clue(name, ratio) for ratio, name in sort_by_strength(votes)), score.prior
+    )
+
+
 def decide_check(check: Check, thresholds: Thresholds) -> Check:
     """Decide a check again by these thresholds."""
     verdict, reason = decide_verdict(check.probability, thresholds, check.state)
@@ -261,4 +328,4 @@ def _counts_after_new_entry(counts: MessageCounts, new_entry: LedgerEntry) -> Me
         if name in sum_names:
             rows[n + sum_names.index(name), column] += amount
     totals = counts.totals.with_lesson(column, new_entry.weight * n, new_tokens)
-    return MessageCounts(counts.names, rows, totals, counts.vocabulary_counts, counts.growth, counts.first_scores)
+    return replace(counts, rows=rows, totals=totals)

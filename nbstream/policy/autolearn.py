@@ -1,19 +1,38 @@
-"""What may be learned without a person: the margins, the balance of the classes, and the weight.
+"""What may be learned without a person, and how far that may move a score.
 
 Rules: pure. A message tells autolearning only what the model already believes. Therefore only messages are learned
 of which the model is very sure, about as many of one class as of the other, and with less weight than a person's
 label gives. Other margins, shares and leads were tried; see docs/experiments.md.
+
+Whoever sends mail decides what is learned without people. Mail that contains public ham and the words of a later
+campaign is learned as ham, as often as it is sent, and no rule about single messages or words prevents that. So
+the effect is bounded, and not the cause: whatever was autolearned, it moves the log-odds of P(spam) at most by
+``MAX_SHIFT`` from what people taught alone.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+MAX_SHIFT = math.log(0.95 / 0.05) - math.log(0.5 / 0.5)
+"""How far the autolearn layer may move the log-odds of P(spam), in nats.
+
+It is the distance between the default thresholds for ``unsure`` and ``spam``. With these, the layer can turn spam
+into unsure mail or unsure mail into ham, and the other way round, but never spam into ham or ham into spam.
+"""
+
+LIMIT_CLUE = b"autolearn:limit"
+"""The name of the clue for what the layer says beyond ``MAX_SHIFT``, and what is therefore taken back."""
+
+_SURE = math.log(0.999 / 0.001)  # P(spam) of 0.001 and below are the same here, and so are those from 0.999 on
+_HALVINGS = 16  # exact to a 65,536th of the distance between both scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +61,28 @@ def is_balanced(label: str, messages: Sequence[int], options: AutolearnOptions) 
     """Whether one more message with ``label`` may be learned. ``messages`` are the learned messages by class."""
     column = CLASSES.index(label)
     return messages[column] - messages[1 - column] < options.max_lead
+
+
+def limit_log_odds(by_people: float, by_both: float, probability: Callable[[float], float]) -> float:
+    """Return the log-odds nearest to ``by_both`` that the autolearn layer may lead to.
+
+    ``by_people`` are the log-odds by what people taught alone, ``by_both`` those by the layer as well, both before
+    calibration and in nats. ``probability`` is the calibration, a monotone function that returns P(spam). The
+    logit of the result's P(spam) differs by at most ``MAX_SHIFT`` from that of ``by_people``, where a P beyond
+    0.001 and 0.999 counts as 0.001 and 0.999: mail that is sure either way may become more sure.
+    """
+    start = _sure_logit(probability(by_people))
+    if abs(_sure_logit(probability(by_both)) - start) <= MAX_SHIFT:
+        return by_both
+    inside, outside = by_people, by_both
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2
+        if abs(_sure_logit(probability(middle)) - start) <= MAX_SHIFT:
+            inside = middle
+        else:
+            outside = middle
+    return inside
+
+
+def _sure_logit(probability: float) -> float:
+    return max(-_SURE, min(_SURE, math.log(probability / (1 - probability))))

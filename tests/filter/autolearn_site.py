@@ -20,7 +20,7 @@ from nbstream.filter.scorer import Scorer
 from nbstream.mail.message import Message
 from nbstream.policy import autolearn
 from nbstream.policy.policy import ThresholdPolicy
-from nbstream.store.model.autolearn_layer import AutolearnModel, LayeredCounts
+from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from tests.bayes.sample_models import CHOICES
@@ -75,7 +75,7 @@ def make_site(
             classifier=classifier,
             calibration=Calibration(),
             model=people,
-            counts=LayeredCounts(people, model),
+            counts=people,
             observer=learner,
             autolearn_layer=layer,
         ),

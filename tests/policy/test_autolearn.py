@@ -1,10 +1,19 @@
-"""What may be learned without a person: only what is sure, as much of the one class as of the other."""
+"""What may be learned without a person: what is sure, as much of each class, and with a bounded effect."""
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from nbstream.policy.autolearn import AutolearnOptions, autolearn_label, is_balanced
+from nbstream.bayes.calibration import sigmoid
+from nbstream.policy.autolearn import (
+    MAX_SHIFT,
+    AutolearnOptions,
+    autolearn_label,
+    is_balanced,
+    limit_log_odds,
+)
 
 PARAMS = AutolearnOptions(ham_margin=0.01, spam_margin=0.99, max_lead=3)
 
@@ -26,3 +35,37 @@ def test_a_class_leads_by_no_more_than_max_lead(ham: int, spam: int, ham_may: bo
         ham_may,
         spam_may,
     )
+
+
+def logit(probability: float) -> float:
+    return math.log(probability / (1 - probability))
+
+
+@pytest.mark.parametrize("by_people", [-20.0, -5.0, -1.0, 0.0, 2.0, 8.0])
+@pytest.mark.parametrize("shift", [-2.9, -1.0, 0.0, 2.9])
+def test_a_layer_moves_a_score_as_it_likes_within_the_limit(by_people: float, shift: float) -> None:
+    assert limit_log_odds(by_people, by_people + shift, sigmoid) == by_people + shift
+
+
+@pytest.mark.parametrize("by_people", [-5.0, -1.0, 0.0, 2.0, 6.0])
+@pytest.mark.parametrize("by_both", [-90.0, 90.0])
+def test_a_layer_moves_the_log_odds_of_p_by_no_more_than_the_limit(by_people: float, by_both: float) -> None:
+    limited = limit_log_odds(by_people, by_both, lambda log_odds: sigmoid(log_odds / 3))
+
+    shift = (limited - by_people) / 3
+    assert shift * by_both > 0
+    assert MAX_SHIFT - 0.01 < abs(shift) <= MAX_SHIFT
+
+
+def test_the_limit_is_from_the_middle_to_the_default_threshold_of_spam() -> None:
+    assert limit_log_odds(0.0, 90.0, sigmoid) == pytest.approx(logit(0.95), abs=0.01)
+    assert sigmoid(limit_log_odds(0.0, 90.0, sigmoid)) <= 0.95
+    assert sigmoid(limit_log_odds(logit(0.95), -90.0, sigmoid)) >= 0.5
+
+
+def test_what_is_sure_by_what_people_taught_stays_on_its_side_and_may_become_surer() -> None:
+    assert sigmoid(limit_log_odds(logit(0.999), -90.0, sigmoid)) > 0.98
+    assert sigmoid(limit_log_odds(30.0, -90.0, sigmoid)) > 0.98
+    assert sigmoid(limit_log_odds(-30.0, 90.0, sigmoid)) < 0.02
+    assert limit_log_odds(7.0, 90.0, sigmoid) == 90.0
+    assert limit_log_odds(-7.0, -90.0, sigmoid) == -90.0

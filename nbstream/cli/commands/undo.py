@@ -23,7 +23,6 @@ from nbstream.cli.actor import current_user
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.filter.preview import HypotheticalCounts, Preview, preview_verdicts
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.model.autolearn_layer import LayeredCounts
 from nbstream.store.model.history import HistorySelection
 from nbstream.store.undo.restoration import apply_restoration, prepare_restoration, selected_changes
 from nbstream.wire.explanation_json import iso_time
@@ -31,7 +30,6 @@ from nbstream.wire.explanation_json import iso_time
 if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.config import Settings
-    from nbstream.filter import CountSource
     from nbstream.store.model.model import Model
     from nbstream.store.undo.plan import UndoableChange
     from nbstream.store.undo.restoration import Restoration
@@ -139,12 +137,11 @@ def _change_outcomes(restoration: Restoration, done: str, why: str = "") -> Iter
 async def _preview_verdicts(settings: Settings, model: Model, hypothetical: HypotheticalCounts) -> Preview:
     """Compare the verdicts of the messages that were checked last with those that they would get."""
     messages = make_recent_messages(settings, model).newest(_MAX_PREVIEWED)
-    counts: CountSource = hypothetical
+    layer = None
     if settings.autolearn:
         layer = make_autolearn_model(settings, model.client)
         await layer.open(sign=False)
-        counts = LayeredCounts(hypothetical, layer)
-    return await preview_verdicts(messages, make_scorer(settings, counts))
+    return await preview_verdicts(messages, make_scorer(settings, hypothetical, autolearned_counts=layer))
 
 
 def _outcome_to_text(outcome: _ChangeOutcome) -> str:

@@ -1,6 +1,6 @@
-"""Two layers of counts: what people taught, and what was learned without them, which can be dropped as a whole.
+"""The autolearn layer: what was learned without people, stored beside what they taught, and dropped as a whole.
 
-Rules: the second layer is a model of its own, with counts, totals, ledger, change stream and history under key
+Rules: the layer is a model of its own, with counts, totals, ledger, change stream and history under key
 names of its own; therefore it has all the properties of a model. Its keys carry an epoch. To drop the layer is one
 step to the next epoch. The keys of the former epoch are removed afterwards, and nobody reads what a late writer
 adds to them. The sequence numbers of the changes continue in the next epoch, with a gap: mirrors load anew.
@@ -9,7 +9,7 @@ adds to them. The sequence numbers of the changes continue in the next epoch, wi
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
@@ -187,64 +187,3 @@ class AutolearnModel:
                 ]
                 if former_keys:
                     await self.client.unlink(*former_keys)
-
-
-class CountsLayer(Protocol):
-    """The counts of one layer."""
-
-    async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
-        """The counts of ``tokens`` or sums, shape (n, classes), and the totals."""
-
-    async def vocabulary_counts(self) -> NDArray[np.int64]:
-        """The counts of all tokens, without sums."""
-
-    async def wait_until_applied(self, change: bytes) -> None:
-        """Return when ``look_up`` shows the change."""
-
-    @property
-    def half_life(self) -> HalfLife:
-        """The time base of the counts."""
-
-    async def first_scores(self) -> FirstScores:
-        """The P(spam) of recent messages before their first label."""
-
-
-class LayeredCounts:
-    """The counts of both layers added up; while the second layer cannot be read, the counts of the first.
-
-    The number of messages is that of the first layer: what people taught decides whether a model is ready, and the
-    prior. The vocabulary size is the sum of both sizes, so a token that both layers hold counts twice. The result
-    lies between the true size and twice that, and its part in the smoothing is the same for each class.
-    """
-
-    def __init__(self, people: CountsLayer, auto: CountsLayer) -> None:
-        self._people = people
-        self._auto = auto
-
-    async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
-        """The counts of ``tokens`` or sums, shape (n, classes), and the totals."""
-        counts, totals = await self._people.look_up(tokens)
-        try:
-            auto_counts, auto_totals = await self._auto.look_up(tokens)
-        except StoreUnavailable:
-            return counts, totals
-        weights = tuple(a + b for a, b in zip(totals.tokens, auto_totals.tokens, strict=True))
-        vocabulary_size = totals.vocabulary_size + auto_totals.vocabulary_size
-        return counts + auto_counts, Totals(totals.messages, weights, vocabulary_size)
-
-    async def first_scores(self) -> FirstScores:
-        """The first scores of the first layer, whose labels people gave."""
-        return await self._people.first_scores()
-
-    @property
-    def half_life(self) -> HalfLife:
-        """The time base of both layers."""
-        return self._people.half_life
-
-    async def vocabulary_counts(self) -> NDArray[np.int64]:
-        """The counts of all tokens of the first layer: what needs them cannot be used with a second layer."""
-        return await self._people.vocabulary_counts()
-
-    async def wait_until_applied(self, change: bytes) -> None:
-        """Return when ``look_up`` shows the change of the first layer."""
-        await self._people.wait_until_applied(change)

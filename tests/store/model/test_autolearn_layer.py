@@ -16,7 +16,7 @@ from nbstream.filter import FilterPolicy
 from nbstream.filter.scorer import Scorer
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.store.lua import lua_script
-from nbstream.store.model.autolearn_layer import AutolearnModel, LayeredCounts
+from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.keys import AutolearnKeys
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.model import Model
@@ -52,30 +52,6 @@ async def dump(client: Redis, keys: list[bytes]) -> dict[bytes, Any]:
 async def names(client: Redis, *, auto: bool) -> list[bytes]:
     keys = [key async for key in client.scan_iter()]
     return sorted(key for key in keys if key.startswith(b"nbstream:{test}:auto") == auto)
-
-
-async def test_the_counts_and_totals_of_both_add_up_but_for_the_messages(
-    people: Model, layer: AutolearnModel
-) -> None:
-    await change(people, "m1", entry("spam", TOKENS[:3], 500))
-    await change(layer, "m2", entry("spam", TOKENS[2:5], 100))
-    await change(layer, "m3", entry("ham", TOKENS[4:5], 30))
-
-    rows, totals = await LayeredCounts(people, layer).look_up(TOKENS[:5])
-
-    assert rows.tolist() == [[0, 500], [0, 500], [0, 600], [0, 100], [30, 100]]
-    assert totals == Totals(messages=(0, 1), tokens=(30, 1800), vocabulary_size=6)
-
-
-async def test_while_the_second_layer_cannot_be_read_the_counts_of_the_first_are_used(
-    people: Model, layer: AutolearnModel
-) -> None:
-    await change(people, "m1", entry("spam", TOKENS[:3], 500))
-
-    rows, totals = await LayeredCounts(people, Mirror(layer, 5.0)).look_up(TOKENS[:3])
-
-    assert rows.tolist() == [[0, 500]] * 3
-    assert totals == await people.totals()
 
 
 async def test_learning_in_one_layer_leaves_the_other_as_it_is(people: Model, layer: AutolearnModel) -> None:
@@ -254,11 +230,10 @@ async def test_the_layer_has_the_time_base_of_what_people_taught_and_its_lessons
     await layer.open()
 
     tokens, later = Tokens((b"a:b",), ()), SINCE + 30 * 86_400
-    both = LayeredCounts(people, layer)
-    scorer = Scorer(Classifier(), Calibration(), both, FilterPolicy(ThresholdPolicy(), {}), lambda: later)
+    scorer = Scorer(Classifier(), Calibration(), people, FilterPolicy(ThresholdPolicy(), {}), lambda: later, layer)
     weight, _ = scorer.weigh_autolearned_lesson(tokens, 0.0, "spam", await scorer.read_counts(tokens), 1.0)
 
-    assert people.half_life == layer.half_life == both.half_life == HalfLife(30.0, SINCE)
+    assert people.half_life == layer.half_life == HalfLife(30.0, SINCE)
     assert weight == 2 * Classifier().weigh_lesson(tokens, 0.0, "spam", Totals())[0]
 
 

@@ -1,0 +1,145 @@
+"""What was learned without people moves a score within a limit, and the explanation says where the limit was."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from nbstream.bayes.calibration import Calibration
+from nbstream.bayes.classifier import Classifier
+from nbstream.errors import StoreUnavailable
+from nbstream.filter import AutolearnLayer, Check, Filter, FilterParts, FilterPolicy
+from nbstream.mail.message import Message
+from nbstream.policy.autolearn import LIMIT_CLUE, MAX_SHIFT
+from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.policy import ThresholdPolicy
+from nbstream.store.model.history import Assessment, LessonNote
+from nbstream.store.model.ledger import LedgerEntry
+from nbstream.store.model.memory_model import MemoryModel
+from nbstream.tokens.tokenizer import Tokenizer
+from tests.letters import letters
+
+SPAM_TO_WATCH = next(raw for label, raw in letters(50, seed=9) if label == "spam")
+
+
+class Site:
+    """A filter over a model that people taught, beside one without the layer."""
+
+    def __init__(self) -> None:
+        self.people, self.layer = MemoryModel(), MemoryModel()
+        self.both = self._filter(AutolearnLayer(self.layer, self.layer))
+        self.by_people = self._filter(None)
+
+    def _filter(self, layer: AutolearnLayer | None) -> Filter:
+        parts = FilterParts(
+            tokenizer=Tokenizer(),
+            classifier=Classifier(),
+            calibration=Calibration(),
+            model=self.people,
+            counts=self.people,
+            autolearn_layer=layer,
+        )
+        return Filter(parts, FilterPolicy(ThresholdPolicy(), {}))
+
+    async def autolearn(self, raw: bytes, label: str, times: int) -> None:
+        """Put the tokens of a mail into the layer, whatever the margins say."""
+        message, note = Message.parse(raw), LessonNote("auto", "", *[Assessment(0.5, "unsure")] * 2)
+        for number in range(times):
+            tokens = Tokenizer().tokenize(message).all
+            entry = LedgerEntry(f"v{number}", label, 1000, tokens, time.time(), "auto", "", 0.0, ())
+            await self.layer.commit_lesson(f"{label}{number}", None, entry, note)
+
+    async def check(self, raw: bytes = SPAM_TO_WATCH) -> Check:
+        return await self.both.check(Message.parse(raw))
+
+
+@pytest.fixture
+async def site() -> Site:
+    site = Site()
+    for label, raw in letters(100):
+        await site.by_people.learn(Message.parse(raw), label, "test")
+    return site
+
+
+def logit(probability: float) -> float:
+    return math.log(probability / (1 - probability))
+
+
+async def test_an_empty_layer_changes_nothing(site: Site) -> None:
+    alone = await site.by_people.check(Message.parse(SPAM_TO_WATCH))
+
+    assert await site.check() == alone
+
+
+async def test_the_counts_of_both_layers_are_added_but_for_the_messages(site: Site) -> None:
+    before = await site.check()
+    await site.autolearn(SPAM_TO_WATCH, "spam", 3)
+
+    after = await site.check()
+
+    assert after.score > before.score
+    assert after.state == before.state
+    assert (after.evidence.rows - before.evidence.rows).max() == 3000
+
+
+async def test_beyond_the_limit_a_clue_takes_back_what_the_layer_says_too_much(site: Site) -> None:
+    alone = await site.check()
+    await site.autolearn(SPAM_TO_WATCH, "ham", 500)
+
+    limited = await site.check()
+
+    assert alone.probability > 0.95
+    shift = min(logit(alone.probability), logit(0.999)) - logit(limited.probability)
+    assert shift == pytest.approx(MAX_SHIFT, abs=0.01)
+    (limit,) = (clue for clue in limited.clues if clue.token == LIMIT_CLUE)
+    assert limit.log_ratio > 0
+    assert math.fsum([limited.prior, *(clue.log_ratio for clue in limited.clues)]) == limited.score
+    strengths = [abs(clue.log_ratio) for clue in limited.clues]
+    assert strengths == sorted(strengths, reverse=True)
+
+
+async def test_the_limit_has_no_counts_in_an_explanation(site: Site) -> None:
+    await site.autolearn(SPAM_TO_WATCH, "ham", 500)
+    check = await site.check()
+
+    counted = check.evidence.count_clues(check.clues)
+
+    assert [(clue.ham, clue.spam) for clue in counted if clue.token == LIMIT_CLUE] == [(None, None)]
+    assert all(clue.ham is not None for clue in counted if clue.token != LIMIT_CLUE)
+
+
+async def test_a_lesson_of_many_at_once_is_weighed_with_the_layer_as_a_single_one_is(site: Site) -> None:
+    await site.autolearn(SPAM_TO_WATCH, "ham", 5)
+    other = Site()
+    for label, raw in letters(100):
+        await other.by_people.learn(Message.parse(raw), label, "test")
+    await other.autolearn(SPAM_TO_WATCH, "ham", 5)
+
+    async def messages() -> AsyncIterator[Message]:
+        yield Message.parse(SPAM_TO_WATCH)
+
+    await site.both.learn(Message.parse(SPAM_TO_WATCH), "spam", "test")
+    await other.both.learn_many(messages(), "spam", LessonSource("test"), lambda _: None)
+
+    key = Message.parse(SPAM_TO_WATCH).key
+    single, bulk = await site.people.entry(key), await other.people.entry(key)
+    assert single
+    assert bulk
+    assert (single.weight, single.sums, single.score) == (bulk.weight, bulk.sums, bulk.score)
+
+
+async def test_while_the_layer_cannot_be_read_what_people_taught_counts_alone(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = await site.check()
+    await site.autolearn(SPAM_TO_WATCH, "ham", 5)
+
+    async def away(tokens: object) -> None:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(site.layer, "look_up", away)
+
+    assert await site.check() == alone
