@@ -15,7 +15,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run test test-interpreter soak bench accuracy peers picture reference docs dist format clean python redis corpora
+.PHONY: run test test-interpreter soak bench accuracy peers strangers picture reference docs dist format clean python redis corpora
 
 run: python redis $(VENV)/run.stamp
 	@exec $(VENV)/bin/nbstream serve --hints
@@ -36,7 +36,7 @@ test-interpreter: $(VENV)/test.stamp
 soak: $(VENV)/test.stamp
 	$(PYTEST) -r s -m soak
 
-# The folder of the archives of real mail, for the four that follow.
+# The folder of the archives of real mail, for the five that follow.
 CORPORA ?= $(NBSTREAM_CORPORA)
 
 # The speed, beside the peers that .ci/bench-packages.txt names, into tests/benchmarks/SPEED.md and SPEED.json:
@@ -53,6 +53,10 @@ accuracy: corpora $(VENV)/test.stamp
 # .ci/bench-packages.txt): make peers CORPORA=DIR. Some alone: make peers CORPORA=DIR ONLY='bogofilter rspamd'
 peers: corpora $(VENV)/test.stamp
 	$(VENV)/bin/python -m tests.benchmarks.peers '$(CORPORA)' $(ONLY)
+
+# What strangers can do to a filter, on real mail, into tests/benchmarks/STRANGERS.md: make strangers CORPORA=DIR
+strangers: corpora $(VENV)/test.stamp
+	$(VENV)/bin/python -m tests.benchmarks.strangers '$(CORPORA)'
 
 # The picture of `nbstream tune` in the handbook, of the scores of the same mail: make picture CORPORA=DIR
 picture: corpora $(VENV)/test.stamp

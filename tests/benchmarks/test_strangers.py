@@ -1,0 +1,100 @@
+"""``make strangers`` works: over letters written for tests it makes every attack and writes the whole page."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from nbstream.policy.autolearn import MAX_SHIFT
+from tests.benchmarks.strangers import attack
+from tests.benchmarks.strangers.__main__ import page, read_stream
+from tests.benchmarks.strangers.mails import Letter, Stranger, again, frequent_sender, read_letter
+from tests.letters import letters, write_corpus
+
+MARKS = (20, 60)
+
+
+@cache
+def stream() -> attack.Stream:
+    """300 letters that people taught, and 100 later ones."""
+    all_letters = [read_letter(label, raw) for label, raw in letters(400)]
+    return attack.Stream(all_letters[:300], all_letters[300:])
+
+
+def known() -> Letter:
+    return frequent_sender(stream().taught)
+
+
+@pytest.mark.parametrize("name", list(attack.campaigns(stream())))
+async def test_a_campaign_that_strangers_prepared_as_ham_stays_spam(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attack, "MARKS", MARKS)
+    people = await attack.teach(stream().taught)
+
+    outcome = await attack.attack_as_ham(stream(), people, attack.campaigns(stream())[name], known())
+
+    before, *after = outcome.probabilities
+    # In so few words the whole text of a campaign shows: mail with it is not learned as ham.
+    assert min(outcome.learned) > MARKS[-1] // 2 or "whole" in name
+    assert min(before) >= 0.999
+    assert min(min(at_mark) for at_mark in after) >= 0.95
+
+
+async def test_without_a_bound_the_same_attack_makes_spam_of_the_campaign_ham(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attack, "MARKS", MARKS)
+    monkeypatch.setattr("nbstream.policy.autolearn.MAX_SHIFT", 1000 * MAX_SHIFT)
+    people = await attack.teach(stream().taught)
+
+    outcome = await attack.attack_as_ham(stream(), people, Stranger(), known())
+
+    assert min(outcome.probabilities[-1]) < 0.5
+
+
+@pytest.mark.parametrize("name", list(attack.impostors()))
+async def test_ham_of_known_correspondents_stays_out_of_spam(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attack, "MARKS", MARKS)
+    people = await attack.teach(stream().taught)
+
+    outcome = await attack.attack_as_spam(stream(), people, attack.impostors()[name], known())
+
+    assert outcome.probabilities[0]
+    assert max(outcome.probabilities[-1]) < 0.95
+
+
+def test_the_same_mail_again_is_another_mail_with_the_same_words() -> None:
+    letter = known()
+
+    first, second = (read_letter("ham", again(letter, number)) for number in (1, 2))
+
+    assert (first.text, first.sender, first.subject) == (letter.text, letter.sender, letter.subject)
+    assert len({letter.raw, first.raw, second.raw}) == 3
+
+
+@pytest.mark.timeout(300)
+async def test_the_page_has_each_attack_on_each_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attack, "MARKS", (2, 4))
+    read = read_stream(write_corpus(tmp_path / "corpus", 200), 150, 50)
+
+    written = await page({"generated": read})
+
+    rows = [line for line in written.splitlines() if line.startswith("| generated")]
+    assert len(rows) == len(attack.campaigns(read)) + len(attack.impostors()) + 9
+    assert all("-" not in cell.split()[:1] for row in rows for cell in row.split("|"))
+
+
+def test_without_the_corpora_it_says_what_is_missing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.benchmarks.strangers", str(tmp_path)]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"strangers: {tmp_path} has no trec07p-20k.tar.xz, spamassassin.tar.xz\n",
+    )
