@@ -58,7 +58,8 @@ def main() -> None:
         streams = unpacked(options.corpora, Path(folder), absent)
         if options.only:
             runs, copied = chosen(options.only, streams)
-            print(page(make_all(runs, streams), near_copies(copied, streams), read_runs(FIGURES)))
+            peer_runs = read_runs(FIGURES) if set(runs) & set(SECTIONS["inbox"]) else []
+            print(page(make_all(runs, streams), near_copies(copied, streams), peer_runs))
         else:
             write(streams, PAGE)
 
