@@ -46,6 +46,19 @@ class FeatureCounts:
     unit: float = WEIGHT_ONE
 
 
+@dataclass(frozen=True, slots=True)
+class ClueLimits:
+    """How many tokens of each group vote for each class, at most, once the model has learned ``messages``.
+
+    The groups are those of ``Tokens``.
+    """
+
+    messages: int
+    head: int
+    body: int
+    raw_header: int
+
+
 class EventModel(Protocol):
     """One of the event models."""
 
@@ -62,11 +75,13 @@ class EventModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MultinomialModel:
-    """The multinomial model: the strongest clues of header and body vote, for each class separately."""
+    """The multinomial model: the strongest clues of each group of tokens vote, for each class separately.
+
+    ``clue_limits`` say how many, by what the model knows. They begin with those of 0 messages, and rise.
+    """
 
     options: multinomial.MultinomialOptions
-    head_clues: int
-    body_clues: int
+    clue_limits: Sequence[ClueLimits]
     sum_names: tuple[bytes, ...] = ()
 
     def lesson_sums(self, tokens: Tokens, weight: int) -> Sums:
@@ -80,11 +95,22 @@ class MultinomialModel:
     def clues(self, tokens: Tokens, counts: FeatureCounts) -> TokenClues:
         """Return the same votes as a lazy sequence of clues."""
         ratios = self._ratios(counts)
-        heads = len(tokens.head)
-        head = strongest_indices(tokens.head, ratios[:heads], self.head_clues)
-        body = strongest_indices(tokens.body, ratios[heads:], self.body_clues)
-        indices = np.concatenate((head, body + heads))
+        start, strongest = 0, []
+        for group, limit in zip(tokens.groups, self._group_limits(counts.totals), strict=True):
+            end = start + len(group)
+            strongest.append(strongest_indices(group, ratios[start:end], limit) + start)
+            start = end
+        indices = np.concatenate(strongest)
         return TokenClues(tokens, indices, ratios[indices])
+
+    def _group_limits(self, totals: Totals) -> tuple[int, ...]:
+        """Return how many clues of each group vote for a class, in the order of ``Tokens.groups``."""
+        messages = sum(totals.messages)
+        limits = self.clue_limits[0]
+        for later_limits in self.clue_limits[1:]:
+            if messages >= later_limits.messages:
+                limits = later_limits
+        return limits.head, limits.body, limits.raw_header
 
     def _ratios(self, counts: FeatureCounts) -> NDArray[np.float64]:
         smoothing = self.options.smoothing

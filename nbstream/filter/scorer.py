@@ -105,7 +105,7 @@ class Scorer:
 
         Those of the message come first, then those that only ``old_entry`` has added to.
         """
-        names = (*tokens.head, *tokens.body, *self._sum_names)
+        names = (*tokens.all, *self._sum_names)
         if old_entry is None:
             return names
         return tuple(dict.fromkeys((*names, *old_entry.tokens, *(name for name, _ in old_entry.sums))))
@@ -165,7 +165,7 @@ class Scorer:
 
     def _score(self, tokens: Tokens, counts: MessageCounts, rows: NDArray[np.int64], totals: Totals) -> Score:
         """Return the score by these rows and totals, in the place of those in ``counts``."""
-        n = len(tokens.head) + len(tokens.body)
+        n = len(tokens.all)
         sums, unit = rows[n + len(SCORE_BINS) :], WEIGHT_ONE * counts.growth
         return self._classifier.score(
             tokens, FeatureCounts(rows[:n], sums, totals, counts.vocabulary_counts, unit)
@@ -173,7 +173,7 @@ class Scorer:
 
     def _probability(self, log_odds: float, tokens: Tokens, counts: MessageCounts) -> float:
         """Return P(spam) by the calibration, which people alone teach."""
-        n = len(tokens.head) + len(tokens.body)
+        n = len(tokens.all)
         bins = counts.rows[n : n + len(SCORE_BINS)]
         return self._calibration.probability(log_odds, bins, counts.totals, WEIGHT_ONE * counts.growth)
 
@@ -239,7 +239,7 @@ class Scorer:
             first_score_sums(old_entry) if old_entry else self._calibration.lesson_sums(score, totals, growth)
         )
         weight, sums = self._classifier.weigh_lesson(
-            tokens, score, label, totals, certain=old_entry is not None, growth=growth
+            tokens, score, label, certain=old_entry is not None, growth=growth
         )
         return weight, (*bin_sums, *sums)
 
@@ -258,7 +258,7 @@ class Scorer:
         The weight is a ``share`` of the usual one. The calibration learns nothing: what the model says of itself
         is no evidence that it is right.
         """
-        return self._classifier.weigh_autolearned_lesson(tokens, score, label, counts.totals, share, counts.growth)
+        return self._classifier.weigh_autolearned_lesson(tokens, score, label, share, counts.growth)
 
 
 def first_score_sums(entry: LedgerEntry) -> Sums:

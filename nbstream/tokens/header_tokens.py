@@ -243,8 +243,8 @@ def program_tokens(name: str, text: str) -> list[str]:
 
 
 def other_tokens(name: str, text: str) -> list[str]:
-    """Return tokens for the first words of any other field, whose prefix is never that of a body token."""
-    prefix = f"field-{name[:18]}" if name == "body" or name.startswith("url") else name[:24]
+    """Return tokens for the first words of any other field, whose prefix is never that of another group."""
+    prefix = f"field-{name[:18]}" if name in {"body", "raw"} or name.startswith("url") else name[:24]
     return [f"{prefix}:{word[:36]}" for word in _FIELD_WORD.findall(text.lower())[:10]]
 
 

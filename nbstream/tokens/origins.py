@@ -35,6 +35,7 @@ ORIGINS = {
     "order": "header: order of fields",
     "same-domain": "header: same domain",
     "reply": "header: reply to something",
+    "raw": "header: as written",
     "received": "Received: host or hops",
     "message-id": "Message-ID: form or host",
     "date": "Date: zone",

@@ -19,6 +19,7 @@ from nbstream.tokens.authentication import authentication_tokens
 from nbstream.tokens.encoding import encode_tokens
 from nbstream.tokens.header_tokens import header_tokens
 from nbstream.tokens.numbers import extract_numbers
+from nbstream.tokens.raw_header import RAW_HEADER_PREFIX, raw_header_tokens
 from nbstream.tokens.structure import bare_text_tokens, structure_tokens
 from nbstream.tokens.words import distinct_words_utf8, spread_choice
 
@@ -50,33 +51,40 @@ class TokenizerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The distinct tokens of a message, in the two groups from which clues are chosen.
+    """The distinct tokens of a message, in the three groups from which clues are chosen.
 
-    ``head`` has the tokens of header and structure, ``body`` those of words and links. ``attributes`` and
-    ``numbers`` are (name, value) pairs, where the options of the tokenizer include them.
+    ``head`` has the tokens of header and structure, ``body`` those of words and links, ``raw_header`` those of the
+    header as it is written. ``attributes`` and ``numbers`` are (name, value) pairs, where the options of the
+    tokenizer include them.
     """
 
     head: tuple[bytes, ...]
     body: tuple[bytes, ...]
     attributes: tuple[tuple[str, str], ...] = ()
     numbers: tuple[tuple[str, int], ...] = ()
+    raw_header: tuple[bytes, ...] = ()
 
     @classmethod
     def from_all(cls, tokens: Sequence[bytes]) -> Tokens:
-        """Return the two groups again from ``all``, without attributes and numbers.
+        """Return the groups again from ``all``, without attributes and numbers.
 
-        The body is the longest end of ``tokens`` with prefixes of the body. A header field called URL has tokens
-        with the prefix of links, but other tokens of the head follow them.
+        The header as it is written is the longest end of ``tokens`` with its prefix, and the body is the longest
+        end of the rest with prefixes of the body. A header field called URL has tokens with the prefix of links,
+        but other tokens of the head follow them.
         """
-        head = len(tokens)
-        while head and tokens[head - 1].startswith(_BODY_PREFIXES):
-            head -= 1
-        return cls(tuple(tokens[:head]), tuple(tokens[head:]))
+        raw_header = _start_of_end(tokens, len(tokens), (RAW_HEADER_PREFIX,))
+        body = _start_of_end(tokens, raw_header, _BODY_PREFIXES)
+        return cls(tuple(tokens[:body]), tuple(tokens[body:raw_header]), raw_header=tuple(tokens[raw_header:]))
+
+    @property
+    def groups(self) -> tuple[tuple[bytes, ...], ...]:
+        """The groups, in the order of ``all``."""
+        return self.head, self.body, self.raw_header
 
     @property
     def all(self) -> tuple[bytes, ...]:
-        """All tokens: head, then body."""
-        return self.head + self.body
+        """All tokens: head, body, then the header as it is written."""
+        return self.head + self.body + self.raw_header
 
 
 class Tokenizer:
@@ -86,17 +94,22 @@ class Tokenizer:
         self._options = options
 
     def tokenize(self, message: Message) -> Tokens:
-        """Return the tokens of ``message``, in ``head`` (header fields, structure) and ``body`` (words, links)."""
-        limit = self._options.max_tokens
+        """Return the tokens of ``message``, in their groups."""
+        raw_header = self._raw_header_tokens(message)
+        limit = self._options.max_tokens - len(raw_header)
         head, body = self._head_tokens(message), _body_tokens(message, limit)
-        # Each group has half of the limit for itself: else 34 long To fields would leave nothing of the body.
+        # Head and body each have half of what is left: else 34 long To fields would leave nothing of the body.
         head = head[: max(limit - limit // 2, limit - len(body))]
         return Tokens(
             head,
             tuple(spread_choice(body, limit - len(head))),
             extract_attributes(message) if self._options.attributes else (),
             extract_numbers(message) if self._options.numbers else (),
+            raw_header,
         )
+
+    def _raw_header_tokens(self, message: Message) -> tuple[bytes, ...]:
+        return raw_header_tokens(message.fields, self._options.max_tokens // 4) if message.is_mail else ()
 
     def _head_tokens(self, message: Message) -> tuple[bytes, ...]:
         if not message.is_mail:
@@ -114,6 +127,13 @@ class Tokenizer:
                 ]
             )
         )
+
+
+def _start_of_end(tokens: Sequence[bytes], end: int, prefixes: tuple[bytes, ...]) -> int:
+    """Return where the longest end of ``tokens[:end]`` begins whose tokens all have one of the prefixes."""
+    while end and tokens[end - 1].startswith(prefixes):
+        end -= 1
+    return end
 
 
 def _body_tokens(message: Message, limit: int) -> tuple[bytes, ...]:

@@ -45,7 +45,7 @@ def classifier_of(choice: str) -> Classifier:
 def teach(counts: ClassCounts, classifier: Classifier, tokens: Tokens, label: str) -> None:
     """Score one message, then learn it with the weight that the classifier gives it."""
     score = score_of(counts, classifier, tokens)
-    weight, sums = classifier.weigh_lesson(tokens, score.log_odds, label, counts.totals)
+    weight, sums = classifier.weigh_lesson(tokens, score.log_odds, label)
     counts.add(tokens.all, CLASSES.index(label), weight, sums)
 
 

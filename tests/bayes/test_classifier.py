@@ -10,7 +10,7 @@ from nbstream.bayes import lesson_weight, priors
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.classifier import Classifier, ClassifierOptions, EventModelOptions, Score, prior_log_odds
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Totals, is_sum
-from nbstream.bayes.event_models import FeatureCounts
+from nbstream.bayes.event_models import ClueLimits, FeatureCounts
 from nbstream.tokens.tokenizer import Tokens
 from tests.bayes.sample_models import (
     CHOICES,
@@ -102,16 +102,18 @@ def test_tokens_never_seen_do_not_vote(choice: str) -> None:
 
 
 def test_only_the_strongest_of_each_group_vote() -> None:
-    classifier = Classifier(ClassifierOptions(head_clues=7, body_clues=9))
+    classifier = Classifier(ClassifierOptions(clue_limits=(ClueLimits(0, head=7, body=9, raw_header=3),)))
     counts = trained_counts(classifier)
     head, body = tuple(b"h:spam%d" % n for n in range(9)), tuple(b"b:ham%d" % n for n in range(30))
-    result = score_of(counts, classifier, Tokens(head, body))
+    raw_header = tuple(b"b:spam%d" % n for n in range(30))
+    result = score_of(counts, classifier, Tokens(head, body, raw_header=raw_header))
+    assert len([clue for clue in result.clues if clue.token.startswith(b"b:spam")]) == 3
     assert len([clue for clue in result.clues if clue.token.startswith(b"h:")]) == 7
-    assert len([clue for clue in result.clues if clue.token.startswith(b"b:")]) == 9
+    assert len([clue for clue in result.clues if clue.token.startswith(b"b:ham")]) == 9
 
 
 def test_each_class_has_its_own_clues_however_strong_the_other() -> None:
-    classifier = Classifier(ClassifierOptions(body_clues=5))
+    classifier = Classifier(ClassifierOptions(clue_limits=(ClueLimits(0, head=5, body=5, raw_header=5),)))
     body = (b"b:ham1", *(b"b:spam%d" % n for n in range(30)), b"b:spam")
     clues = score_of(trained_counts(classifier), classifier, Tokens((), body)).clues
     assert len(clues) == 6
@@ -170,7 +172,7 @@ def test_the_sums_of_all_models_and_of_the_calibration_have_names_of_their_own()
 @every_choice
 def test_a_lesson_adds_to_the_sums_that_a_score_reads_each_once(choice: str) -> None:
     classifier = classifier_of(choice)
-    _, sums = classifier.weigh_lesson(sample_message("spam", 3), 0.0, "spam", Totals())
+    _, sums = classifier.weigh_lesson(sample_message("spam", 3), 0.0, "spam")
     names = [name for name, _ in sums]
     assert len(set(names)) == len(names)
     assert set(names) <= set(classifier.sum_names)
@@ -184,7 +186,7 @@ def test_only_the_bernoulli_model_needs_the_whole_vocabulary() -> None:
 @every_choice
 def test_a_model_that_is_not_configured_adds_no_sums(choice: str) -> None:
     classifier = classifier_of(choice)
-    _, sums = classifier.weigh_lesson(sample_message("spam", 3), 0.0, "spam", Totals())
+    _, sums = classifier.weigh_lesson(sample_message("spam", 3), 0.0, "spam")
     assert (not sums) == (not classifier.sum_names) == choice.startswith("multinomial")
 
 
@@ -212,7 +214,7 @@ def test_learning_and_unlearning_restores_the_score_to_the_last_bit(choice: str)
     classifier = Classifier(ClassifierOptions(CHOICES[choice]))
     counts, tokens = trained_counts(classifier), sample_message("spam", 3)
     before = score_of(counts, classifier, tokens)
-    weight, sums = classifier.weigh_lesson(tokens, before.log_odds, "ham", counts.totals)
+    weight, sums = classifier.weigh_lesson(tokens, before.log_odds, "ham")
 
     counts.add(tokens.all, 0, weight, sums)
     assert score_of(counts, classifier, tokens) != before
@@ -225,16 +227,11 @@ def test_learning_and_unlearning_restores_the_score_to_the_last_bit(choice: str)
 @pytest.mark.parametrize("certain", [False, True])
 def test_tokens_and_sums_are_learned_with_the_weight_of_the_message(choice: str, certain: bool) -> None:
     classifier = Classifier(ClassifierOptions(CHOICES[choice]))
-    totals, score = Totals(messages=(900, 900)), Score(-40.0)
-    weight, sums = classifier.weigh_lesson(
-        sample_message("spam", 3), score.log_odds, "spam", totals, certain=certain
-    )
+    weight, sums = classifier.weigh_lesson(sample_message("spam", 3), -40.0, "spam", certain=certain)
     assert weight == lesson_weight.lesson_weight(
-        -40.0, "spam", totals, lesson_weight.LessonWeightOptions(), certain=certain
+        -40.0, "spam", lesson_weight.LessonWeightOptions(), certain=certain
     )
-    full, sums_in_full = classifier_of(choice).weigh_lesson(
-        sample_message("spam", 3), score.log_odds, "spam", totals
-    )
+    full, sums_in_full = classifier_of(choice).weigh_lesson(sample_message("spam", 3), -40.0, "spam")
     assert full == WEIGHT_ONE
     assert [(name, amount * WEIGHT_ONE) for name, amount in sums] == [
         (name, amount * weight) for name, amount in sums_in_full

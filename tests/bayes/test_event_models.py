@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Totals, is_s
 from nbstream.bayes.event_models import (
     BernoulliModel,
     CategoricalModel,
+    ClueLimits,
     EventModel,
     FeatureCounts,
     GaussianModel,
@@ -20,8 +22,9 @@ from nbstream.tokens.numbers import NUMBER_NAMES
 from nbstream.tokens.tokenizer import Tokens
 from tests.bayes.sample_models import sample_message
 
+LIMITS = [ClueLimits(0, head=9, body=9, raw_header=9)]
 MODELS: list[Callable[[], EventModel]] = [
-    lambda: MultinomialModel(multinomial.MultinomialOptions(), 12, 24),
+    lambda: MultinomialModel(multinomial.MultinomialOptions(), LIMITS),
     lambda: BernoulliModel(bernoulli.BernoulliOptions()),
     lambda: CategoricalModel(categorical.CategoricalOptions()),
     lambda: GaussianModel(gaussian.GaussianOptions()),
@@ -110,8 +113,25 @@ def test_no_two_models_count_under_the_same_name() -> None:
 # The multinomial model
 
 
+def test_the_more_messages_a_model_knows_the_more_clues_vote() -> None:
+    limits = [ClueLimits(0, 1, 2, 1), ClueLimits(40, 2, 3, 1), ClueLimits(100, 3, 4, 2)]
+    model = MultinomialModel(multinomial.MultinomialOptions(), limits)
+    counts = trained_counts(model)
+    tokens = Tokens(
+        tuple(b"h:spam%d" % n for n in range(3)),
+        tuple(b"b:ham%d" % n for n in range(4)),
+        raw_header=tuple(b"b:spam%d" % n for n in range(4)),
+    )
+
+    def votes_of(messages: tuple[int, int]) -> int:
+        totals = replace(counts.totals, messages=messages)
+        return len(model.votes(tokens, FeatureCounts(counts.look_up(tokens.all), counts.look_up(()), totals)))
+
+    assert [votes_of(known) for known in [(0, 39), (20, 20), (0, 99), (60, 40), (9000, 0)]] == [4, 6, 6, 9, 9]
+
+
 def test_the_strongest_tokens_of_each_group_vote_each_way_for_itself() -> None:
-    model = MultinomialModel(multinomial.MultinomialOptions(), head_clues=1, body_clues=2)
+    model = MultinomialModel(multinomial.MultinomialOptions(), [ClueLimits(0, head=1, body=2, raw_header=3)])
     counts = trained_counts(model)
     tokens = Tokens(
         (b"h:spam1", b"h:ham1", b"h:spam2"), (b"b:spam", b"b:ham", b"b:spam1", b"b:spam2", b"b:shared")
@@ -127,7 +147,7 @@ def test_a_vote_is_the_difference_of_the_log_probabilities(
     smoothing: multinomial.Smoothing, complement: bool
 ) -> None:
     options = multinomial.MultinomialOptions(smoothing, complement)
-    model = MultinomialModel(options, 9, 9)
+    model = MultinomialModel(options, LIMITS)
     counts, tokens = trained_counts(model), sample_message("spam", 4)
     rows = multinomial.token_log_probabilities(counts.look_up(tokens.all), counts.totals, options)
     expected = {
@@ -142,7 +162,7 @@ def test_a_vote_is_the_difference_of_the_log_probabilities(
 
 @pytest.mark.parametrize("smoothing", [Lidstone(0.12), MEstimate(1.0)])
 def test_a_token_never_seen_does_not_vote(smoothing: multinomial.Smoothing) -> None:
-    model = MultinomialModel(multinomial.MultinomialOptions(smoothing), 9, 9)
+    model = MultinomialModel(multinomial.MultinomialOptions(smoothing), LIMITS)
     assert votes(model, trained_counts(model), Tokens((b"h:new",), (b"b:new",))) == {}
 
 

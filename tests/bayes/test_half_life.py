@@ -140,8 +140,8 @@ def test_a_lesson_is_multiplied_by_growth_in_all_that_it_adds(choice: str) -> No
     classifier = Classifier(ClassifierOptions(CHOICES[choice], lesson_weight=lesson_weight.LessonWeightOptions()))
     message, totals = sample_message("ham", 5), Totals((9, 9))
 
-    weight, sums = classifier.weigh_lesson(message, 12.0, "ham", totals)
-    more, larger = classifier.weigh_lesson(message, 12.0, "ham", totals, growth=8.0)
+    weight, sums = classifier.weigh_lesson(message, 12.0, "ham")
+    more, larger = classifier.weigh_lesson(message, 12.0, "ham", growth=8.0)
 
     assert more == 8 * weight
     assert larger == [(name, 8 * amount) for name, amount in sums]

@@ -132,7 +132,7 @@ async def test_a_contradiction_is_a_label_on_the_other_side_than_the_check(
     assert isinstance(spam.content, bytes)
     copy = LabelledContent(label, spam.content.replace(b"<7.4@", b"<copy@"))
 
-    result, _ = await run_over([*messages, copy], EvaluationOptions("errors", taught=40))
+    result, _ = await run_over([*messages, copy], EvaluationOptions("unsure", taught=40))
 
     assert result.rows[-1].probability > result.thresholds.unsure
     assert result.labels.contradictions == contradictions

@@ -50,7 +50,7 @@ async def test_only_sure_messages_are_learned_and_only_in_the_layer(client: Redi
 
 
 async def test_autolearning_changes_scores_but_neither_calibration_nor_the_model_state(client: Redis) -> None:
-    site = await taught_site(client, 60)
+    site = await taught_site(client, 300)
     before = [(await site.filter.check(Message.parse(raw))) for _, raw in letters(5, seed=9)]
     await site.learner.learn_queued()
 

@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes import lesson_weight
 from nbstream.bayes.calibration import SCORE_BINS, Calibration
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.filter import (
     Check,
     CheckQueue,
@@ -199,7 +199,7 @@ async def test_a_relearned_message_has_each_of_its_sums_once(client: Redis, choi
     assert names == [name for name, _ in first.sums]
 
 
-async def test_a_second_label_is_not_doubted(client: Redis) -> None:
+async def test_a_label_that_replaces_another_one_has_its_whole_weight(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
     for label, raw in letters(60):
         await spam_filter.learn(Message.parse(raw), label, "test")
@@ -209,15 +209,10 @@ async def test_a_second_label_is_not_doubted(client: Redis) -> None:
 
     assert entry is not None
     score = lessons[1].before.score
-    certain = lesson_weight.lesson_weight(
-        score, "ham", Totals(), lesson_weight.LessonWeightOptions(), certain=True
-    )
+    certain = lesson_weight.lesson_weight(score, "ham", lesson_weight.LessonWeightOptions(), certain=True)
     assert score > 0  # the model says spam, the label does not
-    assert (
-        entry.weight
-        == certain
-        > lesson_weight.lesson_weight(score, "ham", Totals((60, 60)), lesson_weight.LessonWeightOptions())
-    )
+    assert entry.weight == certain
+    assert certain > lesson_weight.lesson_weight(score, "ham", lesson_weight.LessonWeightOptions())
 
 
 @every_choice

@@ -20,9 +20,9 @@ SPAM = b"<p>claim free prize winner cash offer limited pills casino bonus click 
 
 @pytest.fixture
 async def taught(client: Redis) -> Filter:
-    """A filter that has learned 200 letters."""
+    """A filter that has learned 400 letters."""
     spam_filter = make_filter(client)
-    for label, raw in letters(200):
+    for label, raw in letters(400):
         await spam_filter.learn(Message.parse(raw), label, "cli")
     return spam_filter
 

@@ -136,14 +136,14 @@ def checked(key: str, verdict: str, *words: bytes) -> CheckedMessage:
 
 async def test_changed_verdicts_are_counted_by_old_and_new_verdict() -> None:
     counts = ClassCounts()
-    for n in range(40):
+    for n in range(400):
         counts.add([b"b:good", b"b:fine%d" % (n % 3)], 0, WEIGHT_ONE)
         counts.add([b"b:pills", b"b:cash%d" % (n % 3)], 1, WEIGHT_ONE)
     poison = lesson("spam", b"b:good", *(b"b:fine%d" % n for n in range(3)))
-    for _ in range(300):
+    for _ in range(3000):
         counts.add(poison.tokens, 1, WEIGHT_ONE, poison.sums)
     supposed = HypotheticalCounts(Fixed(counts))
-    for _ in range(300):
+    for _ in range(3000):
         supposed.replace_entry(poison, None)
     good = [b"b:good", *(b"b:fine%d" % n for n in range(3))]
     bad = [b"b:pills", *(b"b:cash%d" % n for n in range(3))]

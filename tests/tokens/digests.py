@@ -24,7 +24,7 @@ def digests() -> list[str]:
     for name, raw in generated_mail():
         message = Message.parse(raw)
         tokens = tokenizer.tokenize(message)
-        content = b"\n".join(tokens.head) + b"\0" + b"\n".join(tokens.body)
+        content = b"\0".join(b"\n".join(group) for group in tokens.groups)
         content += repr((tokens.attributes, tokens.numbers)).encode()
         lines.append(f"{name}\t{hashlib.blake2b(content, digest_size=12).hexdigest()}\t{message.key}")
     return lines

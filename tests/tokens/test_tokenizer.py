@@ -88,7 +88,8 @@ def test_tokens_are_bounded_and_come_in_order_of_appearance() -> None:
     bounded = tokenize(MAIL[: MAIL.index(b"MIME")] + b"\n" + body, TokenizerOptions(max_tokens=300))
     assert len(bounded.all) == 300
     assert bounded.body[:2] == (b"body:w0", b"body:w1")
-    assert tokenize(MAIL, TokenizerOptions(max_tokens=10)).head == tokenize(MAIL).head[:5]
+    few = tokenize(MAIL, TokenizerOptions(max_tokens=10))
+    assert (few.head, few.raw_header) == (tokenize(MAIL).head[:4], tokenize(MAIL).raw_header[:2])
 
 
 def test_a_long_header_does_not_crowd_out_the_body() -> None:
@@ -98,7 +99,7 @@ def test_a_long_header_does_not_crowd_out_the_body() -> None:
     tokens = tokenize(fields + b"Subject: x\n\n" + b" ".join(b"word%d" % n for n in range(1500)))
 
     assert len(tokens.all) == 2000
-    assert len(tokens.body) >= 1000
+    assert len(tokens.body) >= 750
 
 
 def test_one_group_gets_what_the_other_does_not_need() -> None:

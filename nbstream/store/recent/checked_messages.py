@@ -18,7 +18,7 @@ import logging
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
@@ -90,7 +90,7 @@ class CheckedMessage:
         sections = [
             Assessment(self.probability, self.verdict).pack().encode(),
             join_tokens(self.tokens.head),
-            join_tokens(self.tokens.body),
+            join_tokens(self.tokens.body + self.tokens.raw_header),
             join_tokens([f"{name} {value}".encode() for name, value in self.tokens.attributes]),
             join_tokens([b"%s %d" % (name.encode(), number) for name, number in self.tokens.numbers]),
         ]
@@ -117,11 +117,12 @@ class CheckedMessage:
             packed_assessment, head, body, attributes, numbers, *optional = joined.split(b"\0")
             assessment = Assessment.unpack(packed_assessment)
             policy, former_key = _read_optional_sections(optional)
-            tokens = Tokens(
-                split_tokens(head),
-                split_tokens(body),
-                tuple(map(_read_name_and_value, split_tokens(attributes))),
-                tuple((name, int(value)) for name, value in map(_read_name_and_value, split_tokens(numbers))),
+            tokens = replace(
+                Tokens.from_all((*split_tokens(head), *split_tokens(body))),
+                attributes=tuple(map(_read_name_and_value, split_tokens(attributes))),
+                numbers=tuple(
+                    (name, int(value)) for name, value in map(_read_name_and_value, split_tokens(numbers))
+                ),
             )
         except (ValueError, zlib.error) as error:
             raise StoreIncompatible("a checked message cannot be read: another program wrote it") from error

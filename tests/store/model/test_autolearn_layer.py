@@ -234,7 +234,7 @@ async def test_the_layer_has_the_time_base_of_what_people_taught_and_its_lessons
     weight, _ = scorer.weigh_autolearned_lesson(tokens, 0.0, "spam", await scorer.read_counts(tokens), 1.0)
 
     assert people.half_life == layer.half_life == HalfLife(30.0, SINCE)
-    assert weight == 2 * Classifier().weigh_lesson(tokens, 0.0, "spam", Totals())[0]
+    assert weight == 2 * Classifier().weigh_lesson(tokens, 0.0, "spam")[0]
 
 
 async def test_a_layer_that_was_opened_before_people_had_a_half_life_takes_it_on(client: Redis) -> None:

@@ -80,10 +80,11 @@ TOKENS = st.lists(TEXT.map(str.encode)).map(tuple)
 @given(
     st.builds(
         Tokens,
-        TOKENS,
-        TOKENS,
+        TOKENS.map(lambda tokens: tuple(b"subject:" + token for token in tokens)),
+        TOKENS.map(lambda tokens: tuple(b"body:" + token for token in tokens)),
         st.lists(st.tuples(TEXT, TEXT)).map(tuple),
         st.lists(st.tuples(TEXT, st.integers())).map(tuple),
+        TOKENS.map(lambda tokens: tuple(b"raw:" + token for token in tokens)),
     ),
     st.floats(0, 1),
 )
