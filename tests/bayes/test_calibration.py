@@ -120,7 +120,7 @@ def test_it_learns_that_scores_are_too_high() -> None:
 
 
 def test_it_learns_that_scores_say_less_than_they_seem_to() -> None:
-    labelled = labels(ham={-10: 90_000, 10: 9000}, spam={10: 90_000, -10: 9000})
+    labelled = labels(ham={-16: 90_000, 16: 9000}, spam={16: 90_000, -16: 9000})
     assert 0.5 < p(12.0, labelled) < p(12.0) - 0.05
 
 
@@ -146,7 +146,7 @@ def test_a_campaign_of_fifty_counts_like_one_message() -> None:
 
 
 def test_a_few_labels_hardly_change_the_map() -> None:
-    for labelled in (labels(ham={-20: 20}, spam={2: 20}), labels(ham={-2: 20}, spam={2: 20})):
+    for labelled in (labels(ham={-20: 10}, spam={2: 10}), labels(ham={-2: 10}, spam={2: 10})):
         assert 0 < abs(p(5.0, labelled) - p(5.0)) < 0.04
 
 

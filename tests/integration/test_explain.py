@@ -35,7 +35,7 @@ def send(daemon: DaemonProcess, raw: bytes, recipient: str) -> None:
 
 
 def taught(daemon: DaemonProcess) -> None:
-    for label, raw in letters(40):
+    for label, raw in letters(120):
         send(daemon, raw, SPAM if label == "spam" else HAM)
 
 

@@ -69,13 +69,13 @@ def index(tmp_path: Path, redis_binary: Path) -> Path:  # daemons here need a se
 def test_a_replay_delivers_all_learns_all_and_the_counters_agree(tmp_path: Path, index: Path) -> None:
     config = write_config(tmp_path)
     with DaemonProcess(config) as daemon:
-        report = result(replaying(config, index, "--skip", "50"))
+        report = result(replaying(config, index, "--skip", "90"))
 
         sent = [raw for _, raw in letters(COUNT)]
         spam = sum(label == "spam" for label, _ in letters(COUNT))
         assert sorted(bodies(tmp_path / "state/Maildir")) == sorted(sent)
         assert (report["messages"], report["learned"], report["deferred"]) == (COUNT, COUNT, 0)
-        assert report["measured"] == COUNT - 50
+        assert report["measured"] == COUNT - 90
         assert (report["hm_percent"], report["sm_percent"]) == (0, 0)
         text = daemon.get("/metrics")[1]
         verdicts = [
@@ -101,7 +101,7 @@ def test_feedback_is_given_as_the_regime_says(
 def test_refused_spam_is_counted_as_spam(tmp_path: Path, index: Path) -> None:
     config = write_config(tmp_path, verdict="{reject: 0.96}")
     with DaemonProcess(config) as daemon:
-        report = result(replaying(config, index, "--skip", "50"))
+        report = result(replaying(config, index, "--skip", "90"))
 
         assert report["sm_percent"] == 0
         assert daemon.metric('nbstream_messages_total{listener="smtp",verdict="reject"}') > 20
