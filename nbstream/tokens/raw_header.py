@@ -25,21 +25,20 @@ RAW_HEADER_PREFIX = b"raw:"
 _MAX_BYTES = 16 * 1024
 # A token has neither white space nor control characters, and is UTF-8: a space becomes "_", a tab "~", each other
 # control character "^" and each byte beyond ASCII "?". Line ends are removed: how a field is folded shows in the
-# white space that begins the next line. The line feed is left to separate the fields.
+# white space that begins the next line. The line feed is left to separate the fields, which begin with "^".
+_FIELD_START = b"\n^"
 _VISIBLE = bytes(
     {0x20: 0x5F, 0x09: 0x7E, 0x0A: 0x0A}.get(c, 0x5E if c < 0x20 or c == 0x7F else 0x3F if c > 0x7F else c)
     for c in range(256)
 )
-# Up to 12 letters and digits of a word, and up to 3 other characters before and behind it. The match is empty and
-# only looks ahead, so that the marks between two words belong to both of them.
-_WORD_IN_CONTEXT = re.compile(
-    rb"(?=((?:^|[^A-Za-z0-9\n]{1,3})[A-Za-z0-9]{1,12}[^A-Za-z0-9\n]{0,3}))", re.MULTILINE
-)
+# Up to 12 letters and digits of a word, with 1 to 3 other characters before it and up to 3 behind it. The pattern
+# looks ahead and consumes one character alone, so that the marks between two words belong to both of them.
+_WORD_IN_CONTEXT = re.compile(rb"(?=([^A-Za-z0-9\n]{1,3}[A-Za-z0-9]{1,12}[^A-Za-z0-9\n]{0,3}))[^A-Za-z0-9\n]")
 
 
 def raw_header_tokens(fields: Sequence[HeaderField], limit: int) -> tuple[bytes, ...]:
     """Return at most ``limit`` distinct tokens of the header fields as they are written, in their order."""
-    written = b"\n".join(
+    written = _FIELD_START + _FIELD_START.join(
         [
             field.name_as_written.encode("ascii", "replace")
             + b":"

@@ -14,7 +14,7 @@ def tokens_of(header: bytes, limit: int = 500) -> tuple[bytes, ...]:
 
 def test_each_word_has_the_marks_around_it() -> None:
     assert tokens_of(b'From: "Jane  Doe" <jane@example.org>') == (
-        b'raw:From:"',
+        b'raw:^From:"',
         b'raw::"Jane__',
         b'raw:"Jane__',
         b'raw:__Doe"_<',
@@ -38,7 +38,7 @@ def test_a_fold_shows_in_the_white_space_after_it() -> None:
 
 def test_a_long_word_is_cut_and_marks_are_at_most_three() -> None:
     assert tokens_of(b"X: ((((((abcdefghijklmnopq))))))") == (
-        b"raw:X:((",
+        b"raw:^X:((",
         b"raw:(((abcdefghijkl",
         b"raw:((abcdefghijkl",
         b"raw:(abcdefghijkl",
@@ -46,7 +46,7 @@ def test_a_long_word_is_cut_and_marks_are_at_most_three() -> None:
 
 
 def test_no_token_reaches_into_the_next_field() -> None:
-    assert tokens_of(b"A: b\r\nC: d") == (b"raw:A:", b"raw::b", b"raw:C:", b"raw::d")
+    assert tokens_of(b"A: b\r\nC: d") == (b"raw:^A:", b"raw::b", b"raw:^C:", b"raw::d")
 
 
 @pytest.mark.parametrize("name", ["X-Spam-Status", "Authentication-Results", "X-Nbstream-Verdict", "Delivered-To"])
