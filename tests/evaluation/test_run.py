@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 
 import pytest
 from redis.asyncio import Redis
 
 from nbstream.assembly.filter import make_filter, message_limits
 from nbstream.config import MinLearnedSettings, ModelSettings, Settings
+from nbstream.evaluation import run
 from nbstream.evaluation.regimes import LabelledCheck
 from nbstream.evaluation.run import (
     CachingTokenizer,
@@ -24,6 +26,7 @@ from nbstream.filter import Check, Lesson, LessonOutcome
 from nbstream.mail.message import Message
 from nbstream.policy.incoming_message import incoming_message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
+from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model as StoredModel
 from nbstream.store.model.temporary import temporary_model
@@ -177,6 +180,27 @@ async def test_what_insisting_would_lead_to_is_counted_and_nothing_is_learned_by
     assert labels.believed < labels.believed_twice <= labels.contradictions
     assert lesson_store.learned == len(messages)
     assert sum((await model.look_up([]))[1].messages) == len(messages)
+
+
+async def test_the_seconds_of_a_run_have_no_part_in_what_insisting_would_lead_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only that looks a ledger entry up outside of a commit; on the clock here each look takes a second."""
+
+    class CountingModel(MemoryModel):
+        looks = 0
+
+        async def entry(self, message_key: str) -> LedgerEntry | None:
+            self.looks += 1
+            return await super().entry(message_key)
+
+    model = CountingModel()
+    monkeypatch.setattr(run, "time", SimpleNamespace(perf_counter=lambda: float(model.looks)))
+
+    result, _ = await run_over(stream(60), EvaluationOptions(label_noise=0.3), model)
+
+    assert model.looks > 0
+    assert result.seconds == 0.0
 
 
 async def test_noise_flips_learned_labels_and_no_measured_one() -> None:
