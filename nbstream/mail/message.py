@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nbstream.mail import encoded_words, mime
+from nbstream.mail import encoded_words, header_fields, mime
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.unread_end import decode_unread_end
 
@@ -66,14 +66,15 @@ class Message:
         """The text at the end of a message that is too long to be parsed as a whole; empty for any other message.
 
         At most ``limits.end_bytes`` bytes from the end are read, of what ``parts`` does not contain. It has no
-        part in ``key``. Where there are ``limits.max_parts`` parts or more, they may be in ``parts`` too.
+        part in ``key``. Where there are ``limits.max_parts`` parts or more, they may be in ``parts`` too. The
+        header of the message is never among them.
         """
         if not self.is_mail:
             start = self.limits.look_bytes
         elif len(self.parts) < self.limits.max_parts:
             start = mime.parsed_bytes(self.raw, self.limits)
         else:
-            start = 0
+            start = header_fields.body_offset(self.raw)
         end = self.raw[max(start, len(self.raw) - self.limits.end_bytes) :]
         return decode_unread_end(end, self._last_charset) if end else ""
 
