@@ -42,15 +42,13 @@ def find_links(source: str) -> list[str]:
 
 
 def _bounded_matches(pattern: re.Pattern[str], source: str) -> list[re.Match[str]]:
-    """Return the matches of ``pattern``; of ``MAX_LINKS`` or more the first and the last ones, half of each.
-
-    The last ones are looked for in as many characters as they may have.
-    """
-    matches = list(islice(pattern.finditer(source), MAX_LINKS))
-    if len(matches) < MAX_LINKS:
-        return matches
-    end = source[-_HALF * MAX_LINK_CHARACTERS :]
-    return [*matches[:_HALF], *deque(pattern.finditer(end), maxlen=_HALF)]
+    """Return the matches of ``pattern``; of more than ``MAX_LINKS`` the first and the last ones, half of each."""
+    found = pattern.finditer(source)
+    first = list(islice(found, _HALF))
+    last: deque[re.Match[str]] = deque(maxlen=_HALF)
+    for match in found:  # link by link, so that other threads can run in between
+        last.append(match)
+    return [*first, *last]
 
 
 @lru_cache(maxsize=1024)

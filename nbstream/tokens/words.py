@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from nbstream.tokens import encoding
 from nbstream.tokens.encoding import truncate_utf8
 from nbstream.tokens.unicode import only_known
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
+
+_Item = TypeVar("_Item")
 
 MAX_WORD_CHARACTERS = 24
 """Longer words are summarised: they are mostly encoded data or random padding."""
@@ -43,6 +44,9 @@ _FOLDING_BOUNDARY = re.compile(
     r"\u30a1-\u30fa\u3400-\u9fff\uac00-\ud7a3\ufb00-\ufb1d\ufb1f-\ufdff\ufe70-\ufefc\uff10-\uff9d\U0001d400-\U0001d7ff]"
 )
 _STRETCH_CHARACTERS = 1 << 14
+# Of more than so many times the limit, words and pieces are chosen before equal pieces are left out: else few
+# would be left of a text in which most are equal.
+_CHOSEN_BEFORE = 8
 _ALPHANUMERIC_RUN = re.compile(r"[^\W_]+")
 
 
@@ -79,50 +83,35 @@ def distinct_words_utf8(text: str, limit: int = sys.maxsize) -> Collection[bytes
     return words if len(words) <= limit else spread_choice(tuple(words), limit)
 
 
-def spread_choice(items: Sequence[bytes], limit: int) -> Sequence[bytes]:
+def spread_choice(items: Sequence[_Item], limit: int, ends: int | None = None) -> Sequence[_Item]:
     """Return all ``items`` where they are at most ``limit``; else a choice of so many, in order.
 
-    It has the first and the last ones, a quarter of ``limit`` each, and others at equal distances between them. So
-    nothing can be hidden by putting enough harmless words before it, after it or on both sides.
+    It has the first and the last ``ends`` (a quarter of ``limit`` where that is None), and others at equal
+    distances between them. So the beginning and the end are always read, and what stands between is read in
+    proportion: of few items among many others, few are chosen.
     """
     excess = len(items) - limit
     if excess <= 0:
         return items
-    quarter = limit // 4
-    between = items[quarter : len(items) - quarter]
-    count = limit - 2 * quarter
+    ends = limit // 4 if ends is None else ends
+    between = items[ends : len(items) - ends]
+    count = limit - 2 * ends
     evenly = [between[number * len(between) // count] for number in range(count)]
-    return (*items[:quarter], *evenly, *items[len(items) - quarter :])
+    return (*items[:ends], *evenly, *items[len(items) - ends :])
 
 
 def _shortened_words(words: dict[bytes, None], limit: int) -> dict[bytes, None]:
-    """Return the words with long ones summarised and unspaced ones split; of more than ``limit`` the two ends.
+    """Return the words with long ones summarised and unspaced ones split; of many a choice, more than ``limit``.
 
-    It works word by word, so that other threads can run in between, and makes few pieces more than it returns.
+    It works word by word, so that other threads can run in between. The words are chosen before they are split,
+    and their pieces before they are compared, so a text of 1 MB costs little more than to read it.
     """
-    first = _distinct_pieces(words, _word_pieces, limit + 1)
-    if len(first) <= limit:
-        return first
-    last = _distinct_pieces(reversed(words), _word_pieces_reversed, limit - limit // 2)
-    return dict.fromkeys((*islice(first, limit // 2), *reversed(last)))
-
-
-def _distinct_pieces(
-    words: Iterable[bytes], split: Callable[[str], Iterable[str]], limit: int
-) -> dict[bytes, None]:
-    """Return the first ``limit`` of the distinct pieces into which ``split`` divides long or unspaced words."""
-    pieces: dict[bytes, None] = {}
-    for word in words:
-        if len(word) <= MAX_WORD_CHARACTERS and word.isascii():
-            pieces[word] = None
-        else:
-            for piece in split(word.decode("utf-8")):
-                pieces[truncate_utf8(piece.encode(), _MAX_WORD_BYTES)] = None
-                if len(pieces) >= limit:
-                    return pieces
-        if len(pieces) >= limit:
-            return pieces
-    return pieces
+    ends = limit // 4
+    pieces: list[str] = []
+    for word in spread_choice(tuple(words), _CHOSEN_BEFORE * limit, ends):
+        pieces.extend(_word_pieces(word.decode("utf-8")))
+    chosen = spread_choice(pieces, _CHOSEN_BEFORE * limit, ends)
+    return dict.fromkeys([truncate_utf8(piece.encode(), _MAX_WORD_BYTES) for piece in chosen])
 
 
 def _word_pieces(word: str) -> Iterator[str]:
@@ -134,14 +123,6 @@ def _word_pieces(word: str) -> Iterator[str]:
     else:
         yield f"~{word[0]}{min(len(word), 400) // 10}"
         yield from (piece for piece in _ALPHANUMERIC_RUN.findall(word[:400]) if len(piece) <= MAX_WORD_CHARACTERS)
-
-
-def _word_pieces_reversed(word: str) -> Iterator[str]:
-    """Yield the ``_word_pieces`` of a word from the last one to the first."""
-    if _is_unspaced(word):  # such a word may be a whole text: most of its pieces are not needed
-        yield from (word[i : i + 2] for i in reversed(range(max(1, len(word) - 1))))
-    else:
-        yield from reversed(tuple(_word_pieces(word)))
 
 
 def _is_unspaced(word: str) -> bool:

@@ -1,4 +1,4 @@
-"""Nobody hides spam from the filter behind what a reader does not see."""
+"""Spam at the end of a message is seen, however much that a reader does not see stands before it."""
 
 from __future__ import annotations
 

@@ -99,6 +99,30 @@ def test_what_stands_between_thousands_of_words_is_read_in_proportion() -> None:
     assert len(between & tokens) >= 40
 
 
+@pytest.mark.parametrize("odd_word", ["x" * 25, "x" * 400, "日", "日本語", "é"])
+@pytest.mark.parametrize("place", ["before", "between", "after"])
+def test_one_long_or_unspaced_word_changes_nothing_about_that(odd_word: str, place: str) -> None:
+    before, after = (" ".join(f"{name}{n}" for n in range(1_100)) for name in ("before", "after"))
+    between = " ".join(f"offer{n}" for n in range(30))
+    texts = {"before": (odd_word, before, between, after), "after": (before, between, after, odd_word)}
+    text = " ".join(texts.get(place, (before, odd_word, between, after)))
+    tokens = body_tokens(FIELDS + b"Content-Type: text/plain; charset=utf-8\r\n\r\n" + text.encode())
+    assert len({b"body:offer%d" % n for n in range(30)} & tokens) >= 20
+
+
+def test_what_stands_inside_a_long_unspaced_text_is_read_in_proportion() -> None:
+    before, after = ("".join(map(chr, range(first, first + 8_000))) for first in (0x4E00, 0x7000))
+    offer = "".join(map(chr, range(0x3400, 0x3400 + 2_000)))
+    header = FIELDS + b"Content-Type: text/plain; charset=utf-8\r\n\r\n"
+    pairs = {f"body:{offer[n : n + 2]}".encode() for n in range(1_999)}
+    assert len(pairs & body_tokens(header + (before + offer + after).encode())) >= 80
+
+
+def test_the_header_is_no_text_where_there_are_too_many_parts() -> None:
+    raw = b"X-Spamd-Result: default\r\n" + MIXED + b"--outer\r\n\r\nham\r\n" * 300 + b"--outer--\r\n"
+    assert body_tokens(raw).isdisjoint({b"body:x-spamd-result", b"body:default", b"body:subject"})
+
+
 def test_the_tokens_stay_within_their_limit() -> None:
     raw = HTML + b"\r\n" + with_padding(2 * MEGABYTE, SPAM)
     tokens = Tokenizer(TokenizerOptions(max_tokens=100)).tokenize(Message.parse(raw))

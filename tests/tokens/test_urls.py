@@ -25,6 +25,12 @@ def test_of_more_links_than_are_read_half_are_the_last_ones(link: str) -> None:
     assert len(links) <= MAX_LINKS
 
 
+@pytest.mark.parametrize("link", ["http://{n}.example/", "www.{n}.example"])
+def test_the_last_links_are_read_however_much_text_follows_them(link: str) -> None:
+    many = " ".join(link.format(n=n) for n in range(MAX_LINKS * 3))
+    assert "http://last.example" in find_links(f"{many} http://last.example {'word ' * 20_000}")
+
+
 def test_a_host_brings_its_parent_domains() -> None:
     assert parent_domains("a.b.example.com") == ("a.b.example.com", "b.example.com", "example.com")
 
