@@ -8,6 +8,9 @@ Received field. Then only our own server keeps forged fields away, by removing t
 Rules: nothing here raises, and a field is read once. At most ``MAX_FIELDS`` fields of the trusted servers and
 ``MAX_RESULTS`` results of each are read. A sender cannot write a field with tokens like these: other fields of
 the name Authentication-Results give none.
+
+Our server copies into its results what the sender chose: the local part of an address above all. So whatever could
+be read in two ways gives no domain, and a comment is set apart from a value by white space.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ FIELD = "authentication-results"
 MAX_FIELDS = 5
 MAX_RESULTS = 12
 MAX_VALUE_BYTES = 4000
+MAX_DOMAIN_CHARACTERS = 100
 
 # The methods whose results are read (RFC 8601, section 2.7; RFC 7489, RFC 8617), and the properties that name the
 # domain that each of them is about, the best one first. Servers write results of their own filters into this field
@@ -40,11 +44,16 @@ _DOMAIN_PROPERTIES = {
     "iprev": (),
     "auth": (),
 }
-# White space, a comment's end, a quoted string (perhaps without its end), a separator, or a word.
-_LEXEME = re.compile(r'\s+|[()]|"([^"\\]*(?:\\.[^"\\]*)*)"?|([;=/])|[^\s()";=/]+', re.DOTALL)
+# White space (that of RFC 5322 and no other), a comment, a quoted string (perhaps without its end), or the rest.
+_LEXEME = re.compile(r'[ \t\r\n]+|\(|"([^"\\]*+(?:\\.[^"\\]*+)*+)("?)|[^ \t\r\n("]+', re.DOTALL)
 _IN_COMMENT = re.compile(r"\\.|[()]", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_RESULT = re.compile(r"[a-z]{1,16}")
+_NO_SEPARATORS = str.maketrans(dict.fromkeys(' \t\r\n;=/()"\\', "?"))
+_QUOTED = re.compile(r'"([^"]*)"')
+# method ["/" version] "=" result, and perhaps a comment
+_RESULT = re.compile(r"([a-z]+)(?: ?/ ?[0-9]+)?= ?([a-z]{1,16})\(*+(?![^ ])")
+# The beginning of a property, type "." name "=", and of what some servers write between properties, name "=".
+_PROPERTY = re.compile(r"(?<= )([a-z][a-z0-9_.-]*)=")
 _DOMAIN = re.compile(r"[\w-]+(?:\.[\w-]+)++")
 
 
@@ -63,10 +72,11 @@ def authentication_tokens(
     left = MAX_FIELDS
     for field in _fields_above(fields, own_received_fields):
         if left and field.name == FIELD:
-            words = _words(only_known(field.value[:MAX_VALUE_BYTES].decode("utf-8", "replace")).lower())
-            if _server(words) in trusted_ids:
+            text = only_known(field.value[:MAX_VALUE_BYTES].decode("utf-8", "replace")).lower()
+            server, *results = _parts(text)
+            if _server_id(server) in trusted_ids:
                 left -= 1
-                tokens |= dict.fromkeys(_result_tokens(words, is_whole=len(field.value) <= MAX_VALUE_BYTES))
+                tokens |= dict.fromkeys(_result_tokens(results, is_whole=len(field.value) <= MAX_VALUE_BYTES))
     return list(tokens)
 
 
@@ -80,26 +90,30 @@ def _fields_above(fields: Sequence[HeaderField], received_fields: int) -> Iterat
         yield field
 
 
-def _words(text: str) -> list[str]:
-    """Return words, contents of quoted strings and the separators ``;``, ``=``, ``/`` of a value without comments.
+def _parts(text: str) -> list[str]:
+    """Return what stands between the semicolons of a value: the server, then its results.
 
-    A comment (RFC 5322, section 3.2.2) may contain comments; one without an end goes to the end of the value. A
-    separator in a quoted string is no separator, and becomes a space.
+    The pieces of a part stand one space apart, with none before an equals sign. A comment (RFC 5322, section
+    3.2.2) may contain comments; one without an end goes to the end of the value. A comment between white space is
+    left out, and one beside other text becomes "(": so it neither ends a value nor begins a property. A quoted
+    string keeps its quotes, and each separator in it becomes "?". One without an end becomes an empty one.
     """
-    words: list[str] = []
+    lexemes: list[str] = []
     position = 0
     while match := _LEXEME.match(text, position):
         position = match.end()
         if match[0] == "(":
             position = _comment_end(text, position)
+            lexemes.append("(")
         elif match[1] is not None:
-            words.append(_ESCAPED.sub(r"\1", match[1]).translate(_NO_SEPARATORS))
-        elif match[2] or not (match[0].isspace() or match[0] == ")"):
-            words.append(match[0])
-    return words
-
-
-_NO_SEPARATORS = str.maketrans(";=/", "   ")
+            content = _ESCAPED.sub(r"\1", match[1]).translate(_NO_SEPARATORS) if match[2] else ""
+            lexemes.append(f'"{content}"')
+        else:
+            lexemes.append(" " if match[0][0] in " \t\r\n" else match[0])
+    return [
+        " ".join([piece for piece in part.split(" ") if piece.strip("(")]).replace(" =", "=")
+        for part in "".join(lexemes).split(";")
+    ]
 
 
 def _comment_end(text: str, position: int) -> int:
@@ -113,52 +127,52 @@ def _comment_end(text: str, position: int) -> int:
     return len(text)
 
 
-def _server(words: Sequence[str]) -> str:
+def _server_id(server: str) -> str:
     """Return the identifier of the server that wrote the field; empty without one, or for another version than 1.
 
     RFC 8601, section 2.2: it comes first, and perhaps a number after it says the version of the syntax.
     """
-    first = words[: words.index(";")] if ";" in words else words
-    return first[0] if first and first[1:] in ([], ["1"]) else ""
+    name, _, version = server.partition(" ")
+    if version not in {"", "1"}:
+        return ""
+    quoted = _QUOTED.fullmatch(name)
+    return quoted[1] if quoted else name.rstrip("(")
 
 
-def _result_tokens(words: Sequence[str], *, is_whole: bool) -> Iterator[str]:
-    """Yield the tokens of the results after the identifier; of a value that was cut not the last result."""
-    results = list(_split_results(words))
+def _result_tokens(parts: Sequence[str], *, is_whole: bool) -> Iterator[str]:
+    """Yield the tokens of the results; of a value that was cut not the last result."""
+    results = [part for part in parts if part]
     for result in results[: MAX_RESULTS if is_whole else min(MAX_RESULTS, len(results) - 1)]:
-        # method ["/" version] "=" result, then properties: type "." name "=" value
-        method, *rest = result
-        if method not in _DOMAIN_PROPERTIES:
+        match = _RESULT.match(result)
+        if not match or match[1] not in _DOMAIN_PROPERTIES:
             continue
-        if rest[:1] == ["/"]:
-            rest = rest[2:]
-        if len(rest) < 2 or rest[0] != "=" or not _RESULT.fullmatch(rest[1]):
-            continue
-        found = f"{method}={rest[1]}"
+        found = f"{match[1]}={match[2]}"
         yield f"{FIELD}:{found}"
-        domain = _domain(_properties(rest[2:]), _DOMAIN_PROPERTIES[method])
+        domain = _domain(_properties(result[match.end() :]), _DOMAIN_PROPERTIES[match[1]])
         yield from (f"{FIELD}:{found}:{name}" for name in (parent_domains(domain) if domain else ()))
 
 
-def _split_results(words: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the words of each result; the identifier before the first ``;`` is none."""
-    starts = [number for number, word in enumerate(words) if word == ";"]
-    for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
-        if end > start + 1:
-            yield list(words[start + 1 : end])
+def _properties(text: str) -> dict[str, str]:
+    """Return {``type.name``: value} of what follows a result.
 
-
-def _properties(words: Sequence[str]) -> dict[str, str]:
-    """Return {``type.name``: value} of the words after a result; the reason is one of them, without a type."""
+    A value goes to the next property. Of two values neither counts: the sender may have written one.
+    """
     properties: dict[str, str] = {}
-    for number, word in enumerate(words):
-        if word == "=" and 0 < number < len(words) - 1:
-            properties.setdefault(words[number - 1], words[number + 1])
+    pieces = _PROPERTY.split(text)
+    for name, rest in zip(pieces[1::2], pieces[2::2], strict=True):
+        value = rest.strip(" ")
+        properties[name] = value if properties.get(name, value) == value else ""
     return properties
 
 
 def _domain(properties: dict[str, str], names: Sequence[str]) -> str:
-    """Return the domain in the first of the properties that there is; empty without one."""
+    """Return the domain in the first of the properties that there is; empty without one.
+
+    It is what follows the last "@" of the value. Servers may write an address as one quoted string; without an "@"
+    a quoted string is a local part.
+    """
     value = next((properties[name] for name in names if name in properties), "")
-    domain = value.rpartition("@")[2].strip(".<>")
-    return domain if _DOMAIN.fullmatch(domain) else ""
+    quoted = _QUOTED.fullmatch(value)
+    address = quoted[1] if quoted and "@" in quoted[1] else value
+    domain = address.rpartition("@")[2].strip(".<>")
+    return domain if len(domain) <= MAX_DOMAIN_CHARACTERS and _DOMAIN.fullmatch(domain) else ""

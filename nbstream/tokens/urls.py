@@ -17,6 +17,8 @@ from nbstream.tokens.unicode import only_known
 
 MAX_LINKS = 100
 MAX_LINK_CHARACTERS = 300
+MAX_HOST_CHARACTERS = 100
+MAX_NAME_CHARACTERS = 253
 _HALF = MAX_LINKS // 2
 
 # Two patterns instead of one with a choice: a pattern with a literal beginning is searched much faster.
@@ -81,8 +83,18 @@ def link_tokens(link: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=2048)
 def parent_domains(host: str) -> tuple[str, ...]:
-    """Return ``host`` and its parent domains of at least two labels, or the prefixes of an IPv4 address."""
-    labels = host.strip(".")[:100].split(".")
+    """Return ``host`` and its parent domains of at least two labels, or the prefixes of an IPv4 address.
+
+    Of a host with more than ``MAX_HOST_CHARACTERS`` characters whole labels at its end are read: who owns a domain
+    chooses all that stands before it. A host that is longer than a name may be (RFC 1035, section 2.3.4), or that
+    ends with a longer label, has no parent domains.
+    """
+    host = host.strip(".")
+    if len(host) > MAX_HOST_CHARACTERS:
+        host = host[-MAX_HOST_CHARACTERS:].partition(".")[2] if len(host) <= MAX_NAME_CHARACTERS else ""
+        if "." not in host:
+            return ()
+    labels = host.split(".")
     if len(labels) == 4 and all(label.isdigit() for label in labels):
         return tuple([".".join(labels[:length]) for length in (4, 3, 2)])
     return tuple([".".join(labels[first:]) for first in range(max(0, len(labels) - 4), max(1, len(labels) - 1))])

@@ -80,6 +80,69 @@ def test_each_method_has_its_own_property(results: str, found: list[str]) -> Non
     assert results_of(f"{ID}; {results}") == found
 
 
+SENT_BY_EVIL = [
+    "spf=pass smtp.mailfrom=paypal.com=x@evil.org",
+    "spf=pass smtp.mailfrom=paypal.com/x@evil.org",
+    'spf=pass smtp.mailfrom="paypal.com"@evil.org',
+    'spf=pass smtp.mailfrom="x@paypal.com"@evil.org',
+    'spf=pass smtp.mailfrom="x@paypal.com" @evil.org',
+    'spf=pass smtp.mailfrom="x smtp.mailfrom=paypal.com"@evil.org',
+    'spf=pass smtp.mailfrom="\\"x@paypal.com\\"@evil.org"',
+    'spf=pass smtp.mailfrom="paypal.com;spf=x@evil.org"',
+    "spf=pass smtp.mailfrom=paypal.com\N{NO-BREAK SPACE}@evil.org",
+    "spf=pass smtp.mailfrom=paypal.com\v@evil.org",
+    "spf=pass smtp.mailfrom=paypal.com(x)@evil.org",
+    "spf=pass smtp.mailfrom=bounces+1=bob=paypal.com@evil.org smtp.helo=paypal.com",
+]
+
+
+@pytest.mark.parametrize("result", SENT_BY_EVIL)
+def test_the_local_part_of_an_address_is_not_its_domain(result: str) -> None:
+    assert results_of(f"{ID}; {result}") == ["spf=pass", "spf=pass:evil.org"]
+
+
+@pytest.mark.parametrize("local", ["x=header.d=bank.com/", "x(x)header.d=bank.com", '"x header.d=bank.com"'])
+def test_the_local_part_of_a_signer_is_not_the_domain_that_signed(local: str) -> None:
+    assert results_of(f"{ID}; dkim=pass header.i={local}@evil.org header.d=evil.org") == [
+        "dkim=pass",
+        "dkim=pass:evil.org",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("results", "found"),
+    [
+        ("spf=none smtp.mailfrom=(x)smtp.helo=paypal.com", "spf=none"),
+        ("spf=none smtp.mailfrom= smtp.helo=paypal.com", "spf=none"),
+        ("spf=none smtp.helo=x(x)smtp.mailfrom=paypal.com", "spf=none"),
+        ("spf=pass smtp.mailfrom=paypal.com(x@evil.org", "spf=pass"),
+        ("spf=pass smtp.mailfrom=x@paypal.com(x@evil.org", "spf=pass"),
+        ('spf=pass smtp.mailfrom=paypal.com"x@evil.org', "spf=pass"),
+        ('spf=pass smtp.mailfrom="@evil.org; dmarc=none header.from=x@paypal.com', "spf=pass"),
+        ('spf=pass smtp.mailfrom="paypal.com"', "spf=pass"),
+        ('spf=pass smtp.mailfrom=x"@paypal.com"', "spf=pass"),
+        ("spf=pass smtp.mailfrom=paypal.com/x", "spf=pass"),
+        ("dkim=pass header.i=x header.d=bank.com @evil.org header.d=evil.org", "dkim=pass"),
+        (f"dmarc=pass header.from={'a' * 44}.{'b' * 44}.paypal.com.evil.org", "dmarc=pass"),
+    ],
+)
+def test_what_could_be_read_in_two_ways_gives_no_domain(results: str, found: str) -> None:
+    assert results_of(f"{ID}; {results}") == [found]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "spf=pass smtp.mailfrom=bounces+1=bob=example.com@x.example",
+        'spf=pass smtp.mailfrom="prvs=1=ann@x.example"',
+        "spf=pass(a comment) smtp.mailfrom=<ann@x.example> (another) smtp.helo=h.example",
+        "spf / 1 = pass action=none smtp.mailfrom =\r\n\t(why) x.example reason=100",
+    ],
+)
+def test_honest_addresses_have_their_domain(result: str) -> None:
+    assert results_of(f"{ID}; {result}") == ["spf=pass", "spf=pass:x.example"]
+
+
 @pytest.mark.parametrize(
     "value",
     [

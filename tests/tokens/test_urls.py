@@ -35,6 +35,29 @@ def test_a_host_brings_its_parent_domains() -> None:
     assert parent_domains("a.b.example.com") == ("a.b.example.com", "b.example.com", "example.com")
 
 
+@pytest.mark.parametrize(
+    ("host", "domains"),
+    [
+        (
+            f"{'a' * 44}.{'b' * 44}.bank.example.evil.test",
+            ("bank.example.evil.test", "example.evil.test", "evil.test"),
+        ),
+        (f"{'a' * 60}.{'b' * 60}.evil.test", (f"{'b' * 60}.evil.test", "evil.test")),
+        (f"{'a' * 120}.evil.test", ("evil.test",)),
+        (f"{'a' * 120}.test", ()),
+        ("a" * 120, ()),
+        ("a." * 150 + "bank.example", ()),
+    ],
+)
+def test_a_long_host_keeps_its_end_and_gains_no_domain(host: str, domains: tuple[str, ...]) -> None:
+    found = parent_domains(host)
+    assert found[-len(domains) :] == domains if domains else found == ()
+    assert all(host.endswith(f".{domain}") for domain in found)
+    assert {f"url:{domain}" for domain in found} == {
+        token for token in link_tokens(f"http://{host}/") if token.startswith("url:")
+    }
+
+
 def test_an_address_brings_its_prefixes() -> None:
     assert parent_domains("192.0.2.7") == ("192.0.2.7", "192.0.2", "192.0")
 
