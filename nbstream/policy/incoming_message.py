@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nbstream.mail.mime import MessageLimits
 
 _OWN_FIELD = re.compile(rb"^%s[ \t]*:" % OWN_FIELD.encode(), re.MULTILINE | re.IGNORECASE)
+_RECEIVED_FIELD = re.compile(rb"^Received[ \t]*:", re.MULTILINE | re.IGNORECASE)
 
 
 def incoming_message(raw: bytes, limits: MessageLimits) -> Message:
@@ -30,14 +31,16 @@ def incoming_message(raw: bytes, limits: MessageLimits) -> Message:
 def taught_message(raw: bytes, limits: MessageLimits) -> Message:
     """Return the message in ``raw``, of which somebody says what it is, as it was when it was checked.
 
-    The Received fields above our own verdict were added on the way from us to the mailbox. They would hide what
-    our own server had written above the topmost Received field that the check saw. Only what is taught is read
-    like this: of a message that comes in, whoever sent it may have written a verdict field.
+    The Received fields above the topmost of our verdicts were added on the way from us to the mailbox. They would
+    hide what our own server had written above the topmost Received field that the check saw. They stay where no
+    Received field stands below the verdict, because then the verdict may stand below all that the check saw. Only
+    what is taught is read like this: of a message that comes in, whoever sent it may have written a verdict field.
+    Where nbstream adds no field to mail, the topmost one may be the sender's; the server has to remove it.
     """
     content = normalize_line_ends(raw)
     header_end = header_fields.body_offset(content[:MAX_HEADER_BYTES])
     own = _OWN_FIELD.search(content, 0, header_end)
-    if own:
+    if own and _RECEIVED_FIELD.search(content, own.end(), header_end):
         later = header_fields.strip_fields(content[: own.start()], ("Received",))
         content = later + content[own.start() :]
     return Message(without_verdict_fields(content), limits)

@@ -63,6 +63,23 @@ def test_no_field_of_a_message_that_comes_in_hides_its_way() -> None:
     assert incoming_message(forged, MessageLimits()).raw == received + ARRIVED
 
 
+APPENDED = (
+    b"Received: from b.example by mx\r\nReceived: from a.example by b\r\nX-Nbstream: ham; p=0.01\r\n" + CLEAN
+)
+
+
+def test_a_verdict_below_all_received_fields_removes_none_of_them() -> None:
+    taught = taught_message(APPENDED, MessageLimits())
+    assert taught.raw == APPENDED.replace(b"X-Nbstream: ham; p=0.01\r\n", b"")
+
+
+def test_a_verdict_that_the_sender_wrote_below_ours_removes_nothing() -> None:
+    forged = b"X-Nbstream: ham\r\nAuthentication-Results: mx.example.org; spf=pass\r\nReceived: from b by c\r\n"
+    arrived = b"Received: from a.example by mx\r\n" + forged + CLEAN
+    delivered = b"Received: from localhost by mx\r\nX-Nbstream: spam; p=0.99\r\n" + arrived
+    assert taught_message(delivered, MessageLimits()).raw == incoming_message(arrived, MessageLimits()).raw
+
+
 @pytest.mark.parametrize(
     "raw", [CLEAN, ARRIVED, b"", b"\r\nX-Nbstream: text\r\n", b"Received: x\r\n\r\nX-Nbstream: a\r\n"]
 )
