@@ -2,7 +2,8 @@
 
 Rules: feedback is taken only from clients that may teach. The reply is a 250 only when every message that is meant
 is durably learned. A repeat within ten minutes changes nothing: after a 451 the client may send the same again. A
-later one insists, if the verdict still contradicts the label.
+later one insists, if the verdict still contradicts the label and the mail means one message only: of several, the
+first may have been learned before the 451, however late the client's queue sends the mail again.
 ``policy.feedback_mail`` says which messages are meant.
 """
 
@@ -75,8 +76,9 @@ class FeedbackMailbox:
         feedback = FeedbackContent()
         try:
             feedback = await self._parse_feedback(content, label)
+            insistence = Insistence.NEVER if len(feedback.messages) > 1 else Insistence.AFTER_PAUSE
             for message in await self._messages_to_learn(feedback, label, source):
-                lessons.append(await self._filter.learn(message, label, source, actor, Insistence.AFTER_PAUSE))
+                lessons.append(await self._filter.learn(message, label, source, actor, insistence))
                 log_lesson(lessons[-1], source, actor)
         except FeedbackRefused as refusal:
             self._observer.feedback_refused(label, source)

@@ -77,6 +77,19 @@ async def test_several_messages_are_learned_one_by_one(smtp: RunningSmtp) -> Non
     assert (await smtp.model.totals()).messages == (0, 2)
 
 
+async def test_a_mail_with_several_messages_insists_on_none_of_them(smtp: RunningSmtp) -> None:
+    await teach_dispute(smtp.spam_filter, actor="192.0.2.1")
+    before = await smtp.model.entry(DISPUTED.key)
+    two = wrap_as_forward(DISPUTED.raw).replace(
+        b"Content-Type: text/plain\r\n\r\nThis one.", b"Content-Type: message/rfc822\r\n\r\n" + LUNCH
+    )
+
+    reply = await smtp.send(two, HAM)
+
+    assert reply.startswith("250 2.0.0 2 messages as ham: 1 already, 1 learned")
+    assert await smtp.model.entry(DISPUTED.key) == before
+
+
 async def test_a_stranger_teaches_nothing_and_is_named_in_the_log(
     client: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
