@@ -81,14 +81,14 @@ class HistoryRecord:
     def description(self) -> str:
         """The change in words.
 
-        It is ``learned spam``, ``relearned ham -> spam``, ``insisted on spam``, ``no longer insisted on spam``
-        (the undo of the one before) or ``unlearned spam``.
+        It is ``learned spam``, ``relearned ham -> spam``, ``insisted on spam``, ``weight of spam put back``
+        (an undo of an insisted label, or of such an undo) or ``unlearned spam``.
         """
         if self.former is None:
             return f"learned {self.label}"
         if self.former.label == self.label:
-            insisted = f"insisted on {self.label}"
-            return f"no longer {insisted}" if self.note.source == UNDO_SOURCE else insisted
+            is_undo = self.note.source == UNDO_SOURCE
+            return f"weight of {self.label} put back" if is_undo else f"insisted on {self.label}"
         return f"relearned {self.former.label} -> {self.label}" if self.label else f"unlearned {self.former.label}"
 
 
