@@ -1,7 +1,7 @@
 """The explanation of a verdict, as the model stood at the moment of the check.
 
 Rules: pure. The prior and all clues sum to the score, exactly but for the one rounding of ``math.fsum``. Therefore
-an explanation has all clues: at most 72 tokens of the multinomial model, 14 attributes, 14 numbers, 2 votes of
+an explanation has all clues: at most 144 tokens of the multinomial model, 14 attributes, 14 numbers, 2 votes of
 the Bernoulli model and the limit of automatic learning. The counts are those that the score was computed from.
 """
 

@@ -63,6 +63,8 @@ _PRESENCE_ONLY_FIELDS = frozenset(
     {"content-type", "references", "in-reply-to", "thread-index"}
     | {f"list-{name}" for name in ("post", "help", "subscribe", "unsubscribe", "archive", "owner")}
 )
+# The prefixes of other tokens and of the clue of the limit of automatic learning; so are all that begin with "url".
+_RESERVED_PREFIXES = frozenset({"body", "raw", "autolearn"})
 # What is not cached: fields that no two messages have in common, long fields (a name may have 64 kB), and layouts
 # of more fields or bytes than these limits. So a sender who fills the caches with fields of his own costs a few
 # megabytes of memory, and no more time than his mail takes without caches.
@@ -244,7 +246,8 @@ def program_tokens(name: str, text: str) -> list[str]:
 
 def other_tokens(name: str, text: str) -> list[str]:
     """Return tokens for the first words of any other field, whose prefix is never that of another group."""
-    prefix = f"field-{name[:18]}" if name in {"body", "raw"} or name.startswith("url") else name[:24]
+    is_reserved = name in _RESERVED_PREFIXES or name.startswith("url")
+    prefix = f"field-{name[:18]}" if is_reserved else name[:24]
     return [f"{prefix}:{word[:36]}" for word in _FIELD_WORD.findall(text.lower())[:10]]
 
 

@@ -40,6 +40,7 @@ ORIGINS = {
     "message-id": "Message-ID: form or host",
     "date": "Date: zone",
     "authentication-results": "result of authentication",
+    "autolearn": "limit of automatic learning",
     "bernoulli": "all known tokens",
     "attribute": "attribute",
     "number": "number",

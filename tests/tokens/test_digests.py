@@ -28,8 +28,8 @@ def test_the_generated_mail_has_every_kind_of_token() -> None:
     )
     tokens = [tokenizer.tokenize(Message.parse(raw)) for _, raw in generated_mail()]
     prefixes = {token.partition(b":")[0].decode() for message_tokens in tokens for token in message_tokens.all}
-    event_model_prefixes = {"bernoulli", "attribute", "number"}  # the prefixes of clues that are no tokens
-    assert set(ORIGINS) - event_model_prefixes <= prefixes
+    clue_prefixes = {"bernoulli", "attribute", "number", "autolearn"}  # of clues that are no tokens
+    assert set(ORIGINS) - clue_prefixes <= prefixes
     assert any(message_tokens.attributes for message_tokens in tokens)
     assert any(message_tokens.numbers for message_tokens in tokens)
 

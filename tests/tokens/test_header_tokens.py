@@ -99,3 +99,10 @@ def test_names_that_a_sender_invents_do_not_stay_in_memory() -> None:
     finally:
         tracemalloc.stop()
     assert after - before < 4_000_000  # without limits 36 MB of names, and 12 MB of layouts
+
+
+@pytest.mark.parametrize("name", ["body", "raw", "autolearn", "url.host"])
+def test_a_field_never_makes_a_token_with_the_prefix_of_another_group(name: str) -> None:
+    tokens = tokens_of(f"{name}: limit")
+    assert f"field-{name}:limit" in tokens
+    assert f"{name}:limit" not in tokens

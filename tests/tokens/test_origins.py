@@ -60,6 +60,8 @@ Content-Disposition: attachment
         ("text.digits:3", "text: digits"),
         ("attribute:type=text/plain", "attribute"),
         ("number:size", "number"),
+        ("autolearn:limit", "limit of automatic learning"),
+        ("field-autolearn:limit", "Field-Autolearn"),
         ("bernoulli:absent", "all known tokens"),
         ("", ""),
     ],
