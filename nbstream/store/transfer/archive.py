@@ -274,6 +274,8 @@ def _check_entry(fields: Mapping[bytes, bytes], header: ArchiveHeader) -> None:
         return
     if not _STREAM_ID.fullmatch(entry.change):
         raise ValueError(entry.change)
+    if not math.isfinite(entry.learned_at):
+        raise ValueError("no time")
     if not fields.keys() <= {b"change", *map(str.encode, entry.pack())}:
         raise ValueError("fields of another program")
     for _, amount in entry.sums:
