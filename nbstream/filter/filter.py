@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -243,9 +243,11 @@ class Filter:
         before = await self._check_with_counts(message, entry)
         contradiction = self._contradiction(before.check, entry, lesson_source)
         if may_insist and contradiction and contradiction.wait_seconds == 0:
-            planned = self._planner.plan_insisted(message, before, entry, lesson_source)
-            if planned:
-                return planned
+            # A retry must not fail where nothing has to be written: the message has this label already.
+            with suppress(CountsFull):
+                planned = self._planner.plan_insisted(message, before, entry, lesson_source)
+                if planned:
+                    return planned
         return Lesson(LessonOutcome.ALREADY, entry.label, before.check, before.check, contradiction)
 
     def _contradiction(

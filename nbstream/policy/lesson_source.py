@@ -39,10 +39,13 @@ class LessonSource:
         """Return in how many seconds this source may insist on a label, 0 for now, or None for never.
 
         ``last_source`` and ``last_actor`` gave the label the last time, ``seconds_since`` ago. These are negative
-        where the clock of another machine is ahead.
+        where the clock of another machine is ahead. If it is ahead by more than the pause, nobody knows when the
+        label was given, and this source may insist now.
         """
         if self.insistence is Insistence.NEVER:
             return None
         if self.insistence is Insistence.AT_ONCE or (self.source, self.actor) != (last_source, last_actor):
+            return 0.0
+        if seconds_since < -INSIST_PAUSE_SECONDS:
             return 0.0
         return max(0.0, min(INSIST_PAUSE_SECONDS, INSIST_PAUSE_SECONDS - seconds_since))

@@ -132,6 +132,19 @@ async def test_the_bound_holds_however_often_it_is_said(site: Site) -> None:
     assert lesson.contradiction == Contradiction(has_most_weight=True, wait_seconds=0.0)
 
 
+async def test_where_the_counts_are_full_a_repeated_label_stays_as_it_is(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await stored(site.model)
+    monkeypatch.setattr("nbstream.filter.half_life_monitor.MAX_COUNT", 1)
+
+    lesson = await site.say()
+
+    assert lesson.outcome is LessonOutcome.ALREADY
+    assert lesson.contradiction == Contradiction(has_most_weight=False, wait_seconds=0.0)
+    assert await stored(site.model) == before
+
+
 async def test_spam_is_insisted_on_as_well(client: Redis) -> None:
     site, hams = Site(client), [Message.parse(raw) for label, raw in letters(90, seed=8) if label == "ham"]
     for label, raw in letters(40):
@@ -275,7 +288,7 @@ async def test_an_undo_restores_the_entry_before_and_may_be_undone(site: Site) -
     descriptions = [
         record.description async for record in site.model.history.records() if record.message_key == KEY
     ]
-    assert descriptions[:3] == ["no longer insisted on ham", "no longer insisted on ham", "insisted on ham"]
+    assert descriptions[:3] == ["weight of ham put back", "weight of ham put back", "insisted on ham"]
 
 
 async def test_two_who_insist_at_once_make_one_step(

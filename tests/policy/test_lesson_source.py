@@ -34,4 +34,8 @@ def test_a_source_never_insists_unless_it_says_so() -> None:
 
 
 def test_a_lesson_of_a_machine_whose_clock_is_ahead_is_waited_for_no_longer_than_ten_minutes() -> None:
-    assert LessonSource("smtp", "ann", AFTER_PAUSE).seconds_until_insisting("smtp", "ann", -3600.0) == 600
+    assert LessonSource("smtp", "ann", AFTER_PAUSE).seconds_until_insisting("smtp", "ann", -600.0) == 600
+
+
+def test_a_time_that_is_further_ahead_is_taken_for_unknown_and_holds_up_nobody() -> None:
+    assert LessonSource("smtp", "ann", AFTER_PAUSE).seconds_until_insisting("smtp", "ann", -601.0) == 0
