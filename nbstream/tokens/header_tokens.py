@@ -63,7 +63,8 @@ _PRESENCE_ONLY_FIELDS = frozenset(
     {"content-type", "references", "in-reply-to", "thread-index"}
     | {f"list-{name}" for name in ("post", "help", "subscribe", "unsubscribe", "archive", "owner")}
 )
-# The prefixes of other tokens and of the clue of the limit of automatic learning; so are all that begin with "url".
+# The prefixes of other tokens, and of the clue of the limit of automatic learning. All that begin with "url" are
+# reserved too.
 _RESERVED_PREFIXES = frozenset({"body", "raw", "autolearn"})
 # What is not cached: fields that no two messages have in common, long fields (a name may have 64 kB), and layouts
 # of more fields or bytes than these limits. So a sender who fills the caches with fields of his own costs a few
