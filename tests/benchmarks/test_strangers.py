@@ -20,9 +20,9 @@ MARKS = (20, 60)
 
 @cache
 def stream() -> attack.Stream:
-    """300 letters that people taught, and 100 later ones."""
-    all_letters = [read_letter(label, raw) for label, raw in letters(400)]
-    return attack.Stream(all_letters[:300], all_letters[300:])
+    """900 letters that people taught, and 100 later ones."""
+    all_letters = [read_letter(label, raw) for label, raw in letters(1000)]
+    return attack.Stream(all_letters[:900], all_letters[900:])
 
 
 def known() -> Letter:
@@ -80,7 +80,7 @@ def test_the_same_mail_again_is_another_mail_with_the_same_words() -> None:
 @pytest.mark.timeout(300)
 async def test_the_page_has_each_attack_on_each_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attack, "MARKS", (2, 4))
-    read = read_stream(write_corpus(tmp_path / "corpus", 200), 150, 50)
+    read = read_stream(write_corpus(tmp_path / "corpus", 1000), 900, 100)
 
     written = await page({"generated": read})
 
