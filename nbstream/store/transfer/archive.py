@@ -24,17 +24,19 @@ import math
 import re
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any, TypeAlias
 
 from nbstream import __version__
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.calibration import SCORE_BINS
+from nbstream.bayes.counts import CLASSES, is_sum
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.bayes.lesson_weight import max_entry_weight
 from nbstream.errors import InputError, StoreIncompatible
 from nbstream.store.model import former_version, time_base
 from nbstream.store.model.ledger import LedgerEntry
+from nbstream.tokens.encoding import MAX_TOKEN_BYTES
 
 FORMAT_VERSION = 1
 
@@ -46,6 +48,13 @@ _PACKED_FIELD = "tokens"  # the only field of a ledger entry that is not text
 _ROUNDING_SHARE = 0.01  # by which weights may have grown that were rounded in several time bases
 _STREAM_ID = re.compile(rb"[0-9]{1,19}-[0-9]{1,19}")
 _MESSAGE_KEY = re.compile(r"[0-9A-Za-z_.-]{1,100}")
+_MAX_CLOCK_LEAD_SECONDS = 86_400.0  # by which the clock of the exporting machine may be ahead
+# int() and float() read more than what Redis and Lua read as numbers, such as "5_0".
+_WEIGHT = re.compile(rb"[0-9]+")
+_SUMS = re.compile(rb"([^ ]+ -?[0-9]+( [^ ]+ -?[0-9]+)*)?")
+_FLOAT = re.compile(rb"[-+.0-9e]+")
+_CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
+_FIRST_SCORE_SUMS = frozenset(SCORE_BINS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +142,25 @@ class ArchiveReader:
 
     The content is verified only when the iteration has ended without an error. Raises ``InputError`` for a file
     that is not an archive, or cut or damaged, and ``StoreIncompatible`` for an archive of another format or of a
-    model with another signature than ``signature``.
+    model with another signature than ``signature``. ``clock`` returns seconds since the epoch; a time in the
+    file that is more than a day later is refused with ``InputError``.
     """
 
-    def __init__(self, stream: IO[bytes], name: str, signature: Mapping[str, str]) -> None:
+    def __init__(
+        self, stream: IO[bytes], name: str, signature: Mapping[str, str], clock: Callable[[], float] = time.time
+    ) -> None:
         self._name = name
+        now = clock()
+        self._latest_time = now + _MAX_CLOCK_LEAD_SECONDS
         self._gzip = gzip.GzipFile(fileobj=stream, mode="rb")
         self._digest = hashlib.sha256()
         self._lines = 0
         value = self._next_value()
         if not isinstance(value, dict) or value.get("format") != _FORMAT_NAME:
             raise InputError(f"{name}: no model that nbstream has exported")
-        self.header = _read_header(name, value, signature)
+        self.header = _read_header(name, value, signature, now)
+        if max(self.header.exported, self.header.half_life.since) > self._latest_time:
+            raise InputError(f"{name}: was exported in the future by the clock of this machine")
 
     def __iter__(self) -> Iterator[ArchiveRecord]:
         while True:
@@ -155,7 +171,7 @@ class ArchiveReader:
             try:
                 record = _unpack_record(value)
                 if isinstance(record, LedgerRecord):
-                    _check_entry(record.fields, self.header)
+                    _check_entry(record.fields, self.header, self._latest_time)
             except (AttributeError, KeyError, TypeError, ValueError, StoreIncompatible) as error:
                 raise InputError(f"{self._name}: line {self._lines} is no record of a model") from error
             yield record
@@ -196,7 +212,7 @@ def _time_base_field(half_life: HalfLife) -> Mapping[str, str]:
     return {} if half_life.days is None else {time_base.HALF_LIFE_FIELD: time_base.pack_half_life(half_life)}
 
 
-def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str]) -> ArchiveHeader:
+def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str], now: float) -> ArchiveHeader:
     theirs = {"format version": str(line.get("version"))}
     ours = {"format version": str(FORMAT_VERSION)}
     if theirs == ours:
@@ -222,13 +238,13 @@ def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str
         signature=theirs,
         records=records if isinstance(records, int) else 0,
         half_life=half_life,
-        exported=_export_time(name, line),
+        exported=_export_time(name, line, now),
     )
 
 
-def _export_time(name: str, line: Mapping[str, Any]) -> float:
-    """Return when the file was exported; the present time for a file of a version that did not write it."""
-    exported = line.get("exported", time.time())
+def _export_time(name: str, line: Mapping[str, Any], now: float) -> float:
+    """Return when the file was exported; ``now`` for a file of a version that did not write it."""
+    exported = line.get("exported", now)
     if not isinstance(exported, float) or not math.isfinite(exported):
         raise InputError(f"{name}: does not say when it was exported")
     return exported
@@ -263,35 +279,60 @@ def _unpack_record(line: Mapping[str, Any]) -> ArchiveRecord:
     return TotalsRecord(_read_counts(line["totals"]))
 
 
-def _check_entry(fields: Mapping[bytes, bytes], header: ArchiveHeader) -> None:
+def _check_entry(fields: Mapping[bytes, bytes], header: ArchiveHeader, latest_time: float) -> None:
     """Raise ``ValueError`` or ``StoreIncompatible`` if these are not the fields of a ledger entry, or none at all.
 
-    A weight is at most that of a message that people have insisted on, when it was learned or exported. The script
-    that unlearns will one day get the content of the entry, and it must not fail half way.
+    A weight is at most that of a message that people have insisted on, when it was learned or exported, and so is
+    the count of its first score. Nothing was learned after ``latest_time``. The script that unlearns will one day
+    get the content of the entry, and it must not fail half way.
     """
     entry = LedgerEntry.unpack(fields)
     if entry is None:
         return
     if not _STREAM_ID.fullmatch(entry.change):
         raise ValueError(entry.change)
-    if not math.isfinite(entry.learned_at):
-        raise ValueError("no time")
     if not fields.keys() <= {b"change", *map(str.encode, entry.pack())}:
         raise ValueError("fields of another program")
-    for _, amount in entry.sums:
-        _read_count(amount)
+    _check_numbers(fields)
+    if not (0 <= entry.learned_at <= latest_time and math.isfinite(entry.score)):
+        raise ValueError("no time of a lesson, or no score")
+    # Without a half-life the share is needed too: an entry of 3000 that was converted twice may weigh 3001.
     growth = header.half_life.growth(max(entry.learned_at, header.exported))
-    if not 0 <= _read_count(entry.weight) <= max_entry_weight(growth * (1 + _ROUNDING_SHARE)):
+    max_weight = max_entry_weight(growth * (1 + _ROUNDING_SHARE))
+    for name, amount in entry.sums:
+        _read_count(amount)
+        if name in _FIRST_SCORE_SUMS and not 0 <= amount <= max_weight:
+            raise ValueError("no count of one first score")
+    if not 0 <= _read_count(entry.weight) <= max_weight:
         raise ValueError("no weight of one message")
     names = [*entry.tokens, *(name for name, _ in entry.sums)]
     if len(set(names)) < len(names):  # the script subtracts each of them once
         raise ValueError("a token or a sum twice")
+    _check_names(names)
+
+
+def _check_numbers(fields: Mapping[bytes, bytes]) -> None:
+    """Raise ``ValueError`` if a number of a ledger entry is not written as this program writes it."""
+    if not (_WEIGHT.fullmatch(fields[b"weight"]) and _SUMS.fullmatch(fields[b"sums"])):
+        raise ValueError("no whole number")
+    if not (_FLOAT.fullmatch(fields[b"learned_at"]) and _FLOAT.fullmatch(fields[b"score"])):
+        raise ValueError("no finite number")
+
+
+def _check_names(names: Iterable[bytes]) -> None:
+    """Raise ``ValueError`` if one of these is not the name of a token or a sum."""
+    for name in names:
+        if not name or _CONTROL_CHARACTER.search(name):  # the scripts get tokens line by line
+            raise ValueError("no name of a token or a sum")
+        if len(name) > MAX_TOKEN_BYTES and not is_sum(name):
+            raise ValueError("longer than a token")
 
 
 def _read_counts(counts: Mapping[str, Any]) -> dict[bytes, int]:
-    if any(not name or "\n" in name for name in counts):  # the scripts get tokens line by line
-        raise ValueError("no name of a token or a sum")
-    return {_decode_bytes(name): _read_count(count) for name, count in counts.items()}
+    """Return counts by name. They may be below zero: unlearning what was partly forgotten leaves such counts."""
+    checked = {_decode_bytes(name): _read_count(count) for name, count in counts.items()}
+    _check_names(checked)
+    return checked
 
 
 def _read_count(value: Any) -> int:

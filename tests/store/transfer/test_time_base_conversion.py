@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import operator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -63,8 +64,10 @@ lessons = st.tuples(
     st.sampled_from(CLASSES),
     st.lists(st.sampled_from(TOKENS), unique=True),
     weights,
-    st.dictionaries(
-        st.sampled_from([*SUM_NAMES, SCORE_BINS[3]]), st.sampled_from([0, 1, 1000, 10**9]), max_size=3
+    st.builds(
+        operator.or_,
+        st.dictionaries(st.sampled_from(SUM_NAMES), st.sampled_from([0, 1, 1000, 10**9]), max_size=3),
+        st.dictionaries(st.just(SCORE_BINS[3]), st.sampled_from([0, 1, 1000])),  # a message has one first score
     ),
 )
 half_lives = st.builds(HalfLife, st.sampled_from([7.0, 90.0]), st.floats(0, 100 * DAY)) | st.just(NO_HALF_LIFE)

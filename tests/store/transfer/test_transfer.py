@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.store.model.model import Model
 from nbstream.store.model.signature import current_signature
@@ -475,10 +476,10 @@ async def test_a_file_that_is_not_an_archive_is_refused(other: Model, content: b
     )
 
 
-def archive_of(*records: bytes) -> bytes:
+def archive_of(*records: bytes, header: archive.ArchiveHeader | None = None) -> bytes:
     """An archive of these lines with the right checksum."""
     stream = io.BytesIO()
-    writer = archive.ArchiveWriter(stream, archive.new_header(current_signature(), 1))
+    writer = archive.ArchiveWriter(stream, header or archive.new_header(current_signature(), 1))
     for record in records:
         writer._gzip.write(record)
         writer._digest.update(record)
@@ -497,6 +498,9 @@ def archive_of(*records: bytes) -> bytes:
         b'{"counts":"ham","of":["a"]}\n',
         b'{"counts":"ham","of":{"a\\nb":1}}\n',
         b'{"counts":"ham","of":{"":1}}\n',
+        b'{"counts":"ham","of":{"a\\u001b[2Jb":1}}\n',
+        b'{"counts":"ham","of":{"a\\u007f":1}}\n',
+        b'{"counts":"ham","of":{"' + b"a" * 65 + b'":1}}\n',
         b'{"message":"a:b","milliseconds":1,"fields":{}}\n',
         b'{"message":"a","milliseconds":1,"fields":{"tokens":"%"}}\n',
         b'{"message":"a","milliseconds":1,"fields":{"label":"ham"}}\n',
@@ -531,6 +535,21 @@ def message_line(milliseconds: str = "1000", **changed: str) -> bytes:
         message_line(weight=str(2**53)),
         message_line(weight="3031"),
         message_line(weight="-1"),
+        message_line(weight="+5"),
+        message_line(weight="5_0"),
+        message_line(sums="=x 5_0"),
+        message_line(sums="=x +5"),
+        message_line(sums="=score+0 -1"),
+        message_line(sums="=score+0 3031"),
+        message_line(learned_at="1e999"),
+        message_line(learned_at="-1e18"),
+        message_line(learned_at="1_0.0"),
+        message_line(score="nan"),
+        message_line(score="-inf"),
+        message_line(score="1e999"),
+        message_line(tokens=base64.b64encode(zlib.compress(b"a\x1b[2Jb")).decode()),
+        message_line(tokens=base64.b64encode(zlib.compress(b"a\n\nb")).decode()),
+        message_line(tokens=base64.b64encode(zlib.compress(b"a" * 65)).decode()),
         message_line(learned_at="inf"),
         message_line(learned_at="-inf"),
         message_line(learned_at="nan"),
@@ -545,8 +564,55 @@ async def test_an_entry_that_no_lesson_can_have_written_is_refused(other: Model,
     assert await import_error(other, archive_of(line))
 
 
-async def test_an_ordinary_entry_is_not_refused(other: Model) -> None:
-    assert await import_model(other, archive_of(message_line())) == 0
+@pytest.mark.parametrize(
+    "line",
+    [
+        message_line(),
+        message_line(sums="=x -5 =score+0 1000"),
+        message_line(score="-1.5e-07"),
+        message_line(tokens=base64.b64encode(zlib.compress(b"a" * 64)).decode()),
+    ],
+)
+async def test_an_ordinary_entry_is_not_refused(other: Model, line: bytes) -> None:
+    assert await import_model(other, archive_of(line)) == 0
+
+
+async def test_a_count_below_zero_is_not_refused(other: Model) -> None:
+    """Unlearning a message of which some tokens were forgotten leaves such counts until the next eviction."""
+    assert await import_model(other, archive_of(b'{"counts":"ham","of":{"a":-1000}}\n')) == 0
+    assert (await stored(other))[0]["ham"] == {b"a": -1000}
+
+
+NOW = 1_700_000_000.0
+DAY = 86_400.0
+
+
+def read_at_now(*records: bytes, exported: float = NOW, half_life: HalfLife = NO_HALF_LIFE) -> int:
+    """The number of records of an archive that is read at ``NOW``."""
+    header = archive.new_header(current_signature(), 1, half_life, exported)
+    content = archive_of(*records, header=header)
+    reader = archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature(), lambda: NOW)
+    return len(list(reader))
+
+
+@pytest.mark.parametrize("half_life", [NO_HALF_LIFE, HalfLife(40.0, NOW)], ids=["no half-life", "40 days"])
+def test_an_entry_or_a_file_from_the_future_is_refused(half_life: HalfLife) -> None:
+    """With a half-life, a later time would allow a larger weight."""
+    with pytest.raises(InputError, match="no record"):
+        read_at_now(message_line(learned_at=repr(NOW + 200 * DAY)), half_life=half_life)
+    with pytest.raises(InputError, match="in the future"):
+        read_at_now(message_line(), exported=NOW + 400 * DAY, half_life=half_life)
+
+
+def test_a_time_base_from_the_future_is_refused() -> None:
+    with pytest.raises(InputError, match="in the future"):
+        read_at_now(message_line(), half_life=HalfLife(40.0, NOW + 2 * DAY))
+
+
+def test_the_clock_of_the_exporting_machine_may_be_ahead_by_a_day() -> None:
+    line = message_line(learned_at=repr(NOW + 0.9 * DAY))
+
+    assert read_at_now(line, exported=NOW + 0.9 * DAY, half_life=HalfLife(40.0, NOW)) == 1
 
 
 async def test_an_entry_that_a_person_insisted_on_is_not_refused(other: Model) -> None:
