@@ -8,6 +8,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+_MAX_MESSAGE_COUNT = 999_999_999
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 
 
@@ -47,16 +48,22 @@ def server_address(text: str) -> tuple[str, int]:
 
 def regime_name(text: str) -> str:
     """Return the name of a regime of ``evaluate``."""
-    if not re.fullmatch(
-        r"immediate|errors|unsure|none|(delayed|first):[0-9]{1,9}|inbox(:[0-9.]{1,9},[0-9.]{1,9},[0-9]{1,9})?",
-        text,
-    ):
+    if not re.fullmatch(r"immediate|errors|unsure|none|(delayed|first):[^,]+|inbox(:[^,]+,[^,]+,[^,]+)?", text):
         raise argparse.ArgumentTypeError(
             f"{text} is none of immediate, delayed:N, errors, unsure, inbox, inbox:P,Q,DELAY, first:N, none"
         )
-    for probability in text.partition(":")[2].split(",")[:2] if text.startswith("inbox:") else []:
-        fraction(probability)
+    _, has_numbers, numbers = text.partition(":")
+    if has_numbers:
+        *probabilities, count = numbers.split(",")
+        for probability in probabilities:
+            fraction(probability)
+        _check_message_count(count)
     return text
+
+
+def _check_message_count(text: str) -> None:
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise argparse.ArgumentTypeError(f"{text} is no whole number from 0 to {_MAX_MESSAGE_COUNT}")
 
 
 def fraction(text: str) -> float:

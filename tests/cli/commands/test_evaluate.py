@@ -201,6 +201,30 @@ def test_wrong_usage_is_64(evaluate: Evaluate, arguments: list[str]) -> None:
     assert stopped.value.code == 64
 
 
+@pytest.mark.parametrize(
+    ("regime", "sentence"),
+    [
+        ("first:99999999999999999999", "99999999999999999999 is no whole number from 0 to 999999999"),
+        ("delayed:x", "x is no whole number from 0 to 999999999"),
+        ("inbox:nan,0.3,5", "nan is no number from 0 to 1"),
+        ("inbox:2,0.3,50", "2 is no number from 0 to 1"),
+        ("inbox:0.3,..,50", ".. is no number from 0 to 1"),
+        ("inbox:0.3,0.3,-1", "-1 is no whole number from 0 to 999999999"),
+        (
+            "first:",
+            "first: is none of immediate, delayed:N, errors, unsure, inbox, inbox:P,Q,DELAY, first:N, none",
+        ),
+    ],
+)
+def test_a_wrong_number_of_a_regime_is_named_and_not_the_regime(
+    evaluate: Evaluate, capsys: pytest.CaptureFixture[str], regime: str, sentence: str
+) -> None:
+    with pytest.raises(SystemExit):
+        evaluate("index", "--regime", regime)
+
+    assert capsys.readouterr().err.endswith(f"argument --regime: {sentence}\n")
+
+
 def test_what_cannot_be_read_is_66_and_of_two_heaps_the_rest_is_measured(
     evaluate: Evaluate, tmp_path: Path
 ) -> None:
