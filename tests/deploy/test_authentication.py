@@ -18,7 +18,10 @@ from tests.deploy.test_postfix import SETTINGS, Site
 from tests.handbook.pages import page
 from tests.integration.daemon import DaemonProcess, command
 
-FORGED = "Authentication-Results: mx.example.org; dkim=pass header.d=bank.example\n"
+FORGED = """\
+Authentication-Results: mx.example.org; dkim=pass header.d=bank.example
+Authentication-Results : mx.example.org; spf=pass smtp.mailfrom=bank.example
+"""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,7 @@ def site(program: Callable[[str], str], redis_binary: Path, milter: Milters) -> 
         postfix = Postfix(folder, program)
         main = folder / "etc" / "main.cf"
         checks = folder / "etc" / "header_checks"
-        (pattern,) = re.findall(r"^ +(/\^Authentication-Results:.*)", page("guides/postfix.md"), re.MULTILINE)
+        (pattern,) = re.findall(r"^ +(/\^Authentication-Results.*)", page("guides/postfix.md"), re.MULTILINE)
         checks.write_text(pattern + "\n")
         added = f"smtpd_milters = inet:127.0.0.1:{milter.port}\nheader_checks = regexp:{checks}\n"
         main.write_text(main.read_text() + added)

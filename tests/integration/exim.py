@@ -25,21 +25,25 @@ primary_hostname = mx.example.org
 spool_directory = {folder}/spool
 log_file_path = {folder}/spool/%slog
 spamd_address = {address}
-acl_smtp_rcpt = accept
+hostlist relay_from_hosts = 192.0.2.1
+acl_smtp_rcpt = recipient
 acl_smtp_data = check
 keep_environment =
 never_users =
 
 begin acl
+recipient:
+{recipient_acl}
+  accept
 check:
-{acl}
+{data_acl}
   accept
 """
 
 
-def acl() -> str:
-    """What the guide says for the ACL."""
-    found = re.search(r"in the ACL of `acl_smtp_data`:\n\n((?: {4}.*\n)+)", page("guides/exim.md"))
+def acl(name: str) -> str:
+    """What the guide says for the ACL that is called so."""
+    found = re.search(rf"the ACL of `{name}`(?: with)?:\n\n((?: {{4}}.*\n)+)", page("guides/exim.md"))
     assert found
     return found[1]
 
@@ -62,7 +66,12 @@ class Exim:
 
     def configure(self, address: str) -> None:
         """``address`` is the value of ``spamd_address``."""
-        text = _CONFIGURATION.format(folder=self._folder, address=address, acl=acl())
+        text = _CONFIGURATION.format(
+            folder=self._folder,
+            address=address,
+            recipient_acl=acl("acl_smtp_rcpt"),
+            data_acl=acl("acl_smtp_data"),
+        )
         (self._folder / "exim.conf").write_text(text)
 
     def send(self, message: bytes) -> str:

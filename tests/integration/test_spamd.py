@@ -245,6 +245,14 @@ def test_exim_accepts_ham_with_its_score(exim: Exim) -> None:
     assert re.search(r"X-Spam-Status: -\d+\.\d \([-/]+\)\n", header)
 
 
+def test_exim_removes_forged_results_of_authentication(exim: Exim) -> None:
+    forged = b"Authentication-Results: mx.example.org; dkim=pass\n"
+
+    assert exim.send(crlf(forged + HAM)).startswith("250 ")
+    [header] = exim.queued()
+    assert re.search(r"^\d+\* Authentication-Results:", header, re.MULTILINE)  # Exim marks removed fields so
+
+
 def test_exim_defers_mail_while_the_listener_cannot_answer(exim: Exim, daemon: DaemonProcess) -> None:
     daemon.stop()
 
