@@ -2,8 +2,8 @@
 
 Rules: a protocol is an adapter around this service, which alone knows the filter. A listener takes a handler from
 the service for each message, and the message goes by one runtime from there to its answer, whatever a reload does
-meanwhile. A listener that answers at once uses ``check`` and ``teach``, which report what they do. One that tries
-again after a failure uses ``try_check`` and ``try_teach``, and reports each message once, when it is answered.
+meanwhile. A listener that answers at once uses ``check`` and ``learn``, which report what they do. One that tries
+again after a failure uses ``try_check`` and ``try_learn``, and reports each message once, when it is answered.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class MessageHandler:
             return check
         return await self.runtime.spam_filter.decide_for_treatment(check, treatment)
 
-    async def teach(self, message: Message, label: str | None, actor: str) -> Lesson:
+    async def learn(self, message: Message, label: str | None, actor: str) -> Lesson:
         """Learn that the message is ``label``, and log why where that fails; None takes back what was learned.
 
         A client of a protocol that answers at once stands for a person, who may insist by saying it again later.
@@ -195,17 +195,17 @@ class MessageHandler:
         Raises ``StoreUnavailable`` or ``CountsFull``; nothing is half done then.
         """
         try:
-            return await self.try_teach(message, label, actor, Insistence.AFTER_PAUSE)
+            return await self.try_learn(message, label, actor, Insistence.AFTER_PAUSE)
         except REQUEST_ERRORS as error:
             # The store itself says once that Redis refuses to write.
             level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
             _log.log(level, "%s: feedback not taken: %s", self._listener_name, error)
             raise
 
-    async def try_teach(
+    async def try_learn(
         self, message: Message, label: str | None, actor: str, insistence: Insistence = Insistence.NEVER
     ) -> Lesson:
-        """Do what ``teach`` does, and log the lesson, but no failure.
+        """Do what ``learn`` does, and log the lesson, but no failure.
 
         What may be tried again must not insist, unless ``insistence`` says so.
         """

@@ -87,7 +87,7 @@ class ApiV1:
         async with self._body_reader.read(request) as content:
             handler = self._message_service.message_handler()
             message = await _parse_message(handler, request, content, handler.parse_taught_mail)
-            lesson = await handler.teach(message, label, actor_of_request(request))
+            lesson = await handler.learn(message, label, actor_of_request(request))
         return json_response(api_v1.lesson_to_json(lesson))
 
     async def _message(self, request: web.Request) -> web.Response:

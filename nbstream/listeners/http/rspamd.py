@@ -88,7 +88,7 @@ class RspamdApi:
     async def _learn(self, request: web.Request, label: str) -> web.Response:
         async with self._body_reader.read(request) as content:
             handler = self._message_service.message_handler()
-            lesson = await handler.teach(
+            lesson = await handler.learn(
                 await handler.parse_taught_mail(content), label, actor_of_request(request)
             )
         status, body = rspamd.lesson_response(lesson)

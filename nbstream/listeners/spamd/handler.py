@@ -90,7 +90,7 @@ class SpamdHandler:
         label = None if request.tell is TellRequest.FORGET else str(request.tell)
         try:
             handler = self._message_service.message_handler()
-            lesson = await handler.teach(await handler.parse_taught_mail(body), label, _actor(peer, request.user))
+            lesson = await handler.learn(await handler.parse_taught_mail(body), label, _actor(peer, request.user))
         except Exception as error:  # noqa: BLE001 - a fault in a lesson must not end the listener
             _log_fault("lesson", error)
             return lesson_refusal(error).render()

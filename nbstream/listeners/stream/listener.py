@@ -329,7 +329,7 @@ async def _check_or_learn(request: wire.StreamRequest, message: Message, handler
     treatments = handler.treatments_of([request.recipient] if request.recipient else [])
     if request.label is None:
         return _EntryResult(await handler.try_check(message, treatments))
-    lesson = await handler.try_teach(message, request.label, request.sender)
+    lesson = await handler.try_learn(message, request.label, request.sender)
     return _EntryResult(await handler.decide(lesson.after, treatments), lesson.outcome)
 
 
