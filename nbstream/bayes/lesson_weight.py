@@ -19,8 +19,7 @@ from nbstream.bayes.multinomial import SPAM
 MAX_LESSONS = 3
 """The most that one message may weigh, in lessons of full weight, however often people insist on its label.
 
-A weight without a bound would be a tool for those who teach in order to harm. On trec07p-20k and 2002h2, 1.5
-lessons were enough for every message whose label was given twice at once.
+A weight without a bound would be a tool for those who teach in order to harm.
 """
 
 _INSISTED_LESSONS = (1.0, 1.5, 2.0, 2.5, float(MAX_LESSONS))
