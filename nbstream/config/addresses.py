@@ -7,8 +7,9 @@ is a ValueError whose text says what is allowed.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 from nbstream.config.paths import read_path
@@ -32,6 +33,26 @@ class TcpAddress:
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    def overlaps(self, other: TcpAddress | UnixAddress) -> bool:
+        """Return whether no two sockets can listen at both addresses.
+
+        Names other than ``localhost`` are compared as they are written: nothing is resolved here. IPv6 sockets
+        take no IPv4 connections (IPV6_V6ONLY), so ``[::]`` does not overlap with IPv4 addresses.
+        """
+        if not isinstance(other, TcpAddress) or self.port != other.port or self.port == 0:
+            return False
+        return any(_hosts_overlap(host, other_host) for host in self._hosts for other_host in other._hosts)
+
+    @property
+    def _hosts(self) -> list[IPv4Address | IPv6Address | str]:
+        """The host as an address or a name in small letters; ``localhost`` may be either loopback address."""
+        name = self.host.lower()
+        if name == "localhost":
+            return [IPv4Address("127.0.0.1"), IPv6Address("::1")]
+        with suppress(ValueError):
+            return [ip_address(name)]
+        return [name]
+
     @property
     def is_loopback(self) -> bool:
         """True when only this machine can reach it: 127.0.0.0/8, ::1 or ``localhost`` (RFC 6761 6.3)."""
@@ -53,6 +74,16 @@ class UnixAddress:
 
     def __str__(self) -> str:
         return f"unix:{self.path}"
+
+    def overlaps(self, other: TcpAddress | UnixAddress) -> bool:
+        """Return whether no two sockets can listen at both addresses."""
+        return self == other
+
+
+def _hosts_overlap(one: IPv4Address | IPv6Address | str, other: IPv4Address | IPv6Address | str) -> bool:
+    if isinstance(one, str) or isinstance(other, str):
+        return one == other
+    return one == other or (one.version == other.version and (one.is_unspecified or other.is_unspecified))
 
 
 def read_address(value: object) -> TcpAddress:

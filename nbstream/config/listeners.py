@@ -254,3 +254,9 @@ class ListenersSettings(Section):
     """Programs add entries to the stream ``nbstream:{MODEL}:in`` in Redis and read the answers in
     ``nbstream:{MODEL}:out``.
     """
+
+    @property
+    def listen_addresses(self) -> list[tuple[str, TcpAddress | UnixAddress]]:
+        """The names of the listeners that have an address and are not closed, with their addresses."""
+        by_name = {"smtp": self.smtp, "http": self.http, "metrics": self.metrics, "spamd": self.spamd}
+        return [(name, listener.listen) for name, listener in by_name.items() if listener]

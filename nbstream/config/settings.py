@@ -319,6 +319,21 @@ class Settings(Section):
     at once, and clients try again later.
     """
 
+    @field_validator("listeners")
+    @classmethod
+    def _addresses_of_listeners_differ(cls, value: ListenersSettings) -> ListenersSettings:
+        addresses = value.listen_addresses
+        problems: list[inheritance.RuleProblem] = []
+        for position, (name, address) in enumerate(addresses):
+            others = (
+                f"listeners.{other} ({taken})" for other, taken in addresses[:position] if taken.overlaps(address)
+            )
+            if other := next(others, None):
+                problems.append(((name, "listen"), f"must be another address than that of {other}", str(address)))
+        if problems:
+            raise located_error(problems)
+        return value
+
     @field_validator("relay")
     @classmethod
     def _next_hop_is_another_server(cls, value: RelaySettings, info: ValidationInfo) -> RelaySettings:

@@ -100,3 +100,61 @@ def test_a_problem_of_a_listener_names_its_key(tmp_path: Path, text: str, proble
     with pytest.raises(ConfigError) as caught:
         spamd(tmp_path, text)
     assert problem in str(caught.value)
+
+
+def problems_of(folder: Path, **addresses: str) -> str:
+    """The problems of a configuration with listeners at these addresses; empty where there is none."""
+    file = folder / "nb.yaml"
+    file.write_text("listeners:\n" + "".join(f"  {name}: {{listen: '{at}'}}\n" for name, at in addresses.items()))
+    try:
+        load_settings(file)
+    except ConfigError as error:
+        return str(error).removeprefix(f"{file}:")
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("127.0.0.1:4000", "127.0.0.1:4000"),
+        ("0.0.0.0:4000", "127.0.0.1:4000"),
+        ("127.0.0.1:4000", "0.0.0.0:4000"),
+        ("[::]:4000", "[::1]:4000"),
+        ("[::1]:4000", "[0:0:0:0:0:0:0:1]:4000"),
+        ("localhost:4000", "127.0.0.1:4000"),
+        ("LOCALHOST:4000", "[::1]:4000"),
+        ("0.0.0.0:4000", "localhost:4000"),
+        ("mx.example.org:4000", "MX.example.org:4000"),
+    ],
+)
+def test_two_listeners_at_one_address_are_a_problem_that_names_both(tmp_path: Path, one: str, other: str) -> None:
+    said = problems_of(tmp_path, smtp=one, metrics=other)
+
+    text = f"found {other!r}, must be another address than that of listeners.smtp ({one})"
+    assert said == f"3: listeners.metrics.listen: {text}"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("127.0.0.1:4000", "127.0.0.1:4001"),
+        ("127.0.0.1:4000", "127.0.0.2:4000"),
+        ("127.0.0.1:0", "127.0.0.1:0"),
+        ("[::]:4000", "127.0.0.1:4000"),
+        ("[::]:4000", "0.0.0.0:4000"),
+        ("mx.example.org:4000", "127.0.0.1:4000"),
+    ],
+)
+def test_other_ports_hosts_and_families_and_port_0_are_no_problem(tmp_path: Path, one: str, other: str) -> None:
+    assert problems_of(tmp_path, smtp=one, metrics=other) == ""
+
+
+def test_one_unix_socket_for_two_listeners_is_a_problem(tmp_path: Path) -> None:
+    path = "unix:/run/nbstream/one.sock"
+
+    assert f"another address than that of listeners.http ({path})" in problems_of(tmp_path, http=path, spamd=path)
+    assert problems_of(tmp_path, http=path, spamd="unix:/run/nbstream/two.sock") == ""
+
+
+def test_a_listener_at_the_default_address_of_another_one_is_a_problem(tmp_path: Path) -> None:
+    assert "listeners.smtp (127.0.0.1:10025)" in problems_of(tmp_path, spamd="127.0.0.1:10025")
