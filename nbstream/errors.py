@@ -59,7 +59,7 @@ class ReaderProcessFault(ReaderProcessFailed):
 
 
 class OutputFailed(NbstreamError):
-    """The output of a command cannot be written: nobody reads it any more, or there is no room for it."""
+    """The output of a command cannot be written: nobody reads it any more, there is no room, or no such folder."""
 
     temporary = False
 

@@ -58,6 +58,14 @@ def test_the_configuration_is_named_before_or_after_the_command(words: str) -> N
     assert build_parser().parse_args(words.split()).config == Path("nb.yaml")
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["--conf nb.yaml status", "status --js", "undo --y", "undo --actor=a --yes=", "quarantine list --verb"],
+)
+def test_an_option_is_written_out_in_full(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert words.split()[-2 if words.startswith("--") else -1].partition("=")[0] in refused(words, capsys)
+
+
 def test_without_c_no_configuration_is_named() -> None:
     assert build_parser().parse_args(["quarantine", "list"]).config is None
 

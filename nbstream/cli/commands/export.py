@@ -22,7 +22,7 @@ from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.cli import interrupts, standard_streams
 from nbstream.cli.message_files import STANDARD_INPUT
 from nbstream.cli.terminal import print_note
-from nbstream.errors import InputError
+from nbstream.errors import OutputFailed
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 
@@ -30,7 +30,7 @@ STANDARD_OUTPUT = STANDARD_INPUT  # both are "-"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Export the model and print its size; 66 for a file that cannot be written, 75 when Redis is away."""
+    """Export the model and print its size; 74 for a file that cannot be written, 75 when Redis is away."""
     return interrupts.run_interruptible(_run(options))
 
 
@@ -59,7 +59,7 @@ def _open_output(file: str) -> Iterator[IO[bytes]]:
     """Give standard output, or a new file that gets its name when all went well."""
     if file == STANDARD_OUTPUT:
         if sys.stdout.isatty():
-            raise InputError("an export is no text for a terminal: name a file, or redirect")
+            raise OutputFailed("an export is no text for a terminal: name a file, or redirect")
         with standard_streams.translate_output_errors():
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
@@ -68,7 +68,7 @@ def _open_output(file: str) -> Iterator[IO[bytes]]:
         with _replace_file(Path(file)) as stream:
             yield stream
     except OSError as error:
-        raise InputError(f"{file} cannot be written: {error.strerror}") from error
+        raise OutputFailed(f"{file} cannot be written: {error.strerror}") from error
 
 
 @contextmanager

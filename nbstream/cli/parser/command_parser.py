@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from nbstream.cli import arguments
 from nbstream.cli.exit_codes import EX_USAGE
@@ -20,10 +20,17 @@ CONFIG_HELP = (
 
 
 class CommandParser(argparse.ArgumentParser):
-    """argparse with the exit code of sysexits.h for wrong usage; 2 stays free of meaning."""
+    """argparse with the exit code of sysexits.h for wrong usage (2 stays free of meaning), and whole options only.
+
+    A beginning of an option, such as ``--y`` for ``--yes``, is refused: in the next version it could mean
+    another one.
+    """
 
     json_hint = ""
     """What is added where ``--json`` is given a value, which it took in an older version."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and what is wrong on standard error, and exit with 64."""

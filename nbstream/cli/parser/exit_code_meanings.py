@@ -9,7 +9,7 @@ EXIT_CODES = {
     66: "An input cannot be read, is damaged, or an id is unknown. The other inputs are handled all the same.",
     69: "The daemon does not run, or the next hop refuses.",
     70: "There is a fault in nbstream. Please report the traceback.",
-    74: "The output cannot be written, or nobody reads it.",
+    74: "The output, or a file that is named for it, cannot be written, or nobody reads it.",
     75: "Try again later: Redis is away, or an address or the state folder is in use.",
     78: "The configuration, a password or a stored model cannot be used.",
     130: "The command was interrupted by Ctrl-C. A second Ctrl-C does not wait for what is under way.",

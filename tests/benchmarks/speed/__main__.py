@@ -96,7 +96,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.speed", description="Measure the speed.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.speed", description="Measure the speed.", allow_abbrev=False
+    )
     parser.add_argument("corpora", type=Path, metavar="DIR", help=f"the folder of {ARCHIVE}")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"only these: {', '.join(PARTS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all figures of all rounds")

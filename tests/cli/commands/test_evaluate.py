@@ -244,7 +244,7 @@ def test_a_place_that_cannot_be_written_to_is_found_before_the_run(
 ) -> None:
     code, _, err = evaluate(tmp_path / "no index", option, tmp_path / "no folder" / "file")
 
-    assert code == 66
+    assert code == 74
     assert err == f"nbstream: {tmp_path / 'no folder' / 'file'}: cannot be written there\n"
 
 

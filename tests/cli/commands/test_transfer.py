@@ -114,5 +114,5 @@ def test_an_export_that_fails_leaves_what_was_there(run: Run, taught: Path, tmp_
     assert [path.name for path in folder.iterdir()] == ["model.gz"]
     assert file.read_bytes() == b"the last one"
     missing = run("old", "export", folder / "no" / "model.gz")
-    assert missing.returncode == 66
+    assert missing.returncode == 74
     assert b"cannot be written: No such file or directory" in missing.stderr

@@ -180,10 +180,10 @@ def test_wrong_usage_is_64(taught: Taught, arguments: Sequence[str]) -> None:
     assert stopped.value.code == 64
 
 
-def test_a_place_that_cannot_be_written_to_is_66(taught: Taught, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_to_is_74(taught: Taught, tmp_path: Path) -> None:
     picture = tmp_path / "no folder" / "a.svg"
 
-    assert taught("tune", "--plot", str(picture), code=66) == (
+    assert taught("tune", "--plot", str(picture), code=74) == (
         "",
         f"nbstream: {picture}: cannot be written there\n",
     )
