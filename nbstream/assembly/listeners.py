@@ -142,6 +142,7 @@ def _make_smtp(section: SmtpListenerSettings, context: ListenerContext) -> Liste
         hostname=section.hostname or socket.getfqdn(),
         max_message_bytes=section.max_message_bytes,
         idle_timeout_seconds=section.idle_timeout_seconds,
+        message_timeout_seconds=section.message_timeout_seconds,
         max_connections=section.max_connections,
         max_recipients=section.max_recipients,
     )
@@ -164,6 +165,7 @@ def _make_spamd(section: SpamdListenerSettings, context: ListenerContext) -> Lis
     limits = SpamdLimits(
         max_message_bytes=section.max_message_bytes,
         idle_timeout_seconds=section.idle_timeout_seconds,
+        request_timeout_seconds=section.request_timeout_seconds,
         max_connections=section.max_connections,
     )
     return SpamdListener(limits, context.bytes_in_flight, context.message_service())

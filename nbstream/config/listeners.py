@@ -65,6 +65,11 @@ class SmtpListenerSettings(Section):
     idle_timeout_seconds: Seconds = 300
     """A client that sends nothing for this long is disconnected. RFC 5321 asks for at least 300."""
 
+    message_timeout_seconds: Seconds = 1800
+    """A client that sends no whole message within this time after it connected, or after the answer to its last
+    message, is disconnected, even if it is never silent.
+    """
+
     max_connections: Count = 200
     """A further connection is put off (421)."""
 
@@ -179,6 +184,9 @@ class SpamdListenerSettings(SocketListenerSettings):
     """The time within which the next bytes of a request must arrive, and the time within which the client must
     take the answer.
     """
+
+    request_timeout_seconds: Seconds = 300
+    """The time within which a whole request must arrive. After that it is refused (79)."""
 
     max_connections: Count = 200
     """A further connection is answered that the service is unavailable (69)."""

@@ -74,7 +74,7 @@ class ControlListener:
                 await self._answer(reader, writer)
         finally:
             self._busy.discard(task)
-            writer.close()
+            writer.transport.abort()  # a close would wait for a client that does not take its answer
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(_PEER_SECONDS):
@@ -83,8 +83,9 @@ class ControlListener:
         if answer is None:
             return
         writer.write(json.dumps(await answer()).encode() + b"\n")
+        writer.close()
         async with asyncio.timeout(_PEER_SECONDS):
-            await writer.drain()
+            await writer.wait_closed()
 
 
 def ask_daemon(state_dir: Path, word: str, seconds: float) -> dict[str, Any]:

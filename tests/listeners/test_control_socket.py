@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import stat
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.listeners import control_socket
 from nbstream.listeners.control_socket import ControlListener, ask_daemon
 from tests.waiting import until
 
@@ -91,6 +93,27 @@ async def test_a_client_that_waits_while_the_listener_closes_gets_no_answer(
     with pytest.raises(ConnectionResetError, match="without an answer"):
         await waiting
     assert not (tmp_path / "control.sock").exists()
+
+
+@pytest.mark.parametrize("data", [b"", b"coun", b"large\n"], ids=["silent", "half a word", "reads nothing"])
+async def test_a_client_that_takes_no_part_is_disconnected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    monkeypatch.setattr(control_socket, "_PEER_SECONDS", 0.1)
+
+    async def large() -> dict[str, object]:
+        return {"large": "x" * (1 << 20)}
+
+    listener = ControlListener({"large": large})
+    await listener.start(tmp_path)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(tmp_path / "control.sock"))
+        client.send(data)
+        poll = select.poll()
+        poll.register(client, select.POLLHUP)
+
+        await until(lambda: bool(poll.poll(0)))
+    await listener.close()
 
 
 async def test_one_connection_too_many_is_closed(

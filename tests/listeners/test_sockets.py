@@ -7,19 +7,25 @@ import grp
 import os
 import socket
 import stat
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+from redis.asyncio import Redis
 
 from nbstream.listeners.sockets import (
+    BACKLOG,
     ListenAddress,
     TcpListenAddress,
     UnixListenAddress,
     bound_address,
     open_listening_socket,
 )
+from tests.listeners.http.http_listener import open_http
+from tests.listeners.smtp.smtp_listener import open_smtp_listener
+from tests.listeners.spamd.spamd_listener import open_spamd
 
 Listen = Callable[[ListenAddress], socket.socket]
 
@@ -155,3 +161,27 @@ def test_a_port_in_use_is_an_error(listen: Listen) -> None:
     taken = listen(TcpListenAddress("127.0.0.1", 0)).getsockname()[1]
 
     assert refusal(TcpListenAddress("127.0.0.1", taken)).errno == errno.EADDRINUSE
+
+
+def backlog_of(port: int) -> int:
+    """How many connections may wait at the socket of this process that listens on the port (tcp(7), TCP_INFO)."""
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError), socket.socket(fileno=os.dup(int(descriptor.name))) as opened:
+            is_listening = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            if is_listening and opened.family == socket.AF_INET and opened.getsockname()[1] == port:
+                info = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+                return int.from_bytes(info[28:32], sys.byteorder)  # tcpi_sacked, of a socket that listens
+    raise AssertionError("no socket listens on this port")
+
+
+async def test_connections_wait_for_every_listener_alike(client: Redis, tmp_path: Path) -> None:
+    async with (
+        open_smtp_listener(client, tmp_path / "m") as smtp,
+        open_spamd(client) as spamd,
+        open_http(client, tmp_path) as http,
+    ):
+        ports = [smtp.port, spamd.port, int(http.address.rpartition(":")[2])]
+
+        backlogs = {backlog_of(port) for port in ports}
+
+    assert backlogs == {min(BACKLOG, int(Path("/proc/sys/net/core/somaxconn").read_text()))}

@@ -4,7 +4,8 @@ What is touched, and why (aiosmtpd 1.4):
 
 - ``_handle_client`` is the task of a whole connection. Its end, however it comes, is the end of the session.
 - ``_reset_timeout`` and ``_timeout_cb`` make a timer for each command, and close a silent connection, which waits
-  for the client to read. Here one timer serves all deadlines, and what happens is ``idle_timeout_passed``.
+  for the client to read. Here one timer serves all deadlines, also ``last_deadline``, which no command moves, and
+  what happens is ``idle_timeout_passed``.
 - ``eof_received`` is public, but it cancels the session of a client that has closed only its side.
 - ``_reader`` and ``_writer`` are the streams. Nothing public reads DATA in pieces, looks whether the next command
   is here, puts bytes back, or writes without a wait.
@@ -25,6 +26,9 @@ _log = logging.getLogger(__name__)
 
 class AiosmtpdConnection(SMTP):
     """A connection of aiosmtpd whose streams, idle time and end are in the hands of its subclass."""
+
+    last_deadline = math.inf
+    """See ``set_last_deadline``."""
 
     # The task of the connection
 
@@ -54,19 +58,29 @@ class AiosmtpdConnection(SMTP):
         self._idle_deadline = math.inf
 
     def idle_timeout_passed(self) -> None:
-        """The client was silent for the whole idle time."""
+        """The client was silent for the whole idle time, or ``last_deadline`` has passed."""
         self.abort()
 
     def _reset_timeout(self, duration: float | None = None) -> None:
         # When the one timer rings it may have to ring again, later.
         self._idle_deadline = self.loop.time() + (duration or self._timeout_duration)
         if self._timeout_handle is None:
-            self._timeout_handle = self.loop.call_later(self._timeout_duration, self._timeout_cb)
+            self._start_timer()
+
+    def set_last_deadline(self, deadline: float) -> None:
+        """End the connection at this time of the loop whatever the client sends."""
+        self.last_deadline = deadline
+        if self._timeout_handle is not None:
+            self._timeout_handle.cancel()
+            self._start_timer()
+
+    def _start_timer(self) -> None:
+        left = min(self._idle_deadline, self.last_deadline) - self.loop.time()
+        self._timeout_handle = self.loop.call_later(min(left, self._timeout_duration), self._timeout_cb)
 
     def _timeout_cb(self) -> None:
-        left = self._idle_deadline - self.loop.time()
-        if left > 0:
-            self._timeout_handle = self.loop.call_later(min(left, self._timeout_duration), self._timeout_cb)
+        if min(self._idle_deadline, self.last_deadline) > self.loop.time():
+            self._start_timer()
         else:
             self.idle_timeout_passed()
 

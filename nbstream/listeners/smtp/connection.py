@@ -1,6 +1,7 @@
 """One SMTP connection below its commands: who the client is, how replies are sent, and how the connection ends.
 
-Rules: replies to commands that came together are sent together. A client that reads nothing is dropped.
+Rules: replies to commands that came together are sent together. A client that reads nothing is dropped,
+and so is one that sends no whole message for long, though it is never silent.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import logging
+import math
 import time
 from typing import TYPE_CHECKING, AnyStr
 
@@ -16,6 +18,7 @@ from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.aiosmtpd_seam import AiosmtpdConnection
 
 if TYPE_CHECKING:
+    from nbstream.listeners.smtp.listener_state import SmtpLimits
     from nbstream.wire.smtp_reply import SmtpReply
 
 _log = logging.getLogger(__name__)
@@ -32,19 +35,20 @@ class SmtpConnection(AiosmtpdConnection):
     # aiosmtpd makes it the limit of the reader, which is how much of DATA is read at a time.
     line_length_limit = _CHUNK_BYTES
 
-    def __init__(self, hostname: str, max_message_bytes: int, idle_timeout_seconds: float) -> None:
+    def __init__(self, limits: SmtpLimits) -> None:
         super().__init__(
             handler=None,
-            hostname=hostname,
+            hostname=limits.hostname,
             ident="ESMTP nbstream",
             enable_SMTPUTF8=True,
-            data_size_limit=max_message_bytes,
-            timeout=idle_timeout_seconds,
+            data_size_limit=limits.max_message_bytes,
+            timeout=limits.idle_timeout_seconds,
             loop=asyncio.get_running_loop(),
         )
         # aiosmtpd shares its own limits between all connections, and EHLO raises them.
         self.command_size_limit = _COMMAND_BYTES
         self.command_size_limits = collections.defaultdict(lambda: _COMMAND_BYTES)
+        self._message_timeout_seconds = limits.message_timeout_seconds
         self._unsent_replies, self._last_reply_at = b"", 0.0
         self._peer = Peer("")
 
@@ -52,11 +56,25 @@ class SmtpConnection(AiosmtpdConnection):
         """Note who the client is."""
         name = transport.get_extra_info("peername")
         self._peer = Peer(str(name[0]) if isinstance(name, tuple) else "")
+        self._allow_one_message()
         super().connection_made(transport)
 
+    def stop_timers(self) -> None:
+        """Let the client wait: what it waits for has deadlines of its own."""
+        self.stop_idle_timer()
+        self.set_last_deadline(math.inf)
+
+    def restart_timers(self) -> None:
+        """Give the client the whole time for its next command and for its next message."""
+        self.restart_idle_timer()
+        self._allow_one_message()
+
+    def _allow_one_message(self) -> None:
+        self.set_last_deadline(asyncio.get_running_loop().time() + self._message_timeout_seconds)
+
     def idle_timeout_passed(self) -> None:
-        """Drop a client that was silent for too long; one that reads nothing would keep a closed connection."""
-        _log.info("smtp: a client was silent for too long")
+        """Drop a client whose time is over; one that reads nothing would keep a closed connection."""
+        _log.info("smtp: a client was silent for too long, or sent no whole message in time")
         self.abort()
 
     async def push(self, status: AnyStr) -> None:

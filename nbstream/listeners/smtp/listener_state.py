@@ -23,6 +23,7 @@ class SmtpLimits:
     hostname: str
     max_message_bytes: int = 50 * 1024 * 1024
     idle_timeout_seconds: float = 300
+    message_timeout_seconds: float = 1800
     max_connections: int = 200
     max_recipients: int = 1000
 

@@ -40,7 +40,7 @@ class SmtpSession(SmtpConnection):
 
     def __init__(self, listener: SmtpListenerState) -> None:
         limits = listener.limits
-        super().__init__(limits.hostname, limits.max_message_bytes, limits.idle_timeout_seconds)
+        super().__init__(limits)
         self._listener = listener
         self._forwarded_address = ""
         self._mail: MailTransaction | None = None
@@ -230,7 +230,7 @@ class SmtpSession(SmtpConnection):
         content = await self._read_content(incoming)
         if isinstance(content, SmtpReply):
             return content
-        self.stop_idle_timer()  # the client waits for us now, and what follows has deadlines of its own
+        self.stop_timers()  # the client waits for us now, and what follows has deadlines of its own
         try:
             if mail.feedback_label is not None:
                 actor = self._forwarded_address or str(self._peer)
@@ -242,7 +242,7 @@ class SmtpSession(SmtpConnection):
             may_teach = mail.handlers.teachers.may_teach(self._peer)
             return result.reply_with_verdict if may_teach else result.reply
         finally:
-            self.restart_idle_timer()
+            self.restart_timers()
 
     async def _read_content(self, incoming: IncomingMessage) -> bytes | SmtpReply:
         """Read the message to its end (RFC 5321 4.1.1.4).

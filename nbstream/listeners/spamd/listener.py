@@ -2,8 +2,8 @@
 
 Rules: a connection has one request and is closed after the answer; a client may close its side first. A refused
 client gets the reason, and for a while further bytes from it are discarded, because it may read only after it has
-sent everything. Connections, bytes in memory, time without data and the time to read an answer are bounded. A
-lesson that has begun is finished even if its client disconnects.
+sent everything. Connections, bytes in memory, time without data, the time of a whole request and the time to read
+an answer are bounded. A lesson that has begun is finished even if its client disconnects.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.peers import Peer
+from nbstream.listeners.sockets import BACKLOG
 from nbstream.listeners.spamd.handler import SpamdHandler
 from nbstream.wire.spamd import (
     EX_TEMPFAIL,
@@ -49,6 +50,7 @@ class SpamdLimits:
 
     max_message_bytes: int = 50 << 20
     idle_timeout_seconds: float = 300
+    request_timeout_seconds: float = 300
     max_connections: int = 200
 
 
@@ -76,7 +78,7 @@ class SpamdListener:
         loop = asyncio.get_running_loop()
         self.is_unix_socket = listening.family == socket.AF_UNIX
         create = loop.create_unix_server if self.is_unix_socket else loop.create_server
-        self._server = await create(lambda: SpamdConnection(self), sock=listening)
+        self._server = await create(lambda: SpamdConnection(self), sock=listening, backlog=BACKLOG)
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` from the next request on."""
@@ -134,6 +136,7 @@ class SpamdConnection(asyncio.Protocol):
         self._refusal: SpamdRefusal | None = None
         self._answer_task: asyncio.Task[bytes] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0  # for the whole request
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the request, or refuse the connection."""
@@ -143,7 +146,8 @@ class SpamdConnection(asyncio.Protocol):
         if refusal:
             self._send_answer(refusal.render(), more_may_come=not self._listener.is_crowded)
         else:
-            self._set_timer(self._listener.limits.idle_timeout_seconds)
+            self._deadline = asyncio.get_running_loop().time() + self._listener.limits.request_timeout_seconds
+            self._wait_for_data()
 
     def data_received(self, data: bytes) -> None:
         """Parse more of the request, or discard the bytes after a refusal."""
@@ -153,7 +157,7 @@ class SpamdConnection(asyncio.Protocol):
                 self.abort()
             return
         if self._answer_task is None:
-            self._set_timer(self._listener.limits.idle_timeout_seconds)
+            self._wait_for_data()
         if not self._reserve_bytes(len(data)):
             self._refuse(_NO_MEMORY)
             return
@@ -187,6 +191,10 @@ class SpamdConnection(asyncio.Protocol):
         if self._answer_task is not None:
             self._answer_task.cancel()
         self._transport.abort()
+
+    def _wait_for_data(self) -> None:
+        left = self._deadline - asyncio.get_running_loop().time()
+        self._set_timer(min(self._listener.limits.idle_timeout_seconds, left))
 
     def _set_timer(self, seconds: float) -> None:
         if self._timer is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -130,6 +131,35 @@ async def test_a_connection_without_a_request_ends(impatient: RunningHttpListene
     answer = await impatient.raw(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /hea")
 
     assert (status(answer), answer.count(b"HTTP/1.1")) == (200, 1)
+
+
+async def test_a_client_that_never_reads_its_answers_is_disconnected(impatient: RunningHttpListener) -> None:
+    async with impatient.open() as (_, writer):
+        transport = cast("asyncio.Transport", writer.transport)
+        transport.pause_reading()
+
+        async def send() -> None:
+            while True:
+                writer.write(b"GET /v1/openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 1000)
+                await writer.drain()
+
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(send(), DEADLINE_SECONDS)
+
+
+@pytest.mark.parametrize("body", [b"1\r\nx\r\n", b"1;" + b"e" * 1000 + b"\r\nx\r\n"], ids=["pieces", "extensions"])
+async def test_a_body_that_trickles_in_has_one_deadline(impatient: RunningHttpListener, body: bytes) -> None:
+    async with impatient.open() as (reader, writer):
+        writer.write(CHUNKED)
+        answer = asyncio.create_task(rest(reader))
+        with suppress(OSError, RuntimeError):  # uvloop raises this one once the connection is closed
+            while not answer.done():
+                writer.write(body)
+                await asyncio.sleep(0)  # lets the listener run
+
+        (ended,), _ = await asyncio.wait([answer])
+        # What came after the answer may have reset the connection before the answer was read.
+        assert isinstance(ended.exception(), ConnectionError) or status(ended.result()) == 408
 
 
 async def test_a_connection_too_many_is_answered_503(client: Redis, tmp_path: Path) -> None:

@@ -208,6 +208,43 @@ async def test_an_idle_client_is_closed(client: Redis, tmp_path: Path) -> None:
         await until(lambda: not smtp.listener.state.sessions)
 
 
+@pytest.mark.parametrize("data", [b"x", b"NOOP\r\n"], ids=["message", "commands"])
+async def test_a_client_that_is_never_silent_and_sends_no_whole_message_is_disconnected(
+    client: Redis, tmp_path: Path, data: bytes
+) -> None:
+    async with open_smtp_listener(client, tmp_path / "m", message_timeout_seconds=0.2) as smtp:
+        dialogue = await smtp.talk()
+        if data == b"x":
+            await dialogue.begin()
+
+        end = asyncio.create_task(dialogue.ended())
+        with suppress(OSError, RuntimeError):  # uvloop raises this one once the connection is closed
+            while not end.done():
+                dialogue.writer.write(data)
+                await asyncio.sleep(0)  # lets the listener run
+
+        await asyncio.wait([end])
+        end.exception()  # it may have been reset
+        await until(lambda: not smtp.listener.state.sessions)
+        assert smtp.listener.state.bytes_in_flight.reserved == 0
+
+
+async def test_after_a_message_a_client_has_the_whole_time_for_the_next_one(client: Redis, tmp_path: Path) -> None:
+    async with open_smtp_listener(client, tmp_path / "m") as smtp:
+        dialogue = await smtp.talk()
+        await dialogue.hello()
+        (session,) = smtp.listener.state.sessions
+        assert isinstance(session, SmtpSession)
+        before = session.last_deadline
+        for line in ("NOOP", "RSET", "MAIL FROM:<from@example.org>", "RCPT TO:<to@example.org>", "DATA"):
+            await dialogue.say(line)
+            assert session.last_deadline == before
+
+        assert (await dialogue.say(MESSAGE + b".")).startswith("250 ")
+
+        assert before < session.last_deadline < math.inf
+
+
 @pytest.mark.parametrize(
     ("line", "code"),
     [
@@ -380,7 +417,8 @@ async def test_a_client_that_leaves_ends_the_transaction_at_the_next_hop(client:
         dialogue.writer.close()
 
 
-async def test_the_next_hop_may_take_longer_than_a_client_may_be_silent(client: Redis, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["idle_timeout_seconds", "message_timeout_seconds"])
+async def test_the_next_hop_may_take_longer_than_a_client_may(client: Redis, tmp_path: Path, name: str) -> None:
     message = ("MAIL FROM:<from@example.org>", "RCPT TO:<to@example.org>", "DATA")
     envelope_steps = "".join(f"C: {line}\nS: 250 ok\n" for line in message[:2])
     server = ScriptedServer(
@@ -389,7 +427,7 @@ async def test_the_next_hop_may_take_longer_than_a_client_may_be_silent(client: 
     await server.start()
     try:
         next_hop = SmtpNextHop(server.host, server.port, NextHopLimits(connect_timeout_seconds=5))
-        async with open_smtp_listener(client, tmp_path / "m", next_hop, idle_timeout_seconds=0.2) as smtp:
+        async with open_smtp_listener(client, tmp_path / "m", next_hop, **{name: 0.2}) as smtp:
             dialogue = await smtp.talk()
             await dialogue.begin()
             dialogue.writer.write(MESSAGE + b".\r\n")

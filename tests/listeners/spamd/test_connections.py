@@ -252,6 +252,26 @@ async def test_a_silent_client_gets_a_timeout_and_is_disconnected(client: Redis)
         await spamd.wait_until_idle()
 
 
+@pytest.mark.parametrize(
+    "beginning", [b"", request("CHECK", message=b"m" * (1 << 20))[:100]], ids=["header", "message"]
+)
+async def test_a_request_that_trickles_in_has_one_deadline_for_all_of_it(client: Redis, beginning: bytes) -> None:
+    async with open_spamd(client, request_timeout_seconds=0.2) as spamd:
+        reader, writer = await spamd.connect()
+        writer.write(beginning)
+        answer = asyncio.create_task(reader.read())
+
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not answer.done():
+                if beginning or not spamd.listener.bytes_in_flight.reserved:
+                    writer.write(b"P")
+                await asyncio.sleep(0)  # lets the listener run
+
+        assert answer.result() == b"SPAMD/1.0 79 Timeout: the request is not complete\r\n"
+        writer.close()
+        await spamd.wait_until_idle()
+
+
 async def test_a_client_that_never_reads_its_answer_is_disconnected(client: Redis) -> None:
     async with open_spamd(client, idle_timeout_seconds=0.5) as spamd:
         _, writer = await spamd.connect()
