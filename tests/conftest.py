@@ -22,6 +22,7 @@ from redis.asyncio import Redis
 
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.embedded.server_programs import find_servers
+from tests.redis_servers.programs import is_built_with_tls, server_programs
 
 # Hypothesis would fail an example that takes 200 ms, or whose data take long to draw: busy machines do both.
 hypothesis.settings.register_profile(
@@ -110,6 +111,23 @@ def redis_binary() -> Path:
     if not servers:
         missing("a Redis or Valkey server")
     return servers[0]
+
+
+@pytest.fixture(params=sorted(server_programs()) or ["redis"])
+def server_program(request: pytest.FixtureRequest) -> Path:
+    """The server program of each family that is on PATH, one after the other: Redis 7 or newer, and Valkey."""
+    programs = server_programs()
+    if request.param not in programs:
+        missing("Redis 7 or newer, or Valkey")
+    return programs[request.param]
+
+
+@pytest.fixture
+def tls_server_program(server_program: Path) -> Path:
+    """The same, as far as they were built with TLS."""
+    if not is_built_with_tls(server_program):
+        pytest.skip(f"{server_program} was built without TLS")
+    return server_program
 
 
 @pytest.fixture(scope="session")

@@ -20,15 +20,15 @@ from typing import Any, Self
 DEADLINE_SECONDS = 30.0
 
 
-def free_port() -> int:
-    """A port that was free a moment ago, for what must know it beforehand, or is to come back at the same one.
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that was free at ``host`` a moment ago, for what must know it beforehand or comes back at it.
 
     It lies below those that Linux gives to whoever asks for any, from 32768 on: one of these may go to a
     connection of another test before the server that it is meant for has opened it.
     """
     for port in random.sample(range(20_000, 32_000), 100):
         with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host, port))
             return port
     raise AssertionError("none of 100 ports is free")
 

@@ -1,0 +1,79 @@
+"""How the servers of a set are protected: by a password, by TLS with a certificate of an own authority, or not."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+HOSTS = tuple(f"127.77.0.{number}" for number in range(1, 7))
+"""The addresses of the servers of a set: each has one of its own, as on machines of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """PEM files: the authority, and one certificate with its key for all servers and clients."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+    @classmethod
+    def make(cls, openssl: str, folder: Path) -> Certificates:
+        """Make an authority and sign a certificate for all ``HOSTS`` and 127.0.0.1."""
+        files = cls(folder / "ca.pem", folder / "certificate.pem", folder / "key.pem")
+        authority_key, request, extensions = folder / "ca.key", folder / "request.pem", folder / "extensions"
+        names = ",".join(f"IP:{host}" for host in ("127.0.0.1", *HOSTS))
+        extensions.write_text(f"subjectAltName={names}\nextendedKeyUsage=serverAuth,clientAuth\n")
+        new_key = "-newkey rsa:2048 -nodes"
+        commands = [
+            f"req -x509 {new_key} -days 2 -subj /CN=authority -keyout {authority_key} -out {files.authority}",
+            f"req {new_key} -subj /CN=server -keyout {files.key} -out {request}",
+            f"x509 -req -in {request} -CA {files.authority} -CAkey {authority_key} -CAcreateserial -days 2"
+            f" -extfile {extensions} -out {files.certificate}",
+        ]
+        for words in commands:
+            subprocess.run([openssl, *words.split()], check=True, capture_output=True, timeout=60)
+        return files
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The password of the default user on servers and sentinels, and the certificates; None is without.
+
+    ``users`` are lines of an ACL for further users, such as ``nbstream on >secret +@all ~*``.
+    """
+
+    password: str | None = None
+    certificates: Certificates | None = None
+    users: tuple[str, ...] = ()
+    sentinel_users: tuple[str, ...] = ()
+
+    def server_lines(self, port: int) -> list[str]:
+        """Return the lines of a configuration that open ``port`` and protect it."""
+        if self.certificates is None:
+            return [f"port {port}", *self._password_lines()]
+        return [
+            "port 0",
+            f"tls-port {port}",
+            f"tls-ca-cert-file {self.certificates.authority}",
+            f"tls-cert-file {self.certificates.certificate}",
+            f"tls-key-file {self.certificates.key}",
+            "tls-replication yes",
+            *self._password_lines(),
+        ]
+
+    def _password_lines(self) -> list[str]:
+        return [] if self.password is None else [f"requirepass {self.password}"]
+
+    def client_options(self) -> dict[str, object]:
+        """Return what a client of redis-py needs for this."""
+        options: dict[str, object] = {"password": self.password}
+        if self.certificates is not None:
+            options |= {
+                "ssl": True,
+                "ssl_ca_certs": str(self.certificates.authority),
+                "ssl_certfile": str(self.certificates.certificate),
+                "ssl_keyfile": str(self.certificates.key),
+            }
+        return options
