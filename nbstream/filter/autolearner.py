@@ -50,21 +50,20 @@ class AutolearnLayer:
     async def withdraw(self, message_key: str) -> str | None:
         """Take back exactly what was autolearned of the message, and return its label.
 
-        Returns None where nothing was autolearned of it. Raises ``StoreUnavailable``; the call may be repeated
-        then.
+        Returns None where nothing was autolearned of it, or others take it back at this moment. Raises
+        ``StoreUnavailable``; the call may be repeated then.
         """
-        label = None
         for _ in range(_MAX_CONFLICTS):
             entry = await self.model.entry(message_key)
-            if entry is None:  # with a label: the reply to our own write was lost, and the write was repeated
-                return label
-            label, no_assessment = entry.label, Assessment(0.5, "unsure")
+            if entry is None:
+                return None
+            no_assessment = Assessment(0.5, "unsure")
             change = await self.model.commit_lesson(
                 message_key, entry, None, LessonNote(AUTOLEARN_SOURCE, "", no_assessment, no_assessment)
             )
             if isinstance(change, bytes):
                 await self.counts.wait_until_applied(change)
-                return label
+                return entry.label
         raise StoreUnavailable(f"message {message_key} is being changed by others all the time")
 
     async def withdraw_many(self, message_keys: Sequence[str]) -> dict[str, str | StoreIncompatible]:

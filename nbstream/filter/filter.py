@@ -194,8 +194,8 @@ class Filter:
         entry = None if label else await model.entry(key)
         for _ in range(_MAX_CONFLICTS):
             if (entry.label if entry else None) == label:
-                if planned and planned.has_written(entry):  # the reply to our own write was lost
-                    change = entry.change if entry else await model.last_change()
+                if entry and planned and planned.has_written(entry):  # the reply to our own write was lost
+                    change = entry.change
                     break
                 if entry is None:
                     return Lesson(LessonOutcome.UNKNOWN, label, before.check, before.check)

@@ -58,9 +58,10 @@ class PlannedLesson:
     def has_written(self, entry: LedgerEntry | None) -> bool:
         """Return whether ``entry``, which the ledger has now, is the one of this plan.
 
-        That is so where the reply to the write was lost, and the write was repeated: it was applied once.
+        That is so where the reply to the write was lost, and the write was repeated: it was applied once. A
+        missing entry is nobody's: the store itself knows whether a removal was its own.
         """
-        return (entry.version if entry else None) == (self.new_entry.version if self.new_entry else None)
+        return entry is not None and self.new_entry is not None and entry.version == self.new_entry.version
 
 
 @dataclass(frozen=True, slots=True)

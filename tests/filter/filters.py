@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from redis.asyncio import Redis
@@ -19,6 +20,7 @@ from nbstream.filter import (
     FilterPolicy,
     SilentObserver,
 )
+from nbstream.filter.protocols import LessonStore
 from nbstream.mail.message import Message
 from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.model.model import Model
@@ -68,6 +70,40 @@ def budgeted_filter(client: Redis, rate: float) -> Filter:
         counts=model,
     )
     return Filter(parts, FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(rate)), {"spam": 1, "ham": 1}))
+
+
+class Together:
+    """Makes the first commits of several callers wait until all of them have come, so that they conflict."""
+
+    def __init__(self, callers: int) -> None:
+        self._barrier = asyncio.Barrier(callers)
+        self._left = callers
+
+    def model(self, model: LessonStore) -> LessonStore:
+        """Return the same model, whose commits wait."""
+        return cast("LessonStore", _ModelTogether(model, self))
+
+    async def wait(self) -> None:
+        if self._left:
+            self._left -= 1
+            await self._barrier.wait()
+
+
+class _ModelTogether:
+    def __init__(self, model: LessonStore, together: Together) -> None:
+        self._model = model
+        self._together = together
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    async def commit_lesson(self, *arguments: Any) -> Any:
+        await self._together.wait()
+        return await self._model.commit_lesson(*arguments)
+
+    async def commit_lessons(self, *arguments: Any) -> Any:
+        await self._together.wait()
+        return await self._model.commit_lessons(*arguments)
 
 
 def with_parts(spam_filter: Filter, **parts: Any) -> Filter:

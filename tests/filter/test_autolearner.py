@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 
 import pytest
 from redis.asyncio import Redis
@@ -26,7 +27,7 @@ from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.filter.autolearn_site import EMPTY, AutolearnSite, letters_of, make_site, taught_site
-from tests.filter.filters import with_parts
+from tests.filter.filters import Together, with_parts
 from tests.letters import letters
 from tests.store.algebra import live_entries, stored, summed
 from tests.waiting import until
@@ -138,6 +139,18 @@ async def test_a_persons_label_replaces_what_was_autolearned(
     assert lesson.before.probability <= certain  # what was autolearned is taken back before this check
     if label is None:
         assert await stored(site.people) == before
+
+
+async def test_of_many_who_unlearn_an_autolearned_message_at_once_one_has_done_it(client: Redis) -> None:
+    site = await taught_site(client)
+    (raw,) = letters_of("spam", 1)
+    await site.check(raw)
+    site.layer.model = Together(4).model(site.model)
+
+    lessons = await asyncio.gather(*(site.filter.unlearn(Message.parse(raw), "test") for _ in range(4)))
+
+    outcomes = Counter(lesson.outcome for lesson in lessons)
+    assert outcomes == {LessonOutcome.UNLEARNED: 1, LessonOutcome.UNKNOWN: 3}
 
 
 async def test_a_message_that_a_person_labelled_is_not_autolearned(client: Redis) -> None:

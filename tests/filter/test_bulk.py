@@ -24,7 +24,7 @@ from nbstream.store.model.model import Model
 from tests.bayes.sample_models import CHOICES
 from tests.conftest import RedisServer
 from tests.filter.autolearn_site import EMPTY, AutolearnSite, letters_of, taught_site
-from tests.filter.filters import budgeted_filter, every_choice, make_filter, with_parts
+from tests.filter.filters import Together, budgeted_filter, every_choice, make_filter, with_parts
 from tests.letters import letters
 from tests.store.algebra import first_scores, first_scores_of_entries, live_entries, stored, summed
 from tests.store.proxy import Fate, Proxy
@@ -224,6 +224,40 @@ async def test_lessons_beside_an_entry_that_became_unreadable_are_reported(clien
 
     assert isinstance(results.pop(3), StoreIncompatible)
     assert len(results) == len(messages) - 1 == (await model.totals()).messages[1]
+
+
+async def test_of_many_who_unlearn_the_same_messages_at_once_one_has_done_it(client: Redis) -> None:
+    messages = messages_by_label(10)["spam"]
+    await teach(make_filter(client), messages, "spam")
+
+    together, single = Together(4), make_filter(client)
+    filters = [with_parts(single, model=together.model(single.parts.model)) for _ in range(4)]
+    lessons = await asyncio.gather(*(teach(one, messages, None) for one in filters))
+
+    done = outcomes(lesson for of_one in lessons for lesson in of_one)
+    assert done == {LessonOutcome.UNLEARNED: len(messages), LessonOutcome.UNKNOWN: 3 * len(messages)}
+
+
+async def test_messages_that_are_unlearned_and_whose_replies_are_lost_are_reported_as_unlearned(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    messages = messages_by_label(10)["spam"]
+    await teach(make_filter(client), messages, "spam")  # Redis knows the script
+    lost: list[bytes] = []
+
+    async def lose(request: bytes) -> Fate:
+        if b"EVALSHA" in request and not lost:
+            lost.append(request)
+            return Fate.LOSE_REPLY
+        return Fate.PASS
+
+    async with Proxy(shared_redis.socket, tmp_path / "s", lose) as way:
+        lossy = open_client(ConnectionOptions(way.url))
+        lessons = await teach(make_filter(lossy), messages, None)
+        await lossy.aclose()
+
+    assert lost
+    assert outcomes(lessons) == {LessonOutcome.UNLEARNED: len(messages)}
 
 
 class NotedModel(Model):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import cached_property
@@ -41,7 +42,7 @@ from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokenizer, Tokens
 from tests.bayes.sample_models import CHOICES
 from tests.conftest import RedisServer
-from tests.filter.filters import PRIZE, budgeted_filter, every_choice, make_filter
+from tests.filter.filters import PRIZE, Together, budgeted_filter, every_choice, make_filter, with_parts
 from tests.letters import letters
 from tests.store.proxy import Fate, LosesOneReply, Proxy
 from tests.store.replica.test_mirror import running
@@ -370,6 +371,30 @@ async def test_a_change_whose_reply_is_lost_is_made_once_and_reported_as_made(
     assert way.broken == 1
     assert lesson.outcome == (LessonOutcome.LEARNED if label else LessonOutcome.UNLEARNED)
     assert (await Model(client, "test", 3600).totals()).messages == (0, 1 if label else 0)
+
+
+@pytest.mark.parametrize(
+    ("former", "label", "done", "repeated"),
+    [
+        (None, "spam", LessonOutcome.LEARNED, LessonOutcome.ALREADY),
+        ("ham", "spam", LessonOutcome.RELEARNED, LessonOutcome.ALREADY),
+        ("spam", None, LessonOutcome.UNLEARNED, LessonOutcome.UNKNOWN),
+    ],
+    ids=["learn", "relearn", "unlearn"],
+)
+async def test_of_many_who_say_the_same_at_once_one_has_done_it(
+    client: Redis, former: str | None, label: str | None, done: LessonOutcome, repeated: LessonOutcome
+) -> None:
+    together, single = Together(8), make_filter(client)
+    filters = [with_parts(single, model=together.model(single.parts.model)) for _ in range(8)]
+    if former:
+        await single.learn(PRIZE, former, "test")
+
+    lessons = await asyncio.gather(
+        *(one.learn(PRIZE, label, "test") if label else one.unlearn(PRIZE, "test") for one in filters)
+    )
+
+    assert Counter(lesson.outcome for lesson in lessons) == {done: 1, repeated: 7}
 
 
 class Remembered:

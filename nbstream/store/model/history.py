@@ -26,6 +26,7 @@ UNDO_SOURCE = "undo"
 
 _FORMER_PREFIX = b"former:"
 _BATCH = 500  # records
+_RECENT_RECORDS = 200  # some 200 kB
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,15 @@ class History:
                 return
             newest = b"(" + entries[-1][0]
 
+    async def has_removal(self, attempt: str) -> bool:
+        """Whether one of the newest records is of the removal that ``LessonCommit.attempt`` identifies.
+
+        A removal that was repeated after a lost reply is among them, unless hundreds of lessons came in between.
+        """
+        with store_errors():
+            entries: Any = await self._client.xrevrange(self._key, count=_RECENT_RECORDS)
+        return any(fields.get(b"attempt") == attempt.encode() for _, fields in entries)
+
     async def record(self, record_id: bytes) -> HistoryRecord | None:
         """The record of that ``id``, or None where it has been trimmed."""
         with store_errors():
@@ -144,12 +154,16 @@ class History:
         return _read_record(*entries[0]) if entries else None
 
 
-def history_fields(new: LedgerEntry | None, note: LessonNote) -> list[str]:
-    """The names and values in turn that a record has beside its message and the former entry."""
+def history_fields(new: LedgerEntry | None, note: LessonNote, attempt: str) -> list[str]:
+    """The names and values in turn that a record has beside its message and the former entry.
+
+    ``attempt`` is only in the record of a removal, and only ``has_removal`` reads it; older versions ignore it.
+    """
     return [
         *("label", new.label if new else "", "version", new.version if new else ""),
         *("source", note.source, "actor", note.actor),
         *("before", note.before.pack(), "after", note.after.pack()),
+        *(() if new else ("attempt", attempt)),
     ]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.bayes.counts import CLASSES
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
 class LessonCommit:
     """One lesson: the message's ledger entry ``old`` is replaced by ``new``; None stands for no entry.
 
-    ``note`` goes into the history.
+    ``note`` goes into the history. ``attempt`` identifies this commit there if it removes an entry; a new entry
+    has its version.
     """
 
     message_key: str
     old: ledger.LedgerEntry | None
     new: ledger.LedgerEntry | None
     note: LessonNote
+    attempt: str = field(default_factory=lambda: secrets.token_hex(8), compare=False)
 
 
 class LearnScriptKeys(NamedTuple):
@@ -78,7 +81,7 @@ def pack_keys(keys: ModelKeys, message_key: str) -> list[str]:
 def pack_arguments(lesson: LessonCommit, limits: RetentionLimits) -> list[str | bytes | int]:
     """The arguments of the script for that lesson."""
     old, new = lesson.old, lesson.new
-    history_fields = history.history_fields(new, lesson.note)
+    history_fields = history.history_fields(new, lesson.note, lesson.attempt)
     entry_fields = [item for field in new.pack().items() for item in field] if new else []
     named = LearnScriptArguments(
         expected_version=old.version if old else "",

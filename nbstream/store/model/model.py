@@ -239,7 +239,7 @@ class Model:
                 reply: Any = await self._learn_script(
                     keys=pack_keys(self.keys, message_key), args=pack_arguments(lesson, self.retention)
                 )
-                result = unpack_reply(reply)
+                result = await self._recognize_removal(lesson, unpack_reply(reply))
         except StoreRefuses as error:
             self._log_refusal(str(error))
             raise
@@ -272,6 +272,9 @@ class Model:
                 results[i] = store_error(reply) if failed else _value_or_error(unpack_reply, reply)
             waiting = without_script
         in_order = [results[i] for i in range(len(lessons))]
+        for i, (lesson, result) in enumerate(zip(lessons, in_order, strict=True)):
+            if isinstance(result, ledger.LedgerConflict):
+                in_order[i] = await self._recognize_removal(lesson, result)
         self._log_refusal(next((str(result) for result in in_order if isinstance(result, StoreRefuses)), None))
         return in_order
 
@@ -281,6 +284,18 @@ class Model:
                 keys = pack_keys(self.keys, lesson.message_key)
                 pipe.evalsha(self._learn_script.sha, len(keys), *keys, *pack_arguments(lesson, self.retention))
             return await pipe.execute(raise_on_error=False)
+
+    async def _recognize_removal(
+        self, lesson: LessonCommit, answer: bytes | ledger.LedgerConflict
+    ) -> bytes | ledger.LedgerConflict:
+        """Return a change in place of the conflict of a removal that was carried out before, its reply lost.
+
+        The ledger does not tell it from a removal by others, the history does. Nothing names its change: the last
+        one comes no earlier.
+        """
+        if isinstance(answer, bytes) or lesson.new or not await self.history.has_removal(lesson.attempt):
+            return answer
+        return await self.last_change()
 
     def _log_refusal(self, refusal: str | None) -> None:
         """Log when Redis begins to refuse lessons, and when it accepts them again, but not each time."""

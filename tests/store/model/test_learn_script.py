@@ -52,11 +52,11 @@ def test_the_keys_of_the_classes_follow_the_named_keys() -> None:
 def test_the_fields_of_the_record_and_of_the_new_entry_follow_the_named_arguments() -> None:
     new, limits = entry("spam", TOKENS, sums=[(b"=x", 7)]), RetentionLimits(1, 2, 3, 4)
 
-    packed = pack_arguments(LessonCommit("m1", None, new, NOTE), limits)
+    packed = pack_arguments(lesson := LessonCommit("m1", None, new, NOTE), limits)
 
     named = LearnScriptArguments._make(packed[: len(LearnScriptArguments._fields)])
     fields = packed[len(LearnScriptArguments._fields) :]
     assert (named.old_column, named.new_column) == (0, CLASSES.index("spam") + 1)
-    assert fields[: named.history_length] == history_fields(new, NOTE)
+    assert fields[: named.history_length] == history_fields(new, NOTE, lesson.attempt)
     assert fields[named.history_length :] == [item for field in new.pack().items() for item in field]
     assert len(fields) == named.history_length + named.entry_length
