@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from ipaddress import ip_address
 
-# <...>, where a quoted local part may contain ">" and spaces (RFC 5321 4.1.2); old clients omit the brackets.
-_PATH = re.compile(r"""\s*(?:<((?:"(?:[^"\\]|\\.)*"|[^">])*)>|([^\s<>]+))(?:\s+(\S.*))?\s*\Z""", re.DOTALL)
+# <...>, where a quoted local part may contain ">" and spaces (RFC 5321 4.1.2); old clients omit the brackets. Each
+# quotation mark has a second one: else what the next hop gets in brackets would be no path.
+_QUOTED = r'"(?:[^"\\]|\\.)*"'
+_PATH = re.compile(rf'\s*(?:<((?:{_QUOTED}|[^">])*)>|((?:{_QUOTED}|[^\s<>"])+))(?:\s+(\S.*))?\s*\Z', re.DOTALL)
+_ADDRESS = re.compile(rf'(?:{_QUOTED}|[^">])*', re.DOTALL)
 _PARAMETER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*(?:=[^\s=\x00-\x1f\x7f][^\s\x00-\x1f\x7f]*)?")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 _UNKNOWN_ADDRESSES = frozenset({"[UNAVAILABLE]", "[TEMPUNAVAIL]"})
@@ -30,7 +33,9 @@ def parse_path(keyword: str, argument: str | None) -> tuple[str, tuple[str, ...]
     if address.startswith("@") and ":" in address:
         address = address.partition(":")[2]
     parameters = tuple((match[3] or "").split())
-    if _CONTROL_CHARACTER.search(address) or not all(map(_PARAMETER.fullmatch, parameters)):
+    if _CONTROL_CHARACTER.search(address) or not _ADDRESS.fullmatch(address):
+        return None
+    if not all(map(_PARAMETER.fullmatch, parameters)):
         return None
     return address, parameters
 

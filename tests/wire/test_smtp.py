@@ -18,6 +18,7 @@ from nbstream.wire.smtp import declared_size, forwarded_address, parse_path, rem
         ("FROM:<a@b> ENVID=QQ+2Bx RET=HDRS X-Odd", ("a@b", ("ENVID=QQ+2Bx", "RET=HDRS", "X-Odd"))),
         ('FROM:<"a >b"@c>', ('"a >b"@c', ())),
         ("FROM:a@b", ("a@b", ())),
+        ('FROM:"a b"@c SIZE=1', ('"a b"@c', ("SIZE=1",))),
         ("FROM:<@x,@y:a@b>", ("a@b", ())),
         ("FROM:<grüße@b> SMTPUTF8", ("grüße@b", ("SMTPUTF8",))),
         ("FROM:<a@b> AUTH=<>", ("a@b", ("AUTH=<>",))),
@@ -31,7 +32,11 @@ def test_a_path_keeps_its_bytes_and_the_case_of_its_parameters(
 
 @pytest.mark.parametrize(
     "argument",
-    [None, "", "FROM", "TO:<a@b>", "FROM:", "FROM:<a@b", "FROM:<a@b> =x", "FROM:<a\x00b@c>", "FROM:<a> <b>"],
+    [
+        *(None, "", "FROM", "TO:<a@b>", "FROM:", "FROM:<a@b", "FROM:<a@b> =x", "FROM:<a\x00b@c>", "FROM:<a> <b>"),
+        # With brackets around them these would be no paths for the next hop.
+        *('FROM:a"b@c', 'FROM:a"b@c SIZE=1', 'FROM:<@":a">', 'FROM:<@x":a@b">'),
+    ],
 )
 def test_bad_syntax_is_none(argument: str | None) -> None:
     assert parse_path("FROM", argument) is None
