@@ -10,6 +10,7 @@ import asyncio
 import collections
 import logging
 import math
+import re
 import time
 from typing import TYPE_CHECKING, AnyStr
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_UNSAFE = re.compile(r"[^\x20-\x7e]")
 _CHUNK_BYTES = 64 * 1024
 _COMMAND_BYTES = 4096  # 512 of RFC 5321, and room for the parameters of DSN (ORCPT: 500) and AUTH (500)
 _GROUPED_REPLY_BYTES = 4096  # of replies that wait: the client has to take them before it gets more
@@ -84,7 +86,8 @@ class SmtpConnection(AiosmtpdConnection):
         """
         if self.transport is None or self.transport.is_closing():
             raise ConnectionResetError
-        reply = status if isinstance(status, bytes) else status.encode()
+        # A text is one line of aiosmtpd's own, which repeats an unknown command with its control characters.
+        reply = status if isinstance(status, bytes) else _UNSAFE.sub("?", status).encode("ascii")
         unsent_replies, self._unsent_replies = self._unsent_replies, b""
         self._last_reply_at = time.monotonic()
         await super().push(unsent_replies + reply)

@@ -662,3 +662,13 @@ async def test_grouped_replies_are_sent_before_the_listener_closes(smtp: Running
     dialogue.writer.write(b"RCPT TO:<to@example.org>\r\nMAIL FROM:<from@example.org>\r\nNOOP\r\n")
 
     assert [line[:3] for line in (await dialogue.ended()).split(b"\r\n")] == [b"503", b"421", b""]
+
+
+async def test_a_reply_to_an_unknown_command_repeats_no_control_characters(client: Redis, tmp_path: Path) -> None:
+    async with open_smtp_listener(client, tmp_path / "Maildir") as smtp:
+        dialogue = await smtp.talk()
+        await dialogue.hello()
+
+        reply = await dialogue.say(b"MAIL\x1b[2J\rX FROM:<a@example.org>")
+
+    assert reply == '500 Error: command "MAIL?[2J?X" not recognized'
