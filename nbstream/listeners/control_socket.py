@@ -102,7 +102,12 @@ def ask_daemon(state_dir: Path, word: str, seconds: float) -> dict[str, Any]:
             line = lines.readline(_MAX_ANSWER_BYTES)
     if not line.endswith(b"\n"):
         raise ConnectionResetError("the daemon closed the connection without an answer")
-    answer: dict[str, Any] = json.loads(line)
+    try:
+        answer = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ConnectionAbortedError("the daemon gave an answer that cannot be read") from error
+    if not isinstance(answer, dict):
+        raise ConnectionAbortedError("the daemon gave an answer of another form")
     return answer
 
 

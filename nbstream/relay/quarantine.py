@@ -228,5 +228,5 @@ def _read_note(message: QuarantinedMessage, file: io.BufferedReader) -> Quaranti
             str(note["policy"]),
             Envelope(sender, tuple(recipients)),
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{message.id}: {message.path.name} was not written by nbstream") from None

@@ -65,6 +65,20 @@ async def test_an_unknown_word_gets_no_answer(
     assert await count(tmp_path) == 1
 
 
+@pytest.mark.parametrize(
+    "answer", [b"{", b"\xff", b"[1]", b"[" * 100_000], ids=["cut", "binary", "list", "nested"]
+)
+async def test_an_answer_that_is_no_object_is_an_error_like_no_answer(tmp_path: Path, answer: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(answer + b"\n")
+        writer.close()
+
+    async with await asyncio.start_unix_server(serve, tmp_path / "control.sock"):
+        with pytest.raises(OSError, match="the daemon gave an answer"):
+            await asyncio.to_thread(ask_daemon, tmp_path, "count", 20.0)
+
+
 async def test_a_silent_or_disconnected_client_does_not_block_others(
     listener: ControlListener, counter: RequestCounter, tmp_path: Path
 ) -> None:

@@ -111,6 +111,7 @@ async def test_messages_are_listed_by_the_beginning_of_their_id_oldest_first(tmp
         b"X-Nbstream-Quarantine: {\n\n",
         b"X-Nbstream-Quarantine: []\n",
         b"X-Nbstream-Quarantine: {}\n",
+        b"X-Nbstream-Quarantine: " + b"[" * 100_000 + b"\n",
     ],
 )
 async def test_a_file_that_is_not_ours_is_refused(tmp_path: pathlib.Path, content: bytes) -> None:

@@ -78,7 +78,7 @@ def unpack_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation | 
     if packed.startswith(_FORMAT_VERSION):
         try:
             return _read_explanation(packed[len(_FORMAT_VERSION) :], tokens)
-        except (ValueError, TypeError, LookupError, AttributeError, struct.error):
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, struct.error):
             pass
     raise StoreIncompatible("an explanation cannot be read: another version of nbstream wrote it")
 

@@ -219,7 +219,10 @@ def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str
         stored = line.get("signature")
         theirs = {field: str(value) for field, value in stored.items()} if isinstance(stored, dict) else {}
         ours = dict(signature)
-    half_life = time_base.unpack_half_life(theirs.pop(time_base.HALF_LIFE_FIELD, ""))
+    try:
+        half_life = time_base.unpack_half_life(theirs.pop(time_base.HALF_LIFE_FIELD, ""))
+    except StoreIncompatible as error:
+        raise InputError(f"{name}: has a half-life that cannot be read") from error
     if former_version.is_former(theirs, ours):  # what is imported becomes part of a model of this version
         theirs = dict(signature)
     differences = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 import zlib
 from dataclasses import replace
 
@@ -126,6 +127,8 @@ def test_an_explanation_of_another_version_or_another_message_is_refused() -> No
         unpack_explanation(packed + b"x", TOKENS)
     with pytest.raises(StoreIncompatible):
         unpack_explanation(packed, TOKENS[:1])
+    with pytest.raises(StoreIncompatible):
+        unpack_explanation(b"2" + struct.pack("<4dIIB", 0, 0, 0, 0, 100_000, 0, 4) + b"[" * 100_000, TOKENS)
 
 
 def test_an_explanation_of_an_older_version_is_ignored() -> None:

@@ -609,6 +609,14 @@ def test_a_time_base_from_the_future_is_refused() -> None:
         read_at_now(message_line(), half_life=HalfLife(40.0, NOW + 2 * DAY))
 
 
+def test_a_time_base_that_cannot_be_read_is_refused_with_the_name_of_the_file() -> None:
+    signature = {**current_signature(), "half_life": "40.0"}
+    content = archive_of(header=archive.new_header(signature, 0, exported=NOW))
+
+    with pytest.raises(InputError, match="FILE: has a half-life that cannot be read"):
+        archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature(), lambda: NOW)
+
+
 def test_the_clock_of_the_exporting_machine_may_be_ahead_by_a_day() -> None:
     line = message_line(learned_at=repr(NOW + 0.9 * DAY))
 
