@@ -15,7 +15,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run test test-interpreter soak bench accuracy peers strangers picture reference docs dist format clean python redis corpora
+.PHONY: run test test-interpreter soak fuzz bench accuracy peers strangers picture reference docs dist format clean python redis corpora
 
 run: python redis $(VENV)/run.stamp
 	@exec $(VENV)/bin/nbstream serve --hints
@@ -35,6 +35,12 @@ test-interpreter: $(VENV)/test.stamp
 # Long runs: broken and mutated mail. One process, so that a test that hangs is really hanging.
 soak: $(VENV)/test.stamp
 	$(PYTEST) -r s -m soak
+
+# Coverage-guided fuzzing of everything that reads bytes from outside, with atheris: make fuzz SECONDS=600
+# Some targets alone: make fuzz SECONDS=60 ONLY='url mime'. The names: .venv/bin/python -m tests.fuzz --list
+SECONDS ?= 60
+fuzz: $(VENV)/fuzz.stamp
+	$(VENV)/bin/python -m tests.fuzz --seconds $(SECONDS) $(ONLY)
 
 # The folder of the archives of real mail, for the five that follow.
 CORPORA ?= $(NBSTREAM_CORPORA)
@@ -82,7 +88,7 @@ format: $(VENV)/test.stamp
 	$(VENV)/bin/ruff format .
 
 clean:
-	rm -rf .venv* .mypy_cache .ruff_cache .hypothesis dist site
+	rm -rf .venv* .mypy_cache .ruff_cache .hypothesis .fuzz dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 python:
@@ -107,3 +113,7 @@ $(VENV)/test.stamp: pyproject.toml .ci/constraints.txt | python
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP_INSTALL) --editable '.[dev,embedded]'
 	@touch $(VENV)/run.stamp $@
+
+$(VENV)/fuzz.stamp: $(VENV)/test.stamp
+	@$(PIP_INSTALL) --editable '.[dev,embedded,fuzz]'
+	@touch $@

@@ -14,9 +14,15 @@ _PIECES = (
 )  # fmt: skip
 
 
-def mutations(originals: Sequence[bytes], count: int, seed: int = 11) -> Iterator[bytes]:
-    """``count`` messages, each an original with a few pieces cut out, doubled, swapped or put in."""
+def mutations(
+    originals: Sequence[bytes], count: int, seed: int = 11, words: Sequence[bytes] = ()
+) -> Iterator[bytes]:
+    """``count`` messages, each an original with a few pieces cut out, doubled, swapped or put in.
+
+    ``words`` are further pieces that are put in.
+    """
     draw = random.Random(seed)
+    pieces = (*_PIECES, *words)
     for _ in range(count):
         raw = bytearray(draw.choice(originals))
         for _ in range(draw.randint(1, 8)):
@@ -28,7 +34,7 @@ def mutations(originals: Sequence[bytes], count: int, seed: int = 11) -> Iterato
                 case 1:
                     raw[start:start] = raw[start:end] * draw.choice((1, 1, 30))
                 case 2:
-                    raw[start:end] = draw.choice(_PIECES)
+                    raw[start:end] = draw.choice(pieces)
                 case _:
                     raw[start:end] = bytes(draw.randrange(256) for _ in range(end - start))
         yield bytes(raw)

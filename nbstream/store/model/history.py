@@ -133,7 +133,7 @@ class History:
             with store_errors():
                 entries: Any = await self._client.xrevrange(self._key, newest, oldest, count=_BATCH)
             for record_id, fields in entries:
-                yield _read_record(record_id, fields)
+                yield read_record(record_id, fields)
             if len(entries) < _BATCH:
                 return
             newest = b"(" + entries[-1][0]
@@ -151,7 +151,7 @@ class History:
         """The record of that ``id``, or None where it has been trimmed."""
         with store_errors():
             entries: Any = await self._client.xrange(self._key, record_id, record_id)
-        return _read_record(*entries[0]) if entries else None
+        return read_record(*entries[0]) if entries else None
 
 
 def history_fields(new: LedgerEntry | None, note: LessonNote, attempt: str) -> list[str]:
@@ -167,7 +167,7 @@ def history_fields(new: LedgerEntry | None, note: LessonNote, attempt: str) -> l
     ]
 
 
-def _read_record(record_id: bytes, fields: Mapping[bytes, bytes]) -> HistoryRecord:
+def read_record(record_id: bytes, fields: Mapping[bytes, bytes]) -> HistoryRecord:
     """The record in the fields of a stream entry. Raises ``StoreIncompatible`` for those of another program."""
     former = {
         name.removeprefix(_FORMER_PREFIX): value

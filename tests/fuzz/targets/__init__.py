@@ -1,0 +1,1 @@
+"""The fuzz targets: one module for each thing that reads bytes from outside, or bytes that were stored."""

@@ -1,0 +1,82 @@
+"""A remembered message with its explanation: any stored bytes are refused with the documented error, or read.
+
+The first byte says whether the rest is what is stored, or the message before it is deflated, 0xff, and its
+explanation.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from nbstream.errors import StoreIncompatible
+from nbstream.policy.explanation import CountedClue, Explanation
+from nbstream.policy.verdict import ModelState, Thresholds
+from nbstream.store.recent.checked_messages import CheckedMessage
+from nbstream.store.recent.explanations import pack_explanation, unpack_explanation
+from nbstream.tokens.tokenizer import Tokens
+from tests.fuzz.target import Choices, FuzzTarget
+
+_KEY = "a" * 24
+_TOKENS = Tokens(
+    (b"from:ann", b"subject:x"), (b"body:a", b"url:b"), (("type", "text/plain"),), (("size", 7),), (b"raw:c",)
+)
+
+
+def _check(data: bytes) -> None:
+    choices = Choices(data)
+    if choices.number(2):
+        stored = choices.rest
+    else:
+        sections, _, rest = choices.rest.partition(b"\xff")
+        stored = zlib.compress(sections, 1) + rest
+    try:
+        message, packed_explanation = CheckedMessage.unpack_first(_KEY, stored)
+    except StoreIncompatible:
+        return
+    _check_explanation(packed_explanation, message.tokens.all)
+    again = CheckedMessage.unpack(_KEY, message.pack())
+    assert again.tokens.all == message.tokens.all
+    assert (again.verdict, again.policy) == (message.verdict, message.policy)
+
+
+def _check_explanation(packed: bytes, tokens: tuple[bytes, ...]) -> None:
+    try:
+        explanation = unpack_explanation(packed, tokens) if packed else None
+    except StoreIncompatible:
+        return
+    if explanation is not None:
+        assert len(explanation.clues) <= len(packed)
+
+
+_MESSAGE = CheckedMessage(_KEY, _TOKENS, 0.75, "unsure")
+_EXPLANATION = Explanation(
+    at=1_800_000_000.5,
+    verdict="unsure",
+    reason="between the thresholds",
+    probability=0.75,
+    score=1.0,
+    prior=0.1,
+    thresholds=Thresholds(),
+    state=ModelState({"ham": 3, "spam": 4}, {"ham": 1, "spam": 1}),
+    clues=(CountedClue(b"body:a", 1.5, 1000, 4000), CountedClue(b"attribute:type", -0.6, None, None)),
+)
+_PACKED_EXPLANATION = pack_explanation(_EXPLANATION, _TOKENS.all)
+_NESTED_EXPLANATION = b"2" + struct.pack("<4dIIB", 0, 0, 0, 0, 1900, 0, 4) + b"[" * 1900
+
+TARGET = FuzzTarget(
+    _check,
+    (
+        b"\1" + _MESSAGE.pack() + _PACKED_EXPLANATION,
+        b"\0"
+        + b"0.75 unsure\0from:ann\nsubject:x\0body:a\nurl:b\nraw:c\0type text/plain\0size 7\xff"
+        + _PACKED_EXPLANATION,
+        b"\1" + _MESSAGE.pack() + _NESTED_EXPLANATION,
+        b"\0" + b"nan \0\0\0\0\0policy\0former\xff2",
+        b"\0" + b"1 spam\0a\0b\0c d\0e 1_0\0p\0f\0g\xff1",
+        b"\1" + _MESSAGE.pack()[:-3],
+    ),
+    words=(b"\0", b"\n", b" ", b"nan", b"\xff2", b"[[", b'["', b"null", b"\xff\xff\xff\x7f", b"{}"),
+    max_bytes=3000,
+    mutations=1500,
+)

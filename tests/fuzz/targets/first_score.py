@@ -1,0 +1,65 @@
+"""First scores: what is read is written again, and the copies of a window agree whatever the changes were."""
+
+from __future__ import annotations
+
+from nbstream.policy.first_scores import FirstScore, FirstScores
+from nbstream.store.model.history import Assessment
+from tests.fuzz.target import FuzzTarget
+
+_NAMES = tuple(
+    f"first:{name}:{label}".encode() for name in ("gone", "come", "oldest") for label in ("ham", "spam")
+)
+
+
+def _check(data: bytes) -> None:
+    one, two = FirstScores(), FirstScores()
+    for line in data.split(b"\n"):
+        for packed in line.split(b";"):
+            _check_packed(packed)
+        values = line.split(b";")
+        change = {name: value for name, value in zip(_NAMES, values, strict=False) if value}
+        try:
+            one.apply_change(change)
+        except ValueError:
+            return  # whoever follows the changes reads all first scores again
+        for _ in range(2):  # a change may be applied twice
+            two.apply_change(change)
+    for label in ("ham", "spam"):
+        assert one[label].scores() == two[label].scores()
+        assert list(one[label].ascending_probabilities) == sorted(one[label].recent_probabilities())
+        assert len(one[label]) == len(one[label].scores())
+        for rate in (0.001, 0.5):
+            called_spam = sum(score.spam_by_budget.count((rate, True)) for score in one[label].scores())
+            assert one[label].budget_use(rate)[1] >= called_spam > -1
+            assert one[label].budget_credit(rate, 1.0) <= 1.0
+
+
+def _check_packed(packed: bytes) -> None:
+    try:
+        first_score = FirstScore.unpack(packed)
+    except ValueError:
+        pass
+    else:
+        assert 0 <= first_score.probability <= 1
+        assert FirstScore.unpack(first_score.pack()) == first_score
+    try:
+        assessment = Assessment.unpack(packed)
+    except ValueError:
+        return
+    again = Assessment.unpack(assessment.pack().encode())
+    assert again == assessment or again.probability != again.probability
+
+
+TARGET = FuzzTarget(
+    _check,
+    (
+        b";;1799999999.5 abc 0.25 0.001:1\n;;1799999998.0 abd 1.0;1.0 x 0.5 0.5:0 0.001:1\n"
+        b"1799999999.5 abc 0.25 0.001:1",
+        b";;2.0 a 0.5\n;;3.0 b 0.5\n;;;;2.5 c 0.1\n;;2.0 a 0.5",
+        b"1e400 x 0.5;1.0 x 1.1\nnan ham;inf spam;0.5 unsure",
+        b";;1e5 a 5e-324 0.5:1 0.5:1\n",
+    ),
+    words=(b" 0.001:1", b" 0.5:0", b"e-5", b"\n;;", b";;;;", b"1.0 a 0.5", b"inf"),
+    max_bytes=2000,
+    mutations=1500,
+)

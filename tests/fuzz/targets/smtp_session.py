@@ -1,0 +1,165 @@
+"""The SMTP listener: whatever a client sends, replies are well-formed, and mail is neither lost nor doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+from pathlib import Path
+
+from nbstream.listeners.bytes_in_flight import BytesInFlight
+from nbstream.listeners.smtp.listener import SmtpListener
+from nbstream.listeners.smtp.listener_state import SmtpLimits
+from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
+from nbstream.mail.lines import normalize_line_ends
+from nbstream.metrics.daemon import DaemonMetrics
+from nbstream.policy.verdict_fields import OWN_FIELD
+from nbstream.relay.next_hop import SmtpPath
+from nbstream.relay.outlet import Outlet
+from nbstream.relay.quarantine import Quarantine
+from nbstream.store.model.memory_model import MemoryModel
+from nbstream.wire.smtp_reply import SmtpReply
+from tests.fuzz.memory_filter import memory_filter
+from tests.fuzz.target import FuzzTarget
+from tests.listeners.runtimes import make_runtime
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="nbstream-fuzz-")
+_MAX_BYTES = 1500
+_REPLY_LINE = re.compile(rb"[2345]\d\d[ -][\x20-\x7e]*")
+_TAKEN = re.compile(rb"(?m)^250 2\.0\.0 taken as (\d+)")
+
+
+class _NextHop:
+    """A next hop in memory, which takes every message for all recipients that have an at sign."""
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+        self.open_transactions = 0
+
+    async def features(self) -> frozenset[str]:
+        return frozenset({"8BITMIME", "SMTPUTF8", "PIPELINING", "SIZE", "DSN"})
+
+    async def begin(self, sender: SmtpPath) -> _Transaction:
+        self.open_transactions += 1
+        return _Transaction(self)
+
+    async def reachable(self) -> bool:
+        return True
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Transaction:
+    def __init__(self, next_hop: _NextHop) -> None:
+        self._next_hop = next_hop
+
+    async def rcpt(self, recipient: SmtpPath) -> SmtpReply:
+        return SmtpReply(250, "2.1.5 Ok") if "@" in recipient.address else SmtpReply(550, "5.1.1 no")
+
+    async def data(self, content: bytes) -> SmtpReply:
+        await self.abort()
+        self._next_hop.messages.append(content)
+        return SmtpReply(250, f"2.0.0 taken as {len(self._next_hop.messages)}")
+
+    async def abort(self) -> None:
+        self._next_hop.open_transactions -= 1
+
+
+class _Server:
+    """The listener over a model in memory; it runs as long as the process does."""
+
+    def __init__(self) -> None:
+        self.runner = asyncio.Runner()
+        self.next_hop = _NextHop()
+        self.bytes_in_flight = BytesInFlight(4 * _MAX_BYTES)
+        self.runner.run(self._start())
+
+    async def _start(self) -> None:
+        metrics = DaemonMetrics.create()
+        self.listener = SmtpListener(
+            SmtpLimits("listener.example.org", _MAX_BYTES, idle_timeout_seconds=10, max_recipients=3),
+            self.bytes_in_flight,
+            self.next_hop,
+            Outlet(self.next_hop, Quarantine(Path(_FOLDER.name))),
+            make_runtime(memory_filter(MemoryModel())),
+            metrics,
+        )
+        listening = open_listening_socket(TcpListenAddress("127.0.0.1", 0))
+        self.host, self.port = listening.getsockname()
+        await self.listener.start(listening)
+
+    async def talk(self, sent: bytes) -> bytes:
+        """Send these bytes and the end of our side, and return all replies once the session has ended."""
+        reader, writer = await asyncio.open_connection(self.host, self.port)
+        try:
+            writer.write(sent)
+            writer.write_eof()
+            async with asyncio.timeout(20):
+                return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.transport.abort()
+            if self.listener.state.sessions:
+                await self.listener.state.no_sessions.wait()
+
+
+_server = _Server()
+
+
+def _check(data: bytes) -> None:
+    next_hop = _server.next_hop
+    next_hop.messages.clear()
+    replies = _server.runner.run(_server.talk(data))
+    lines = replies.split(b"\r\n")
+    assert lines.pop() == b""
+    assert all(map(_REPLY_LINE.fullmatch, lines))
+    taken = [int(number) for number in _TAKEN.findall(replies)]
+    if replies:
+        assert taken == list(range(1, len(next_hop.messages) + 1))
+    for message in next_hop.messages:
+        assert normalize_line_ends(message) == message
+        header = message.partition(b"\r\n\r\n")[0].lower()
+        assert (b"\r\n" + header).count(b"\r\n%s:" % OWN_FIELD.lower().encode()) == 1
+    assert next_hop.open_transactions == 0
+    assert _server.bytes_in_flight.reserve(4 * _MAX_BYTES)
+    _server.bytes_in_flight.release(4 * _MAX_BYTES)
+
+
+_BEGIN = b"EHLO c\r\nMAIL FROM:<a@b> SIZE=100\r\nRCPT TO:<c@d>\r\nDATA\r\n"
+_MESSAGE = b"Subject: prize\r\nX-Nbstream: ham; id=x\r\n\r\ntext\r\n..dot\r\n.\r\n"
+
+TARGET = FuzzTarget(
+    _check,
+    (
+        _BEGIN + _MESSAGE + b"MAIL FROM:<>\r\nRCPT TO:<x>\r\nRCPT TO:<c@d>\r\nDATA\r\n" + _MESSAGE + b"QUIT\r\n",
+        b"EHLO c\r\nXFORWARD ADDR=192.0.2.1\r\nMAIL FROM:<a@b>\r\nRCPT TO:<spam@nbstream.invalid>\r\nDATA\r\n"
+        + _MESSAGE,
+        b"HELO c\r\nMAIL FROM:a@b\r\nRCPT TO:<c@d>\r\nDATA\r\n\r\n.\r\nRSET\r\nVRFY x\r\nNOOP\r\n",
+        _BEGIN + b" first line\rlone\nends\r\n.\n.\r\n" + b"x" * 1600 + b"\r\n.\r\nQUIT\r\n",
+        b"EHLO c\r\n"
+        + b"A" * 5000
+        + b"\r\nMAIL FROM:<a@b\r\nEHLO\r\nHELP\r\nAUTH PLAIN x\r\nSTARTTLS\r\n\xff\xfe\r\n",
+        _BEGIN + b"half a message",
+        b"",
+    ),
+    words=(
+        *(
+            b"MAIL FROM:<a@b>\r\n",
+            b"RCPT TO:<c@d>\r\n",
+            b"RCPT TO:<ham@nbstream.invalid>\r\n",
+            b"DATA\r\n",
+            b"\r\n.\r\n",
+        ),
+        *(
+            b"RSET\r\n",
+            b"QUIT\r\n",
+            b"XFORWARD ADDR=[UNAVAILABLE]\r\n",
+            b"BDAT 5 LAST\r\n",
+            b"EHLO c\r\n",
+            b"\r\n..\r\n",
+        ),
+    ),
+    mutations=150,
+)
