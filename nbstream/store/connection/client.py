@@ -1,4 +1,4 @@
-"""Open a Redis client, and warn of what an external server could lose.
+"""A client of one Redis server.
 
 Rules: every command has a deadline; a cancelled command drops its connection (redis-py disconnects it), so no
 caller reads the reply to another; the password of a URL never reaches a log or an error.
@@ -17,7 +17,6 @@ from redis.backoff import ConstantBackoff
 from redis.exceptions import ResponseError
 
 from nbstream import __version__
-from nbstream.store.redis_errors import store_errors
 
 _RETRY_SECONDS = 0.05
 _MAX_CONNECTIONS = 32
@@ -85,45 +84,3 @@ class _Named:
             await self.send_command("CLIENT", "SETNAME", self.name)  # type: ignore[attr-defined]  # likewise
             with suppress(ResponseError):
                 await self.read_response()  # type: ignore[attr-defined]  # likewise
-
-
-async def durability_warnings(client: Redis) -> list[str]:
-    """One sentence for each thing that this server could lose; empty where an acknowledged lesson is durable.
-
-    For a server that does not allow CONFIG there is one sentence that says what to check. Raises
-    ``StoreUnavailable``.
-    """
-    replies: dict[Any, Any] = {}
-    with store_errors():
-        try:
-            for name in ("append*", "save", "maxmemory-policy"):  # Redis 6.2 takes one pattern a command
-                replies |= await client.config_get(name)
-        except Exception as error:  # managed servers refuse CONFIG with errors of their own kinds
-            if "CONFIG" not in str(error).upper() and "PERM" not in str(error).upper():
-                raise
-            return [
-                "Redis does not allow CONFIG GET: make sure that it has an AOF and maxmemory-policy noeviction"
-            ]
-    settings = {_text(name): _text(value) for name, value in replies.items()}
-    warnings = []
-    if settings.get("appendonly") != "yes":
-        warnings.append(
-            "Redis has no append-only file (appendonly no): a crash loses what was learned since the last snapshot"
-            if settings.get("save")
-            else "Redis has no persistence (appendonly no, save empty): a restart loses everything learned"
-        )
-    elif settings.get("appendfsync") != "always":
-        warnings.append(
-            f"Redis syncs its append-only file {settings.get('appendfsync')} (appendfsync): "
-            "a power loss loses the last acknowledged feedback"
-        )
-    if settings.get("maxmemory-policy", "noeviction") != "noeviction":
-        warnings.append(
-            f"Redis may evict keys (maxmemory-policy {settings['maxmemory-policy']}): "
-            "counts would vanish silently; set it to noeviction"
-        )
-    return warnings
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
