@@ -82,6 +82,13 @@ class StoreRefuses(StoreUnavailable):
     """Redis answers and can be read, but refuses to write: its memory is full, or it cannot write to its disk."""
 
 
+class StoreNotPrimary(StoreRefuses):
+    """The Redis that answered is not the primary any more, or not the one that has the model: a failover goes on.
+
+    Nothing was changed. The next command looks for the primary anew.
+    """
+
+
 class StoreForbids(StoreUnavailable):
     """Redis refuses the password, or wants one.
 

@@ -36,8 +36,9 @@ LAYERS = [
 INNER_LAYERS = {
     "store": [
         {"backoff", "cancellation", "embedded", "lua", "redis_errors"},
+        {"connection"},
         {"model"},
-        {"connection", "recent", "replica", "transfer", "undo"},
+        {"recent", "replica", "transfer", "undo"},
         {"migration", "stream_queue"},
     ],
     "listeners": [

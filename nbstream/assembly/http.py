@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nbstream import __version__
 from nbstream.assembly.filter import make_scorer
 from nbstream.bayes.counts import CLASSES
+from nbstream.errors import StoreNotPrimary
 from nbstream.filter.message_record import MessageRecord, find_message_record
 from nbstream.listeners.http.access import HttpAccess
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
@@ -51,6 +52,10 @@ class ServerState:
         if not mirror.following:
             counts = f"counts are {mirror.lag_seconds:.0f} s old" if is_loaded else "no counts are loaded"
             degraded["redis"] = f"not followed, {counts}; feedback is deferred"
+        elif self.parts.clients.primary.is_replica:
+            degraded["redis"] = "only a replica is reached; feedback is deferred"
+        elif self._writes_are_refused():
+            degraded["redis"] = "writes are refused; feedback is deferred"
         is_reachable = await self.parts.next_hop.reachable()
         if not is_reachable:
             degraded["next_hop"] = "cannot be reached"
@@ -58,6 +63,11 @@ class ServerState:
         if is_draining:
             degraded["smtp"] = "draining"
         return HealthStatus(is_loaded and is_reachable and not is_draining, degraded)
+
+    def _writes_are_refused(self) -> bool:
+        refusal = self.parts.model.last_refusal
+        # Whether the server is the primary by now is known without a lesson.
+        return refusal is not None and not isinstance(refusal, StoreNotPrimary)
 
     def model_status(self) -> ModelStatus | None:
         """Return the state of the model; None before it is loaded."""

@@ -11,6 +11,7 @@ from nbstream.assembly.filter import make_filter
 from nbstream.assembly.store import make_mirror, make_model, make_recent_messages
 from nbstream.filter import CheckQueue, CompositeObserver, RememberingObserver
 from nbstream.relay.quarantine_retention import QuarantineRetention
+from nbstream.store.connection import PrimaryWatch
 from nbstream.store.replica.eviction import Evictor
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ def background_work(
     ``does_chores``: this process also does what one of those that share a model does for all of them.
     """
     work: list[tuple[str, BackgroundWork]] = [("mirror", parts.mirror)]
+    if parts.clients.embedded is None:
+        work.append(("primary", PrimaryWatch(parts.clients.client)))
     if parts.autolearn:
         work += [("auto mirror", parts.autolearn.mirror), ("autolearner", parts.autolearn.learner)]
     return [*work, *_chores(settings, parts)] if does_chores else work

@@ -26,18 +26,30 @@ _DAY_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class RedisClients:
-    """A client to work with, one that waits for the change stream, and the embedded server where there is one."""
+    """A client to work with, one that waits for the change stream, and the embedded server where there is one.
+
+    Both clients lead to the same server.
+    """
 
     client: Redis
     blocking_client: Redis
     embedded: EmbeddedRedis | None = None
 
+    @property
+    def primary(self) -> connection.Primary:
+        """What is known of the server of both clients."""
+        return connection.primary_of(self.client)
+
 
 @asynccontextmanager
-async def open_redis(settings: Settings) -> AsyncIterator[RedisClients]:
+async def open_redis(
+    settings: Settings, report_loss: Callable[[str], object] = lambda _: None
+) -> AsyncIterator[RedisClients]:
     """Open two clients and join the users of the embedded server; all of that is given back at the end.
 
-    No server is contacted or started here. Raises ``ConfigError`` for a state folder that cannot be used.
+    ``report_loss`` is called with the reason each time that all connections are dropped, because another server
+    answers or the server is not the primary any more. No server is contacted or started here. Raises
+    ``ConfigError`` for a state folder that cannot be used.
     """
     async with AsyncExitStack() as stack:
         embedded, url = None, settings.redis.url.get_secret_value()
@@ -47,7 +59,9 @@ async def open_redis(settings: Settings) -> AsyncIterator[RedisClients]:
             url = f"unix://{quote(await embedded.join())}"
         password = settings.redis.password.get_secret_value() if settings.redis.password else None
         options = connection.ConnectionOptions(url, password, settings.redis.timeout_seconds, settings.model.name)
-        client, blocking_client = connection.open_client(options), connection.open_client(options, retries=0)
+        primary = connection.Primary(report_loss)
+        client = connection.open_client(options, primary=primary)
+        blocking_client = connection.open_client(options, retries=0, primary=primary)
         stack.push_async_callback(client.aclose)
         stack.push_async_callback(blocking_client.aclose)
         yield RedisClients(client, blocking_client, embedded)

@@ -27,9 +27,9 @@ class SingleProcessDaemon:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        metrics = DaemonMetrics.create()
-        self._server = Server(settings, metrics)
-        self._reloader = Reloader(settings, self._apply_settings, metrics.process)
+        self._metrics = DaemonMetrics.create()
+        self._server = Server(settings, self._metrics)
+        self._reloader = Reloader(settings, self._apply_settings, self._metrics.process)
 
     def stop(self) -> None:
         """Begin to drain."""
@@ -68,7 +68,7 @@ class SingleProcessDaemon:
         with lock_daemon(self._settings.state_dir):
             async with (
                 serve_control(self._reloader, self._settings.state_dir),
-                open_redis(self._settings) as clients,
+                open_redis(self._settings, self._metrics.store.primary_lost) as clients,
             ):
                 try:
                     await self._server.run(clients, open_sockets, ready)

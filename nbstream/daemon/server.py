@@ -108,7 +108,9 @@ class Server:
         await self._run_until_stopped(_REDIS_SECONDS, open_store(parts))
         self._parts = parts
         runtime = self._runtime = make_runtime(self.settings, parts.spam_filter)
-        self._metrics.watch_model(parts.mirror, lambda: (self._runtime or runtime).spam_filter.policy)
+        self._metrics.watch_model(
+            parts.mirror, clients.primary, lambda: (self._runtime or runtime).spam_filter.policy
+        )
         work = background_work(self.settings, parts, does_chores=self._does_chores)
         tasks = [asyncio.create_task(part.run(), name=name) for name, part in work]
         # These tasks may end or fail, and mail goes on: they are not among the tasks that end the process.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nbstream.filter import FilterPolicy
+    from nbstream.store.connection import Primary
     from nbstream.store.replica.mirror import Mirror
 
 
@@ -50,9 +51,9 @@ class DaemonMetrics:
             ProcessMetrics(registry),
         )
 
-    def watch_model(self, mirror: Mirror, policy: Callable[[], FilterPolicy]) -> None:
-        """Export the state of the model and of the policies in force, read at each scrape."""
-        self.registry.state.register(ModelCollector(mirror, policy))
+    def watch_model(self, mirror: Mirror, primary: Primary, policy: Callable[[], FilterPolicy]) -> None:
+        """Export the state of the model, of its Redis and of the policies in force, read at each scrape."""
+        self.registry.state.register(ModelCollector(mirror, primary, policy))
         self.registry.state.register(FirstScoreCollector(mirror, policy))
 
     def watch_autolearned(self, mirror: Mirror) -> None:

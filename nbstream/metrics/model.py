@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from nbstream.filter import FilterPolicy
+    from nbstream.store.connection import Primary
     from nbstream.store.replica.mirror import Mirror
 
 
 class ModelCollector(Collector):
     """Gauges of the model, the mirror and the thresholds."""
 
-    def __init__(self, mirror: Mirror, policy: Callable[[], FilterPolicy]) -> None:
+    def __init__(self, mirror: Mirror, primary: Primary, policy: Callable[[], FilterPolicy]) -> None:
         self._mirror = mirror
+        self._primary = primary
         self._filter_policy = policy
 
     def collect(self) -> Iterator[Metric]:
@@ -34,8 +36,11 @@ class ModelCollector(Collector):
             "Seconds since the counts in memory were last known to equal Redis.",
             value=self._mirror.lag_seconds,
         )
+        is_up = self._mirror.following and not self._primary.is_replica
         yield GaugeMetricFamily(
-            "nbstream_redis_up", "1 while the change stream is followed.", value=float(self._mirror.following)
+            "nbstream_redis_up",
+            "1 while the change stream is followed and the server is a primary, not a replica.",
+            value=float(is_up),
         )
         yield from self._policy_metrics()
 

@@ -1,4 +1,4 @@
-"""Metrics of the store: what it forgot, and what it could not remember. Names are a contract."""
+"""Metrics of the store: its failovers, what it forgot, and what it could not remember. Names are a contract."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ if TYPE_CHECKING:
 
 
 class StoreMetrics:
-    """Counts what ``Evictor`` and ``RecentMessages`` report."""
+    """Counts what ``Primary``, ``Evictor`` and ``RecentMessages`` report."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
+        self._failovers = Counter(
+            "nbstream_redis_failovers",
+            "Times that all connections to Redis were dropped, by reason: other_server (a new connection reached "
+            "another server, or the same one after a restart), or what a reply said: readonly, moved, ask, "
+            "tryagain, clusterdown, masterdown, loading, noauth, unblocked, noreplicas.",
+            ["reason"],
+            registry=registry.counts,
+        )
         self._evicted = Counter(
             "nbstream_tokens_evicted",
             "Tokens forgotten to stay within model.max_tokens.",
@@ -24,6 +32,10 @@ class StoreMetrics:
             "Checked messages that are not remembered: Redis was away or too slow.",
             registry=registry.counts,
         )
+
+    def primary_lost(self, reason: str) -> None:
+        """Count that all connections to Redis were dropped for this reason."""
+        self._failovers.labels(reason).inc()
 
     def evicted(self, tokens: int) -> None:
         """Count tokens that were forgotten to stay within the limit of the vocabulary."""

@@ -1,16 +1,36 @@
-"""What redis-py raises, as the errors of this package."""
+"""What redis-py raises, as the errors of this package, and what it says of the server."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from redis import exceptions
 from redis.exceptions import AuthenticationError, OutOfMemoryError, RedisError, ResponseError
 
-from nbstream.errors import StoreForbids, StoreRefuses, StoreUnavailable
+from nbstream.errors import StoreForbids, StoreNotPrimary, StoreRefuses, StoreUnavailable
 
-# Redis answers this to a write while it cannot write to its disk, and 6.2 to a script while its memory is full.
-_WRITE_REFUSALS = ("MISCONF", "OOM command not allowed")
+# Redis answers this to a write while it cannot write to its disk, while its memory is full (6.2 to a script), and
+# while too few replicas follow it (min-replicas-to-write).
+_WRITE_REFUSALS = ("MISCONF", "OOM command not allowed", "NOREPLICAS")
+
+# The replies of a server that is not the primary (any more) or cannot serve now, by the classes of redis-py.
+_LOSSES: dict[type[RedisError], str] = {
+    exceptions.ReadOnlyError: "readonly",
+    exceptions.MovedError: "moved",
+    exceptions.AskError: "ask",
+    exceptions.TryAgainError: "tryagain",
+    exceptions.ClusterDownError: "clusterdown",
+    exceptions.MasterDownError: "masterdown",
+    exceptions.BusyLoadingError: "loading",
+    exceptions.AuthenticationError: "noauth",
+}
+# The same in the text of another error: Redis 6.2 puts the error of a command into that of its script, EXEC names
+# why it was discarded, and UNBLOCKED ends a blocking command of a primary that becomes a replica.
+_LOSS_TEXT = re.compile(
+    r"(?:^|-|because of: )(READONLY|MOVED|ASK|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|UNBLOCKED|NOREPLICAS)\b"
+)
 
 
 @contextmanager
@@ -29,6 +49,19 @@ def store_error(error: RedisError | OSError) -> StoreUnavailable:
     """The error that stands for an error of redis-py."""
     if isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError):
         return StoreForbids("Redis refuses the password, or wants one: see redis.url and redis.password_file")
-    refused = isinstance(error, ResponseError) and any(refusal in str(error) for refusal in _WRITE_REFUSALS)
-    kind = StoreRefuses if refused or isinstance(error, OutOfMemoryError) else StoreUnavailable
-    return kind(f"Redis: {type(error).__name__}: {error}")
+    text = f"Redis: {type(error).__name__}: {error}"
+    if isinstance(error, OutOfMemoryError):
+        return StoreRefuses(text)
+    if isinstance(error, ResponseError) and any(refusal in str(error) for refusal in _WRITE_REFUSALS):
+        return StoreRefuses(text)
+    is_of_server = isinstance(error, ResponseError) and loss_reason(error) is not None
+    return (StoreNotPrimary if is_of_server else StoreUnavailable)(text)
+
+
+def loss_reason(error: RedisError) -> str | None:
+    """Why a reply means that the server is not the primary, or cannot serve now, in one word; else None."""
+    for kind, reason in _LOSSES.items():
+        if type(error) is kind:
+            return reason
+    code = _LOSS_TEXT.search(str(error)) if isinstance(error, ResponseError) else None
+    return code[1].lower() if code else None

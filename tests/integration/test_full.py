@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -55,6 +56,8 @@ def test_a_redis_out_of_memory_defers_feedback_and_nothing_else(tmp_path: Path, 
         asked = client.info("commandstats")["cmdstat_evalsha"]["calls"]
         wait_until(lambda: client.info("commandstats")["cmdstat_evalsha"]["calls"] > asked + 2)
         assert daemon.metric("nbstream_redis_up") == 1
+        degraded = {"redis": "writes are refused; feedback is deferred"}
+        assert json.loads(daemon.get("/readyz")[1]) == {"ready": True, "degraded": degraded}
         assert told(daemon, "mirror: ") == []
         assert daemon.metric('nbstream_filter_failures_total{reason="store"}') == 0
         assert len(told(daemon, "nothing can be learned, mail is scored as before: ")) == 1
@@ -69,6 +72,7 @@ def test_a_redis_out_of_memory_defers_feedback_and_nothing_else(tmp_path: Path, 
 
         client.config_set("maxmemory", "0")
         assert " learned as spam" in send(daemon, letter(1), FEEDBACK)
+        assert json.loads(daemon.get("/readyz")[1]) == {"ready": True, "degraded": {}}
         assert " already learned as spam" in send(daemon, letter(1), FEEDBACK)
         assert daemon.metric(KNOWN) == 2
         assert daemon.metric(LEARNED) == 2

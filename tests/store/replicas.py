@@ -23,23 +23,41 @@ class Pair:
     replica: RedisServer
     at_primary: Redis
     at_replica: Redis
+    replica_port: int
+
+    async def catch_up(self) -> None:
+        """Return when the replica has all that the primary has acknowledged."""
+
+        async def is_equal() -> bool:
+            primary, replica = await self.at_primary.info("replication"), await self.at_replica.info("replication")
+            return bool(primary["master_repl_offset"] == replica["slave_repl_offset"])
+
+        await until(is_equal)
 
     async def promote(self) -> None:
         """The replica is on its own from here on: what the primary acknowledges now will be lost."""
         await self.at_replica.replicaof("NO", "ONE")
 
+    async def demote(self) -> None:
+        """The old primary follows the promoted replica, as a Sentinel would tell it to."""
+        await self.at_primary.replicaof("127.0.0.1", str(self.replica_port))
+
 
 @asynccontextmanager
 async def replicated(primary: RedisServer, folder: Path) -> AsyncIterator[Pair]:
     """``primary``, started anew, and a replica that follows it."""
-    port = free_port()
+    port, replica_port = free_port(), free_port()
     primary.stop()
     primary.start("--port", str(port), "--repl-diskless-sync-delay", "0")
     folder.mkdir()
     replica = RedisServer(primary.binary, folder)
-    replica.start("--replicaof", "127.0.0.1", str(port))
+    replica.start("--port", str(replica_port), "--replicaof", "127.0.0.1", str(port))
     pair = Pair(
-        primary, replica, open_client(ConnectionOptions(primary.url)), open_client(ConnectionOptions(replica.url))
+        primary,
+        replica,
+        open_client(ConnectionOptions(primary.url)),
+        open_client(ConnectionOptions(replica.url)),
+        replica_port,
     )
     try:
         await until(lambda: _follows(pair.at_replica))

@@ -19,6 +19,7 @@ from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.stream import StreamMetrics
 from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
+from nbstream.store.connection import Primary
 from nbstream.store.replica.mirror import Mirror
 from tools.reference.markup import NOTICE, Undocumented, plain, table
 
@@ -51,7 +52,7 @@ def metrics() -> list[ExportedMetric]:
     policy = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.01)), dict.fromkeys(CLASSES, 50))
     daemon = DaemonMetrics.create()
     StreamMetrics(daemon.registry)
-    daemon.watch_model(mirror, lambda: policy)
+    daemon.watch_model(mirror, Primary(), lambda: policy)
     daemon.watch_autolearned(mirror)
     daemon.process.set_policy("")
     return sorted(exported((daemon.registry.counts, daemon.registry.state)), key=lambda metric: metric.name)

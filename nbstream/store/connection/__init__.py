@@ -2,5 +2,16 @@
 
 from nbstream.store.connection.client import ConnectionOptions, is_named_after, open_client
 from nbstream.store.connection.durability import durability_warnings
+from nbstream.store.connection.primary import Primary, ServerGuard, primary_of
+from nbstream.store.connection.watch import PrimaryWatch
 
-__all__ = ["ConnectionOptions", "durability_warnings", "is_named_after", "open_client"]
+__all__ = [
+    "ConnectionOptions",
+    "Primary",
+    "PrimaryWatch",
+    "ServerGuard",
+    "durability_warnings",
+    "is_named_after",
+    "open_client",
+    "primary_of",
+]

@@ -76,7 +76,8 @@ class Model:
         self.retention = RetentionLimits(MAX_CHANGES, MAX_HISTORY_RECORDS, first_scores, ledger_seconds)
         self._half_life_days = half_life_days
         self._clock = clock
-        self._writes_refused = False
+        self.last_refusal: StoreRefuses | None = None
+        """Why Redis refused the last lesson of this process; None where it did not."""
         self._position_script = PositionScript(client, self.keys)
         self._evict_script = EvictScript(client, self.keys)
         self._learn_script = client.register_script(lua_script("learn.lua"))
@@ -241,9 +242,9 @@ class Model:
                 )
                 result = await self._recognize_removal(lesson, unpack_reply(reply))
         except StoreRefuses as error:
-            self._log_refusal(str(error))
+            self._note_refusal(error)
             raise
-        self._log_refusal(None)
+        self._note_refusal(None)
         return result
 
     async def commit_lessons(
@@ -275,7 +276,7 @@ class Model:
         for i, (lesson, result) in enumerate(zip(lessons, in_order, strict=True)):
             if isinstance(result, ledger.LedgerConflict):
                 in_order[i] = await self._recognize_removal(lesson, result)
-        self._log_refusal(next((str(result) for result in in_order if isinstance(result, StoreRefuses)), None))
+        self._note_refusal(next((result for result in in_order if isinstance(result, StoreRefuses)), None))
         return in_order
 
     async def _send_commits(self, lessons: Sequence[LessonCommit]) -> list[Any]:
@@ -297,13 +298,13 @@ class Model:
             return answer
         return await self.last_change()
 
-    def _log_refusal(self, refusal: str | None) -> None:
-        """Log when Redis begins to refuse lessons, and when it accepts them again, but not each time."""
-        if refusal and not self._writes_refused:
+    def _note_refusal(self, refusal: StoreRefuses | None) -> None:
+        """Note the refusal. Log when Redis begins to refuse lessons and when it accepts them again, not each time."""
+        if refusal and not self.last_refusal:
             _log.error("nothing can be learned, mail is scored as before: %s", refusal)
-        if self._writes_refused and not refusal:
+        if self.last_refusal and not refusal:
             _log.info("Redis takes what is learned again")
-        self._writes_refused = bool(refusal)
+        self.last_refusal = refusal
 
 
 def _value_or_error(read: Callable[[_Stored], _Value], stored: _Stored) -> _Value | StoreIncompatible:

@@ -1,7 +1,8 @@
 """All counts and first scores of a model, read from Redis in bounded steps.
 
 Rules: a step is one HSCAN or ZSCAN of about ``SCAN_STEP`` fields, so that other commands do not wait long. While
-others learn, each count is as it was at some moment of the scan.
+others learn, each count is as it was at some moment of the scan. All steps go to one server, since a cursor has no
+meaning in another one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from nbstream.bayes.counts import CLASSES, ClassCounts
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.first_scores import FirstScores
 from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.connection import ServerGuard
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -25,13 +27,16 @@ SCAN_STEP = 2000  # fields: 1 to 2 ms of Redis
 
 
 async def scan_counts(client: Redis, keys: ModelKeys) -> ClassCounts:
-    """The counts of all tokens and sums, without totals. Raises what redis-py raises.
+    """The counts of all tokens and sums, without totals.
+
+    Raises what redis-py raises, and ``StoreUnavailable`` where another server answers in the middle.
 
     All classes are scanned at once: while the client reads a step of one class, Redis works on another.
     """
-    counts = ClassCounts()
+    counts, guard = ClassCounts(), ServerGuard(client)
     scans = [
-        asyncio.create_task(_scan_column(client, key, counts, column)) for column, key in enumerate(keys.counts)
+        asyncio.create_task(_scan_column(client, key, counts, column, guard))
+        for column, key in enumerate(keys.counts)
     ]
     try:
         await asyncio.gather(*scans)
@@ -42,23 +47,25 @@ async def scan_counts(client: Redis, keys: ModelKeys) -> ClassCounts:
     return counts
 
 
-async def _scan_column(client: Redis, key: str, counts: ClassCounts, column: int) -> None:
+async def _scan_column(client: Redis, key: str, counts: ClassCounts, column: int, guard: ServerGuard) -> None:
     cursor = None
     while cursor != 0:
         stop_if_cancelled()
         reply: Any = await client.hscan(key, cursor or 0, count=SCAN_STEP)
+        guard.check()
         cursor, fields = reply
         values = np.fromstring(b" ".join(fields.values()), dtype=np.int64, sep=" ")
         counts.set_column(list(fields), column, values)
 
 
 async def scan_first_scores(client: Redis, keys: ModelKeys) -> FirstScores:
-    """All first scores of the model. Raises ``StoreIncompatible``, and what redis-py raises."""
-    first_scores = FirstScores()
+    """All first scores of the model. Raises ``StoreIncompatible``, and what ``scan_counts`` raises."""
+    first_scores, guard = FirstScores(), ServerGuard(client)
     for label, key in zip(CLASSES, keys.first_scores, strict=True):
         cursor = None
         while cursor != 0:
             reply: Any = await client.zscan(key, cursor or 0, count=SCAN_STEP)
+            guard.check()
             cursor, members = reply
             try:
                 for packed, _ in members:

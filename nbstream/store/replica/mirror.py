@@ -3,8 +3,8 @@
 Rules, each shown by a test: the position in the stream is noted before the counts are scanned, and replay begins
 there. A change carries resulting counts, so it does no harm when the scan has already seen it. Changes are
 numbered one after the other: a gap (the stream was trimmed past our position) or a step back (a failover lost
-entries) means that the counts are scanned again, and the old ones serve meanwhile. The writer's own mirror gets
-its changes from the stream like all others.
+entries) means that the counts are scanned again, and the old ones serve meanwhile. So does another server, since
+its stream may have gone another way. The writer's own mirror gets its changes from the stream like all others.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.policy.first_scores import FirstScores
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.connection import ServerGuard
 from nbstream.store.model.scan import scan_counts, scan_first_scores
 from nbstream.store.redis_errors import store_errors
 
@@ -226,12 +227,14 @@ class Mirror:
                 if self._before_connect:
                     await self._before_connect()
                 model = await self._source.open()
+                guard = ServerGuard(model.client)
                 replica = await self._load(model)
+                guard.check()
                 self._log_losses(self._replica, replica)
                 self._replica = replica
                 backoff.reset()
                 self._announce_loaded(model.keys.log_name, replica)
-                await self._follow(model, replica)
+                await self._follow(model, replica, guard)
             except (_RescanNeeded, NbstreamError) as error:
                 self._note_disconnect(str(error), loud=backoff.failures % _LOG_EVERY == 0)
                 await asyncio.sleep(backoff.next_wait())
@@ -284,13 +287,14 @@ class Mirror:
             for entry_id, fields in entries:
                 replica.apply(entry_id, fields)
 
-    async def _follow(self, model: Model, replica: _Replica) -> None:
+    async def _follow(self, model: Model, replica: _Replica, guard: ServerGuard) -> None:
         changes, client = model.keys.changes, model.client
         block = max(1, round(self._block_seconds * 1000))
         while True:
             stop_if_cancelled()
             with store_errors():
                 streams: Any = await client.xread({changes: replica.last_id}, count=_READ_COUNT, block=block)
+            guard.check()
             self._last_reply_at = time.monotonic()
             for entry_id, fields in stream_entries(streams):
                 replica.apply(entry_id, fields)

@@ -94,7 +94,7 @@ async def in_process_daemon(state: Path) -> AsyncIterator[InProcessDaemon]:
         await model.open()
         mirror = Mirror(make_model(settings, store.blocking_client), settings.redis.timeout_seconds)
         metrics, dropped = DaemonMetrics.create(), list[int]()
-        metrics.watch_model(mirror, lambda: make_filter_policy(settings))
+        metrics.watch_model(mirror, store.primary, lambda: make_filter_policy(settings))
         memory = make_recent_messages(settings, model, dropped.append)
         observer = CompositeObserver(metrics.filter, RememberingObserver(memory.remember))
         tasks = [asyncio.create_task(mirror.run()), asyncio.create_task(memory.run())]

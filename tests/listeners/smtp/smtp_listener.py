@@ -25,6 +25,7 @@ from nbstream.relay.maildir_next_hop import MaildirNextHop
 from nbstream.relay.next_hop import NextHop
 from nbstream.relay.outlet import Outlet
 from nbstream.relay.quarantine import Quarantine
+from nbstream.store.connection import primary_of
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from tests.listeners.filters import open_filter
@@ -139,7 +140,7 @@ async def open_smtp_listener(
         filter_policy = FilterPolicy(policy, min_learned, tuple(rule.treatment.policy for rule in rules.rules))
         opened = await stack.enter_async_context(open_filter(client, metrics, filter_policy, follow=follow))
         spam_filter, model, mirror = opened.spam_filter, opened.model, opened.mirror
-        metrics.watch_model(mirror, lambda: filter_policy)
+        metrics.watch_model(mirror, primary_of(client), lambda: filter_policy)
         next_hop = next_hop or MaildirNextHop(maildir)
         runtime = make_runtime(
             spam_filter,

@@ -1,0 +1,104 @@
+"""Connections that know which server they lead to, and the pool that drops those that are obsolete."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+from redis.asyncio import BlockingConnectionPool
+from redis.exceptions import RedisError, ResponseError
+
+from nbstream.store.redis_errors import loss_reason
+
+if TYPE_CHECKING:
+    from nbstream.store.connection.primary import Primary
+
+
+class PrimaryPool(BlockingConnectionPool):
+    """A pool whose connections all lead to ``primary``, and tell the server their ``name`` if they have one."""
+
+    def __init__(self, primary: Primary, name: str | None, connection_class: type, **options: Any) -> None:
+        self.primary = primary
+        self.name = name
+        following = type("Connection", (_PrimaryConnection, connection_class), {"primary": primary, "name": name})
+        super().__init__(connection_class=following, **options)
+
+    async def ensure_connection(self, connection: Any) -> None:
+        """Make a connection ready for use; an obsolete one is closed and opened anew."""
+        await self._close_obsolete(connection)
+        await super().ensure_connection(connection)
+
+    async def release(self, connection: Any) -> None:
+        """Take a connection back; an obsolete one is closed, so that the server may forget it."""
+        await self._close_obsolete(connection)
+        await super().release(connection)
+
+    async def look_anew(self) -> None:
+        """Open one more connection and close it: the primary then knows which server is reached now.
+
+        Raises what redis-py raises.
+        """
+        connection = self.make_connection()  # type: ignore[no-untyped-call]  # redis-py has no type here
+        try:
+            await connection.connect()
+        finally:
+            await connection.disconnect(nowait=True)
+
+    async def _close_obsolete(self, connection: Any) -> None:
+        if connection.is_connected and connection.generation != self.primary.generation:
+            await connection.disconnect(nowait=True)
+
+
+class _PrimaryConnection:
+    """What a connection of redis-py does besides: it asks the server who it is, and reads what replies mean.
+
+    It also packs commands in C, as redis-py does only in its blocking client; see docs/experiments.md.
+    """
+
+    primary: Primary
+    name: str | None
+    generation = 0
+
+    def pack_command(self, name: str, *arguments: str | bytes | float) -> list[bytes]:
+        """The bytes of a command; its name may consist of two words."""
+        return [hiredis.pack_command((*name.split(), *arguments))]  # type: ignore[arg-type]  # its stub means tuples of one
+
+    async def on_connect(self) -> None:
+        """Do nothing: for unix sockets redis-py calls this besides ``on_connect_check_health``."""
+
+    async def on_connect_check_health(self, check_health: bool = True) -> None:
+        """Log in, set the name, and note which server this is."""
+        self.generation = self.primary.generation
+        await super().on_connect_check_health(check_health)  # type: ignore[misc]  # of the class beside this one
+        if self.name is not None:
+            await self._ask("CLIENT", "SETNAME", self.name)
+        role = await self._ask("ROLE")
+        is_replica = bool(role) and role[0] not in {b"master", "master"}
+        self.primary.reached(_run_id(await self._ask("INFO", "server")), is_replica=is_replica)
+        self.generation = self.primary.generation
+
+    async def read_response(self, *arguments: Any, **options: Any) -> Any:
+        """Read a reply; one that says that this is no working primary makes all connections obsolete."""
+        try:
+            return await super().read_response(*arguments, **options)  # type: ignore[misc]  # likewise
+        except RedisError as error:
+            reason = loss_reason(error)
+            if reason is not None:
+                self.primary.lost(reason, self.generation)
+            raise
+
+    async def _ask(self, *command: str) -> Any:
+        """The reply to a command that the server may forbid; None where it does."""
+        await self.send_command(*command, check_health=False)  # type: ignore[attr-defined]  # likewise
+        with suppress(ResponseError):
+            return await self.read_response()
+        return None
+
+
+def _run_id(server_section: bytes | None) -> str | None:
+    """The run id of a server, which is another one after each start, in the reply to INFO."""
+    for line in (server_section or b"").decode(errors="replace").splitlines():
+        if line.startswith("run_id:"):
+            return line.removeprefix("run_id:").strip()
+    return None
