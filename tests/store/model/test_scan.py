@@ -16,7 +16,7 @@ class CancellationLosingClient:
     """A client that loses the first cancellation of each command, as redis-py does in Python 3.11."""
 
     def __init__(self, client: Redis) -> None:
-        self._client = client
+        self._client, self.connection_pool = client, client.connection_pool
         self.steps = 0
         self.under_way = asyncio.Event()
 
