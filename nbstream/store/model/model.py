@@ -299,7 +299,7 @@ class Model:
         return await self.last_change()
 
     def _note_refusal(self, refusal: StoreRefuses | None) -> None:
-        """Note the refusal. Log when Redis begins to refuse lessons and when it accepts them again, not each time."""
+        """Note a refusal; log when Redis begins to refuse lessons and when it takes them again, not each time."""
         if refusal and not self.last_refusal:
             _log.error("nothing can be learned, mail is scored as before: %s", refusal)
         if self.last_refusal and not refusal:
