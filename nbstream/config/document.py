@@ -17,6 +17,7 @@ from nbstream.config.problems import ConfigProblem, KeyPath, config_error, descr
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DEPTH = 20
+_MAX_NUMBER = 10**18  # a larger one is no setting, and Python refuses to show one of more than 4,300 digits
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML can be built without its C part
 _TEXT_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "timestamp", "value", "merge"))
@@ -136,13 +137,14 @@ class _NodeReader:
 
     def _scalar(self, node: yaml.ScalarNode, key: KeyPath) -> object:
         try:
-            return self._scalars.construct_object(node)
-        except (
-            ValueError,
-            KeyError,
-        ):  # 0x_ passes YAML's pattern of a number, and the word in "!!bool maybe" is no bool
+            value: object = self._scalars.construct_object(node)
+        except (ValueError, LookupError):  # 0x_ passes YAML's pattern of a number; "!!bool maybe"; "!!int"
             self._refuse(node, key, "found a malformed value, must be a number, true, false or null")
             return None
+        if isinstance(value, int) and abs(value) > _MAX_NUMBER:
+            self._refuse(node, key, "found a number of more than 18 digits, must be a smaller one")
+            return None
+        return value
 
     def _refuse(self, node: yaml.Node, key: KeyPath, text: str) -> None:
         self.problems.append(ConfigProblem(key, node.start_mark.line + 1, text))

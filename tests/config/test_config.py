@@ -243,6 +243,8 @@ REFUSED = [
     ("limits: !!set {}", "limits", "found a tag, must be a plain value"),
     ("limits: {max_tokens: 0x_}", "limits.max_tokens", "found a malformed value"),
     ("drain_seconds: !!bool maybe", "drain_seconds", "found a malformed value"),
+    ("drain_seconds: !!int", "drain_seconds", "found a malformed value"),
+    (f"limits: {{max_tokens: 0x{'f' * 5000}}}", "limits.max_tokens", "found a number of more than 18 digits"),
     # unknown keys
     (
         "verdcit: {}",
