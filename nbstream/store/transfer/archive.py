@@ -44,6 +44,7 @@ _FORMAT_NAME = "nbstream model"
 _GZIP_LEVEL = 6
 _MAX_LINE_BYTES = 64 << 20  # a small hash is one line, a message has some thousand tokens: a few MB at most
 _MAX_EXACT_COUNT = 2**53  # Lua's numbers hold integers up to here
+_MAX_SHOWN_CHARACTERS = 100
 _PACKED_FIELD = "tokens"  # the only field of a ledger entry that is not text
 _ROUNDING_SHARE = 0.01  # by which weights may have grown that were rounded in several time bases
 _STREAM_ID = re.compile(rb"[0-9]{1,19}-[0-9]{1,19}")
@@ -225,24 +226,31 @@ def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str
         raise InputError(f"{name}: has a half-life that cannot be read") from error
     if former_version.is_former(theirs, ours):  # what is imported becomes part of a model of this version
         theirs = dict(signature)
+    nbstream = _shown(line.get("nbstream"))
     differences = [
-        f"{field} {theirs.get(field)} (this is {ours.get(field)})"
+        f"{_shown(field)} {_shown(theirs.get(field))} (this is {ours.get(field)})"
         for field in sorted(ours | theirs)
         if theirs.get(field) != ours.get(field)
     ]
     if differences:
         raise StoreIncompatible(
-            f"{name} was exported by nbstream {line.get('nbstream')} with {', '.join(differences)}: "
+            f"{name} was exported by nbstream {nbstream} with {', '.join(differences)}: "
             "nothing was imported. Import it with an nbstream of that kind"
         )
     records = line.get("records")
     return ArchiveHeader(
-        nbstream=str(line.get("nbstream")),
+        nbstream=nbstream,
         signature=theirs,
         records=records if isinstance(records, int) else 0,
         half_life=half_life,
         exported=_export_time(name, line, now),
     )
+
+
+def _shown(value: object) -> str:
+    """Return a value of the file as it may be shown on a terminal, whoever wrote the file."""
+    text = str(value)[:_MAX_SHOWN_CHARACTERS]
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _export_time(name: str, line: Mapping[str, Any], now: float) -> float:

@@ -617,6 +617,15 @@ def test_a_time_base_that_cannot_be_read_is_refused_with_the_name_of_the_file() 
         archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature(), lambda: NOW)
 
 
+def test_a_refusal_shows_no_control_characters_of_the_file() -> None:
+    header = archive.ArchiveHeader("\x1b[2J", {"\x1b]0;x": "\x1b[1m"}, 0, NO_HALF_LIFE, NOW)
+
+    with pytest.raises(StoreIncompatible) as refused:
+        archive.ArchiveReader(io.BytesIO(archive_of(header=header)), "FILE", current_signature(), lambda: NOW)
+
+    assert str(refused.value).isprintable()
+
+
 def test_the_clock_of_the_exporting_machine_may_be_ahead_by_a_day() -> None:
     line = message_line(learned_at=repr(NOW + 0.9 * DAY))
 
