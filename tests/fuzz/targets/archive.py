@@ -47,6 +47,7 @@ def _check(data: bytes) -> None:
         assert (again.header, records_again) == (reader.header, records)
         problem = "FILE"
     assert problem.startswith("FILE")
+    assert problem.isprintable()
 
 
 def _read(content: bytes) -> tuple[ArchiveReader, list[ArchiveRecord]]:
@@ -95,6 +96,7 @@ TARGET = FuzzTarget(
         b"\0" + _header() + _COUNTS + _ENTRY + _TOTALS,
         b"\0" + _header(signature={**current_signature(), "half_life": "40.0 1799999999.0"}) + _ENTRY + _COUNTS,
         b"\0" + _header(version=2),
+        b"\0" + _header(nbstream="\x1b[2J", signature={"schema": "\x1b]0;x"}),
         b"\0" + _header(exported=1e308) + b'{"message":"x","milliseconds":-1,"fields":{}}\n',
         b"\0" + _header() + b"[" * 3000 + b"\n",
         b"\1" + _written.getvalue(),
@@ -124,5 +126,6 @@ TARGET = FuzzTarget(
             b"{}",
         ),
     ),
+    findings=(b"\0" + _header(nbstream="\ud800"),),
     mutations=1200,
 )

@@ -50,7 +50,7 @@ TARGET = FuzzTarget(
         b"verdict:\n  spam: 0.95\n  reject: 0.999\nactions:\n  spam: quarantine\n"
         b"  reject: redirect:abuse@example.org\n"
         b"recipients:\n  - match: '*@example.org'\n    verdict: {spam: {max_false_positives: 0.001}}\n",
-        b"log: {level: debug}\nlimits: {look_bytes: 0x10, max_message_bytes: 1_000}\nstate_dir: ~/x\n",
+        b"log: {level: debug}\nlimits: {max_tokens: 0x10, max_message_bytes: 1_000}\nstate_dir: ~/x\n",
         b"a: &b [1]\nc: *b\n? {x: y}\n: z\n- !!python/object x\n",
         b"feedback: {allow_from: [::1, 10.0.0.0/33, true, 1e9]}\nautolearn: {spam: .nan}\n\xef\xbb\xbf",
         b"[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]",
@@ -93,6 +93,7 @@ TARGET = FuzzTarget(
             b"]",
         ),
     ),
-    max_bytes=2000,
+    findings=(b"[[[[[[[[[[[[[[!!int ]]]]]]]]]]]]]]", b"limits: {look_bytes: 0x" + b"f" * 5000 + b"}"),
+    max_bytes=6000,
     mutations=300,
 )

@@ -94,7 +94,8 @@ _server = _Server()
 
 
 def _check(data: bytes) -> None:
-    answer = _server.runner.run(_server.ask(_framed(data)))
+    request = _framed(data)
+    answer = _server.runner.run(_server.ask(request))
     if answer:
         status = _STATUS_LINE.match(answer)
         assert status is not None
@@ -102,7 +103,7 @@ def _check(data: bytes) -> None:
         head, _, body = answer.partition(b"\r\n\r\n")
         length = _LENGTH.search(head + b"\r\n")
         assert length is not None
-        if not data.startswith(b"HEAD "):
+        if not request.startswith(b"HEAD "):
             assert len(body) == int(length[1])
         if b"json" in head.lower() and body:
             json.loads(body, parse_constant=_refuse)

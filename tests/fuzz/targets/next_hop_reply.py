@@ -1,0 +1,103 @@
+"""The replies of a next hop: whatever it says, the client gets a reply that is one, and no connection is lost.
+
+The replies stand one behind the other with a NUL between them: the greeting, and one for each command. What comes
+after a 354 is one command, up to the final dot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from nbstream.errors import RelayRefused, RelayUnavailable
+from nbstream.relay.next_hop import SmtpPath
+from nbstream.relay.smtp_connections import NextHopLimits
+from nbstream.relay.smtp_next_hop import SmtpNextHop
+from nbstream.wire.smtp_reply import SmtpReply
+from tests.fuzz.target import FuzzTarget
+
+_LIMITS = NextHopLimits(connect_timeout_seconds=10.0, reply_timeout_seconds=10.0, max_connections=1)
+_REPLY_LINE = re.compile(rb"\d{3}[ -][\x20-\x7e]*")
+_COMPLETE = re.compile(rb"(?:\A|\n)\d{3}(?:[^-\d\n][^\n]*)?\n\Z")
+_CONTENT = b"Subject: x\r\n\r\n.text\r\n"
+_RUNNER = asyncio.Runner()
+
+
+def _check(data: bytes) -> None:
+    _RUNNER.run(_relay(data.split(b"\0")))
+
+
+async def _relay(replies: list[bytes]) -> None:
+    left = iter(replies)
+    contents: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            end, request = b"\r\n", b""
+            for reply in left:
+                writer.write(reply)
+                if not _COMPLETE.search(reply):
+                    break  # both sides would wait
+                end = b"\r\n.\r\n" if reply.startswith(b"354") and request == b"DATA\r\n" else b"\r\n"
+                request = await reader.readuntil(end)
+                if end != b"\r\n":
+                    contents.append(request)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    next_hop = SmtpNextHop(host, port, _LIMITS)
+    try:
+        for _ in range(2):  # the second message may use the connection of the first one
+            reply = await _send(next_hop)
+            assert all(map(_REPLY_LINE.fullmatch, reply.render().split(b"\r\n")))
+            if reply.accepted:
+                assert contents.pop() == _CONTENT.replace(b"\r\n.", b"\r\n..") + b".\r\n"
+        assert await next_hop.features()
+    finally:
+        await next_hop.close()
+        server.close()
+
+
+async def _send(next_hop: SmtpNextHop) -> SmtpReply:
+    try:
+        transaction = await next_hop.begin(SmtpPath("a@b", ("SIZE=10",)))
+    except RelayRefused as refusal:
+        return SmtpReply(refusal.code, refusal.text)
+    except RelayUnavailable:
+        return SmtpReply(451, "4.4.1 unavailable")
+    try:
+        reply = await transaction.rcpt(SmtpPath("c@d"))
+        if reply.accepted:
+            return await transaction.data(_CONTENT)
+    except RelayUnavailable:
+        return SmtpReply(451, "4.4.1 unavailable")
+    await transaction.abort()
+    return reply
+
+
+_EHLO = b"220 server ESMTP\r\n\0" + b"250-server\r\n250-PIPELINING\r\n250 SIZE 1000\r\n\0"
+
+TARGET = FuzzTarget(
+    _check,
+    (
+        _EHLO + b"250 2.1.0 Ok\r\n\0" + b"250 2.1.5 Ok\r\n\0" + b"354 go\r\n\0" + b"250 2.0.0 taken\r\n\0"
+        b"250 Ok\r\n\0" + b"550 5.1.1 no\r\n\0" + b"250 Ok\r\n",
+        _EHLO + b"250 2.1.0 Ok\r\n250 twice\r\n\0" + b"421 4.3.2 closing\r\n",
+        _EHLO
+        + b"250 Ok\r\n\0"
+        + b"250-a\r\n250-\x1b[2J\xff\r\n250 b\r\n\0"
+        + b"554 5.5.1 no\r\n\0"
+        + b"250 Ok\r\n",
+        _EHLO + b"250\r\n\0" + b"250 x\n\0" + b"354-go\r\n354 on\r\n\0" + b"552-5.3.4 a\r\n552 5.3.4 b\r\n",
+        b"554 no service\r\n",
+        b"220 server\r\n\0" + b"502 what\r\n\0" + b"250 server\r\n\0" + b"99 x\r\n\0" + b"abc\r\n",
+        b"220 \r\n\0" + b"250-" + b"x" * 2000 + b"\r\n250 y\r\n",
+    ),
+    words=(b"\0", b"\r\n\0", b"250 ", b"250-", b"354 ", b"421 ", b"550 ", b"\r\n", b"\n", b"999 ", b"200 "),
+    max_bytes=3000,
+    mutations=150,
+)
