@@ -43,6 +43,17 @@ def run_interruptible(work: Coroutine[Any, Any, Result]) -> Result:
         raise KeyboardInterrupt from None
 
 
+def cancel_on(*signals: signal.Signals) -> None:
+    """Cancel the present task on those of ``signals`` that are not ignored: what it made is then removed."""
+    import asyncio  # noqa: PLC0415 - as above
+
+    task = asyncio.current_task()
+    assert task is not None
+    for number in signals:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+
 def interrupt_at_once() -> AbstractContextManager[None]:
     """Return a context in which Ctrl-C raises ``KeyboardInterrupt``, for reads that block the loop."""
     return _sigint_handled_by(signal.default_int_handler)

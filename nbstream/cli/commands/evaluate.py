@@ -8,7 +8,6 @@ and SIGHUP of a terminal that is closed, end a run as Ctrl-C does.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -127,7 +126,7 @@ def _raw_messages(paths: Sequence[str], errors: list[InputError]) -> Iterator[by
 async def _run(
     settings: Settings, url: str | None, stream: LabelledStream, evaluation_options: EvaluationOptions
 ) -> tuple[EvaluationResult, LessonCountingStore]:
-    _cancel_on(signal.SIGTERM, signal.SIGHUP)
+    interrupts.cancel_on(signal.SIGTERM, signal.SIGHUP)
     async with _open_model(settings, url) as model:
         counting_store, layer, learner = LessonCountingStore(model), None, None
         if settings.autolearn:
@@ -150,15 +149,6 @@ async def _autolearn_model(settings: Settings, model: MemoryModel | Model) -> Me
     layer = make_autolearn_model(settings, model.client, model.keys.model)
     await layer.open()
     return layer
-
-
-def _cancel_on(*signals: signal.Signals) -> None:
-    """Cancel this task on those of ``signals`` that are not ignored: they would leave the model in Redis."""
-    task = asyncio.current_task()
-    assert task is not None
-    for number in signals:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The commands that measure the filter on labelled mail: their arguments."""
+"""The commands that measure the filter, and the machine that it runs on: their arguments."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ def add_commands(commands: Commands) -> None:
     _add_evaluate(commands)
     _add_tune(commands)
     _add_replay(commands)
+    _add_bench(commands)
 
 
 def _add_evaluate(commands: Commands) -> None:
@@ -142,3 +143,37 @@ def _add_replay(commands: Commands) -> None:
     )
     replay.add_argument("--json", action="store_true", help="the result as one JSON object")
     replay.set_defaults(module="replay")
+
+
+def _add_bench(commands: Commands) -> None:
+    bench = add_command(
+        commands,
+        "bench",
+        "measure what this machine sustains: messages a second, lessons a second, mirrors",
+        details="It takes about half a minute, and needs no mail. The daemon and its model are left alone: it "
+        "starts a private Redis and a daemon of its own, on the disk of state_dir if that folder is there, and "
+        "removes them. What else runs on the machine makes the figures worse.",
+    )
+    bench.add_argument(
+        "--mail",
+        nargs="+",
+        type=arguments.nonempty_path,
+        metavar="PATH",
+        help="messages, mboxes, folders to measure with (default: generated mail)",
+    )
+    bench.add_argument(
+        "--messages",
+        type=arguments.whole_number,
+        default=1000,
+        metavar="N",
+        help="how many messages, at least 20; one half is taught, the other one is checked (default: 1000)",
+    )
+    bench.add_argument(
+        "--seed",
+        type=arguments.whole_number,
+        default=17,
+        metavar="S",
+        help="which mail is generated (default: 17)",
+    )
+    bench.add_argument("--json", action="store_true", help="one JSON object")
+    bench.set_defaults(module="bench", wrong_usage=bench.error)

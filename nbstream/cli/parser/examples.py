@@ -49,6 +49,7 @@ EXAMPLES = {
         "nbstream evaluate --spam ~/Maildir/.Junk --ham ~/Maildir --regime errors --json",
     ),
     "tune": ("nbstream tune", "nbstream tune --with other.yaml --plot tune.svg"),
+    "bench": ("nbstream bench", "nbstream bench --mail ~/Maildir --json"),
     "replay": ("nbstream replay index.tsv", "nbstream replay index.tsv --limit 3000 --skip 1000 --json"),
 }
 """By the name of the command, without the program's."""

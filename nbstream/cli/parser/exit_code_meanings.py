@@ -38,6 +38,7 @@ COMMAND_EXIT_CODES = {
         78: "The configuration was refused, and nothing has changed.",
     },
     "evaluate": {78: "A picture needs matplotlib, which is not installed."},
+    "bench": {75: "The private Redis or the daemon that is measured does not start, or does not answer in time."},
     "tune": {78: "A picture needs matplotlib, which is not installed."},
 }
 """What the exit codes mean for one command where it says more than ``EXIT_CODES``."""
