@@ -15,7 +15,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run test test-interpreter soak fuzz bench accuracy peers strangers picture reference docs dist format clean python redis corpora
+.PHONY: run test test-interpreter soak fuzz bench accuracy peers strangers picture capacity reference docs dist format clean python redis corpora
 
 run: python redis $(VENV)/run.stamp
 	@exec $(VENV)/bin/nbstream serve --hints
@@ -67,6 +67,10 @@ strangers: corpora $(VENV)/test.stamp
 # The picture of `nbstream tune` in the handbook, of the scores of the same mail: make picture CORPORA=DIR
 picture: corpora $(VENV)/test.stamp
 	$(VENV)/bin/python -m tests.benchmarks.picture '$(CORPORA)'
+
+# What this machine sustains, and the simulation of the queue beside a real run, into tests/benchmarks/CAPACITY.md.
+capacity: $(VENV)/test.stamp
+	$(VENV)/bin/python -m tests.benchmarks.capacity
 
 # What is made from the code and committed: the reference pages of the handbook (docs/reference/), the manual pages
 # (share/man/), the example of the configuration and the schemas of the HTTP API. A test compares them.

@@ -1,0 +1,108 @@
+"""A real daemon under messages that come whether the last ones are answered or not, beside the simulated queue."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from nbstream.assembly.filter import make_filter, message_limits
+from nbstream.assembly.store import make_mirror, make_model, open_running_redis
+from nbstream.capacity import measuring
+from nbstream.capacity.generated_mail import GeneratedMail
+from nbstream.capacity.queueing import simulate_load
+from nbstream.cli.machine_bench import private_settings, with_model_name
+from nbstream.cli.measured_daemon import MeasuredDaemon, measured_daemon
+from nbstream.config import Settings
+from nbstream.store.model.temporary import temporary_model
+from tests.benchmarks.speed import clients
+from tests.benchmarks.speed.figures import percentile
+
+_CONNECTIONS = 4
+_MOST_LOAD = 0.99  # beyond it nothing is at rest
+_LEDGER_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedLoad:
+    """Milliseconds that messages took at a rate: in the simulation, and in the real run.
+
+    ``load`` was wanted, of the capacity before the run. The simulation has the mean of the capacities before and
+    after it: where these differ much, the machine had other work, and the row says nothing about the simulation.
+    """
+
+    load: float
+    rate: float
+    capacity_before: float
+    capacity_after: float
+    simulated_p50: float
+    simulated_p99: float
+    measured_p50: float
+    measured_p99: float
+
+
+@asynccontextmanager
+async def taught_daemon(mail: Sequence[GeneratedMail]) -> AsyncIterator[MeasuredDaemon]:
+    """Run a daemon that was taught the first half of the mail."""
+    with tempfile.TemporaryDirectory(prefix="nb") as folder:
+        private = private_settings(Settings(), Path(folder))
+        async with (
+            open_running_redis(private) as clients_of_redis,
+            temporary_model(clients_of_redis.client, "capacity", _LEDGER_SECONDS) as model,
+        ):
+            settings, limits = with_model_name(private, model.keys.model), message_limits(private)
+            mirror = make_mirror(
+                settings, clients_of_redis, make_model(settings, clients_of_redis.blocking_client)
+            )
+            async with measuring.following(mirror):
+                spam_filter = make_filter(settings, model, mirror)
+                await measuring.teach_mail(spam_filter, model, mail[: len(mail) // 2], limits)
+            async with measured_daemon(settings) as daemon:
+                yield daemon
+
+
+async def compare(mail: Sequence[GeneratedMail], loads: Sequence[float], seconds: float) -> Sequence[ComparedLoad]:
+    """Measure the latency at each load for that many seconds, beside the simulation.
+
+    Before each load the messages go through one connection, each when the last is answered: these round trips are
+    what a message takes alone. What they take longer in the mean than 1/capacity is the client's part, which holds
+    no worker: the rest is the simulated service time, and the client's part is added to the simulated latency.
+    """
+    requests = [clients.Http.request("/checkv2", message.raw) for message in mail[len(mail) // 2 :]]
+    compared = []
+    async with taught_daemon(mail) as daemon:
+
+        async def connect() -> clients.Connection:
+            return await clients.Http.to(f"{daemon.host}:{daemon.port}")
+
+        async def capacity() -> float:
+            """Return the messages a second of several connections, each as fast as it is answered."""
+            return (await clients.for_seconds(connect, requests, _CONNECTIONS, seconds / 3)).rate
+
+        await capacity()  # warms it up
+        for load in loads:
+            alone = (await clients.for_seconds(connect, requests, 1, seconds / 3)).waits
+            before = await capacity()
+            run = await clients.at_rate(connect, requests, load * before, seconds)
+            after = await capacity()
+            mean_capacity = (before + after) / 2
+            beside = min(max(0.0, fmean(alone) - 1 / mean_capacity), *alone)
+            point = simulate_load(
+                [trip - beside for trip in alone], min(_MOST_LOAD, load * before / mean_capacity)
+            )
+            compared.append(
+                ComparedLoad(
+                    load,
+                    load * before,
+                    before,
+                    after,
+                    1000 * (point.p50 + beside),
+                    1000 * (point.p99 + beside),
+                    1000 * percentile(run.waits, 0.5),
+                    1000 * percentile(run.waits, 0.99),
+                )
+            )
+    return compared
