@@ -8,6 +8,7 @@ from tests.handbook.pages import ROOT, page
 
 ACCURACY = (ROOT / "tests/benchmarks/ACCURACY.md").read_text()
 SPEED = (ROOT / "tests/benchmarks/SPEED.md").read_text()
+CAPACITY = (ROOT / "tests/benchmarks/CAPACITY.md").read_text()
 
 
 def test_the_accuracy_is_what_was_measured_last() -> None:
@@ -25,3 +26,32 @@ def test_the_speed_is_what_was_measured_last() -> None:
 
     assert len(rows) > 5
     assert [row for row in rows if row not in SPEED.splitlines()] == []
+
+
+def table_rows(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("| ")]
+
+
+def test_the_capacity_is_what_was_measured_last() -> None:
+    of_page = [row for row in table_rows(page("guides/capacity.md")) if re.search(r"\| \d[\d,.]*%? \|", row)]
+    measured = table_rows(CAPACITY)
+
+    assert len(of_page) > 20
+    assert [row for row in of_page if row not in measured] == []
+
+
+def test_the_handbook_says_how_far_the_simulation_was_from_the_real_run() -> None:
+    text = " ".join(page("guides/capacity.md").split())
+    section = CAPACITY.partition("\n## The simulation beside a real run\n")[2].partition("\n## ")[0]
+    rows = [[float(cell) for cell in re.findall(r"[\d.]+", row)][-4:] for row in table_rows(section)[2:]]
+    median, p99 = (max(row[i + 1] / row[i] for row in rows) for i in (0, 2))
+
+    assert len(rows) >= 4
+    assert f"the median up to {median:.1f} times and the p99 up to {p99:.1f} times" in text
+
+
+def test_the_handbook_has_the_measured_costs_of_replicas() -> None:
+    text, measured = (" ".join(source.split()) for source in (page("guides/capacity.md"), CAPACITY))
+    primary, replica = re.findall(r"costs the primary (\d+) µs .* takes (\d+) µs", measured)[0]
+
+    assert f"({primary} µs of CPU a lesson) and takes {replica} µs itself" in text
