@@ -56,13 +56,16 @@ class ServerState:
             degraded["redis"] = "only a replica is reached; feedback is deferred"
         elif self._writes_are_refused():
             degraded["redis"] = "writes are refused; feedback is deferred"
-        is_reachable = await self.parts.next_hop.reachable()
-        if not is_reachable:
-            degraded["next_hop"] = "cannot be reached"
+        next_hop_problem = await self.parts.next_hop.problem()
+        if next_hop_problem:
+            degraded["next_hop"] = next_hop_problem
+        quarantine_problem = await self.parts.quarantine.problem()
+        if quarantine_problem:  # all other mail still goes its way
+            degraded["quarantine"] = quarantine_problem
         is_draining = self.is_draining()
         if is_draining:
             degraded["smtp"] = "draining"
-        return HealthStatus(is_loaded and is_reachable and not is_draining, degraded)
+        return HealthStatus(is_loaded and not next_hop_problem and not is_draining, degraded)
 
     def _writes_are_refused(self) -> bool:
         refusal = self.parts.model.last_refusal

@@ -8,7 +8,6 @@ client gets no answer then, keeps the message and sends it again. Lines end in L
 from __future__ import annotations
 
 import asyncio
-import errno
 import itertools
 import os
 import pathlib
@@ -21,23 +20,27 @@ from dataclasses import dataclass
 
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.lines import split_at_line_ends
+from nbstream.relay.maildir_room import DISK_FULL_ERRORS, MaildirRoom
 from nbstream.wire.smtp_reply import SmtpReply
 
 FOLDERS = ("tmp", "new", "cur")
 
-_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 _DISK_FULL_REPLY = SmtpReply(452, "4.3.1 Insufficient system storage")
 _delivery_numbers = itertools.count(1)  # one series for each process, as the format of Maildirs asks
 
 
 @dataclass(frozen=True, slots=True)
 class MaildirDraft:
-    """A file that is to be written: first ``head`` with LF line ends, then ``content`` with CRLF line ends."""
+    """A file that is to be written: first ``head`` with LF line ends, then ``content`` with CRLF line ends.
+
+    ``room`` is told whether there was room for the file.
+    """
 
     maildir: pathlib.Path
     name: str
     head: bytes
     content: bytes
+    room: MaildirRoom | None = None
 
 
 async def write_drafts(drafts: Sequence[MaildirDraft]) -> SmtpReply | None:
@@ -48,9 +51,15 @@ async def write_drafts(drafts: Sequence[MaildirDraft]) -> SmtpReply | None:
     try:
         await asyncio.to_thread(_write_all, drafts)
     except OSError as error:
-        if error.errno in _DISK_FULL_ERRORS:
+        if error.errno in DISK_FULL_ERRORS:
+            for draft in drafts:
+                if draft.room:
+                    draft.room.note_refused(len(draft.head) + len(draft.content))
             return _DISK_FULL_REPLY
         raise RelayUnavailable(f"cannot write to the Maildir: {error}") from error
+    for draft in drafts:
+        if draft.room:
+            draft.room.note_written()
     return None
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 
 from nbstream.relay import maildir_files
+from nbstream.relay.maildir_room import MaildirRoom
 from nbstream.relay.next_hop import SmtpPath
 from nbstream.wire.smtp_reply import SmtpReply
 
@@ -28,6 +29,7 @@ class MaildirNextHop:
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
+        self._room = MaildirRoom(path)
 
     async def features(self) -> frozenset[str]:
         """Return the extensions that a file allows: it can hold any bytes and any address."""
@@ -42,12 +44,18 @@ class MaildirNextHop:
     ) -> maildir_files.MaildirDraft:
         """Return the file for these recipients; ``fields`` with LF line ends go on top of the content."""
         return maildir_files.MaildirDraft(
-            self._path, maildir_files.unique_name(), _envelope_fields(sender, recipients) + fields, content
+            self._path,
+            maildir_files.unique_name(),
+            _envelope_fields(sender, recipients) + fields,
+            content,
+            self._room,
         )
 
-    async def reachable(self) -> bool:
-        """Return whether a file could be written now."""
-        return await asyncio.to_thread(maildir_files.is_writable, self._path)
+    async def problem(self) -> str | None:
+        """Return why no file could be written now, or None."""
+        if not await asyncio.to_thread(maildir_files.is_writable, self._path):
+            return "cannot be written"
+        return await self._room.problem()
 
     async def close(self) -> None:
         """Do nothing, since no file stays open."""

@@ -65,8 +65,11 @@ class NextHop(Protocol):
         Raises ``RelayRefused`` with the next hop's reply, or ``RelayUnavailable``.
         """
 
-    async def reachable(self) -> bool:
-        """Return whether mail could leave now. The answer takes little work and a limited time."""
+    async def problem(self) -> str | None:
+        """Return why no mail could leave now, without hosts and paths, or None where it could.
+
+        The answer takes little work and a limited time.
+        """
 
     async def close(self) -> None:
         """Close what is open. A transaction that has begun may still end, and none can begin any more."""

@@ -27,6 +27,7 @@ from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.verdict_fields import QUARANTINE_FIELD
 from nbstream.relay import maildir_files
+from nbstream.relay.maildir_room import MaildirRoom
 from nbstream.relay.next_hop import Envelope, SmtpPath
 
 _FILE_NAME = re.compile(r"(?P<at>[0-9]{1,12})\.[^:]*,I=(?P<id>[a-z2-7]{24})(?::2,P)?")
@@ -77,12 +78,17 @@ class Quarantine:
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
+        self._room = MaildirRoom(path)
+
+    async def problem(self) -> str | None:
+        """Return why no message could be added now, or None."""
+        return await self._room.problem()
 
     def make_draft(self, note: QuarantineNote, fields: bytes, content: bytes) -> maildir_files.MaildirDraft:
         """Return the file of a message; ``fields`` with LF line ends go on top of the message."""
         name = f"{maildir_files.unique_name()},I={note.id}"
         return maildir_files.MaildirDraft(
-            self._path, name, _NOTE_FIELD_START + _render_note(note) + b"\n" + fields, content
+            self._path, name, _NOTE_FIELD_START + _render_note(note) + b"\n" + fields, content, self._room
         )
 
     def messages(self, prefix: str = "") -> list[QuarantinedMessage]:

@@ -27,6 +27,7 @@ from nbstream.wire.smtp_reply import SmtpReply
 USUAL_FEATURES = frozenset({"8BITMIME", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE", "SMTPUTF8"})
 
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
+_UNREACHABLE = "cannot be reached"
 _CONTROL_REFUSED = SmtpReply(501, "5.5.4 Control characters are not allowed in an address or a parameter")
 
 
@@ -40,7 +41,7 @@ class SmtpNextHop:
     async def features(self) -> frozenset[str]:
         """Return the keywords of the last EHLO; connect where there was none yet. Never raises."""
         if self._pool.features is None:
-            await self.reachable()
+            await self.problem()
         return self._pool.features or USUAL_FEATURES
 
     async def begin(self, sender: SmtpPath) -> SmtpTransaction:
@@ -52,18 +53,18 @@ class SmtpNextHop:
             raise RelayRefused(reply.code, reply.text)
         return transaction
 
-    async def reachable(self) -> bool:
-        """Return whether the next hop answers in time; an idle connection is used where there is one."""
+    async def problem(self) -> str | None:
+        """Return None if the next hop answers in time; an idle connection is used where there is one."""
         if self._pool.all_lent:
-            return True  # all of them were opened, and are in use
+            return None  # all of them were opened, and are in use
         try:
             async with asyncio.timeout(self._limits.connect_timeout_seconds):
                 transaction = SmtpTransaction(self._pool, await self._pool.lease())
                 reply = await transaction.exchange(b"NOOP")
         except (RelayUnavailable, TimeoutError):
-            return False
+            return _UNREACHABLE
         transaction.end(keep=True)
-        return reply.accepted
+        return None if reply.accepted else _UNREACHABLE
 
     async def close(self) -> None:
         """Close the idle connections; a lent one is closed when it comes back."""

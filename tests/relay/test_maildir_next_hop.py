@@ -127,7 +127,7 @@ async def test_what_fails_leaves_no_file(
     code: int, failing: int, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     next_hop = MaildirNextHop(tmp_path)
-    assert await next_hop.reachable()
+    assert await next_hop.problem() is None
     calls = iter(range(1, 9))
 
     def fail(_descriptor: int) -> None:
@@ -155,7 +155,7 @@ async def test_a_folder_that_cannot_be_written_is_temporary(in_place_of: str, tm
         await deliver(next_hop)
 
     assert str(tmp_path) not in str(error_reply(unavailable.value))
-    assert not await next_hop.reachable()
+    assert await next_hop.problem() == "cannot be written"
     assert [path.read_text() for path in files(tmp_path)] == ["in the way"]
 
 

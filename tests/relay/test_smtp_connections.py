@@ -384,7 +384,7 @@ async def test_a_idle_connection_says_whether_the_next_hop_is_reachable(play: Pl
     relay = relay_to(server, connect_timeout_seconds=0.5)
     await send(relay)
 
-    assert [await relay.reachable() for _ in range(3)] == [True, True, False]
+    assert [await relay.problem() for _ in range(3)] == [None, None, "cannot be reached"]
     await server.played()
 
 
@@ -397,7 +397,7 @@ async def test_a_next_hop_that_cannot_be_reached(listening: bool) -> None:
         host, port = server.getsockname()
         relay = SmtpNextHop(host, port, NextHopLimits(connect_timeout_seconds=0.2))
 
-        assert not await relay.reachable()
+        assert await relay.problem() == "cannot be reached"
         assert await relay.features() == USUAL_FEATURES
         with pytest.raises(RelayUnavailable):
             await relay.begin(ALICE)

@@ -43,8 +43,8 @@ class _NextHop:
         self.open_transactions += 1
         return _Transaction(self)
 
-    async def reachable(self) -> bool:
-        return True
+    async def problem(self) -> str | None:
+        return None
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import pytest
+from redis.asyncio import Redis
 
 from nbstream.listeners.http.access import HttpAccess
 from nbstream.listeners.http.listener import HealthStatus, HttpListener, Route, health_routes, metrics_route
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.teachers import Teachers
-from tests.listeners.http.http_listener import free_socket
+from nbstream.relay import maildir_files
+from tests.listeners.http.http_listener import free_socket, open_http
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 NOBODY = ()
@@ -63,6 +67,28 @@ async def test_what_is_degraded_is_said() -> None:
             503,
             '{"ready": false, "degraded": {"next_hop": "cannot be reached"}}',
         )
+
+
+@pytest.mark.parametrize(
+    ("folder", "part", "ready"), [("Maildir", "next_hop", False), ("Quarantine", "quarantine", True)]
+)
+async def test_a_full_disk_is_said_without_its_path(
+    client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, part: str, ready: bool
+) -> None:
+    real = os.statvfs(tmp_path)
+
+    def statvfs(path: Path) -> os.statvfs_result:
+        return os.statvfs_result([0 if path.name == folder and i == 4 else real[i] for i in range(10)])
+
+    async with open_http(client, tmp_path) as http:
+        maildir_files.create_maildir(tmp_path / folder)
+        assert (await http.ask("/readyz")).json == {"ready": True, "degraded": {}}
+        monkeypatch.setattr(os, "statvfs", statvfs)
+
+        answer = await http.ask("/readyz")
+
+        assert answer.status == (200 if ready else 503)
+        assert answer.json == {"ready": ready, "degraded": {part: "no space is left for mail"}}
 
 
 async def test_a_metrics_listener_serves_nothing_else() -> None:
