@@ -120,7 +120,7 @@ def _socket_address(section: SocketListenerSettings | HttpListenerSettings) -> L
 
 
 def _peers_that_may_teach(settings: Settings) -> Teachers:
-    return Teachers(settings.feedback.allow_from)
+    return Teachers(settings.feedback.allow_from, settings.feedback.check_forwarded)
 
 
 def _nobody_by_address(_: Settings) -> Teachers:

@@ -28,6 +28,11 @@ class FeedbackSettings(Section):
     users write to these addresses.
     """
 
+    check_forwarded: bool = False
+    """Whether a client that the mail server names by XFORWARD must be in ``allow_from`` too. Without it the mail
+    server decides who may write to the two addresses: it knows the users who log in from anywhere.
+    """
+
     @field_validator("ham_address")
     @classmethod
     def _two_addresses(cls, value: str, info: ValidationInfo) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable
 from nbstream.listeners import names
+from nbstream.listeners.peers import Peer
 from nbstream.listeners.smtp import replies
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
@@ -42,7 +43,7 @@ class SmtpSession(SmtpConnection):
         limits = listener.limits
         super().__init__(limits)
         self._listener = listener
-        self._forwarded_address = ""
+        self._forwarded_client: Peer | None = None
         self._mail: MailTransaction | None = None
 
     # Beginning and end
@@ -85,7 +86,7 @@ class SmtpSession(SmtpConnection):
 
     async def _reset(self) -> None:
         """Go back to the state after EHLO."""
-        mail, self._mail, self._forwarded_address = self._mail, None, ""
+        mail, self._mail, self._forwarded_client = self._mail, None, None
         if mail is not None:
             await mail.drop_destination()
 
@@ -133,7 +134,7 @@ class SmtpSession(SmtpConnection):
         elif self._mail is not None:
             reply = replies.MAIL_ALREADY_GIVEN
         else:
-            self._forwarded_address = address or ""
+            self._forwarded_client = Peer(address or "")
         await self._send_reply(reply)
 
     async def smtp_MAIL(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
@@ -192,13 +193,22 @@ class SmtpSession(SmtpConnection):
         return reply
 
     async def _add_feedback_recipient(self, mail: MailTransaction, label: str, recipient: SmtpPath) -> SmtpReply:
-        if not mail.handlers.teachers.may_teach(self._peer):
-            return mail.handlers.feedback.refuse(label, names.SMTP, self._peer)
+        if not self._may_teach:
+            return self._refuse_feedback(mail, label)
         if mail.recipients and mail.feedback_label != label:
             return replies.FEEDBACK_MIXED_WITH_MAIL
         mail.recipients.append(recipient)
         await mail.send_to_feedback(label)
         return SmtpReply(250, f"2.1.5 Ok, to be learned as {label}")
+
+    @property
+    def _may_teach(self) -> bool:
+        """Whether feedback is taken now: the right to teach is that of this moment, not that of MAIL."""
+        teachers = self._listener.message_handlers.teachers
+        return teachers.may_teach_for(self._peer, self._forwarded_client)
+
+    def _refuse_feedback(self, mail: MailTransaction, label: str) -> SmtpReply:
+        return mail.handlers.feedback.refuse(label, names.SMTP, self._forwarded_client or self._peer)
 
     async def smtp_DATA(self, arg: str | None) -> None:  # noqa: N802 - aiosmtpd finds commands by this name
         """DATA: read the message, then learn it or deliver it."""
@@ -233,14 +243,15 @@ class SmtpSession(SmtpConnection):
         self.stop_timers()  # the client waits for us now, and what follows has deadlines of its own
         try:
             if mail.feedback_label is not None:
-                actor = self._forwarded_address or str(self._peer)
+                if not self._may_teach:  # any more: a reload may have come since RCPT
+                    return self._refuse_feedback(mail, mail.feedback_label)
+                actor = str(self._forwarded_client or "") or str(self._peer)
                 return await mail.handlers.feedback.learn(content, mail.feedback_label, names.SMTP, actor)
             transaction, mail.next_hop_transaction = mail.next_hop_transaction, None
             assert transaction is not None
             envelope = Envelope(mail.sender, tuple(mail.recipients))
             result = await mail.handlers.delivery.deliver(content, envelope, transaction, names.SMTP)
-            may_teach = mail.handlers.teachers.may_teach(self._peer)
-            return result.reply_with_verdict if may_teach else result.reply
+            return result.reply_with_verdict if self._may_teach else result.reply
         finally:
             self.restart_timers()
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
 from nbstream.cli.commands.replay import wrap_as_forward
+from nbstream.listeners.runtime import Runtime
+from nbstream.listeners.teachers import Teachers
 from nbstream.relay.smtp_connections import NextHopLimits
 from nbstream.relay.smtp_next_hop import SmtpNextHop
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -17,6 +20,7 @@ from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute
 from tests.letters import letters
 from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
+from tests.listeners.runtimes import LOOPBACK, make_runtime
 from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 
 PRIZE = b"Message-ID: <1@x>\r\nFrom: win@example.com\r\nSubject: prize\r\n\r\nClaim your free prize now\r\n"
@@ -232,6 +236,50 @@ async def test_a_mail_server_names_who_teaches_through_it(smtp: RunningSmtp) -> 
 
     actors = [record.note.actor async for record in smtp.model.history.records()]
     assert actors == ["127.0.0.1", "127.0.0.1", "2001:db8::7", "192.0.2.7"]  # newest first; good for one mail each
+
+
+@pytest.mark.parametrize(
+    ("address", "checked", "unchecked"),
+    [
+        ("192.0.2.7", "550 5.7.1", "250 2.1.5"),
+        ("[UNAVAILABLE]", "550 5.7.1", "250 2.1.5"),
+        ("127.0.0.9", "250 2.1.5", "250 2.1.5"),
+        (None, "250 2.1.5", "250 2.1.5"),
+    ],
+)
+async def test_a_forwarded_client_needs_the_right_to_teach_only_where_that_is_configured(
+    smtp: RunningSmtp, address: str | None, checked: str, unchecked: str
+) -> None:
+    for checks_forwarded, reply in ((False, unchecked), (True, checked)):
+        smtp.listener.apply(teaching(smtp, Teachers(LOOPBACK, checks_forwarded)))
+        talk = await smtp.talk()
+        await talk.hello()
+        if address:
+            assert (await talk.say(f"XFORWARD ADDR={address}")).startswith("250")
+        await talk.say("MAIL FROM:<a@b>")
+
+        assert (await talk.say(f"RCPT TO:<{SPAM}>")).startswith(reply)
+
+
+@pytest.mark.parametrize("moment", ["RCPT", "DATA"])
+async def test_a_right_to_teach_that_a_reload_takes_away_ends_at_once(smtp: RunningSmtp, moment: str) -> None:
+    talk = await smtp.talk()
+    await talk.hello()
+    await talk.say("MAIL FROM:<a@b>")
+    if moment == "DATA":
+        await talk.say(f"RCPT TO:<{SPAM}>")
+        assert (await talk.say("DATA")).startswith("354")
+
+    smtp.listener.apply(teaching(smtp, Teachers()))
+
+    answer = await (talk.say(f"RCPT TO:<{SPAM}>") if moment == "RCPT" else talk.say(PRIZE + b"."))
+    assert answer == "550 5.7.1 Feedback is not accepted from here"
+    assert (await smtp.model.totals()).messages == (0, 0)
+
+
+def teaching(smtp: RunningSmtp, teachers: Teachers) -> Runtime:
+    """The runtime of the listener, but for who may teach."""
+    return replace(make_runtime(smtp.spam_filter), teachers={"smtp": teachers})
 
 
 async def test_a_mail_server_that_may_not_teach_may_not_name_others(client: Redis, tmp_path: Path) -> None:
