@@ -16,7 +16,7 @@ from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
 from nbstream.store.connection import is_named_after
 from nbstream.store.model.former_version import FIELD, after_migration, before_migration, is_former
 from nbstream.store.model.keys import AutolearnKeys, ModelKeys
-from nbstream.store.model.signature import current_signature
+from nbstream.store.model.signature import current_signature, read_schema
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ async def _sign(client: Redis, model: str, now: float | None, *, force: bool) ->
         async with client.pipeline(transaction=True) as pipe:
             await pipe.watch(keys.schema, keys.importing, AutolearnKeys(model, 0).epoch_key)
             fields: Any = await pipe.hgetall(keys.schema)
-            stored = {name.decode(): value.decode() for name, value in fields.items()}
+            stored = read_schema(fields)
             if not _needs_signing(model, stored, ours, back=now is None):
                 return False
             if await pipe.exists(keys.importing):

@@ -151,8 +151,13 @@ def _statfile_to_json(label: str, count: int, status: ModelStatus) -> dict[str, 
     }
 
 
-def history_to_json(recent: Sequence[CheckedMessage], thresholds: Thresholds) -> dict[str, Any]:
-    """Return the answer to ``/history``: the last checked messages that are remembered, the newest first."""
+def history_to_json(
+    recent: Sequence[CheckedMessage], thresholds: Thresholds, unreadable: int = 0
+) -> dict[str, Any]:
+    """Return the answer to ``/history``: the last checked messages that are remembered, the newest first.
+
+    ``unreadable`` is the number of messages that are left out because another program wrote them.
+    """
     rows = []
     for message in recent:
         score, verdict = verdict_fields.clamped_log_odds(message.probability), Verdict(message.verdict)
@@ -166,7 +171,7 @@ def history_to_json(recent: Sequence[CheckedMessage], thresholds: Thresholds) ->
                 "symbols": {symbol: {"name": symbol, "score": score, "metric_score": score, "options": []}},
             }
         )
-    return {"version": 2, "rows": rows}
+    return {"version": 2, "rows": rows, **({"unreadable": unreadable} if unreadable else {})}
 
 
 def symbols_to_json() -> list[dict[str, Any]]:

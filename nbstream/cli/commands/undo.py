@@ -20,7 +20,7 @@ from nbstream.assembly.store import make_autolearn_model, make_recent_messages
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 from nbstream.cli.actor import current_user
-from nbstream.cli.terminal import local_time, print_error, printable
+from nbstream.cli.terminal import local_time, print_error, print_note, printable
 from nbstream.filter.preview import HypotheticalCounts, Preview, preview_verdicts
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.history import HistorySelection
@@ -30,6 +30,7 @@ from nbstream.wire.explanation_json import iso_time
 if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.config import Settings
+    from nbstream.errors import StoreIncompatible
     from nbstream.store.model.model import Model
     from nbstream.store.undo.plan import UndoableChange
     from nbstream.store.undo.restoration import Restoration
@@ -136,12 +137,16 @@ def _change_outcomes(restoration: Restoration, done: str, why: str = "") -> Iter
 
 async def _preview_verdicts(settings: Settings, model: Model, hypothetical: HypotheticalCounts) -> Preview:
     """Compare the verdicts of the messages that were checked last with those that they would get."""
-    messages = make_recent_messages(settings, model).newest(_MAX_PREVIEWED)
+    unreadable: list[StoreIncompatible] = []
+    messages = make_recent_messages(settings, model).newest(_MAX_PREVIEWED, unreadable.append)
     layer = None
     if settings.autolearn:
         layer = make_autolearn_model(settings, model.client)
         await layer.open(sign=False)
-    return await preview_verdicts(messages, make_scorer(settings, hypothetical, autolearned_counts=layer))
+    preview = await preview_verdicts(messages, make_scorer(settings, hypothetical, autolearned_counts=layer))
+    if unreadable:
+        print_note(f"nbstream: {len(unreadable)} remembered messages are left out: {unreadable[0]}")
+    return preview
 
 
 def _outcome_to_text(outcome: _ChangeOutcome) -> str:

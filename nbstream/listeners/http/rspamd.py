@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -15,9 +16,12 @@ from nbstream.listeners.http.responses import RequestRefused, json_response
 from nbstream.wire import rspamd
 
 if TYPE_CHECKING:
+    from nbstream.errors import StoreIncompatible
     from nbstream.listeners.http.bodies import BodyReader
     from nbstream.listeners.message_service import MessageService
-    from nbstream.store.recent.checked_messages import CheckedMessage
+    from nbstream.store.recent.checked_messages import CheckedMessage, ReportUnreadable
+
+_log = logging.getLogger(__name__)
 
 _HISTORY_LENGTH = 200
 
@@ -38,7 +42,7 @@ class RspamdApi:
         version: str,
         health: Callable[[], Awaitable[HealthStatus]],
         verdicts: Callable[[], Mapping[str, int]],
-        recent: Callable[[int], AsyncIterator[CheckedMessage]],
+        recent: Callable[[int, ReportUnreadable], AsyncIterator[CheckedMessage]],
     ) -> None:
         self._message_service = message_service
         self._body_reader = bodies
@@ -102,8 +106,11 @@ class RspamdApi:
 
     async def _history(self, _: web.Request) -> web.Response:
         thresholds = self._lookups.loaded_model_status().thresholds
-        recent = [message async for message in self._newest_messages(_HISTORY_LENGTH)]
-        return json_response(rspamd.history_to_json(recent, thresholds))
+        unreadable: list[StoreIncompatible] = []
+        recent = [message async for message in self._newest_messages(_HISTORY_LENGTH, unreadable.append)]
+        if unreadable:
+            _log.warning("http: %d messages are left out of the history: %s", len(unreadable), unreadable[0])
+        return json_response(rspamd.history_to_json(recent, thresholds, len(unreadable)))
 
     async def _symbols(self, _: web.Request) -> web.Response:
         return json_response(rspamd.symbols_to_json())

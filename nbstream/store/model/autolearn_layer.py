@@ -75,7 +75,7 @@ class AutolearnModel:
     async def _time_base_of_people(self) -> HalfLife:
         with store_errors():
             stored: Any = await self.client.hget(ModelKeys(self.keys.model).schema, time_base.HALF_LIFE_FIELD)
-        return time_base.unpack_half_life((stored or b"").decode())
+        return time_base.unpack_half_life((stored or b"").decode("utf-8", "backslashreplace"))
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens`` or sums, shape (n, classes), and the totals of the current epoch."""

@@ -18,10 +18,14 @@ from nbstream.store.model.keys import IMPORT_READY
 from nbstream.tokens.tokenizer import TOKENIZER_VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from redis.asyncio import Redis
 
     from nbstream.bayes.half_life import HalfLife
     from nbstream.store.model.keys import ModelKeys
+
+_ESCAPED = "backslashreplace"
 
 SCHEMA_VERSION = 2
 """Raised whenever keys or their meaning change."""
@@ -94,7 +98,7 @@ async def _replace_time_base(
         if sign:
             pipe.hset(keys.schema, time_base.HALF_LIFE_FIELD, time_base.pack_half_life(wanted))
             pipe.incr(keys.sequence)  # mirrors see a gap, and read the new time base
-        is_unchanged = time_base.unpack_half_life((stored or b"").decode()) == current
+        is_unchanged = time_base.unpack_half_life((stored or b"").decode("utf-8", _ESCAPED)) == current
         with suppress(WatchError):
             if is_unchanged and await pipe.execute() is not None:
                 return wanted
@@ -103,4 +107,9 @@ async def _replace_time_base(
 
 async def _read_signature(client: Redis, keys: ModelKeys) -> dict[str, str]:
     fields: Any = await client.hgetall(keys.schema)
-    return {name.decode(): value.decode() for name, value in fields.items()}
+    return read_schema(fields)
+
+
+def read_schema(fields: Mapping[bytes, bytes]) -> dict[str, str]:
+    """The fields of a schema as text; bytes that are no UTF-8 are escaped, and differ from every value."""
+    return {name.decode("utf-8", _ESCAPED): value.decode("utf-8", _ESCAPED) for name, value in fields.items()}

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
+from nbstream.policy.verdict import Verdict
 from nbstream.store.lua import lua_script
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import inflate_first, join_tokens, split_tokens
@@ -116,6 +117,7 @@ class CheckedMessage:
             joined, rest = inflate_first(packed, _DICTIONARY)
             packed_assessment, head, body, attributes, numbers, *optional = joined.split(b"\0")
             assessment = Assessment.unpack(packed_assessment)
+            Verdict(assessment.verdict)  # or ValueError
             policy, former_key = _read_optional_sections(optional)
             tokens = replace(
                 Tokens.from_all((*split_tokens(head), *split_tokens(body))),
@@ -144,6 +146,14 @@ def _read_optional_sections(sections: Sequence[bytes]) -> tuple[str, str | None]
 def _read_name_and_value(stored: bytes) -> tuple[str, str]:
     name, _, value = stored.decode().partition(" ")
     return name, value
+
+
+ReportUnreadable: TypeAlias = "Callable[[StoreIncompatible], object]"
+"""Is called for each message that cannot be read."""
+
+
+def _log_unreadable(error: StoreIncompatible) -> None:
+    _log.warning("a message is left out: %s", error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,16 +283,27 @@ class RecentMessages:
             return message, None
         return message, explanations.unpack_explanation(packed_explanation, message.tokens.all)
 
-    async def newest(self, count: int) -> AsyncIterator[CheckedMessage]:
-        """Yield at most ``count`` remembered messages, the newest first; raises ``StoreUnavailable``."""
+    async def newest(
+        self, count: int, report_unreadable: ReportUnreadable = _log_unreadable
+    ) -> AsyncIterator[CheckedMessage]:
+        """Yield at most ``count`` remembered messages, the newest first; raises ``StoreUnavailable``.
+
+        A message that cannot be read is reported and left out; it does not hide the others.
+        """
         for first in range(0, count, _READ_COUNT):
             last = min(first + _READ_COUNT, count) - 1
             with store_errors():
                 keys: Any = await self._client.zrevrange(self._keys.recent, first, last)
                 values: Any = await self._client.mget(map(self._stored_key, keys)) if keys else []
             for key, packed in zip(keys, values, strict=True):
-                if packed:  # else it has expired meanwhile
-                    yield CheckedMessage.unpack(key.decode(), packed)
+                if not packed:  # it has expired meanwhile
+                    continue
+                try:
+                    message = CheckedMessage.unpack(key.decode("utf-8", "replace"), packed)
+                except StoreIncompatible as error:
+                    report_unreadable(error)
+                else:
+                    yield message
             if len(keys) <= last - first:
                 return
 

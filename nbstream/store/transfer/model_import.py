@@ -118,7 +118,7 @@ class ModelImport:
                 if await pipe.get(keys.importing) != self._set_state("staging"):
                     raise StoreUnavailable("the import took too long, and another one has begun")
                 stored: Any = await pipe.hget(keys.schema, HALF_LIFE_FIELD)
-                if (stored or b"").decode() != pack_half_life(half_life):
+                if (stored or b"") != pack_half_life(half_life).encode():
                     raise _model_changed_error()
                 if not self._merge and await _has_learned(pipe, self._model):
                     raise _not_empty_error(keys.model)

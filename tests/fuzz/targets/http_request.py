@@ -54,7 +54,13 @@ class _Server:
         bodies = BodyReader(limits, self.bytes_in_flight)
         lookups = ApiLookups("test", _model_status, lambda key: _message_record(runtime.spam_filter, key))
         rspamd = RspamdApi(
-            service, bodies, lookups, version="1", health=_health, verdicts=dict, recent=lambda _: _no_messages()
+            service,
+            bodies,
+            lookups,
+            version="1",
+            health=_health,
+            verdicts=dict,
+            recent=lambda *_: _no_messages(),
         )
         routes = [*health_routes(_health), *ApiV1(service, bodies, lookups, "1").routes(), *rspamd.routes()]
         await HttpListener(routes, None, limits, service).start(open_listening_socket(UnixListenAddress(_SOCKET)))

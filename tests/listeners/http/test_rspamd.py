@@ -16,6 +16,9 @@ from nbstream.bayes.clues import Clue
 from nbstream.filter import Check
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
+from nbstream.store.model.keys import ModelKeys
+from nbstream.store.recent.checked_messages import CheckedMessage
+from nbstream.tokens.tokenizer import Tokens
 from nbstream.wire import rspamd
 from tests.filter.disputes import DISPUTED, teach_dispute
 from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
@@ -124,6 +127,23 @@ async def test_the_paths_that_clients_read(http: RunningHttpListener) -> None:
     assert [len(group["rules"]) for group in (await http.ask("/symbols")).json] == [3]
     missing = await http.ask("/fuzzyadd", PRIZE)
     assert (missing.status, missing.json) == (404, {"error": "Not Found"})
+
+
+@pytest.mark.parametrize("stored", [b"of another program", "verdict"])
+async def test_a_remembered_message_that_cannot_be_read_does_not_hide_the_others(
+    http: RunningHttpListener, client: Redis, stored: bytes | str
+) -> None:
+    keys = [(await http.ask("/v1/check", mail)).json["id"] for mail in (PRIZE, LUNCH)]
+    await http.memory.wait_until_written()
+    if isinstance(stored, str):
+        stored = CheckedMessage(keys[0], Tokens((b"a",), ()), 0.5, "maybe").pack()
+    await client.set(ModelKeys("default").checked(keys[0]), stored)
+
+    answer = await http.ask("/history")
+
+    assert answer.status == 200
+    assert [row["id"] for row in answer.json["rows"]] == keys[1:]
+    assert answer.json["unreadable"] == 1
 
 
 async def test_the_mildest_policy_of_the_recipients_decides(client: Redis, tmp_path: Path) -> None:

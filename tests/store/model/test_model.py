@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.mail.message import Message
+from nbstream.store import migration
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.model import Model
@@ -273,6 +274,17 @@ async def test_a_model_of_another_version_is_refused_with_a_way_forward(model: M
 
     with pytest.raises(StoreIncompatible, match=rf"{field} 999 .*set model.name to a new name"):
         await model.open()
+
+
+@pytest.mark.parametrize("field", ["schema", "tokenizer", "classes", "weight_one", "half_life"])
+async def test_a_signature_that_is_no_text_is_refused_like_any_other(model: Model, field: str) -> None:
+    await model.client.hset(model.keys.schema, field, b"\xff")
+
+    with pytest.raises(StoreIncompatible):
+        await model.open()
+    if field != "half_life":
+        with pytest.raises(StoreIncompatible, match=r"cannot be migrated"):
+            await migration.migrate(model.client, "test", 1000.5)
 
 
 async def test_all_keys_of_a_model_share_one_hash_tag(model: Model) -> None:
