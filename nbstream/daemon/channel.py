@@ -41,14 +41,17 @@ class Channel:
         return cls(*await asyncio.open_unix_connection(sock=end, limit=_MAX_LINE_BYTES))
 
     async def send(self, message: ChannelMessage) -> None:
-        """Send a message; raises ``OSError`` where the other end is closed or does not read (``TimeoutError``)."""
+        """Send a message; raises ``OSError`` where an end is closed or nobody reads (``TimeoutError``)."""
+        if self._writer.is_closing():  # uvloop's error for a write now is a RuntimeError
+            raise ConnectionResetError("the channel is closed")
         self.send_soon(message)
         async with asyncio.timeout(_WRITE_SECONDS):
             await self._writer.drain()
 
     def send_soon(self, message: ChannelMessage) -> None:
-        """Send a message soon, whether the other end is still open or not; only for rare messages."""
-        self._writer.write(json.dumps(message).encode() + b"\n")
+        """Send a message soon, whether both ends are still open or not; only for rare messages."""
+        if not self._writer.is_closing():
+            self._writer.write(json.dumps(message).encode() + b"\n")
 
     async def receive(self) -> ChannelMessage | None:
         """Return the next message; None where the other end is closed, or sends no JSON object."""

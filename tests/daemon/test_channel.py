@@ -78,3 +78,16 @@ def test_settings_are_the_same_at_the_other_end_secrets_and_file_included(tmp_pa
     assert unpacked.listeners.http.password
     assert unpacked.listeners.http.password.get_secret_value() == "pass word"
     assert config.policy_hash(unpacked) == config.policy_hash(settings)
+
+
+async def test_who_sends_on_a_closed_channel_gets_a_connection_error() -> None:
+    """A worker that is killed while its supervisor asks it to reload: the loop's own error is no such error."""
+    ours, theirs = socket.socketpair()
+    channel = await Channel.over_socket(ours)
+    theirs.close()
+    assert await channel.receive() is None
+    await channel.close()
+
+    with pytest.raises(ConnectionError):
+        await channel.send({"do": "reload"})
+    channel.send_soon({"do": "stop"})  # does nothing
