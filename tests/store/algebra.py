@@ -1,4 +1,4 @@
-"""The state of a model in Redis, and the same state summed over its ledger: both must be equal."""
+"""The state of a model in Redis, the same state summed over its ledger, and a mirror: all must be equal."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from nbstream.bayes.counts import CLASSES, is_sum
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
+from nbstream.store.replica.mirror import Mirror
 
 State = tuple[dict[str, dict[bytes, int]], dict[bytes, int]]
 """Counts by class, and totals."""
@@ -71,3 +72,20 @@ async def first_scores_of_entries(model: Model | AutolearnModel) -> dict[str, se
         label: {entry.first_score for entry in entries if entry.label == label and entry.first_score}
         for label in CLASSES
     }
+
+
+async def equals_redis_exactly(mirror: Mirror, model: Model) -> bool:
+    """Whether the mirror holds each count and first score that is in Redis, no other, and the same totals."""
+    counts, _ = await stored(model)
+    names = list({name for of_class in counts.values() for name in of_class})
+    stored_counts = [[counts[label].get(name, 0) for label in CLASSES] for name in names]
+    tokens = [row for name, row in zip(names, stored_counts, strict=True) if not is_sum(name)]
+    return (
+        (await mirror.look_up(names))[0].tolist() == stored_counts
+        and sorted((await mirror.vocabulary_counts()).tolist()) == sorted(tokens)
+        and mirror.totals == await model.totals()
+        and all(
+            {score.pack() for score in mirror.loaded_first_scores[label].scores()} == firsts
+            for label, firsts in (await first_scores(model)).items()
+        )
+    )

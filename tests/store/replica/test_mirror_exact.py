@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import CLASSES, is_sum
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
-from tests.store.algebra import first_scores, stored
+from tests.store.algebra import equals_redis_exactly
 from tests.store.lessons import TOKENS, change, entry
 from tests.store.proxy import Fate, Proxy
 from tests.store.replica.test_mirror import running
@@ -33,23 +32,6 @@ async def mirror_at(url: str) -> AsyncIterator[Mirror]:
     async with running(Mirror(Model(client, "test", 3600), 5.0)) as mirror:
         yield mirror
     await client.aclose()
-
-
-async def equals_redis_exactly(mirror: Mirror, model: Model) -> bool:
-    """Whether the mirror holds each count and first score that is in Redis, no other, and the same totals."""
-    counts, _ = await stored(model)
-    names = list({name for of_class in counts.values() for name in of_class})
-    stored_counts = [[counts[label].get(name, 0) for label in CLASSES] for name in names]
-    tokens = [row for name, row in zip(names, stored_counts, strict=True) if not is_sum(name)]
-    return (
-        (await mirror.look_up(names))[0].tolist() == stored_counts
-        and sorted((await mirror.vocabulary_counts()).tolist()) == sorted(tokens)
-        and mirror.totals == await model.totals()
-        and all(
-            {score.pack() for score in mirror.loaded_first_scores[label].scores()} == firsts
-            for label, firsts in (await first_scores(model)).items()
-        )
-    )
 
 
 async def cut_repeatedly(proxy: Proxy, generator: random.Random) -> None:

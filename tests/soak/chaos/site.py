@@ -1,0 +1,194 @@
+"""What is attacked: two hosts of nbstream that share a model, their Redis, the next hop, and small disks."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from nbstream.store.connection import ConnectionOptions, open_client
+from tests.integration.daemon import free_port
+from tests.soak.chaos.disks import small_disk
+from tests.soak.chaos.journal import Journal
+from tests.soak.chaos.links import Link
+from tests.soak.chaos.next_hop import NextHop
+from tests.soak.chaos.services import Daemon, Service
+from tests.waiting import until
+
+READY_SECONDS = 90.0
+"""How long anything may take to recover, on a slow machine."""
+
+REDIS_DISK_MEGABYTES = 192
+MAIL_DISK_MEGABYTES = 64
+
+HELD_DOMAIN = "held.example"
+"""Mail to this domain goes to the quarantine."""
+
+_CONFIGURATION = """\
+state_dir: {folder}/state
+workers: {workers}
+drain_seconds: 5
+redis: {{url: "unix://{socket}", timeout_seconds: 2}}
+relay: {{next_hop: "{next_hop}", connect_timeout_seconds: 2, reply_timeout_seconds: 4}}
+listeners:
+  smtp: {{listen: "127.0.0.1:{smtp}"}}
+  http: {{listen: "127.0.0.1:{http}"}}
+  spamd: {{listen: "127.0.0.1:{spamd}"}}
+  stream: {{claim_seconds: 2, tries: {tries}}}
+model: {{min_learned: {{spam: 10, ham: 10}}}}
+autolearn: {{ham: 0.02, spam: 0.98, lead: 200}}
+log: {{format: json}}
+recipients:
+  - match: "*@{held}"
+    actions: {{ham: quarantine, unsure: quarantine, spam: quarantine, reject: quarantine}}
+verdict: {{unsure: {unsure}, spam: {spam}}}
+"""
+
+STREAM_TRIES = 20
+"""How often an entry is tried: workers die often here, and a dead letter is to be rare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where a host listens."""
+
+    smtp: int
+    http: int
+    spamd: int
+
+
+class Host:
+    """One host: its configuration, its daemon and its link to Redis."""
+
+    def __init__(self, name: str, folder: Path, workers: int, next_hop: str, link: Link, journal: Journal) -> None:
+        self.name = name
+        self.folder = folder
+        self.link = link
+        self.ports = Ports(free_port(), free_port(), free_port())
+        self.config = folder / f"{name}.yaml"
+        self._workers = workers
+        self._next_hop = next_hop
+        folder.mkdir()
+        self.write_config()
+        self.daemon = Daemon(f"daemon {name}", self.config, folder / "daemon.log", journal)
+
+    @property
+    def quarantine(self) -> Path:
+        return self.folder / "state" / "Quarantine"
+
+    def write_config(self, unsure: float = 0.5, spam: float = 0.95) -> None:
+        """Replace the file as a whole."""
+        new_file = self.config.with_suffix(".new")
+        new_file.write_text(
+            _CONFIGURATION.format(
+                folder=self.folder,
+                workers=self._workers,
+                socket=self.link.socket,
+                next_hop=self._next_hop,
+                smtp=self.ports.smtp,
+                http=self.ports.http,
+                spamd=self.ports.spamd,
+                tries=STREAM_TRIES,
+                held=HELD_DOMAIN,
+                unsure=unsure,
+                spam=spam,
+            )
+        )
+        new_file.replace(self.config)
+
+    async def wait_until_ready(self) -> None:
+        """Return once the daemon takes mail. Raises ``TimeoutError``."""
+        await until(self._greets, READY_SECONDS)
+
+    async def _greets(self) -> bool:
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(5.0):
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.ports.smtp)
+                try:
+                    return (await reader.readline()).startswith(b"220")
+                finally:
+                    writer.transport.abort()
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """All of it. ``redis`` is a client that no fault of a link meets; ``has_disks``: the disks can be filled."""
+
+    folder: Path
+    hosts: dict[str, Host]
+    redis_service: Service
+    redis_folder: Path
+    redis: Redis
+    next_hop: NextHop
+    maildir: Path
+    has_disks: bool
+    journal: Journal
+
+    @property
+    def mail_disk(self) -> Path:
+        return self.maildir.parent
+
+    async def wait_until_ready(self) -> None:
+        """Return once Redis answers and all daemons take mail. Raises ``TimeoutError``."""
+        await self.wait_for_redis()
+        for host in self.hosts.values():
+            await host.wait_until_ready()
+
+    async def wait_for_redis(self) -> None:
+        """Return once Redis answers and has loaded its data. Raises ``TimeoutError``."""
+        await until(self._redis_answers, READY_SECONDS)
+
+    async def _redis_answers(self) -> bool:
+        try:
+            return bool(await self.redis.ping())
+        except RedisError:
+            return False
+
+
+@asynccontextmanager
+async def running_site(folder: Path, redis_binary: Path, journal: Journal) -> AsyncIterator[Site]:
+    """Start everything in ``folder``, whose path is short enough for unix sockets."""
+    async with AsyncExitStack() as stack:
+        redis_folder, mail_disk = folder / "redis", folder / "mail"
+        has_disks = stack.enter_context(small_disk(redis_folder, REDIS_DISK_MEGABYTES))
+        has_disks &= stack.enter_context(small_disk(mail_disk, MAIL_DISK_MEGABYTES))
+        socket = folder / "redis.sock"
+        redis_service = Service(
+            "Redis", _redis_command(redis_binary, redis_folder, socket), folder / "redis.log", journal, _any_code
+        )
+        redis = open_client(ConnectionOptions(f"unix://{socket}", timeout_seconds=2.0), retries=0)
+        stack.push_async_callback(redis.aclose)
+        await stack.enter_async_context(redis_service)
+        hop = await stack.enter_async_context(NextHop(free_port()))
+        maildir = mail_disk / "Maildir"
+        hosts = {}
+        for name, workers, address in (
+            ("a", 2, f"smtp://127.0.0.1:{hop.port}"),
+            ("b", 1, f"maildir:{maildir}"),
+        ):
+            link = await stack.enter_async_context(Link(socket, folder / f"{name}.sock"))
+            hosts[name] = Host(name, folder / name, workers, address, link, journal)
+            await stack.enter_async_context(hosts[name].daemon)
+        site = Site(folder, hosts, redis_service, redis_folder, redis, hop, maildir, has_disks, journal)
+        await site.wait_until_ready()
+        yield site
+
+
+def _redis_command(binary: Path, folder: Path, socket: Path) -> list[str | Path]:
+    """Return the command of a server that writes everything to its disk before it answers."""
+    return [
+        *(binary, "--port", "0", "--unixsocket", socket, "--dir", folder, "--save", ""),
+        *("--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-min-size", "8mb"),
+    ]
+
+
+def _any_code(code: int) -> bool:
+    """Return True: Redis ends with an error where its disk is full, and that is its right."""
+    return code in {0, 1, -signal.SIGKILL, -signal.SIGTERM}

@@ -1,0 +1,162 @@
+"""The ways by which a message is taught once, and what the client knows then.
+
+Rules: an answer that is no success promises nothing, because the lesson may be stored all the same. A command that
+is killed promises nothing either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from nbstream.mail.message import Message
+from tests.soak.chaos.http_client import request
+from tests.soak.chaos.journal import Journal, LessonAttempt, LessonOutcome
+from tests.soak.chaos.mails import mail
+from tests.soak.chaos.senders import SmtpRefusal, smtp_transaction
+from tests.soak.chaos.site import Host
+
+_COMMAND_SECONDS = 60.0
+_SPAMD_SECONDS = 15.0
+
+Answer = tuple[LessonOutcome, str]
+"""What the client knows, and the answer in short."""
+
+
+def key_of(number: int) -> str:
+    """Return the id of the message of that number."""
+    return Message.parse(mail(number)).key
+
+
+class Teaching:
+    """One client of each listener and command."""
+
+    def __init__(self, journal: Journal, folder: Path) -> None:
+        self._journal = journal
+        self._folder = folder
+        self._commands = 0
+
+    async def by_http(self, host: Host, number: int, label: str | None) -> LessonOutcome:
+        """Teach over the API."""
+        path = f"/v1/learn?label={label}" if label else "/v1/unlearn"
+        return await self._attempt("http", host, number, label, self._ask_http(host, path, number))
+
+    async def by_feedback_mail(self, host: Host, number: int, label: str) -> LessonOutcome:
+        """Teach by a mail to the feedback address; nothing can be unlearned this way."""
+        return await self._attempt("feedback mail", host, number, label, self._send_feedback(host, number, label))
+
+    async def by_spamd(self, host: Host, number: int, label: str | None) -> LessonOutcome:
+        """Teach by TELL."""
+        return await self._attempt("spamd", host, number, label, self._tell(host, number, label))
+
+    async def by_undo(self, host: Host, number: int) -> LessonOutcome:
+        """Undo all that was taught of a message, by the command."""
+        return await self._attempt("undo", host, number, None, self._undo(host, key_of(number)))
+
+    async def by_command(
+        self, host: Host, numbers: Sequence[int], label: str | None, kill_after: float | None
+    ) -> None:
+        """Teach several messages by one command, which is killed after so many seconds where that is given."""
+        self._commands += 1
+        folder = self._folder / f"command{self._commands}"
+        folder.mkdir(parents=True)
+        for number in numbers:
+            (folder / f"{number}.eml").write_bytes(mail(number))
+        words: list[str | Path] = ["learn", label, folder] if label else ["unlearn", folder]
+        begun = self._journal.now()
+        code, output = await _run_command(host, *words, kill_after=kill_after)
+        outcome = LessonOutcome.DONE if code == 0 else LessonOutcome.UNKNOWN
+        if outcome is LessonOutcome.DONE and _counted(output) != len(numbers):
+            self._journal.add_problem(f"a command taught {len(numbers)} messages and said: {output}")
+        for number in numbers:
+            self._write_down("command", number, label, begun, (outcome, f"exit code {code}: {output}"))
+
+    async def _attempt(
+        self, route: str, host: Host, number: int, label: str | None, asking: Coroutine[Any, Any, Answer]
+    ) -> LessonOutcome:
+        begun = self._journal.now()
+        try:
+            answer = await asking
+        except SmtpRefusal as refusal:
+            answer = LessonOutcome.UNKNOWN, str(refusal)
+        except ConnectionRefusedError:
+            answer = LessonOutcome.NOT_SENT, "connection refused"
+        except (OSError, EOFError) as error:  # TimeoutError is an OSError
+            answer = LessonOutcome.UNKNOWN, f"{type(error).__name__}: {error}"
+        self._write_down(f"{route} at {host.name}", number, label, begun, answer)
+        return answer[0]
+
+    def _write_down(self, route: str, number: int, label: str | None, begun: float, answer: Answer) -> None:
+        self._journal.add_lesson(
+            LessonAttempt(key_of(number), label, route, begun, self._journal.now(), answer[0], answer[1][:200])
+        )
+
+    async def _ask_http(self, host: Host, path: str, number: int) -> Answer:
+        status, answer = await request(host.ports.http, "POST", path, mail(number))
+        if status != 200:
+            return LessonOutcome.UNKNOWN, f"{status} {answer.get('detail')}"
+        if answer["id"] != key_of(number):
+            self._journal.add_problem(f"the answer for {key_of(number)} is about {answer['id']}")
+        same = answer["outcome"] in {"already", "unknown"}
+        return (LessonOutcome.SAME if same else LessonOutcome.CHANGED), answer["outcome"]
+
+    async def _send_feedback(self, host: Host, number: int, label: str) -> Answer:
+        async with smtp_transaction(host) as transaction:
+            reply = await transaction.deliver("user@example.net", f"{label}@nbstream.invalid", mail(number))
+        if not reply.endswith(f"; id={key_of(number)}"):
+            self._journal.add_problem(f"the answer for {key_of(number)} is: {reply}")
+        return (LessonOutcome.SAME if " already learned" in reply else LessonOutcome.CHANGED), reply
+
+    async def _tell(self, host: Host, number: int, label: str | None) -> Answer:
+        what = f"Message-class: {label}\r\nSet: local" if label else "Remove: local"
+        body = mail(number)
+        async with asyncio.timeout(_SPAMD_SECONDS):
+            reader, writer = await asyncio.open_connection("127.0.0.1", host.ports.spamd)
+            try:
+                writer.write(f"TELL SPAMC/1.5\r\nContent-length: {len(body)}\r\n{what}\r\n\r\n".encode() + body)
+                answer = (await reader.read(-1)).decode()
+            finally:
+                writer.transport.abort()
+        if " 0 EX_OK" not in answer or not answer.endswith("\r\n\r\n"):
+            return LessonOutcome.UNKNOWN, answer
+        changed = "DidSet" in answer or "DidRemove" in answer
+        return (LessonOutcome.CHANGED if changed else LessonOutcome.SAME), answer
+
+    async def _undo(self, host: Host, key: str) -> Answer:
+        code, output = await _run_command(host, "undo", "--id", key, "--yes", "--json")
+        if code != 0:
+            return LessonOutcome.UNKNOWN, f"exit code {code}: {output}"
+        outcomes = {json.loads(line).get("outcome") for line in output.splitlines() if line.startswith("{")}
+        return (LessonOutcome.UNKNOWN if "stays" in outcomes else LessonOutcome.DONE), output
+
+
+async def _run_command(host: Host, *words: str | Path, kill_after: float | None = None) -> tuple[int, str]:
+    """Run a command on the host's configuration, and return its exit code and what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "nbstream.cli", *words, "-c", host.config),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    reading = asyncio.create_task(process.communicate())
+    with suppress(TimeoutError):
+        async with asyncio.timeout(kill_after or _COMMAND_SECONDS):
+            await asyncio.shield(reading)
+    if not reading.done():
+        process.kill()
+    output, _ = await reading
+    assert process.returncode is not None
+    return process.returncode, output.decode("utf-8", "replace").strip()
+
+
+def _counted(output: str) -> int:
+    """Return how many messages a summary of ``nbstream learn`` counts."""
+    if not output:
+        return 0
+    counts = output.splitlines()[0].partition(";")[0].split(", ")
+    return sum(int(words[0]) for words in map(str.split, counts) if words and words[0].isdigit())
