@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
@@ -18,8 +19,9 @@ from tests.soak.chaos.deliveries import mail_deviations, maildir_receptions, qua
 from tests.soak.chaos.deviations import Deviation
 from tests.soak.chaos.lessons import chain_deviations, lesson_deviations, records_by_message
 from tests.soak.chaos.next_hop import Reception
-from tests.soak.chaos.site import READY_SECONDS, Site
-from tests.soak.chaos.stored import LEDGER_SECONDS
+from tests.soak.chaos.redis_group import READY_SECONDS
+from tests.soak.chaos.site import Site
+from tests.soak.chaos.stored import FOLLOW_SECONDS, LEDGER_SECONDS
 from tests.soak.chaos.streams import IN
 from tests.soak.chaos.teachers import Teachers
 from tests.store.algebra import live_entries
@@ -32,6 +34,8 @@ _STREAM_SECONDS = 60.0  # for the entries whose workers have died to be claimed 
 async def audit(site: Site, teachers: Teachers, mirrors: dict[str, Mirror]) -> AsyncIterator[Deviation]:
     """Yield all that is wrong, now that nothing fails any more."""
     model = Model(site.redis, MODEL, LEDGER_SECONDS)
+    async for deviation in _recovery_deviations(site, teachers):
+        yield deviation
     async for deviation in _memory_deviations(site, model, teachers, mirrors):
         yield deviation
     await _wait_for_streams(site)
@@ -44,6 +48,14 @@ async def audit(site: Site, teachers: Teachers, mirrors: dict[str, Mirror]) -> A
         yield deviation
     async for deviation in _end_deviations(site):
         yield deviation
+
+
+async def _recovery_deviations(site: Site, teachers: Teachers) -> AsyncIterator[Deviation]:
+    for host in site.hosts.values():
+        try:
+            await until(partial(teachers.can_teach, host), FOLLOW_SECONDS)
+        except TimeoutError:
+            yield Deviation(f"host {host.name} still refuses lessons {FOLLOW_SECONDS:.0f} s after the last fault")
 
 
 async def _memory_deviations(

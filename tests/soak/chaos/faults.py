@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 from tests.soak.chaos import disks
 from tests.soak.chaos.journal import Fault
 from tests.soak.chaos.next_hop import Mood
+from tests.soak.chaos.redis_group import RedisNode
 from tests.soak.chaos.schedule import HOSTS, Event, Kind
 from tests.soak.chaos.services import send_signal
 from tests.soak.chaos.site import Host, Site
@@ -71,6 +72,10 @@ class Faults:
             Kind.PARTITION: self._partition,
             Kind.HOP_CUTS: self._cut_hop,
             Kind.FULL_MAIL_DISK: self._fill_mail_disk,
+            Kind.HAND_OVER: self._hand_over,
+            Kind.HAND_OVER_KEEPING: self._hand_over,
+            Kind.KILL_REPLICA: self._kill_replica,
+            Kind.STOP_REPLICA: self._stop_replica,
             **dict.fromkeys(_FATES, self._spoil_link),
             **dict.fromkeys(_MOODS, self._spoil_hop),
         }
@@ -180,26 +185,44 @@ class Faults:
     # Redis
 
     async def _end_redis(self, event: Event) -> None:
-        service = self._site.redis_service
-        await service.end(kill=event.kind is Kind.KILL_REDIS)
-        await asyncio.sleep(event.seconds)
-        service.go_on()
-        await self._site.wait_for_redis()
+        await self._end_node(self._site.group.primary, event.seconds, kill=event.kind is Kind.KILL_REDIS)
+
+    async def _end_node(self, node: RedisNode, seconds: float, *, kill: bool) -> None:
+        children = node.pids()[1:]  # such as the one that rewrites the AOF
+        await node.end(kill=kill)
+        for pid in children:
+            send_signal(pid, signal.SIGKILL)
+        await asyncio.sleep(seconds)
+        node.go_on()
+        await self._site.group.wait_until_ready()
 
     async def _stop_redis(self, event: Event) -> None:
-        await self._stop(self._site.redis_service.pids(), event.seconds)
-        await self._site.wait_for_redis()
+        await self._stop(self._site.group.primary.pids(), event.seconds)
+        await self._site.group.wait_until_ready()
 
     async def _rewrite_and_kill_redis(self, event: Event) -> None:
         await self._ask_redis("BGREWRITEAOF")
         await asyncio.sleep(event.seconds)
-        service = self._site.redis_service
-        pids = service.pids()
-        await service.end(kill=True)
-        for pid in pids:
-            send_signal(pid, signal.SIGKILL)
-        service.go_on()
-        await self._site.wait_for_redis()
+        await self._end_node(self._site.group.primary, 0.0, kill=True)
+
+    async def _hand_over(self, event: Event) -> None:
+        group, successor = self._site.group, self._replica(event)
+        await group.hand_over(successor)
+        if event.kind is Kind.HAND_OVER:
+            for host in self._site.hosts.values():
+                host.link.cut()
+        await group.wait_until_ready()
+
+    async def _kill_replica(self, event: Event) -> None:
+        await self._end_node(self._replica(event), event.seconds, kill=True)
+
+    async def _stop_replica(self, event: Event) -> None:
+        await self._stop(self._replica(event).pids(), event.seconds)
+        await self._site.group.wait_until_ready()
+
+    def _replica(self, event: Event) -> RedisNode:
+        replicas = self._site.group.replicas
+        return replicas[event.draw % len(replicas)]
 
     async def _fill_redis_memory(self, event: Event) -> None:
         await self._ask_redis("CONFIG SET", "maxmemory", "1")
@@ -207,9 +230,9 @@ class Faults:
         await self._ask_redis("CONFIG SET", "maxmemory", "0")
 
     async def _fill_redis_disk(self, event: Event) -> None:
-        async with _full(self._site.redis_folder):
+        async with _full(self._site.redis_disk):
             await asyncio.sleep(event.seconds)
-        await self._site.wait_for_redis()
+        await self._site.group.wait_until_ready()
 
     async def _flush_scripts(self, _: Event) -> None:
         await self._ask_redis("SCRIPT FLUSH")
@@ -223,7 +246,7 @@ class Faults:
         for name in _REDIS_WRITES:
             key = f"nbstream:{{default}}:{name}"
             with suppress(RedisError):  # there is no such stream yet, or another fault has hit Redis
-                info: Any = await self._site.redis.xinfo_stream(key)
+                info: Any = await self._site.group.primary.client.xinfo_stream(key)
                 last = int(info["last-generated-id"].partition(b"-")[0])
                 await self._execute("XSETID", key, f"{last + milliseconds}-0")
 
@@ -235,7 +258,7 @@ class Faults:
             await self._execute(*words)
 
     async def _execute(self, *words: str) -> None:
-        await self._site.redis.execute_command(*words)  # type: ignore[no-untyped-call]  # of redis-py
+        await self._site.group.primary.client.execute_command(*words)  # type: ignore[no-untyped-call]  # of redis-py
 
     # Connections to Redis
 

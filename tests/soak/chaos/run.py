@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.soak.chaos.audit import MODEL, audit
 from tests.soak.chaos.deviations import Deviation
 from tests.soak.chaos.faults import Faults
 from tests.soak.chaos.journal import Journal
-from tests.soak.chaos.schedule import Event, Kind, plan
+from tests.soak.chaos.schedule import DISK_KINDS, Event, Kind, plan
 from tests.soak.chaos.senders import Senders
 from tests.soak.chaos.site import Site, running_site
 from tests.soak.chaos.stored import LEDGER_SECONDS
@@ -26,18 +26,23 @@ from tests.soak.chaos.teachers import Teachers
 _SENDERS = 3
 _TEACHERS = 3
 _RECOVERY_SECONDS = 360.0  # for the start, the end and the audit, on a slow machine
-_DISK_KINDS = {Kind.FULL_REDIS_DISK, Kind.FULL_MAIL_DISK}
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """``seconds`` is the time of the events; ``folder`` gets everything, and its path is short (unix sockets)."""
+    """What to run.
+
+    ``seconds`` is the time of the events, ``folder`` gets everything, and its path is short (unix sockets). Of
+    ``redis_names`` the first is the primary, the others are its replicas.
+    """
 
     seed: int
     seconds: float
     events: int
     folder: Path
     redis_binary: Path
+    redis_names: Sequence[str]
+    kinds: Set[Kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +59,9 @@ async def run_chaos(options: RunOptions) -> RunResult:
     try:
         async with (
             asyncio.timeout(3 * options.seconds + _RECOVERY_SECONDS),
-            running_site(options.folder, options.redis_binary, journal) as site,
+            running_site(options.folder, options.redis_binary, options.redis_names, journal) as site,
         ):
-            kinds = set(Kind) if site.has_disks else set(Kind) - _DISK_KINDS
+            kinds = options.kinds if site.has_disks else options.kinds - DISK_KINDS
             events = plan(options.seed, options.seconds, options.events, kinds)
             _write_schedule(options.folder / "schedule.json", options, events)
             return RunResult(journal, [deviation async for deviation in _attack(site, options, events)])

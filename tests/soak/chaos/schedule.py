@@ -50,6 +50,10 @@ class Kind(StrEnum):
     HOP_DIES_AFTER_DATA = "next hop: dies after DATA, before its 250"
     HOP_CUTS = "next hop: cuts all connections"
     FULL_MAIL_DISK = "Maildir: its disk is full"
+    HAND_OVER = "failover: another primary, all connections cut"
+    HAND_OVER_KEEPING = "failover: another primary, open connections stay"
+    KILL_REPLICA = "replica: SIGKILL"
+    STOP_REPLICA = "replica: SIGSTOP, later SIGCONT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +99,22 @@ TRAITS = {
     Kind.HOP_DIES_AFTER_DATA: Traits(_HOP, (0.3, 2.0)),
     Kind.HOP_CUTS: Traits(_HOP),
     Kind.FULL_MAIL_DISK: Traits(("b",), (0.5, 4.0)),
+    Kind.HAND_OVER: Traits(_REDIS),
+    Kind.HAND_OVER_KEEPING: Traits(_REDIS),
+    Kind.KILL_REPLICA: Traits(_REDIS),
+    Kind.STOP_REPLICA: Traits(_REDIS, (0.5, 5.0)),
 }
 """The targets and times of each kind. The seconds of a jump of the clock are how far it was ahead."""
+
+
+REPLICA_KINDS = frozenset({Kind.HAND_OVER, Kind.HAND_OVER_KEEPING, Kind.KILL_REPLICA, Kind.STOP_REPLICA})
+"""The kinds that need a replica."""
+
+DISK_KINDS = frozenset({Kind.FULL_REDIS_DISK, Kind.FULL_MAIL_DISK})
+"""The kinds that need the right to mount a small file system."""
+
+SINGLE_KINDS = frozenset(Kind) - REPLICA_KINDS
+"""The kinds for one Redis without replicas."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,15 @@ STOP_SECONDS = 40.0
 
 
 class Service:
-    """One program. ``is_expected`` says of an exit code whether the program may end so."""
+    """One program, whose ``command`` is asked for at each start.
+
+    ``is_expected`` says of an exit code whether the program may end so.
+    """
 
     def __init__(
         self,
         name: str,
-        command: Sequence[str | Path],
+        command: Callable[[], Sequence[str | Path]],
         log: Path,
         journal: Journal,
         is_expected: Callable[[int], bool],
@@ -89,7 +92,7 @@ class Service:
             await self._may_run.wait()
             with self.log.open("ab") as log:
                 self._process = await asyncio.create_subprocess_exec(
-                    *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+                    *self._command(), stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
                 )
             self._journal.note("started", service=self.name, pid=self._process.pid)
             code = await self._process.wait()
@@ -104,7 +107,7 @@ class Daemon(Service):
 
     def __init__(self, name: str, config: Path, log: Path, journal: Journal) -> None:
         command = (sys.executable, "-m", "nbstream.cli", "serve", "-c", config)
-        super().__init__(name, command, log, journal, self._may_end_with)
+        super().__init__(name, lambda: command, log, journal, self._may_end_with)
         self.config = config
         self.has_broken_file = False
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.integration.daemon import free_port
@@ -18,11 +16,10 @@ from tests.soak.chaos.disks import small_disk
 from tests.soak.chaos.journal import Journal
 from tests.soak.chaos.links import Link
 from tests.soak.chaos.next_hop import NextHop
-from tests.soak.chaos.services import Daemon, Service
+from tests.soak.chaos.redis_group import READY_SECONDS, RedisGroup, running_group
+from tests.soak.chaos.schedule import HOSTS
+from tests.soak.chaos.services import Daemon
 from tests.waiting import until
-
-READY_SECONDS = 90.0
-"""How long anything may take to recover, on a slow machine."""
 
 REDIS_DISK_MEGABYTES = 192
 MAIL_DISK_MEGABYTES = 64
@@ -123,8 +120,8 @@ class Site:
 
     folder: Path
     hosts: dict[str, Host]
-    redis_service: Service
-    redis_folder: Path
+    group: RedisGroup
+    redis_disk: Path
     redis: Redis
     next_hop: NextHop
     maildir: Path
@@ -137,58 +134,37 @@ class Site:
 
     async def wait_until_ready(self) -> None:
         """Return once Redis answers and all daemons take mail. Raises ``TimeoutError``."""
-        await self.wait_for_redis()
+        await self.group.wait_until_ready()
         for host in self.hosts.values():
             await host.wait_until_ready()
 
-    async def wait_for_redis(self) -> None:
-        """Return once Redis answers and has loaded its data. Raises ``TimeoutError``."""
-        await until(self._redis_answers, READY_SECONDS)
-
-    async def _redis_answers(self) -> bool:
-        try:
-            return bool(await self.redis.ping())
-        except RedisError:
-            return False
-
 
 @asynccontextmanager
-async def running_site(folder: Path, redis_binary: Path, journal: Journal) -> AsyncIterator[Site]:
+async def running_site(
+    folder: Path, redis_binary: Path, redis_names: Sequence[str], journal: Journal
+) -> AsyncIterator[Site]:
     """Start everything in ``folder``, whose path is short enough for unix sockets."""
     async with AsyncExitStack() as stack:
-        redis_folder, mail_disk = folder / "redis", folder / "mail"
-        has_disks = stack.enter_context(small_disk(redis_folder, REDIS_DISK_MEGABYTES))
+        redis_disk, mail_disk = folder / "redis", folder / "mail"
+        has_disks = stack.enter_context(small_disk(redis_disk, REDIS_DISK_MEGABYTES))
         has_disks &= stack.enter_context(small_disk(mail_disk, MAIL_DISK_MEGABYTES))
-        socket = folder / "redis.sock"
-        redis_service = Service(
-            "Redis", _redis_command(redis_binary, redis_folder, socket), folder / "redis.log", journal, _any_code
+        nodes = await stack.enter_async_context(
+            running_group(redis_names, redis_binary, redis_disk, folder, journal)
         )
-        redis = open_client(ConnectionOptions(f"unix://{socket}", timeout_seconds=2.0), retries=0)
+        links = {
+            name: await stack.enter_async_context(Link(nodes[0].socket, folder / f"{name}.sock"))
+            for name in (*HOSTS, "direct")
+        }
+        redis = open_client(ConnectionOptions(links["direct"].url, timeout_seconds=2.0), retries=0)
         stack.push_async_callback(redis.aclose)
-        await stack.enter_async_context(redis_service)
         hop = await stack.enter_async_context(NextHop(free_port()))
         maildir = mail_disk / "Maildir"
+        next_hops = {"a": f"smtp://127.0.0.1:{hop.port}", "b": f"maildir:{maildir}"}
         hosts = {}
-        for name, workers, address in (
-            ("a", 2, f"smtp://127.0.0.1:{hop.port}"),
-            ("b", 1, f"maildir:{maildir}"),
-        ):
-            link = await stack.enter_async_context(Link(socket, folder / f"{name}.sock"))
-            hosts[name] = Host(name, folder / name, workers, address, link, journal)
+        for name, workers in zip(HOSTS, (2, 1), strict=True):
+            hosts[name] = Host(name, folder / name, workers, next_hops[name], links[name], journal)
             await stack.enter_async_context(hosts[name].daemon)
-        site = Site(folder, hosts, redis_service, redis_folder, redis, hop, maildir, has_disks, journal)
+        group = RedisGroup(nodes, list(links.values()))
+        site = Site(folder, hosts, group, redis_disk, redis, hop, maildir, has_disks, journal)
         await site.wait_until_ready()
         yield site
-
-
-def _redis_command(binary: Path, folder: Path, socket: Path) -> list[str | Path]:
-    """Return the command of a server that writes everything to its disk before it answers."""
-    return [
-        *(binary, "--port", "0", "--unixsocket", socket, "--dir", folder, "--save", ""),
-        *("--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-min-size", "8mb"),
-    ]
-
-
-def _any_code(code: int) -> bool:
-    """Return True: Redis ends with an error where its disk is full, and that is its right."""
-    return code in {0, 1, -signal.SIGKILL, -signal.SIGTERM}

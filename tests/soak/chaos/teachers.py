@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from tests.soak.chaos.http_client import request
 from tests.soak.chaos.journal import LessonOutcome
 from tests.soak.chaos.mails import mail
-from tests.soak.chaos.site import Site
+from tests.soak.chaos.site import Host, Site
 from tests.soak.chaos.streams import StreamClient
 from tests.soak.chaos.teaching import Teaching, key_of
 
@@ -23,6 +23,8 @@ _RETRY_SECONDS = 0.5
 _OWN_NUMBERS = 1_000_000  # a teacher has the numbers from a multiple of it on
 _CROWD_NUMBERS = 900_000_000
 _BULK_NUMBERS = 800_000_000
+_PROBE_NUMBERS = 700_000_000
+_PROBES = 10
 _CROWD_SIZE = 4
 _ACKNOWLEDGEMENTS = {LessonOutcome.CHANGED, LessonOutcome.SAME, LessonOutcome.DONE}
 LABELS = ("spam", "ham", "spam", "ham", None)
@@ -37,6 +39,7 @@ class Teachers:
         self._finishing = finishing
         self._seed = seed
         self._teaching = Teaching(site.journal, site.folder / "taught")
+        self._probe = _PROBE_NUMBERS
         self.numbers: set[int] = set()
         self.crowd_keys: set[str] = set()
 
@@ -48,6 +51,15 @@ class Teachers:
             group.create_task(self._teach_in_crowds())
             group.create_task(self._teach_by_commands())
             group.create_task(self._check())
+
+    async def can_teach(self, host: Host) -> bool:
+        """Return whether a host acknowledges some lessons in a row, as it must after the last fault."""
+        for _ in range(_PROBES):
+            self._probe += 1
+            self.numbers.add(self._probe)
+            if await self._teaching.by_http(host, self._probe, "spam") not in _ACKNOWLEDGEMENTS:
+                return False
+        return True
 
     async def _teach_own(self, teacher: int) -> None:
         generator = random.Random(f"{self._seed} teacher {teacher}")
