@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -34,9 +39,15 @@ def config(tmp_path: Path, shared_redis: RedisServer) -> Path:
     return path
 
 
+def command(config: Path) -> Sequence[str]:
+    program = ("env", "--default-signal=INT", sys.executable, "-P", "-m", "nbstream.cli")
+    return (*program, "bench", "-c", str(config))
+
+
 def started(config: Path, *arguments: str) -> subprocess.Popen[str]:
-    words = ["env", "--default-signal=INT", sys.executable, "-P", "-m", "nbstream.cli", "bench", "-c", str(config)]
-    return subprocess.Popen([*words, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [*command(config), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def done(config: Path, *arguments: str) -> tuple[int, str, str]:
@@ -75,17 +86,35 @@ def test_it_measures_with_generated_mail_and_leaves_model_and_state_folder_alone
     assert [load["load"] for load in result["loads"]] == [0.5, 0.8, 0.95]
 
 
-def test_mail_of_ones_own_is_measured_and_a_path_that_cannot_be_read_is_an_error(
+def done_with_errors_on_terminal(config: Path, *arguments: str) -> tuple[int, str, str]:
+    """What the command ends with and prints, where standard error is a terminal and standard output a file."""
+    own, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 120, 0, 0))
+    out = config.with_suffix(".out")
+    with out.open("wb") as file:
+        process = subprocess.Popen([*command(config), *arguments], stdout=file, stderr=theirs)
+        os.close(theirs)
+        parts = []
+        with suppress(OSError):  # EIO: the command has gone, and with it the terminal's other side
+            while part := os.read(own, 4096):
+                parts.append(part)
+        os.close(own)
+        code = process.wait(DEADLINE_SECONDS)
+    return code, out.read_text(), b"".join(parts).decode()
+
+
+def test_mail_of_ones_own_is_measured_with_progress_and_a_path_that_cannot_be_read_is_an_error(
     config: Path, tmp_path: Path
 ) -> None:
     write_corpus(tmp_path / "mail", 30)
 
-    code, out, err = done(config, "--mail", str(tmp_path / "mail"), str(tmp_path / "none"))
+    code, out, err = done_with_errors_on_terminal(config, "--mail", str(tmp_path / "mail"), str(tmp_path / "none"))
 
     assert code == EX_NOINPUT
     assert "mail your own" in out
     assert "The mail: 31 messages" in out  # the index among them
     assert "What one primary sustains" in out
+    assert "\r5/7 checks through HTTP" in err
     assert err.splitlines()[-1] == f"nbstream: {tmp_path / 'none'}: No such file or directory"
 
 
