@@ -22,6 +22,7 @@ from tests.benchmarks.speed import clients
 from tests.benchmarks.speed.figures import percentile
 
 _CONNECTIONS = 4
+_ATTEMPTS = 2
 _MOST_LOAD = 0.99  # beyond it nothing is at rest
 _LEDGER_SECONDS = 86_400
 
@@ -42,6 +43,11 @@ class ComparedLoad:
     simulated_p99: float
     measured_p50: float
     measured_p99: float
+
+    @property
+    def drift(self) -> float:
+        """By which share the capacity changed meanwhile."""
+        return abs(self.capacity_after - self.capacity_before) / self.capacity_before
 
 
 @asynccontextmanager
@@ -67,42 +73,51 @@ async def taught_daemon(mail: Sequence[GeneratedMail]) -> AsyncIterator[Measured
 async def compare(mail: Sequence[GeneratedMail], loads: Sequence[float], seconds: float) -> Sequence[ComparedLoad]:
     """Measure the latency at each load for that many seconds, beside the simulation.
 
-    Before each load the messages go through one connection, each when the last is answered: these round trips are
-    what a message takes alone. What they take longer in the mean than 1/capacity is the client's part, which holds
-    no worker: the rest is the simulated service time, and the client's part is added to the simulated latency.
+    Each load is measured twice, and the run with the steadier capacity is returned: where it changes meanwhile,
+    the machine has other work.
     """
     requests = [clients.Http.request("/checkv2", message.raw) for message in mail[len(mail) // 2 :]]
-    compared = []
     async with taught_daemon(mail) as daemon:
 
         async def connect() -> clients.Connection:
             return await clients.Http.to(f"{daemon.host}:{daemon.port}")
 
-        async def capacity() -> float:
-            """Return the messages a second of several connections, each as fast as it is answered."""
-            return (await clients.for_seconds(connect, requests, _CONNECTIONS, seconds / 3)).rate
-
-        await capacity()  # warms it up
+        await clients.for_seconds(connect, requests, _CONNECTIONS, seconds / 3)  # warms it up
+        compared = []
         for load in loads:
-            alone = (await clients.for_seconds(connect, requests, 1, seconds / 3)).waits
-            before = await capacity()
-            run = await clients.at_rate(connect, requests, load * before, seconds)
-            after = await capacity()
-            mean_capacity = (before + after) / 2
-            beside = min(max(0.0, fmean(alone) - 1 / mean_capacity), *alone)
-            point = simulate_load(
-                [trip - beside for trip in alone], min(_MOST_LOAD, load * before / mean_capacity)
-            )
-            compared.append(
-                ComparedLoad(
-                    load,
-                    load * before,
-                    before,
-                    after,
-                    1000 * (point.p50 + beside),
-                    1000 * (point.p99 + beside),
-                    1000 * percentile(run.waits, 0.5),
-                    1000 * percentile(run.waits, 0.99),
-                )
-            )
+            runs = [await _compare_load(connect, requests, load, seconds) for _ in range(_ATTEMPTS)]
+            compared.append(min(runs, key=lambda run: run.drift))
     return compared
+
+
+async def _compare_load(
+    connect: clients.Connect, requests: Sequence[bytes], load: float, seconds: float
+) -> ComparedLoad:
+    """Measure and simulate one load.
+
+    First the messages go through one connection, each when the last is answered: these round trips are what a
+    message takes alone. What they take longer in the mean than 1/capacity is the client's part, which holds no
+    worker: the rest is the simulated service time, and the client's part is added to the simulated latency.
+    """
+
+    async def capacity() -> float:
+        """Return the messages a second of several connections, each as fast as it is answered."""
+        return (await clients.for_seconds(connect, requests, _CONNECTIONS, seconds / 3)).rate
+
+    alone = (await clients.for_seconds(connect, requests, 1, seconds / 3)).waits
+    before = await capacity()
+    run = await clients.at_rate(connect, requests, load * before, seconds)
+    after = await capacity()
+    mean_capacity = (before + after) / 2
+    beside = min(max(0.0, fmean(alone) - 1 / mean_capacity), *alone)
+    point = simulate_load([trip - beside for trip in alone], min(_MOST_LOAD, load * before / mean_capacity))
+    return ComparedLoad(
+        load,
+        load * before,
+        before,
+        after,
+        1000 * (point.p50 + beside),
+        1000 * (point.p99 + beside),
+        1000 * percentile(run.waits, 0.5),
+        1000 * percentile(run.waits, 0.99),
+    )

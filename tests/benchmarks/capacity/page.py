@@ -42,9 +42,10 @@ Messages come at random moments (a Poisson process). A day is one with an even l
 ## The simulation beside a real run
 
 One worker and its HTTP listener on this machine, beside the client and Redis, in milliseconds. Messages come at
-random moments, at a share of the capacity, which is measured before and after each run. Where the two differ
-much, the machine had other work meanwhile, and the row says little about the simulation. The simulated service
-times are the round trips of the messages through one connection, measured just before.
+random moments, at a share of the capacity, which is measured before and after each run. Of two runs the one
+with the steadier capacity is here; where it still differs much, the machine had other work meanwhile, and the
+row says little about the simulation. The simulated service times are the round trips of the messages through
+one connection, measured just before.
 
 {comparison}
 ## Eight workers
