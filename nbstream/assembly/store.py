@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -12,14 +12,15 @@ from nbstream.store import connection
 from nbstream.store.embedded.server import EmbeddedRedis
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
-from nbstream.store.model.temporary import temporary_model
+from nbstream.store.model.temporary import temporary_model, temporary_name
 from nbstream.store.recent import checked_messages
 from nbstream.store.replica.mirror import Mirror
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
     from redis.asyncio import Redis
 
-    from nbstream.config import Settings
+    from nbstream.config import Settings, TcpAddress
 
 _DAY_SECONDS = 86_400
 
@@ -52,19 +53,46 @@ async def open_redis(
     ``ConfigError`` for a state folder that cannot be used.
     """
     async with AsyncExitStack() as stack:
-        embedded, url = None, settings.redis.url.get_secret_value()
+        embedded, options = None, connection_options(settings)
         if settings.redis.is_embedded:
             embedded = EmbeddedRedis(settings.state_dir)
             stack.push_async_callback(embedded.release)
-            url = f"unix://{quote(await embedded.join())}"
-        password = settings.redis.password.get_secret_value() if settings.redis.password else None
-        options = connection.ConnectionOptions(url, password, settings.redis.timeout_seconds, settings.model.name)
-        primary = connection.Primary(report_loss)
+            options = replace(options, server=f"unix://{quote(await embedded.join())}")
+        primary = connection.open_primary(options, report_loss)
         client = connection.open_client(options, primary=primary)
         blocking_client = connection.open_client(options, retries=0, primary=primary)
         stack.push_async_callback(client.aclose)
         stack.push_async_callback(blocking_client.aclose)
         yield RedisClients(client, blocking_client, embedded)
+
+
+def connection_options(settings: Settings) -> connection.ConnectionOptions:
+    """Return where Redis is, and how to log in there; the URL of the embedded server is known when it runs."""
+    redis = settings.redis
+    server: str | connection.SentinelNodes | connection.ClusterNodes = redis.url.get_secret_value()
+    if redis.sentinels:
+        assert redis.service is not None
+        login = connection.Login(redis.sentinel_user, _revealed(redis.sentinel_password))
+        server = connection.SentinelNodes(_addresses(redis.sentinels), redis.service, login)
+    elif redis.cluster:
+        server = connection.ClusterNodes(_addresses(redis.cluster))
+    files = [str(file) if file else None for file in (redis.ca_file, redis.cert_file, redis.key_file)]
+    return connection.ConnectionOptions(
+        server,
+        _revealed(redis.password),
+        redis.timeout_seconds,
+        settings.model.name,
+        redis.user,
+        connection.TlsOptions(*files) if redis.tls or any(files) else None,
+    )
+
+
+def _revealed(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None
+
+
+def _addresses(addresses: Sequence[TcpAddress]) -> tuple[tuple[str, int], ...]:
+    return tuple((address.host, address.port) for address in addresses)
 
 
 @asynccontextmanager
@@ -129,7 +157,9 @@ async def open_temporary_model(settings: Settings, purpose: str) -> AsyncIterato
 
     Raises ``ConfigError`` or ``StoreUnavailable`` where Redis cannot be used.
     """
-    async with open_running_redis(settings) as clients:
+    name = temporary_name(purpose)
+    model_settings = settings.model.model_copy(update={"name": name})
+    async with open_running_redis(settings.model_copy(update={"model": model_settings})) as clients:
         ledger_seconds, first_scores = settings.model.ledger_days * _DAY_SECONDS, settings.memory.first_scores
-        async with temporary_model(clients.client, purpose, ledger_seconds, first_scores) as model:
+        async with temporary_model(clients.client, name, ledger_seconds, first_scores) as model:
             yield model

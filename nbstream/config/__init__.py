@@ -32,13 +32,13 @@ from nbstream.config.live_settings import (
 )
 from nbstream.config.loading import find_config_file, load_settings
 from nbstream.config.recipients import RecipientRuleSettings
+from nbstream.config.redis import RedisSettings
 from nbstream.config.settings import (
     AutolearnSettings,
     LimitsSettings,
     LogSettings,
     MinLearnedSettings,
     ModelSettings,
-    RedisSettings,
     RelaySettings,
     Settings,
 )

@@ -15,7 +15,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     PrivateAttr,
-    SecretStr,
     Strict,
     ValidationInfo,
     field_validator,
@@ -29,19 +28,15 @@ from nbstream.config.inheritance import located_error
 from nbstream.config.listeners import ListenersSettings
 from nbstream.config.memory import MemorySettings
 from nbstream.config.recipients import RecipientRuleSettings
-from nbstream.config.section import ByteCount, Count, FilePath, PasswordFile, Probability, Seconds, Section
+from nbstream.config.redis import RedisSettings
+from nbstream.config.section import ByteCount, Count, FilePath, Probability, Seconds, Section
 from nbstream.config.values import (
-    EMBEDDED,
     MaildirNextHopSetting,
-    SecretFile,
     SmtpNextHopSetting,
     read_authserv_id,
     read_model_name,
     read_next_hop,
-    read_redis_url,
     read_workers,
-    redact_url,
-    url_has_password,
 )
 from nbstream.config.verdict import VerdictSettings
 
@@ -49,47 +44,6 @@ AuthservIds = Annotated[
     tuple[Annotated[str, BeforeValidator(read_authserv_id)], ...], Strict(False), Field(max_length=100)
 ]
 _ANY_HOST = {"0.0.0.0", "::"}  # noqa: S104 - recognised here, not listened on
-
-
-class RedisSettings(Section):
-    """The Redis that holds the counts. ``url`` is hidden as a whole, because it may contain a password."""
-
-    url: Annotated[SecretStr, BeforeValidator(read_redis_url)] = SecretStr(EMBEDDED)
-    """Which Redis holds the counts. ``embedded`` is a private server that nbstream starts and stops. ``rediss://``
-    is TLS, and ``?ssl_ca_certs=FILE`` names a certificate authority of your own. A Redis of your own needs
-    persistence and ``maxmemory-policy noeviction``.
-    """
-
-    password_file: PasswordFile | None = None
-    """A file that holds the password of that Redis, which then need not stand in the URL."""
-
-    timeout_seconds: Seconds = 5
-    """The deadline of each command to Redis. A check never waits for Redis; learning does."""
-
-    @field_validator("password_file")
-    @classmethod
-    def _one_password(cls, value: SecretFile | None, info: ValidationInfo) -> SecretFile | None:
-        url = info.data.get("url")
-        if value and url and url.get_secret_value() == EMBEDDED:
-            raise ValueError("must be left out: the embedded Redis has no password")
-        if value and url and url_has_password(url):
-            raise ValueError("must be left out: redis.url already carries a password")
-        return value
-
-    @property
-    def is_embedded(self) -> bool:
-        """True when the daemon runs its own Redis."""
-        return self.url.get_secret_value() == EMBEDDED
-
-    @property
-    def display_url(self) -> str:
-        """``embedded``, or the URL without user, password and options. It is fit for logs."""
-        return redact_url(self.url)
-
-    @property
-    def password(self) -> SecretStr | None:
-        """The secret of ``password_file``, or None. A password in the URL is not returned."""
-        return self.password_file.secret if self.password_file else None
 
 
 class RelaySettings(Section):

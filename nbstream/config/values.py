@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from pydantic import SecretStr
 
@@ -21,16 +20,12 @@ from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
 
 MAX_SECRET_BYTES = 4096
-EMBEDDED = "embedded"
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
 _MODEL_NAME = re.compile(r"[a-z0-9._-]+")
 _MAIL_ADDRESS = re.compile(r"[^\s<>@\x00-\x1f\x7f]{1,64}@[^\s<>@\x00-\x1f\x7f]{1,253}")
 _AUTHSERV_ID = re.compile(r"[^\s\x00-\x1f\x7f;()\"\\=/@,<>\[\]]{1,253}")
-_URL_STARTS = ("redis://", "rediss://", "unix://")
-_DATABASE = re.compile(r"(?:/[0-9]{0,9})?")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 MAX_FALSE_POSITIVE_COST = 1e9
 MAX_FALSE_POSITIVE_RATE = 0.5
@@ -40,7 +35,6 @@ _ALLOWED_REJECT = (
     f"or {{max_false_positive_rate: R}} with R above 0 and at most {MAX_FALSE_POSITIVE_RATE}"
 )
 _ALLOWED_NEXT_HOP = "must be maildir, maildir:PATH or smtp://HOST:PORT"
-_ALLOWED_URL = "must be embedded, redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,52 +135,6 @@ def read_secret_file(value: object) -> SecretFile:
     if not secret.strip():
         raise ValueError("must be a file with a secret in it (it is empty)")
     return SecretFile(path, SecretStr(secret))
-
-
-def read_redis_url(value: object) -> SecretStr:
-    """Read ``embedded``, ``redis://HOST:PORT/DB``, ``rediss://HOST:PORT/DB`` or ``unix:///PATH``.
-
-    The result is a secret, because it may contain a password.
-    """
-    text = value.get_secret_value() if isinstance(value, SecretStr) else value
-    if not isinstance(text, str) or _CONTROL.search(text) or not (text == EMBEDDED or _is_redis_url(text)):
-        raise ValueError(_ALLOWED_URL)
-    return SecretStr(text)
-
-
-def _is_redis_url(text: str) -> bool:
-    # urlsplit and .port put the text, with its password, into their errors. These must not get out.
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
-        return False
-    # An @ behind the host means that the password has a bare / or ?: host and port are then parts of the password.
-    if not text.startswith(_URL_STARTS) or parts.fragment or "@" in parts.path + parts.query:
-        return False
-    if parts.scheme == "unix":
-        return not _host(parts) and len(parts.path) > 1
-    return bool(parts.hostname) and port != 0 and _DATABASE.fullmatch(parts.path) is not None
-
-
-def url_has_password(url: SecretStr) -> bool:
-    """True when the URL itself carries a password, before the host or among its options."""
-    parts = urlsplit(url.get_secret_value())
-    return parts.password is not None or "password" in parse_qs(parts.query, keep_blank_values=True)
-
-
-def redact_url(url: SecretStr) -> str:
-    """Return the URL as a log may show it: without user, password and options."""
-    text = url.get_secret_value()
-    if text == EMBEDDED:
-        return text
-    parts = urlsplit(text)
-    return f"{parts.scheme}://{_host(parts)}{parts.path}"
-
-
-def _host(parts: SplitResult) -> str:
-    """Host and port as written, without what precedes the @."""
-    return parts.netloc.rpartition("@")[2]
 
 
 def read_authserv_id(value: object) -> str:

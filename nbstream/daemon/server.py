@@ -104,6 +104,9 @@ class Server:
         whether the counts are loaded. Raises ``ConfigError``, ``StoreIncompatible``, and what ``open_sockets``
         raises.
         """
+        if self._does_chores:
+            for warning in self.settings.redis.warnings:
+                _log.warning("%s", warning)
         parts = make_parts(self.settings, clients, self._metrics)
         await self._run_until_stopped(_REDIS_SECONDS, open_store(parts))
         self._parts = parts

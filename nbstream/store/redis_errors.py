@@ -48,7 +48,10 @@ def store_errors() -> Iterator[None]:
 def store_error(error: RedisError | OSError) -> StoreUnavailable:
     """The error that stands for an error of redis-py."""
     if isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError):
-        return StoreForbids("Redis refuses the password, or wants one: see redis.url and redis.password_file")
+        return StoreForbids(
+            "Redis or a Sentinel refuses the password, or wants one: see redis.url, redis.password_file and "
+            "redis.sentinel_password_file"
+        )
     text = f"Redis: {type(error).__name__}: {error}"
     if isinstance(error, OutOfMemoryError):
         return StoreRefuses(text)

@@ -251,7 +251,7 @@ REFUSED = [
         "verdcit",
         "found an unknown key, did you mean verdict? must be one of state_dir, workers, redis,",
     ),
-    ("redis: {urll: x}", "redis.urll", "did you mean url? must be one of url, password_file, timeout_seconds"),
+    ("redis: {urll: x}", "redis.urll", "did you mean url? must be one of url, sentinels, service, cluster, user,"),
     ("listeners: {smtp: {port: 1}}", "listeners.smtp.port", "found an unknown key, must be one of listen,"),
     ("listeners: {imap: {}}", "listeners.imap", "must be one of smtp, http, metrics"),
     ("model: {min_learned: {unsure: 1}}", "model.min_learned.unsure", "must be one of spam, ham"),
@@ -270,7 +270,7 @@ REFUSED = [
         "did you mean alpha? must be one of alpha, m, complement",
     ),
     # types
-    ("redis:", "redis", "found null, must be a mapping with keys among url, password_file, timeout_seconds"),
+    ("redis:", "redis", "found null, must be a mapping with keys among url, sentinels, service,"),
     ("listeners: null", "listeners", "found null, must be a mapping with keys among smtp, http, metrics"),
     (
         "listeners: {smtp: true}",

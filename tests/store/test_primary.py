@@ -249,3 +249,14 @@ def refused(model: Model) -> bool:
 async def server_port(client: Redis) -> int:
     info = await client.info("server")
     return int(info["tcp_port"])
+
+
+async def test_a_guard_may_ask_before_the_first_connection(own_redis: RedisServer) -> None:
+    client = open_client(ConnectionOptions(own_redis.url))
+    guard = ServerGuard(client)
+
+    await guard.check_keys()
+
+    await client.ping()
+    guard.check()
+    await client.aclose()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nbstream import config
+from nbstream.cli.terminal import print_note
 
 
 def run(options: argparse.Namespace) -> int:
@@ -12,6 +13,7 @@ def run(options: argparse.Namespace) -> int:
     if options.file and options.config:
         options.wrong_usage("one FILE is checked: give it with or without -c")
     path = config.find_config_file(options.file or options.config)
-    config.load_settings(path)
+    for warning in config.load_settings(path).redis.warnings:
+        print_note(f"warning: {warning}")
     print(f"{path or 'defaults'}: ok")
     return 0

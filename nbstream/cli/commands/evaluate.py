@@ -24,7 +24,7 @@ from nbstream.assembly.store import make_autolearn_model, open_temporary_model
 from nbstream.cli import interrupts, message_files, output_files
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.terminal import print_error, print_note
-from nbstream.config.values import EMBEDDED, read_redis_url, url_has_password
+from nbstream.config.redis_url import EMBEDDED, read_redis_url, url_has_password, url_has_user
 from nbstream.errors import ConfigError, InputError
 from nbstream.evaluation import report, streams
 from nbstream.evaluation.run import (
@@ -165,11 +165,12 @@ async def _open_model(settings: Settings, url: str | None) -> AsyncIterator[Memo
 
 
 def _redis_settings(settings: Settings, url: SecretStr) -> config.RedisSettings:
-    """Return the settings of the Redis at ``url``, with the configured password unless the URL brings its own."""
+    """Return the settings of the Redis at ``url``, with the configured login unless the URL brings its own."""
     needs_none = url.get_secret_value() == EMBEDDED or url_has_password(url)
     password_file = None if needs_none else settings.redis.password_file
+    user = None if needs_none or url_has_user(url) else settings.redis.user
     return config.RedisSettings(
-        url=url, password_file=password_file, timeout_seconds=settings.redis.timeout_seconds
+        url=url, user=user, password_file=password_file, timeout_seconds=settings.redis.timeout_seconds
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -127,7 +128,7 @@ class StreamListener:
 
     async def _read(self, group: asyncio.TaskGroup) -> None:
         """Read entries while there are free slots, until draining begins."""
-        backoff = Backoff()
+        backoff = Backoff(draw=random.random)
         while not self._draining.is_set():
             stop_if_cancelled()
             try:
@@ -267,7 +268,7 @@ class StreamListener:
 
         Meanwhile no entry is read.
         """
-        backoff = Backoff()
+        backoff = Backoff(draw=random.random)
         try:
             while True:
                 stop_if_cancelled()

@@ -1,17 +1,29 @@
 """Connections to Redis: where the primary is, the client that uses it, and what a server could lose."""
 
-from nbstream.store.connection.client import ConnectionOptions, is_named_after, open_client
+from nbstream.store.connection.client import is_named_after, open_client
 from nbstream.store.connection.durability import durability_warnings
-from nbstream.store.connection.primary import Primary, ServerGuard, primary_of
+from nbstream.store.connection.options import (
+    ClusterNodes,
+    ConnectionOptions,
+    Login,
+    SentinelNodes,
+    TlsOptions,
+)
+from nbstream.store.connection.primary import Primary, ServerGuard, open_primary, primary_of
 from nbstream.store.connection.watch import PrimaryWatch
 
 __all__ = [
+    "ClusterNodes",
     "ConnectionOptions",
+    "Login",
     "Primary",
     "PrimaryWatch",
+    "SentinelNodes",
     "ServerGuard",
+    "TlsOptions",
     "durability_warnings",
     "is_named_after",
     "open_client",
+    "open_primary",
     "primary_of",
 ]

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import hiredis
+from redis import exceptions
 from redis.asyncio import BlockingConnectionPool
 from redis.exceptions import RedisError, ResponseError
 
@@ -39,6 +40,7 @@ class PrimaryPool(BlockingConnectionPool):
 
         Raises what redis-py raises.
         """
+        self.primary.ask_again()
         connection = self.make_connection()  # type: ignore[no-untyped-call]  # redis-py has no type here
         try:
             await connection.connect()
@@ -58,11 +60,26 @@ class _PrimaryConnection:
 
     primary: Primary
     name: str | None
+    host: str
+    port: int
     generation = 0
 
     def pack_command(self, name: str, *arguments: str | bytes | float) -> list[bytes]:
         """The bytes of a command; its name may consist of two words."""
         return [hiredis.pack_command((*name.split(), *arguments))]  # type: ignore[arg-type]  # its stub means tuples of one
+
+    async def connect_check_health(self, *arguments: Any, **options: Any) -> None:
+        """Connect to where the primary is now, unless this is connected."""
+        if self.is_connected:  # type: ignore[attr-defined]  # of the class beside this one
+            return
+        address = await self.primary.locate()
+        if address is not None:
+            self.host, self.port = address
+        try:
+            await super().connect_check_health(*arguments, **options)  # type: ignore[misc]  # likewise
+        except (RedisError, OSError):
+            self.primary.ask_again()
+            raise
 
     async def on_connect(self) -> None:
         """Do nothing: for unix sockets redis-py calls this besides ``on_connect_check_health``."""
@@ -70,11 +87,14 @@ class _PrimaryConnection:
     async def on_connect_check_health(self, check_health: bool = True) -> None:
         """Log in, set the name, and note which server this is."""
         self.generation = self.primary.generation
-        await super().on_connect_check_health(check_health)  # type: ignore[misc]  # of the class beside this one
+        await super().on_connect_check_health(check_health)  # type: ignore[misc]  # likewise
         if self.name is not None:
             await self._ask("CLIENT", "SETNAME", self.name)
         role = await self._ask("ROLE")
         is_replica = bool(role) and role[0] not in {b"master", "master"}
+        if is_replica and self.primary.is_located:
+            self.primary.refused()
+            raise exceptions.ConnectionError(f"{self.host}:{self.port} is a replica: a failover goes on")
         self.primary.reached(_run_id(await self._ask("INFO", "server")), is_replica=is_replica)
         self.generation = self.primary.generation
 

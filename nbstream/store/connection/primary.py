@@ -13,23 +13,42 @@ reply.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from redis.exceptions import RedisError
+
 from nbstream.errors import StoreUnavailable
+from nbstream.store.connection.locators import ClusterNode, make_locator, model_slot
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
+
+    from nbstream.store.connection.locators import PrimaryLocator
+    from nbstream.store.connection.options import ConnectionOptions, NodeAddress
 
 
 class Primary:
     """What is known of the server that the connections lead to, shared by all pools of a process.
 
-    ``report_loss`` is called with the reason each time that the connections become obsolete.
+    ``report_loss`` is called with the reason each time that the connections become obsolete. ``locator`` says
+    where the primary is; without it the address of the clients does.
     """
 
-    def __init__(self, report_loss: Callable[[str], object] = lambda _: None) -> None:
+    def __init__(
+        self,
+        report_loss: Callable[[str], object] = lambda _: None,
+        locator: PrimaryLocator | None = None,
+        slot: int | None = None,
+    ) -> None:
         self._report_loss = report_loss
+        self._locator = locator
+        self._address: NodeAddress | None = None
+        self._must_ask = True
+        self._asking = asyncio.Lock()
+        self.slot = slot
+        """The slot of the model in a cluster; None without a cluster."""
         self._server_id: str | None = None
         self.generation = 0
         """The generation of the connections that are of use; those of an earlier one are obsolete."""
@@ -37,6 +56,33 @@ class Primary:
         """How often a connection has reached another server than the last one; 0 before the first connection."""
         self.is_replica = False
         """Whether the server is known to be a replica, or to have refused a write as a replica does."""
+
+    @property
+    def is_located(self) -> bool:
+        """Whether others say where the primary is, and a replica is therefore never the right server."""
+        return self._locator is not None
+
+    async def locate(self) -> NodeAddress | None:
+        """Return where to connect to; None where the address of the client says it.
+
+        Others are asked only after ``ask_again`` or a loss. Where they do not answer, the last address holds,
+        unless the server there has said that it is not the primary. Raises ``redis.exceptions.ConnectionError``.
+        """
+        if self._locator is None:
+            return None
+        async with self._asking:
+            if self._must_ask or self._address is None:
+                try:
+                    self._address = await self._locator.locate()
+                    self._must_ask = False
+                except RedisError:
+                    if self._address is None:
+                        raise
+            return self._address
+
+    def ask_again(self) -> None:
+        """Have ``locate`` ask where the primary is: the last address cannot be reached, or may be out of date."""
+        self._must_ask = True
 
     def reached(self, server_id: str | None, *, is_replica: bool) -> None:
         """Note which server a new connection has reached; ``server_id`` is None where it does not say that."""
@@ -54,10 +100,21 @@ class Primary:
         if generation == self.generation:
             self.is_replica = self.is_replica or reason == "readonly"
             self._drop_connections(reason)
+            if reason != "loading":
+                self.refused()
+
+    def refused(self) -> None:
+        """Forget the address: the server there is a replica, although others say that it is the primary."""
+        self._address, self._must_ask = None, True
 
     def _drop_connections(self, reason: str) -> None:
         self.generation += 1
         self._report_loss(reason)
+
+
+def open_primary(options: ConnectionOptions, report_loss: Callable[[str], object] = lambda _: None) -> Primary:
+    """What is going to be known of the primary of these options; nobody is asked yet."""
+    return Primary(report_loss, make_locator(options), model_slot(options))
 
 
 def primary_of(client: Redis) -> Primary:
@@ -71,10 +128,29 @@ class ServerGuard:
     """Notices that the commands of one piece of work, such as a scan, went to more than one server."""
 
     def __init__(self, client: Redis) -> None:
+        self._client = client
         self._primary = primary_of(client)
         self._servers = max(self._primary.servers, 1)  # the first connection may be still to come
 
     def check(self) -> None:
         """Raise ``StoreUnavailable`` if another server was reached since the guard was made."""
-        if self._primary.servers != self._servers:
+        if self._primary.servers > self._servers:
             raise StoreUnavailable("another Redis server answers than before: this has to be read again")
+
+    async def check_keys(self) -> None:
+        """Raise ``StoreUnavailable`` if a SCAN would not see all keys of the model; ask before and after it.
+
+        A SCAN names no key, so that the node of a cluster answers it with what it has, even while it hands the
+        slot of the model over to another node, or has done so. Raises also what redis-py raises.
+        """
+        if self._primary.slot is not None:
+            reply = await self._client.execute_command("CLUSTER", "NODES")  # type: ignore[no-untyped-call]  # no type
+            own = [node for node in map(ClusterNode.parse, _lines(reply)) if "myself" in node.flags]
+            slot = self._primary.slot
+            if not any(node.has_slot(slot) and slot not in node.moving_slots for node in own):
+                raise StoreUnavailable("the keys of the model are being moved to another node: try again later")
+        self.check()
+
+
+def _lines(reply: bytes) -> list[str]:
+    return reply.decode(errors="replace").splitlines()

@@ -18,6 +18,7 @@ from nbstream.store.lua import lua_script
 from nbstream.store.model import time_base
 from nbstream.store.model.keys import AutolearnKeys, ModelKeys
 from nbstream.store.model.model import Model
+from nbstream.store.model.scan import scan_keys
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -115,19 +116,17 @@ class AutolearnModel:
     async def disputed_messages(self, people: Model) -> AsyncIterator[str]:
         """The keys of the messages that are in the ledger of this layer and in the ledger of ``people`` too."""
         keys = (await self.current_model()).keys
-        prefix_length, cursor = len(keys.ledger("")), None
-        while cursor != 0:
-            with store_errors():
-                reply: Any = await self.client.scan(cursor or 0, keys.ledger_pattern, _SCAN_COUNT)
-                cursor, entry_keys = reply
+        prefix_length = len(keys.ledger(""))
+        with store_errors():
+            async for entry_keys in scan_keys(self.client, keys.ledger_pattern, _SCAN_COUNT):
                 message_keys = [key[prefix_length:].decode() for key in entry_keys]
                 async with self.client.pipeline(transaction=False) as pipe:
                     for message_key in message_keys:
                         pipe.exists(people.keys.ledger(message_key))
                     labelled = await pipe.execute()
-            for message_key, is_labelled in zip(message_keys, labelled, strict=True):
-                if is_labelled:
-                    yield message_key
+                for message_key, is_labelled in zip(message_keys, labelled, strict=True):
+                    if is_labelled:
+                        yield message_key
 
     async def ledger_tokens(self) -> AsyncIterator[list[bytes]]:
         """The tokens of all live ledger entries of the current epoch; see ``Model.ledger_tokens``."""
@@ -174,11 +173,8 @@ class AutolearnModel:
     async def _remove_former_epochs(self) -> None:
         """Remove the keys that former epochs have left, in bounded steps."""
         current_prefix = self.keys.prefix.encode()
-        cursor = None
-        while cursor != 0:
-            with store_errors():
-                reply: Any = await self.client.scan(cursor or 0, match=self.keys.all_epochs, count=_SCAN_COUNT)
-                cursor, keys = reply
+        with store_errors():
+            async for keys in scan_keys(self.client, self.keys.all_epochs, _SCAN_COUNT):
                 former_keys = [
                     key
                     for key in keys

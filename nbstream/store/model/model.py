@@ -31,7 +31,7 @@ from nbstream.store.model.retention import (
     MAX_HISTORY_RECORDS,
     RetentionLimits,
 )
-from nbstream.store.model.scan import scan_counts
+from nbstream.store.model.scan import scan_counts, scan_keys
 from nbstream.store.model.signature import verify_signature
 from nbstream.store.model.totals import totals_from_hash
 from nbstream.store.redis_errors import store_error, store_errors
@@ -199,16 +199,13 @@ class Model:
 
     async def ledger_tokens(self) -> AsyncIterator[list[bytes]]:
         """The tokens of all live ledger entries, each packed as it is stored, a batch of entries at a time."""
-        cursor = None
-        while cursor != 0:
-            with store_errors():
-                reply: Any = await self.client.scan(cursor or 0, self.keys.ledger_pattern, _LEDGER_BATCH)
-                cursor, entry_keys = reply
+        with store_errors():
+            async for entry_keys in scan_keys(self.client, self.keys.ledger_pattern, _LEDGER_BATCH):
                 async with self.client.pipeline(transaction=False) as pipe:
                     for key in entry_keys:
                         pipe.hget(key, "tokens")
                     tokens = await pipe.execute()
-            yield [packed for packed in tokens if packed is not None]  # None: the entry has expired meanwhile
+                yield [packed for packed in tokens if packed is not None]  # None: the entry has expired meanwhile
 
     async def evict(
         self, tokens: Sequence[bytes], counts: NDArray[np.int64], vocabulary: int | None

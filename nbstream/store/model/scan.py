@@ -8,6 +8,7 @@ meaning in another one.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,23 @@ if TYPE_CHECKING:
     from nbstream.store.model.keys import ModelKeys
 
 SCAN_STEP = 2000  # fields: 1 to 2 ms of Redis
+
+
+async def scan_keys(client: Redis, pattern: str, count: int) -> AsyncIterator[list[bytes]]:
+    """The keys that match ``pattern``, about ``count`` keys of the whole database at a step.
+
+    Raises what redis-py raises, and ``StoreUnavailable`` where another server answers in the middle, or keys of
+    the model are being moved to another node of a cluster.
+    """
+    guard, cursor = ServerGuard(client), None
+    await guard.check_keys()
+    while cursor != 0:
+        reply: Any = await client.scan(cursor or 0, match=pattern, count=count)
+        guard.check()
+        cursor, keys = reply
+        if keys:
+            yield keys
+    await guard.check_keys()
 
 
 async def scan_counts(client: Redis, keys: ModelKeys) -> ClassCounts:

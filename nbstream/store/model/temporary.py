@@ -10,11 +10,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreUnavailable
 from nbstream.store.model.model import Model
 from nbstream.store.model.retention import MAX_FIRST_SCORES
+from nbstream.store.model.scan import scan_keys
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -23,16 +24,21 @@ if TYPE_CHECKING:
 _SCAN_COUNT = 1000  # keys a step: well under a millisecond of Redis
 
 
+def temporary_name(purpose: str) -> str:
+    """A name for a temporary model that no other model has."""
+    return f"{purpose}-{secrets.token_hex(8)}"
+
+
 @asynccontextmanager
 async def temporary_model(
-    client: Redis, purpose: str, ledger_seconds: int, first_scores: int = MAX_FIRST_SCORES
+    client: Redis, name: str, ledger_seconds: int, first_scores: int = MAX_FIRST_SCORES
 ) -> AsyncIterator[Model]:
-    """A model named after ``purpose``, empty at first and removed at the end; the rest is as in ``Model``.
+    """A model with the ``name``, empty at first and removed at the end; the rest is as in ``Model``.
 
     Raises ``StoreUnavailable``, also where the model could not be removed; the text then names the keys that
     may be left.
     """
-    model = Model(client, f"{purpose}-{secrets.token_hex(8)}", ledger_seconds, first_scores=first_scores)
+    model = Model(client, name, ledger_seconds, first_scores=first_scores)
     try:
         await model.open()
         yield model
@@ -43,11 +49,7 @@ async def temporary_model(
 async def _remove_keys(client: Redis, pattern: str) -> None:
     try:
         with store_errors():
-            cursor = None
-            while cursor != 0:
-                reply: Any = await client.scan(cursor or 0, match=pattern, count=_SCAN_COUNT)
-                cursor, keys = reply
-                if keys:
-                    await client.unlink(*keys)
+            async for keys in scan_keys(client, pattern, _SCAN_COUNT):
+                await client.unlink(*keys)
     except StoreUnavailable as error:
         raise type(error)(f"{error}; the keys {pattern} may be left there") from error

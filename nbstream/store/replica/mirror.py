@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -220,7 +221,7 @@ class Mirror:
 
     async def run(self) -> None:
         """Load the counts and follow the changes until cancelled; connect again by itself when Redis is back."""
-        backoff = Backoff()
+        backoff = Backoff(draw=random.random)
         while True:
             stop_if_cancelled()
             try:

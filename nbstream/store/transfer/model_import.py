@@ -27,11 +27,13 @@ from redis.exceptions import WatchError
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.keys import IMPORT_READY, StagedLedgerKeys
 from nbstream.store.model.model import Model
 from nbstream.store.model.retention import MAX_CHANGES
+from nbstream.store.model.scan import scan_keys
 from nbstream.store.model.time_base import HALF_LIFE_FIELD, pack_half_life
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer.archive import CountsRecord, LedgerRecord, TotalsRecord
@@ -181,9 +183,10 @@ async def _move_counts(model: Model, staged: StagedKeys, on_moved: Callable[[int
 
 async def _hash_fields(client: Redis, key: str) -> AsyncIterator[list[bytes]]:
     """Yield the names of a hash's fields in batches; a field may be deleted after it was yielded."""
-    cursor = None
+    guard, cursor = ServerGuard(client), None
     while cursor != 0:
         reply: Any = await client.hscan(key, cursor or 0, count=_ENTRIES_PER_STEP)
+        guard.check()
         cursor, fields = reply
         yield list(fields)
 
@@ -197,14 +200,15 @@ async def _move_entries(model: Model, staged: StagedKeys, on_moved: Callable[[in
     staged_model.keys = StagedLedgerKeys(model.keys.model, staged)
     start = len(staged.ledger(""))
     already_learned = 0
-    async for staged_keys in _scan_keys(model.client, staged.ledger("*")):
-        message_keys = [key[start:].decode() for key in staged_keys]
-        for message_key in await _already_in_ledger(model, staged, message_keys):
-            entry = await staged_model.entry(message_key)
-            if entry:
-                await staged_model.commit_lesson(message_key, entry, None, _IMPORT_NOTE)
-            already_learned += 1
-        on_moved(len(staged_keys))
+    with store_errors():
+        async for staged_keys in scan_keys(model.client, staged.ledger("*"), _SCAN_COUNT):
+            message_keys = [key[start:].decode() for key in staged_keys]
+            for message_key in await _already_in_ledger(model, staged, message_keys):
+                entry = await staged_model.entry(message_key)
+                if entry:
+                    await staged_model.commit_lesson(message_key, entry, None, _IMPORT_NOTE)
+                already_learned += 1
+            on_moved(len(staged_keys))
     return already_learned
 
 
@@ -225,19 +229,9 @@ async def _already_in_ledger(model: Model, staged: StagedKeys, message_keys: lis
     return [message_key for message_key, moved in zip(message_keys, adopted, strict=True) if moved == 0]
 
 
-async def _scan_keys(client: Redis, pattern: str) -> AsyncIterator[list[bytes]]:
-    cursor = None
-    while cursor != 0:
-        with store_errors():
-            reply: Any = await client.scan(cursor or 0, match=pattern, count=_SCAN_COUNT)
-        cursor, keys = reply
-        if keys:
-            yield keys
-
-
 async def _remove_keys(client: Redis, pattern: str) -> None:
-    async for keys in _scan_keys(client, pattern):
-        with store_errors():
+    with store_errors():
+        async for keys in scan_keys(client, pattern, _SCAN_COUNT):
             await client.unlink(*keys)
 
 

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.errors import StoreUnavailable
+from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model.keys import IMPORT_READY
 from nbstream.store.model.position import ModelPosition
-from nbstream.store.model.scan import SCAN_STEP
+from nbstream.store.model.scan import SCAN_STEP, scan_keys
 from nbstream.store.model.signature import current_signature
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer import archive
@@ -47,10 +48,12 @@ class ModelSnapshot:
         self._model = model
         self._changed_script = model.client.register_script(lua_script("changes_since.lua"))
         self._position = ModelPosition(b"0-0", 0, b"0-0", Totals())
+        self._guard = ServerGuard(model.client)
         self.learned_meanwhile = 0
 
     async def header(self) -> archive.ArchiveHeader:
         """Return the header of the archive, and note the position in the change stream and the history."""
+        self._guard = ServerGuard(self._model.client)
         self._position = await self._model.position()
         with store_errors():
             lengths: Any = [await self._model.client.hlen(key) for key in self._model.keys.counts]
@@ -72,6 +75,7 @@ class ModelSnapshot:
             while cursor != 0:
                 with store_errors():
                     reply: Any = await self._model.client.hscan(key, cursor or 0, count=SCAN_STEP)
+                self._guard.check()
                 cursor, counts = reply
                 if counts:
                     yield archive.CountsRecord(label, {name: int(count) for name, count in counts.items()})
@@ -79,19 +83,16 @@ class ModelSnapshot:
     async def _ledger_records(self) -> AsyncIterator[archive.LedgerRecord]:
         client, keys = self._model.client, self._model.keys
         start = len(keys.ledger(""))
-        cursor = None
-        while cursor != 0:
-            with store_errors():
-                reply: Any = await client.scan(cursor or 0, match=keys.ledger("*"), count=_LEDGER_BATCH)
-                cursor, ledger_keys = reply
+        with store_errors():
+            async for ledger_keys in scan_keys(client, keys.ledger("*"), _LEDGER_BATCH):
                 async with client.pipeline(transaction=False) as pipe:
                     for key in ledger_keys:
                         pipe.pttl(key)
                         pipe.hgetall(key)
-                    replies = await pipe.execute() if ledger_keys else []
-            for key, milliseconds, fields in zip(ledger_keys, replies[0::2], replies[1::2], strict=True):
-                if fields:
-                    yield archive.LedgerRecord(key[start:].decode(), fields, milliseconds)
+                    replies = await pipe.execute()
+                for key, milliseconds, fields in zip(ledger_keys, replies[0::2], replies[1::2], strict=True):
+                    if fields:
+                        yield archive.LedgerRecord(key[start:].decode(), fields, milliseconds)
 
     async def _change_records(self) -> AsyncIterator[archive.ArchiveRecord]:
         """Yield what was learned since the noted position, and then the totals."""
@@ -114,6 +115,7 @@ class ModelSnapshot:
                     yield counts
             for message_key, milliseconds, pairs in entries:
                 yield archive.LedgerRecord(message_key.decode(), _hash_from_pairs(pairs), milliseconds)
+            self._guard.check()
             self.learned_meanwhile += len(changes)
             if len(changes) < _CHANGES_BATCH and len(entries) < _CHANGES_BATCH:
                 yield archive.TotalsRecord({name: int(value) for name, value in _hash_from_pairs(totals).items()})

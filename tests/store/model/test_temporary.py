@@ -12,7 +12,7 @@ from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.store.model.temporary import temporary_model
+from nbstream.store.model.temporary import temporary_model, temporary_name
 from tests.conftest import RedisServer
 from tests.store.notes import NOTE
 
@@ -34,7 +34,7 @@ async def test_all_its_keys_are_removed_and_those_of_others_are_not(client: Redi
     await learn(other, "m1")
     before = await keys(client)
 
-    async with temporary_model(client, "evaluate", 3600) as model:
+    async with temporary_model(client, temporary_name("evaluate"), 3600) as model:
         for number in range(50):
             await learn(model, f"m{number}")
         assert len(await keys(client)) > len(before) + 50
@@ -43,8 +43,8 @@ async def test_all_its_keys_are_removed_and_those_of_others_are_not(client: Redi
 
 
 async def test_two_temporary_models_have_different_keys(client: Redis) -> None:
-    async with temporary_model(client, "evaluate", 3600) as one:
-        async with temporary_model(client, "evaluate", 3600) as other:
+    async with temporary_model(client, temporary_name("evaluate"), 3600) as one:
+        async with temporary_model(client, temporary_name("evaluate"), 3600) as other:
             await learn(other, "m1")
         assert await one.entry("m1") is None
         await learn(one, "m1")
@@ -53,7 +53,7 @@ async def test_two_temporary_models_have_different_keys(client: Redis) -> None:
 
 async def test_it_is_removed_after_an_error_too(client: Redis) -> None:
     async def fail() -> None:
-        async with temporary_model(client, "evaluate", 3600) as model:
+        async with temporary_model(client, temporary_name("evaluate"), 3600) as model:
             await learn(model, "m1")
             raise EOFError
 
@@ -67,7 +67,7 @@ async def test_it_is_removed_when_its_user_is_cancelled(client: Redis) -> None:
     learned = asyncio.Event()
 
     async def use() -> None:
-        async with temporary_model(client, "evaluate", 3600) as model:
+        async with temporary_model(client, temporary_name("evaluate"), 3600) as model:
             await learn(model, "m1")
             learned.set()
             await asyncio.Event().wait()
@@ -87,7 +87,7 @@ async def test_an_error_names_the_keys_that_may_be_left(own_redis: RedisServer) 
     with pytest.raises(
         StoreUnavailable, match=r"the keys nbstream:\{evaluate-[0-9a-f]{16}\}:\* may be left there"
     ):
-        async with temporary_model(client, "evaluate", 3600):
+        async with temporary_model(client, temporary_name("evaluate"), 3600):
             own_redis.stop()
 
     await client.aclose()

@@ -1,0 +1,229 @@
+"""Finding the primary: what Sentinels or the nodes of a cluster say.
+
+Rules. All nodes are asked at once, each with a short deadline, and the newest answer counts: Sentinels and the
+nodes of a cluster number their decisions (configuration epoch), so that a node which was cut off, and still names
+the old primary, is recognised. It is enough that the larger half answers; where it does not, the answers that came
+within the deadline decide. Whether it is the primary, the server itself is asked when it is connected to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from redis import exceptions
+from redis.asyncio import Connection, SSLConnection
+from redis.crc import key_slot
+from redis.exceptions import AuthenticationError, RedisError
+
+from nbstream.store.connection.options import (
+    ClusterNodes,
+    ConnectionOptions,
+    Login,
+    NodeAddress,
+    SentinelNodes,
+    TlsOptions,
+)
+
+_MAX_NODE_SECONDS = 1.0
+_MAX_KNOWN_NODES = 100
+
+
+class PrimaryLocator(Protocol):
+    """Says where the primary is."""
+
+    async def locate(self) -> NodeAddress:
+        """Return where the primary is now. Raises ``redis.exceptions.ConnectionError`` where nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Where the primary is, by the decision number ``epoch``."""
+
+    epoch: int
+    address: NodeAddress
+
+
+class SentinelLocator:
+    """Asks Sentinels."""
+
+    def __init__(self, nodes: SentinelNodes, tls: TlsOptions | None, timeout_seconds: float) -> None:
+        self._nodes = nodes
+        self._asker = _NodeAsker(nodes.login, tls, timeout_seconds)
+
+    async def locate(self) -> NodeAddress:
+        """Return the address of the newest answer. Raises ``redis.exceptions.ConnectionError``."""
+        answers = await _ask_all(self._nodes.addresses, self._ask)
+        problem = f"no Sentinel that answers knows {self._nodes.service}"
+        return _newest(answers, problem)
+
+    async def _ask(self, node: NodeAddress) -> _Answer | None:
+        address, state = await self._asker.ask(
+            node,
+            ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._nodes.service),
+            ("SENTINEL", "MASTER", self._nodes.service),
+        )
+        return _Answer(int(_mapping(state)[b"config-epoch"]), (address[0].decode(), int(address[1])))
+
+
+class ClusterLocator:
+    """Asks nodes of a cluster which of them has the keys of a model, which all are in one slot."""
+
+    def __init__(
+        self, nodes: ClusterNodes, slot: int, login: Login, tls: TlsOptions | None, timeout_seconds: float
+    ) -> None:
+        self._slot = slot
+        self._uses_tls = tls is not None
+        self._configured = nodes.addresses
+        self._known: tuple[NodeAddress, ...] = ()
+        self._asker = _NodeAsker(login, tls, timeout_seconds)
+
+    async def locate(self) -> NodeAddress:
+        """Return the address of the newest answer. Raises ``redis.exceptions.ConnectionError``."""
+        nodes = tuple(dict.fromkeys((*self._configured, *self._known)))
+        answers = await _ask_all(nodes, self._ask)
+        problem = f"no node of the cluster that answers knows who has slot {self._slot}"
+        return _newest(answers, problem)
+
+    async def _ask(self, node: NodeAddress) -> _Answer | None:
+        (reply,) = await self._asker.ask(node, ("CLUSTER", "NODES"))
+        lines = [ClusterNode.parse(line, node[0], prefers_name=self._uses_tls) for line in _lines(reply)]
+        self._known = tuple(line.address for line in lines if line.address[1])[:_MAX_KNOWN_NODES]
+        owners = [line for line in lines if line.is_primary and line.has_slot(self._slot)]
+        return _Answer(owners[0].epoch, owners[0].address) if owners else None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """One line of CLUSTER NODES.
+
+    ``slots`` are pairs of the first and the last slot of a range; ``moving_slots`` are on their way from or to the
+    node, which only the line of the node that is asked says.
+    """
+
+    address: NodeAddress
+    flags: frozenset[str]
+    epoch: int
+    slots: tuple[tuple[int, int], ...]
+    moving_slots: frozenset[int]
+
+    @classmethod
+    def parse(cls, line: str, asked_host: str = "", *, prefers_name: bool = False) -> ClusterNode:
+        """Read a line; a node that does not know its own host is at ``asked_host``.
+
+        ``prefers_name``: where the node announces a host name beside its address, that is taken, as certificates
+        have names.
+        """
+        _, place, flags, _, _, _, epoch, _, *ranges = line.split(" ")
+        address, *extras = place.split(",")
+        host, _, port = address.partition("@")[0].rpartition(":")
+        name = extras[0] if extras and "=" not in extras[0] else ""
+        slots, moving = [], set()
+        for text in ranges:
+            if text.startswith("["):
+                moving.add(int(text[1:].partition("-")[0]))
+            else:
+                first, _, last = text.partition("-")
+                slots.append((int(first), int(last or first)))
+        chosen = (prefers_name and name) or host or name or asked_host
+        return cls((chosen, int(port)), frozenset(flags.split(",")), int(epoch), tuple(slots), frozenset(moving))
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether the node is a primary that the others do not regard as failed."""
+        return "master" in self.flags and "fail" not in self.flags
+
+    def has_slot(self, slot: int) -> bool:
+        """Whether the node has the slot."""
+        return any(first <= slot <= last for first, last in self.slots)
+
+
+def make_locator(options: ConnectionOptions) -> PrimaryLocator | None:
+    """The locator of these options; None for a URL, which says itself where Redis is."""
+    if isinstance(options.server, SentinelNodes):
+        return SentinelLocator(options.server, options.tls, options.timeout_seconds)
+    if isinstance(options.server, ClusterNodes):
+        slot = model_slot(options)
+        assert slot is not None
+        return ClusterLocator(options.server, slot, options.login, options.tls, options.timeout_seconds)
+    return None
+
+
+def model_slot(options: ConnectionOptions) -> int | None:
+    """The slot of all keys of the model in a cluster; None without a cluster."""
+    if not isinstance(options.server, ClusterNodes):
+        return None
+    if options.model is None:
+        raise ValueError("a cluster needs the name of the model")
+    return int(key_slot(options.model.encode()))
+
+
+class _NodeAsker:
+    """Asks one node on a connection of its own, within a short deadline."""
+
+    def __init__(self, login: Login, tls: TlsOptions | None, timeout_seconds: float) -> None:
+        self._seconds = min(_MAX_NODE_SECONDS, timeout_seconds)
+        self._class: type[Connection] = Connection if tls is None else SSLConnection
+        self._arguments = {**login.arguments(), **({} if tls is None else tls.arguments())}
+
+    async def ask(self, node: NodeAddress, *commands: Sequence[str]) -> list[Any]:
+        """The replies to the commands. Raises what redis-py raises, and ``TimeoutError``."""
+        connection = self._class(host=node[0], port=node[1], **self._arguments)
+        try:
+            async with asyncio.timeout(self._seconds):
+                await connection.connect()  # type: ignore[no-untyped-call]  # redis-py has no type here
+                replies = []
+                for command in commands:
+                    await connection.send_command(*command)
+                    replies.append(await connection.read_response())
+                return replies
+        finally:
+            await connection.disconnect(nowait=True)
+
+
+async def _ask_all(
+    nodes: Iterable[NodeAddress], ask: Callable[[NodeAddress], Awaitable[_Answer | None]]
+) -> list[_Answer | Exception | None]:
+    """The answers, or errors, of the nodes that answered first: at least of the larger half if it answers."""
+
+    async def try_asking(node: NodeAddress) -> _Answer | Exception | None:
+        try:
+            return await ask(node)
+        except (RedisError, OSError, ValueError, KeyError) as error:  # what a node answers is not to be trusted
+            return error
+
+    tasks = [asyncio.create_task(try_asking(node)) for node in nodes]
+    pending = set(tasks)
+    try:
+        while pending and 2 * sum(_has_answered(task) for task in tasks) <= len(tasks):
+            _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+    return [task.result() for task in tasks if not task.cancelled()]
+
+
+def _has_answered(task: asyncio.Task[_Answer | Exception | None]) -> bool:
+    return task.done() and isinstance(task.result(), _Answer)
+
+
+def _newest(answers: Sequence[_Answer | Exception | None], problem: str) -> NodeAddress:
+    known = [answer for answer in answers if isinstance(answer, _Answer)]
+    if known:
+        return max(known, key=lambda answer: answer.epoch).address
+    for answer in answers:
+        if isinstance(answer, AuthenticationError):
+            raise answer
+    raise exceptions.ConnectionError(problem)
+
+
+def _mapping(reply: Any) -> dict[bytes, bytes]:
+    """A reply with names and values: RESP3 gives a mapping, RESP2 a list."""
+    return reply if isinstance(reply, dict) else dict(zip(reply[0::2], reply[1::2], strict=True))
+
+
+def _lines(reply: bytes) -> list[str]:
+    return [line for line in reply.decode(errors="replace").splitlines() if line]
