@@ -39,6 +39,7 @@ INNER_LAYERS = {
         {"connection"},
         {"model"},
         {"recent", "replica", "transfer", "undo"},
+        {"acknowledged"},
         {"migration", "stream_queue"},
     ],
     "listeners": [

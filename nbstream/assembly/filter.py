@@ -133,7 +133,7 @@ async def open_one_shot_filter(
     Raises ``ConfigError``, ``StoreIncompatible`` or ``StoreUnavailable`` where Redis cannot be used.
     """
     async with open_running_redis(settings) as clients:
-        model = make_model(settings, clients.client)
+        model = make_model(settings, clients.client, clients.journal)
         await model.open(sign=sign)
         layer = None
         if settings.autolearn:

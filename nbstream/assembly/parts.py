@@ -11,6 +11,7 @@ from nbstream.assembly.filter import make_filter
 from nbstream.assembly.store import make_mirror, make_model, make_recent_messages
 from nbstream.filter import CheckQueue, CompositeObserver, RememberingObserver
 from nbstream.relay.quarantine_retention import QuarantineRetention
+from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.connection import PrimaryWatch
 from nbstream.store.replica.eviction import Evictor
 
@@ -55,8 +56,10 @@ class ServerParts:
 
 def make_parts(settings: Settings, clients: RedisClients, metrics: DaemonMetrics) -> ServerParts:
     """Return the parts; nothing is contacted or started."""
-    model = make_model(settings, clients.client)
-    mirror = make_mirror(settings, clients, make_model(settings, clients.blocking_client))
+    model = make_model(settings, clients.client, clients.journal)
+    mirror = make_mirror(settings, clients, make_model(settings, clients.blocking_client, clients.journal))
+    if clients.journal:
+        clients.journal.report_unrecorded_to(metrics.store.lessons_unrecorded)
     recent_messages = make_recent_messages(settings, model, metrics.store.not_remembered)
     observers: list[FilterObserver] = [metrics.filter, RememberingObserver(recent_messages.remember)]
     autolearn = None
@@ -106,6 +109,9 @@ def _chores(settings: Settings, parts: ServerParts) -> Sequence[tuple[str, Backg
     chores: list[tuple[str, BackgroundWork]] = [
         ("retention", QuarantineRetention(parts.quarantine, settings.quarantine.days, report_sweep))
     ]
+    if parts.clients.journal:
+        restorer = LessonRestorer(parts.clients.journal, parts.model, parts.mirror, parts.metrics.store)
+        chores.append(("restorer", restorer))
     if parts.autolearn:
         chores.append(("reconciler", parts.autolearn.reconciler))
     max_tokens = settings.model.max_tokens

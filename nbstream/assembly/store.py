@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from nbstream.store import connection
+from nbstream.store.acknowledged.lesson_files import FOLDER
+from nbstream.store.acknowledged.lesson_journal import LessonJournal
 from nbstream.store.embedded.server import EmbeddedRedis
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
@@ -21,20 +23,23 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.config import Settings, TcpAddress
+    from nbstream.store.model.acknowledgement import LessonRecorder
 
 _DAY_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class RedisClients:
-    """A client to work with, one that waits for the change stream, and the embedded server where there is one.
+    """A client to work with, one that waits for the change stream, and what belongs to the kind of server.
 
-    Both clients lead to the same server.
+    Both clients lead to the same server. ``embedded`` is the embedded server. An external one may lose what it has
+    acknowledged when it fails over; ``journal`` has what it has acknowledged to this process.
     """
 
     client: Redis
     blocking_client: Redis
     embedded: EmbeddedRedis | None = None
+    journal: LessonJournal | None = None
 
     @property
     def primary(self) -> connection.Primary:
@@ -53,17 +58,20 @@ async def open_redis(
     ``ConfigError`` for a state folder that cannot be used.
     """
     async with AsyncExitStack() as stack:
-        embedded, options = None, connection_options(settings)
+        embedded, journal, options = None, None, connection_options(settings)
         if settings.redis.is_embedded:
             embedded = EmbeddedRedis(settings.state_dir)
             stack.push_async_callback(embedded.release)
             options = replace(options, server=f"unix://{quote(await embedded.join())}")
+        else:
+            journal = LessonJournal(settings.state_dir / FOLDER)
+            stack.push_async_callback(journal.close)
         primary = connection.open_primary(options, report_loss)
         client = connection.open_client(options, primary=primary)
         blocking_client = connection.open_client(options, retries=0, primary=primary)
         stack.push_async_callback(client.aclose)
         stack.push_async_callback(blocking_client.aclose)
-        yield RedisClients(client, blocking_client, embedded)
+        yield RedisClients(client, blocking_client, embedded, journal)
 
 
 def connection_options(settings: Settings) -> connection.ConnectionOptions:
@@ -107,14 +115,15 @@ async def open_running_redis(settings: Settings) -> AsyncIterator[RedisClients]:
         yield clients
 
 
-def make_model(settings: Settings, client: Redis) -> Model:
-    """Return the model that the settings name."""
+def make_model(settings: Settings, client: Redis, recorder: LessonRecorder | None = None) -> Model:
+    """Return the model that the settings name; ``recorder`` records the lessons that Redis acknowledges."""
     return Model(
         client,
         settings.model.name,
         settings.model.ledger_days * _DAY_SECONDS,
         settings.model.half_life_days,
         first_scores=settings.memory.first_scores,
+        recorder=recorder,
     )
 
 

@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter
 
+from nbstream.store.acknowledged.missing_lessons import Finding
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nbstream.metrics.registry import MetricsRegistry
+
+_NOT_RESTORED = (Finding.SUPERSEDED, Finding.UNKNOWN)
 
 
 class StoreMetrics:
-    """Counts what ``Primary``, ``Evictor`` and ``RecentMessages`` report."""
+    """Counts what the connections, the evictors, the memory, the journal and the restorer of lessons report."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self._failovers = Counter(
@@ -33,6 +39,36 @@ class StoreMetrics:
             registry=registry.counts,
         )
 
+        self._changes_missing = Counter(
+            "nbstream_changes_missing",
+            "Changes that this daemon had followed and that Redis had lost: lessons of all hosts, and evictions.",
+            registry=registry.counts,
+        )
+        self._lessons_missing = Counter(
+            "nbstream_lessons_missing",
+            "Lessons that Redis had acknowledged to this host and lost.",
+            registry=registry.counts,
+        )
+        self._lessons_restored = Counter(
+            "nbstream_lessons_restored",
+            "Missing lessons that were taught again.",
+            registry=registry.counts,
+        )
+        self._lessons_not_restored = Counter(
+            "nbstream_lessons_not_restored",
+            "Missing lessons that were not taught again, by reason: superseded (the message was taught otherwise "
+            "since), unknown (the record or the history does not go back far enough).",
+            ["reason"],
+            registry=registry.counts,
+        )
+        for finding in _NOT_RESTORED:
+            self._lessons_not_restored.labels(str(finding))
+        self._lessons_unrecorded = Counter(
+            "nbstream_lessons_unrecorded",
+            "Acknowledged lessons that could not be recorded in state_dir, so they cannot be taught again.",
+            registry=registry.counts,
+        )
+
     def primary_lost(self, reason: str) -> None:
         """Count that all connections to Redis were dropped for this reason."""
         self._failovers.labels(reason).inc()
@@ -44,3 +80,18 @@ class StoreMetrics:
     def not_remembered(self, messages: int) -> None:
         """Count checked messages that were dropped instead of remembered."""
         self._not_remembered.inc(messages)
+
+    def lessons_unrecorded(self, lessons: int) -> None:
+        """Count acknowledged lessons that could not be recorded."""
+        self._lessons_unrecorded.inc(lessons)
+
+    def changes_lost(self, changes: int) -> None:
+        """Count changes that Redis has lost."""
+        self._changes_missing.inc(changes)
+
+    def lessons_lost(self, findings: Mapping[Finding, int], restored: int) -> None:
+        """Count recorded lessons that Redis has lost, by finding, and how many of them were taught again."""
+        self._lessons_missing.inc(sum(findings.values()))
+        self._lessons_restored.inc(restored)
+        for finding in _NOT_RESTORED:
+            self._lessons_not_restored.labels(str(finding)).inc(findings.get(finding, 0))

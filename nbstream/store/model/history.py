@@ -7,11 +7,12 @@ number of records, the oldest first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nbstream.errors import StoreIncompatible
 from nbstream.store.model.ledger import LedgerEntry
+from nbstream.store.model.retention import MAX_HISTORY_RECORDS
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -52,13 +53,15 @@ class LessonNote:
     """Who changed something through which listener or command, and the message's check before and after.
 
     ``after`` is computed from the counts before the change and the change itself, without lessons of others at the
-    same moment.
+    same moment. ``repeats`` is the stream id of the lost change that this one repeats (see
+    ``store.acknowledged``), and empty for a change that repeats none.
     """
 
     source: str
     actor: str
     before: Assessment
     after: Assessment
+    repeats: bytes = field(default=b"", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,26 @@ class HistoryRecord:
             is_undo = self.note.source == UNDO_SOURCE
             return f"weight of {self.label} put back" if is_undo else f"insisted on {self.label}"
         return f"relearned {self.former.label} -> {self.label}" if self.label else f"unlearned {self.former.label}"
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStep:
+    """The step that one record describes, without its entry and its note.
+
+    ``former_version`` and ``version`` are the versions of the ledger entry before and after it, empty for no
+    entry. ``repeats`` is that of the note.
+    """
+
+    id: bytes
+    message_key: str
+    former_version: str
+    version: str
+    repeats: bytes
+
+    @property
+    def milliseconds(self) -> int:
+        """When the step was first made, in milliseconds since the epoch by the clock of Redis."""
+        return id_milliseconds(self.repeats or self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +170,24 @@ class History:
             entries: Any = await self._client.xrevrange(self._key, count=_RECENT_RECORDS)
         return any(fields.get(b"attempt") == attempt.encode() for _, fields in entries)
 
+    async def steps(self, after: bytes) -> AsyncIterator[HistoryStep]:
+        """The steps after that stream id, oldest first; no entry is unpacked."""
+        while True:
+            with store_errors():
+                entries: Any = await self._client.xrange(self._key, b"(" + after, count=_BATCH)
+            for record_id, fields in entries:
+                yield _read_step(record_id, fields)
+            if len(entries) < _BATCH:
+                return
+            after = entries[-1][0]
+
+    async def trimmed_until(self) -> int:
+        """The time before which records may have been trimmed, in milliseconds by the clock of Redis."""
+        with store_errors():
+            length: Any = await self._client.xlen(self._key)
+            oldest: Any = await self._client.xrange(self._key, count=1)
+        return id_milliseconds(oldest[0][0]) if length >= MAX_HISTORY_RECORDS else 0
+
     async def record(self, record_id: bytes) -> HistoryRecord | None:
         """The record of that ``id``, or None where it has been trimmed."""
         with store_errors():
@@ -164,7 +205,44 @@ def history_fields(new: LedgerEntry | None, note: LessonNote, attempt: str) -> l
         *("source", note.source, "actor", note.actor),
         *("before", note.before.pack(), "after", note.after.pack()),
         *(() if new else ("attempt", attempt)),
+        *(("repeats", note.repeats.decode()) if note.repeats else ()),
     ]
+
+
+def read_note(fields: Mapping[bytes, bytes]) -> LessonNote:
+    """The note in the fields that ``history_fields`` made; raises ``StoreIncompatible`` for other ones."""
+    try:
+        return LessonNote(
+            fields[b"source"].decode(),
+            fields[b"actor"].decode(),
+            Assessment.unpack(fields[b"before"]),
+            Assessment.unpack(fields[b"after"]),
+            repeats=fields.get(b"repeats", b""),
+        )
+    except (KeyError, ValueError) as error:
+        raise _unreadable_record() from error
+
+
+def id_milliseconds(stream_id: bytes) -> int:
+    """The time in a stream id, in milliseconds since the epoch by the clock of Redis."""
+    return int(stream_id.partition(b"-")[0])
+
+
+def _unreadable_record() -> StoreIncompatible:
+    return StoreIncompatible("a record of the history cannot be read: another program wrote it")
+
+
+def _read_step(record_id: bytes, fields: Mapping[bytes, bytes]) -> HistoryStep:
+    try:
+        return HistoryStep(
+            id=record_id,
+            message_key=fields[b"id"].decode(),
+            former_version=fields.get(_FORMER_PREFIX + b"version", b"").decode(),
+            version=fields[b"version"].decode(),
+            repeats=fields.get(b"repeats", b""),
+        )
+    except (KeyError, ValueError) as error:
+        raise _unreadable_record() from error
 
 
 def read_record(record_id: bytes, fields: Mapping[bytes, bytes]) -> HistoryRecord:
@@ -182,12 +260,7 @@ def read_record(record_id: bytes, fields: Mapping[bytes, bytes]) -> HistoryRecor
             label=fields[b"label"].decode() or None,
             version=fields[b"version"].decode() or None,
             former=LedgerEntry.unpack(former),
-            note=LessonNote(
-                fields[b"source"].decode(),
-                fields[b"actor"].decode(),
-                Assessment.unpack(fields[b"before"]),
-                Assessment.unpack(fields[b"after"]),
-            ),
+            note=read_note(fields),
         )
     except (KeyError, ValueError) as error:
-        raise StoreIncompatible("a record of the history cannot be read: another program wrote it") from error
+        raise _unreadable_record() from error

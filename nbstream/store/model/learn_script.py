@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.store.model import history, ledger
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.keys import ModelKeys
     from nbstream.store.model.retention import RetentionLimits
+
+
+ScriptArguments: TypeAlias = "list[str | bytes | int]"
+"""The arguments of the script for one lesson."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ def pack_keys(keys: ModelKeys, message_key: str) -> list[str]:
     return [*named, *keys.counts, *keys.first_scores]
 
 
-def pack_arguments(lesson: LessonCommit, limits: RetentionLimits) -> list[str | bytes | int]:
+def pack_arguments(lesson: LessonCommit, limits: RetentionLimits) -> ScriptArguments:
     """The arguments of the script for that lesson."""
     old, new = lesson.old, lesson.new
     history_fields = history.history_fields(new, lesson.note, lesson.attempt)
@@ -104,6 +108,15 @@ def pack_arguments(lesson: LessonCommit, limits: RetentionLimits) -> list[str | 
         entry_length=len(entry_fields),
     )
     return [*named, *history_fields, *entry_fields]
+
+
+def note_and_entry_fields(arguments: ScriptArguments) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """The names and values of the history's record, and those of the new ledger entry, among the arguments."""
+    named = len(LearnScriptArguments._fields)
+    history_length = arguments[LearnScriptArguments._fields.index("history_length")]
+    assert isinstance(history_length, int)
+    fields = tuple(value if isinstance(value, bytes) else str(value).encode() for value in arguments[named:])
+    return fields[:history_length], fields[history_length:]
 
 
 def unpack_reply(reply: bytes | list[bytes]) -> bytes | ledger.LedgerConflict:

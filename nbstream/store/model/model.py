@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from redis.exceptions import NoScriptError, RedisError
@@ -19,11 +19,19 @@ from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.store.lua import lua_script
 from nbstream.store.model import ledger
+from nbstream.store.model.acknowledgement import AcknowledgedLesson
 from nbstream.store.model.evict_script import Eviction, EvictScript
 from nbstream.store.model.first_scores import StoredFirstScores
 from nbstream.store.model.history import History
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.model.learn_script import LessonCommit, pack_arguments, pack_keys, unpack_reply
+from nbstream.store.model.learn_script import (
+    LessonCommit,
+    ScriptArguments,
+    note_and_entry_fields,
+    pack_arguments,
+    pack_keys,
+    unpack_reply,
+)
 from nbstream.store.model.position import ModelPosition, PositionScript
 from nbstream.store.model.retention import (
     MAX_CHANGES,
@@ -32,7 +40,7 @@ from nbstream.store.model.retention import (
     RetentionLimits,
 )
 from nbstream.store.model.scan import scan_counts, scan_keys
-from nbstream.store.model.signature import verify_signature
+from nbstream.store.model.signature import read_identity, verify_signature
 from nbstream.store.model.totals import totals_from_hash
 from nbstream.store.redis_errors import store_error, store_errors
 
@@ -41,12 +49,16 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.policy.first_scores import FirstScores
+    from nbstream.store.model.acknowledgement import LessonRecorder
     from nbstream.store.model.history import LessonNote
 
 _log = logging.getLogger(__name__)
 
 _LEDGER_BATCH = 200  # entries: some 240 kB
 _SCRIPT_ATTEMPTS = 3  # to send lessons whose script the server does not know
+
+CommitResult: TypeAlias = "bytes | ledger.LedgerConflict | StoreUnavailable | StoreIncompatible"
+"""What became of one of several lessons: its change, what the ledger holds instead, or why it failed."""
 
 _Stored = TypeVar("_Stored")
 _Value = TypeVar("_Value")
@@ -57,10 +69,11 @@ class Model:
 
     ``model`` is the name of the model, or the keys of one of its layers. ``half_life_days`` is what a new model is
     signed with; after ``open``, ``half_life`` is what the model has. ``clock`` returns seconds since the epoch of
-    Unix. ``first_scores`` is the number of first scores to keep of each class.
+    Unix. ``first_scores`` is the number of first scores to keep of each class. ``recorder`` records the lessons
+    that Redis acknowledges, where something does.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most have a default, and are named where they are given
         self,
         client: Redis,
         model: str | ModelKeys,
@@ -68,6 +81,8 @@ class Model:
         half_life_days: float | None = None,
         clock: Callable[[], float] = time.time,
         first_scores: int = MAX_FIRST_SCORES,
+        *,
+        recorder: LessonRecorder | None = None,
     ) -> None:
         self.client = client
         self.keys = ModelKeys(model) if isinstance(model, str) else model
@@ -78,6 +93,8 @@ class Model:
         self._clock = clock
         self.last_refusal: StoreRefuses | None = None
         """Why Redis refused the last lesson of this process; None where it did not."""
+        self._recorder = recorder
+        self._known_script = client.register_script(lua_script("known_changes.lua"))
         self._position_script = PositionScript(client, self.keys)
         self._evict_script = EvictScript(client, self.keys)
         self._learn_script = client.register_script(lua_script("learn.lua"))
@@ -100,6 +117,8 @@ class Model:
             self.half_life = await verify_signature(
                 self.client, self.keys, wanted, sign=sign, exactly=time_base is not None
             )
+            if self._recorder:
+                self._recorder.identity = await read_identity(self.client, self.keys, sign=sign)
         return self
 
     # Counts
@@ -160,10 +179,28 @@ class Model:
             entries: Any = await self.client.xrevrange(self.keys.changes, count=1)
         return entries[0][0] if entries else b""
 
+    async def has_change(self, change: bytes, sequence: int) -> bool:
+        """Whether the change stream has this change under this number, or had it before it was trimmed.
+
+        After a failover the stream may have another change under the number, and even under the stream id.
+        """
+        with store_errors():
+            known: Any = await self._known_script(keys=[self.keys.changes], args=[change, sequence])
+        return bool(known)
+
     async def wait_until_applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""
 
     # The ledger
+
+    async def entry_versions(self, message_keys: Sequence[str]) -> list[str]:
+        """The version of the ledger entry of each message, empty for no entry, in one round trip."""
+        with store_errors():
+            async with self.client.pipeline(transaction=False) as pipe:
+                for message_key in message_keys:
+                    pipe.hget(self.keys.ledger(message_key), "version")
+                versions = await pipe.execute()
+        return [(version or b"").decode() for version in versions]
 
     async def entry(self, message_key: str) -> ledger.LedgerEntry | None:
         """What the message was learned as, or None."""
@@ -232,34 +269,35 @@ class Model:
         not write, ``StoreUnavailable``, and ``StoreIncompatible`` for an entry that cannot be read.
         """
         lesson = LessonCommit(message_key, old, new, note)
+        arguments = pack_arguments(lesson, self.retention)
+        identity = self._recorder.identity if self._recorder else ""
         try:
             with store_errors():
-                reply: Any = await self._learn_script(
-                    keys=pack_keys(self.keys, message_key), args=pack_arguments(lesson, self.retention)
-                )
+                reply: Any = await self._learn_script(keys=pack_keys(self.keys, message_key), args=arguments)
                 result = await self._recognize_removal(lesson, unpack_reply(reply))
         except StoreRefuses as error:
             self._note_refusal(error)
             raise
         self._note_refusal(None)
+        await self._record(identity, [(lesson, arguments, result)])
         return result
 
-    async def commit_lessons(
-        self, lessons: Sequence[LessonCommit]
-    ) -> list[bytes | ledger.LedgerConflict | StoreUnavailable | StoreIncompatible]:
+    async def commit_lessons(self, lessons: Sequence[LessonCommit]) -> list[CommitResult]:
         """Commit several lessons of different messages in one round trip; each is what ``commit_lesson`` commits.
 
         Each lesson is an atomic step of its own. Where one fails, its place in the list holds the error, and the
         others are committed all the same. Raises ``StoreUnavailable`` where it is not known what was committed;
         the same lessons may be committed again.
         """
-        results: dict[int, bytes | ledger.LedgerConflict | StoreUnavailable | StoreIncompatible] = {}
+        results: dict[int, CommitResult] = {}
+        arguments = [pack_arguments(lesson, self.retention) for lesson in lessons]
+        identity = self._recorder.identity if self._recorder else ""
         waiting = list(range(len(lessons)))
         for _ in range(_SCRIPT_ATTEMPTS):
             if not waiting:
                 break
             with store_errors():
-                replies = await self._send_commits([lessons[i] for i in waiting])
+                replies = await self._send_commits([(lessons[i], arguments[i]) for i in waiting])
                 without_script = [
                     i for i, reply in zip(waiting, replies, strict=True) if isinstance(reply, NoScriptError)
                 ]
@@ -274,13 +312,14 @@ class Model:
             if isinstance(result, ledger.LedgerConflict):
                 in_order[i] = await self._recognize_removal(lesson, result)
         self._note_refusal(next((result for result in in_order if isinstance(result, StoreRefuses)), None))
+        await self._record(identity, list(zip(lessons, arguments, in_order, strict=True)))
         return in_order
 
-    async def _send_commits(self, lessons: Sequence[LessonCommit]) -> list[Any]:
+    async def _send_commits(self, lessons: Sequence[tuple[LessonCommit, ScriptArguments]]) -> list[Any]:
         async with self.client.pipeline(transaction=False) as pipe:
-            for lesson in lessons:
+            for lesson, arguments in lessons:
                 keys = pack_keys(self.keys, lesson.message_key)
-                pipe.evalsha(self._learn_script.sha, len(keys), *keys, *pack_arguments(lesson, self.retention))
+                pipe.evalsha(self._learn_script.sha, len(keys), *keys, *arguments)
             return await pipe.execute(raise_on_error=False)
 
     async def _recognize_removal(
@@ -295,6 +334,32 @@ class Model:
             return answer
         return await self.last_change()
 
+    async def _record(
+        self, identity: str, commits: Sequence[tuple[LessonCommit, ScriptArguments, CommitResult]]
+    ) -> None:
+        """Record those of the commits that Redis has acknowledged."""
+        if not self._recorder:
+            return
+        lessons = []
+        for lesson, arguments, result in commits:
+            change = _acknowledged_change(lesson, result)
+            if change:
+                note_fields, entry_fields = note_and_entry_fields(arguments)
+                former_version = lesson.old.version if lesson.old else ""
+                lessons.append(
+                    AcknowledgedLesson(
+                        self.keys.model,
+                        identity,
+                        change,
+                        lesson.message_key,
+                        former_version,
+                        note_fields,
+                        entry_fields,
+                    )
+                )
+        if lessons:
+            await self._recorder.record(lessons)
+
     def _note_refusal(self, refusal: StoreRefuses | None) -> None:
         """Note a refusal; log when Redis begins to refuse lessons and when it takes them again, not each time."""
         if refusal and not self.last_refusal:
@@ -302,6 +367,18 @@ class Model:
         if self.last_refusal and not refusal:
             _log.info("Redis takes what is learned again")
         self.last_refusal = refusal
+
+
+def _acknowledged_change(lesson: LessonCommit, result: CommitResult) -> bytes:
+    """The change of a commit that was carried out, empty for another one.
+
+    A conflict with the very entry that was to be written is the answer to a commit that was repeated after a lost
+    reply.
+    """
+    if isinstance(result, ledger.LedgerConflict):
+        is_ours = lesson.new and result.entry and result.entry.version == lesson.new.version
+        return result.entry.change if result.entry and is_ours else b""
+    return result if isinstance(result, bytes) else b""
 
 
 def _value_or_error(read: Callable[[_Stored], _Value], stored: _Stored) -> _Value | StoreIncompatible:

@@ -6,10 +6,11 @@ program uses the signed time base, or refuses the model and leaves it as it is.
 
 from __future__ import annotations
 
+import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from redis.exceptions import WatchError
+from redis.exceptions import ResponseError, WatchError
 
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.errors import StoreIncompatible, StoreUnavailable
@@ -29,6 +30,9 @@ _ESCAPED = "backslashreplace"
 
 SCHEMA_VERSION = 2
 """Raised whenever keys or their meaning change."""
+
+_IDENTITY_FIELD = "identity"
+"""A field of the schema, drawn at random once for each model; releases before 0.4.0 do not know it."""
 
 
 def current_signature() -> dict[str, str]:
@@ -103,6 +107,21 @@ async def _replace_time_base(
             if is_unchanged and await pipe.execute() is not None:
                 return wanted
     raise StoreUnavailable("the model was changed at this moment: try again")
+
+
+async def read_identity(client: Redis, keys: ModelKeys, *, sign: bool) -> str:
+    """Return the identity of the model, which tells it from every other one that ever has the same name.
+
+    Keys that were deleted, and a model that is taught anew under their names, have another identity; a replica and
+    a backup have the same. With ``sign`` a model without an identity gets one, else the result is empty; it is
+    also empty where Redis refuses to write. Raises what redis-py raises else.
+    """
+    identity: Any = await client.hget(keys.schema, _IDENTITY_FIELD)
+    if identity is None and sign:
+        with suppress(ResponseError):
+            await client.hsetnx(keys.schema, _IDENTITY_FIELD, secrets.token_hex(8))
+            identity = await client.hget(keys.schema, _IDENTITY_FIELD)
+    return (identity or b"").decode()
 
 
 async def _read_signature(client: Redis, keys: ModelKeys) -> dict[str, str]:

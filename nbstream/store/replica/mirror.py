@@ -4,7 +4,9 @@ Rules, each shown by a test: the position in the stream is noted before the coun
 there. A change carries resulting counts, so it does no harm when the scan has already seen it. Changes are
 numbered one after the other: a gap (the stream was trimmed past our position) or a step back (a failover lost
 entries) means that the counts are scanned again, and the old ones serve meanwhile. So does another server, since
-its stream may have gone another way. The writer's own mirror gets its changes from the stream like all others.
+its stream may have gone another way. Whatever comes next, the change before it must still be in the stream under
+its number: a promoted replica may have continued with other lessons under the same numbers. The writer's own
+mirror gets its changes from the stream like all others.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import asyncio
 import logging
 import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -40,6 +43,7 @@ _BLOCK_SECONDS = 1.0
 _MAX_SILENT_BLOCKS = 3  # without a reply for that long, Redis is regarded as unavailable
 _READ_COUNT = 500
 _APPLIED_SECONDS = 5.0
+_REMEMBERED_CHANGES = 1000
 _LOG_EVERY = 30  # attempts, two seconds apart: about once a minute
 
 
@@ -83,6 +87,14 @@ class _Replica:
         self.sequence, self.last_id = sequence, entry_id
 
 
+@dataclass(frozen=True, slots=True)
+class KnownChange:
+    """A change that a mirror has applied: its stream id and its sequence number."""
+
+    id: bytes
+    sequence: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _ChangeWaiter:
     """Somebody who waits until the change at ``position`` of the stream has been applied."""
@@ -123,7 +135,14 @@ class Mirror:
         self._last_reply_at = time.monotonic()
         self._connected = False
         self._changed = asyncio.Event()
+        self._known: deque[KnownChange] = deque(maxlen=_REMEMBERED_CHANGES)
+        self._known_model = ""
+        self._load_waiter = asyncio.Event()
         self.loaded = asyncio.Event()
+        self.loads = 0
+        """How often the counts were loaded: at the start, and whenever Redis was away or is another one."""
+        self.lost_changes = 0
+        """How many changes that this mirror knew were missing when it loaded again, at least."""
 
     @property
     def following(self) -> bool:
@@ -161,6 +180,17 @@ class Mirror:
         while self._replica is None or self._replica.counts.distinct_tokens <= tokens:
             self._changed.clear()
             await self._changed.wait()
+
+    @property
+    def last_change(self) -> KnownChange | None:
+        """The last change that this mirror knows; None before the first one."""
+        return self._known[-1] if self._known else None
+
+    async def wait_for_load_after(self, loads: int) -> None:
+        """Return when the counts were loaded more than ``loads`` times."""
+        while self.loads <= loads:
+            self._load_waiter.clear()
+            await self._load_waiter.wait()
 
     def snapshot(self) -> tuple[list[bytes], NDArray[np.int64]]:
         """Return all names of tokens and sums, and their counts, shape (names, classes).
@@ -231,7 +261,7 @@ class Mirror:
                 guard = ServerGuard(model.client)
                 replica = await self._load(model)
                 guard.check()
-                self._log_losses(self._replica, replica)
+                await self._note_losses(model, replica)
                 self._replica = replica
                 backoff.reset()
                 self._announce_loaded(model.keys.log_name, replica)
@@ -242,6 +272,8 @@ class Mirror:
 
     def _announce_loaded(self, log_name: str, replica: _Replica) -> None:
         self._connected, self._last_reply_at = True, time.monotonic()
+        self.loads += 1
+        self._load_waiter.set()
         self.loaded.set()
         self._wake_waiters(replica)
         _log.info(
@@ -251,16 +283,45 @@ class Mirror:
             sum(replica.counts.totals.messages),
         )
 
-    @staticmethod
-    def _log_losses(before: _Replica | None, now: _Replica) -> None:
-        """Log an error when Redis came back with less than it had."""
-        if before is not None and now.sequence < before.sequence:
-            messages_before, messages_now = sum(before.counts.totals.messages), sum(now.counts.totals.messages)
+    async def _note_losses(self, model: Model, now: _Replica) -> None:
+        """Count the known changes that Redis has no longer, log an error for them, and know where it is now."""
+        if model.keys.totals != self._known_model:  # the first load, or another epoch of a layer
+            self._known.clear()
+            self._known_model = model.keys.totals
+        lost = await self._forget_lost_changes(model)
+        if lost:
+            self.lost_changes += lost
+            messages_before = sum(self._replica.counts.totals.messages) if self._replica else 0
             _log.error(
-                "Redis has lost what it had learned: %d messages were known, %d are left",
+                "Redis has lost %s%d changes that %s followed: %d messages were learned, %d are now",
+                "" if self._known else "at least ",
+                lost,
+                model.keys.log_name,
                 messages_before,
-                messages_now,
+                sum(now.counts.totals.messages),
             )
+        if now.sequence and (not self._known or self._known[-1].id != now.last_id):
+            self._known.append(KnownChange(now.last_id, now.sequence))
+
+    async def _forget_lost_changes(self, model: Model) -> int:
+        """Forget the known changes that Redis has no longer, and return how many changes these are.
+
+        Two histories have a common beginning, so the last change of that is searched by halving.
+        """
+        common, end = 0, len(self._known)
+        while common < end:
+            middle = (common + end) // 2
+            if await model.has_change(self._known[middle].id, self._known[middle].sequence):
+                common = middle + 1
+            else:
+                end = middle
+        if common == len(self._known):
+            return 0
+        before = self._known[common - 1].sequence if common else self._known[0].sequence - 1
+        lost = self._known[-1].sequence - before
+        while len(self._known) > common:
+            self._known.pop()
+        return lost
 
     def _note_disconnect(self, problem: str, *, loud: bool) -> None:
         self._connected = False
@@ -297,11 +358,20 @@ class Mirror:
                 streams: Any = await client.xread({changes: replica.last_id}, count=_READ_COUNT, block=block)
             guard.check()
             self._last_reply_at = time.monotonic()
+            predecessor, applied = self.last_change, []
             for entry_id, fields in stream_entries(streams):
                 replica.apply(entry_id, fields)
+                applied.append(KnownChange(entry_id, replica.sequence))
+            self._known.extend(applied)
             self._wake_waiters(replica)
-            if not streams:
+            # A server may be replaced behind an open connection, and its next change may have the next number.
+            # This is asked for after the waiters were woken, so that no lesson waits for it.
+            if not applied:
                 await self._check_position(model, replica)
+            elif predecessor and not await model.has_change(predecessor.id, predecessor.sequence):
+                for _ in applied:
+                    self._known.pop()
+                raise _RescanNeeded(f"change {predecessor.sequence} that is known here is not in Redis")
 
     async def _check_position(self, model: Model, replica: _Replica) -> None:
         """Raise ``_RescanNeeded`` if Redis has fewer changes than this mirror, or another one in its place.

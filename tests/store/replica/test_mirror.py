@@ -42,6 +42,12 @@ async def later_than(model: Model, moment: tuple[int, int]) -> bool:
     return (seconds, microseconds // 1000) > (moment[0], moment[1] // 1000)
 
 
+async def later_than_change(model: Model, change_id: bytes | None) -> bool:
+    """Whether the server's clock shows a later millisecond than that of the change."""
+    seconds, microseconds = await model.client.time()
+    return (seconds * 1000 + microseconds // 1000) > _stream_position(change_id or b"")[0]
+
+
 @pytest.fixture
 def model(client: Redis) -> Model:
     return Model(client, "test", 3600)
@@ -224,6 +230,63 @@ async def test_wait_until_applied_fails_for_a_change_that_never_arrives(
 
     with pytest.raises(StoreUnavailable, match="the change is stored"):
         await Mirror(model, 5.0).wait_until_applied(b"1-0")
+
+
+async def test_a_server_that_goes_on_with_other_changes_behind_the_same_connection_is_scanned_again(
+    model: Model, own_redis: RedisServer
+) -> None:
+    """Its changes have the numbers and the stream ids that would come next, but the one before is another one."""
+    other_client = open_client(ConnectionOptions(own_redis.url))
+    other = Model(other_client, "test", 3600)
+    async with running(Mirror(model, 5.0)) as mirror:
+        await change(model, "m1", entry("spam", TOKENS[:2]))
+        for key in await model.client.keys():
+            await other_client.restore(key, 0, await model.client.dump(key) or b"")
+        ids = [await change(other, "m2", entry("ham", TOKENS[2:4]))]
+        await until(lambda: later_than_change(model, ids[-1]))
+        ids.append(await change(model, "m2", entry("spam", TOKENS[4:6])))
+        await mirror.wait_until_applied(ids[-1] or b"")
+        await until(lambda: later_than_change(other, ids[-1]))
+        ids.append(await change(other, "m3", entry("ham", TOKENS[6:])))
+
+        dumps = {key: await other_client.dump(key) or b"" for key in await other_client.keys()}
+        async with model.client.pipeline(transaction=True) as pipe:
+            pipe.flushall()
+            for key, dump in dumps.items():
+                pipe.restore(key, 0, dump)
+            await pipe.execute()
+
+        await mirror.wait_for_load_after(1)
+        assert await equals_redis(mirror, model, TOKENS)
+        assert mirror.lost_changes == 1
+    await other_client.aclose()
+
+
+async def test_a_stream_that_was_trimmed_has_lost_no_change(model: Model, shared_redis: RedisServer) -> None:
+    follower = Model(open_client(ConnectionOptions(shared_redis.url), retries=0), "test", 3600)
+    async with running(Mirror(follower, 5.0)) as mirror:
+        for number in range(5):
+            await mirror.wait_until_applied(await change(model, f"m{number}", entry("spam", TOKENS)) or b"")
+        await model.client.xtrim(model.keys.changes, maxlen=1, approximate=False)
+        await change(model, "m9", entry("ham", TOKENS))
+        await model.client.xtrim(model.keys.changes, maxlen=1, approximate=False)
+        await model.client.client_kill_filter(_type="normal", skipme=True)
+        await mirror.wait_for_load_after(1)
+
+        assert await equals_redis(mirror, model, TOKENS)
+        assert mirror.lost_changes == 0
+    await follower.client.aclose()
+
+
+async def test_a_change_is_known_by_its_number_and_its_stream_id(model: Model) -> None:
+    ids = [await change(model, f"m{number}", entry("spam", TOKENS)) or b"" for number in range(3)]
+
+    assert [await model.has_change(change_id, n) for n, change_id in enumerate(ids, start=1)] == [True] * 3
+    assert not await model.has_change(ids[1], 7)
+    assert not await model.has_change(b"1-0", 5)
+    await model.client.xtrim(model.keys.changes, maxlen=1, approximate=False)
+    assert await model.has_change(ids[0], 1)
+    assert not await model.has_change(ids[0], 9)
 
 
 async def test_a_change_that_cannot_be_read_leads_to_a_new_scan(model: Model) -> None:

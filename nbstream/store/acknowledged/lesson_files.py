@@ -1,0 +1,110 @@
+"""The files of acknowledged lessons: one folder, to which several processes append, each to files of its own.
+
+Rules:
+
+- Nobody writes to a file for longer than ``SEGMENT_SECONDS``; then the writer begins another one. Therefore a file
+  that was not changed for ``KEPT_SECONDS`` is never written again: anybody may remove it, and no lock is needed.
+  It does not matter whether its writer still lives.
+- One writer keeps at most ``MAX_BYTES``, about 12,000 lessons; of more it keeps the newest.
+- The files say what was in people's mail, as the ledger does: mode 0600, in a folder of mode 0700.
+- The system writes them to the disk when it likes. They survive the end of every process, but not the end of the
+  machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import time
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FOLDER = "acknowledged"
+"""The name of the folder in ``state_dir``."""
+
+KEPT_SECONDS = 900.0
+"""How long a lesson is kept at least, unless there are too many; a failover is over in seconds or minutes."""
+
+SEGMENT_SECONDS = 180.0
+MAX_BYTES = 16 << 20
+_SEGMENT_BYTES = 2 << 20
+_NAME = re.compile(r"\d{20}-[0-9a-f]{16}\.lessons")
+
+
+class LessonFileWriter:
+    """Appends to files in ``folder``; not to be called by several threads at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._descriptor: int | None = None
+        self._opened_at = 0.0
+        self._segments: deque[_Segment] = deque()
+
+    def append(self, data: bytes) -> None:
+        """Append whole frames. Raises ``OSError``; the next call begins another file then."""
+        if self._descriptor is None or self._is_full(len(data)):
+            self.close()
+            self._open_segment()
+        assert self._descriptor is not None
+        segment = self._segments[-1]
+        try:
+            rest = memoryview(data)
+            while rest:
+                written = os.write(self._descriptor, rest)
+                segment.size += written
+                rest = rest[written:]
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the present file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _is_full(self, added: int) -> bool:
+        age = time.monotonic() - self._opened_at
+        return age > SEGMENT_SECONDS or self._segments[-1].size + added > _SEGMENT_BYTES
+
+    def _open_segment(self) -> None:
+        self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        remove_expired(self._folder, time.time())
+        while sum(segment.size for segment in self._segments) > MAX_BYTES - _SEGMENT_BYTES:
+            self._segments.popleft().path.unlink(missing_ok=True)
+        path = self._folder / f"{time.time_ns():020d}-{secrets.token_hex(8)}.lessons"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._descriptor = os.open(path, flags, 0o600)
+        self._opened_at = time.monotonic()
+        self._segments.append(_Segment(path))
+
+
+class _Segment:
+    """One file of a writer, and how many bytes it has."""
+
+    __slots__ = ("path", "size")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+
+
+def lesson_files(folder: Path) -> Iterator[Path]:
+    """The files in the folder, oldest first; none where there is no folder. Raises ``OSError``."""
+    with suppress(FileNotFoundError):
+        yield from sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+
+
+def remove_expired(folder: Path, now: float) -> None:
+    """Remove the files that were not changed for ``KEPT_SECONDS``; ``now`` is in seconds since the epoch."""
+    for path in lesson_files(folder):
+        with suppress(OSError):  # somebody else has removed it, or it belongs to another user
+            if path.stat().st_mtime < now - KEPT_SECONDS:
+                path.unlink()

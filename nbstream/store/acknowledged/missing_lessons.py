@@ -1,0 +1,111 @@
+"""Which recorded lessons of a message Redis has lost, and which of them may be taught again.
+
+Rules: pure, nothing is read here. A lesson that is in the history was not lost. A lost lesson is taught again only
+if it is the last word on its message: if the history has a later step of the message, that one stays. When a step
+was made is its time by the clock of Redis; a lesson that was taught again has the time of the lost one. Several
+lost lessons of a message are taught again in their order, so each follows the one before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from nbstream.store.model.history import id_milliseconds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nbstream.store.model.acknowledgement import AcknowledgedLesson
+    from nbstream.store.model.history import HistoryStep
+
+
+class Finding(StrEnum):
+    """What became of a recorded lesson."""
+
+    PRESENT = "present"
+    """Redis has it."""
+    MISSING = "missing"
+    """Redis has lost it, and nothing later is known of its message."""
+    SUPERSEDED = "superseded"
+    """Redis has lost it, and the message was taught something else, or unlearned, since."""
+    UNKNOWN = "unknown"
+    """The history does not go back far enough to tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedLesson:
+    """A recorded lesson without its tokens, and where the rest of it is: a file and a position in it.
+
+    ``change`` is the stream id of the change that people made, also where the lesson was taught again since.
+    ``former_version`` and ``version`` are those of the ledger entry before and after it, empty for no entry;
+    ``label`` is what was learned, empty where the message was unlearned.
+    """
+
+    change: bytes
+    message_key: str
+    former_version: str
+    version: str
+    label: str
+    path: Path
+    position: int
+
+    @classmethod
+    def from_lesson(cls, lesson: AcknowledgedLesson, path: Path, position: int) -> RecordedLesson:
+        """What is to be known of ``lesson``, which is at ``position`` of that file.
+
+        Raises ``StoreIncompatible`` where its note cannot be read.
+        """
+        fields = dict(zip(lesson.entry_fields[0::2], lesson.entry_fields[1::2], strict=True))
+        version, label = (fields.get(name, b"").decode() for name in (b"version", b"label"))
+        change = lesson.note.repeats or lesson.change
+        return cls(change, lesson.message_key, lesson.former_version, version, label, path, position)
+
+    @property
+    def milliseconds(self) -> int:
+        """When the lesson was acknowledged, in milliseconds since the epoch by the clock of Redis."""
+        return id_milliseconds(self.change)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """The place of its change in the change stream."""
+        return self.milliseconds, int(self.change.partition(b"-")[2])
+
+
+def find_lesson(
+    lesson: RecordedLesson, earlier: Sequence[RecordedLesson], steps: Sequence[HistoryStep]
+) -> Finding:
+    """What became of ``lesson``.
+
+    ``earlier`` are the recorded lessons of its message before it. ``steps`` are those of its message in the
+    history, oldest first, at least since the first of these lessons.
+    """
+    if _is_in_history(lesson, earlier, steps):
+        return Finding.PRESENT
+    is_superseded = False
+    for step in steps:
+        if lesson.former_version and step.version == lesson.former_version:
+            is_superseded = False  # the step that the lesson followed, perhaps in the same millisecond
+        elif step.milliseconds > lesson.milliseconds:
+            is_superseded = True
+    return Finding.SUPERSEDED if is_superseded else Finding.MISSING
+
+
+def _is_in_history(
+    lesson: RecordedLesson, earlier: Sequence[RecordedLesson], steps: Sequence[HistoryStep]
+) -> bool:
+    """Whether a step of the history is this lesson, and not an earlier one with the same effect.
+
+    An undo puts a former entry back with its version, so the same step may occur twice.
+    """
+    same_steps = Counter((step.former_version, step.version) for step in steps if not step.repeats)
+    repeated = {step.repeats for step in steps}
+    for other in (*earlier, lesson):
+        effect = (other.former_version, other.version)
+        is_present = other.change in repeated or same_steps[effect] > 0
+        if other.change not in repeated:
+            same_steps[effect] -= 1
+    return is_present

@@ -1,0 +1,91 @@
+"""A host as a failover sees it: a journal, a model behind a proxy, its mirror and its restorer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nbstream.bayes.calibration import Calibration
+from nbstream.bayes.classifier import Classifier
+from nbstream.filter import Filter, FilterParts, FilterPolicy
+from nbstream.policy.policy import ThresholdPolicy
+from nbstream.store.acknowledged.lesson_files import FOLDER
+from nbstream.store.acknowledged.lesson_journal import LessonJournal
+from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
+from nbstream.store.acknowledged.missing_lessons import Finding
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.model import Model
+from nbstream.store.replica.mirror import Mirror
+from nbstream.tokens.tokenizer import Tokenizer
+from tests.store.replica.test_mirror import running
+
+
+@dataclass
+class Losses:
+    """What a restorer has reported."""
+
+    changes: int = 0
+    restored: int = 0
+    findings: Counter[Finding] = field(default_factory=Counter)
+
+    def changes_lost(self, changes: int) -> None:
+        self.changes += changes
+
+    def lessons_lost(self, findings: Mapping[Finding, int], restored: int) -> None:
+        self.findings.update(findings)
+        self.restored += restored
+
+
+@dataclass(frozen=True)
+class Host:
+    """One process of a host; ``losses`` is what its restorer has reported."""
+
+    journal: LessonJournal
+    model: Model
+    mirror: Mirror
+    restorer: LessonRestorer
+    losses: Losses
+    spam_filter: Filter
+
+    async def follow_other_server(self) -> None:
+        """Return when the mirror has loaded what is there now, once more."""
+        await self.mirror.wait_for_load_after(self.mirror.loads)
+
+
+@asynccontextmanager
+async def host_at(url: str, state_dir: Path) -> AsyncIterator[Host]:
+    """A host that has opened the model ``test`` and loaded its counts; its restorer runs when a test says so."""
+    journal = LessonJournal(state_dir / FOLDER)
+    client = open_client(ConnectionOptions(url, timeout_seconds=2))
+    following_client = open_client(ConnectionOptions(url, timeout_seconds=2), retries=0)
+    model = Model(client, "test", 3600, recorder=journal)
+    mirror = Mirror(Model(following_client, "test", 3600, recorder=journal), 2.0)
+    losses = Losses()
+    parts = FilterParts(
+        tokenizer=Tokenizer(), classifier=Classifier(), calibration=Calibration(), model=model, counts=mirror
+    )
+    try:
+        await model.open()
+        async with running(mirror):
+            restorer = LessonRestorer(journal, model, mirror, losses)
+            policy = FilterPolicy(ThresholdPolicy(), {})
+            yield Host(journal, model, mirror, restorer, losses, Filter(parts, policy))
+    finally:
+        await client.aclose()
+        await following_client.aclose()
+        await journal.close()
+
+
+@asynccontextmanager
+async def restoring(host: Host) -> AsyncIterator[None]:
+    """The restorer works by itself."""
+    task = asyncio.create_task(host.restorer.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
