@@ -14,7 +14,7 @@ from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.cli import interrupts
 from nbstream.cli.terminal import local_time, print_error, printable
-from nbstream.store.model.history import HistorySelection
+from nbstream.store.model.history import HistorySelection, id_milliseconds
 from nbstream.wire.explanation_json import iso_time
 
 if TYPE_CHECKING:
@@ -46,7 +46,10 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 def history_record_to_json(record: HistoryRecord) -> dict[str, Any]:
-    """Return the members of a change's JSON object."""
+    """Return the members of a change's JSON object.
+
+    ``repeats`` is when the lost change was acknowledged that this one repeats, None where it repeats none.
+    """
     return {
         "time": iso_time(record.at),
         "id": record.message_key,
@@ -57,6 +60,7 @@ def history_record_to_json(record: HistoryRecord) -> dict[str, Any]:
         "actor": record.note.actor,
         "before": _assessment_to_json(record.note.before),
         "after": _assessment_to_json(record.note.after),
+        "repeats": iso_time(id_milliseconds(record.note.repeats) / 1000) if record.note.repeats else None,
     }
 
 
@@ -67,7 +71,10 @@ def history_record_to_text(record: HistoryRecord) -> str:
         f"{note.before.probability:.4f} {note.before.verdict} -> {note.after.probability:.4f} {note.after.verdict}"
     )
     who = f"{note.source} {note.actor}".rstrip()
-    return printable(f"{local_time(record.at)}  {record.message_key}  {record.description}  {who}  {assessments}")
+    line = f"{local_time(record.at)}  {record.message_key}  {record.description}  {who}  {assessments}"
+    if note.repeats:
+        line += f"  taught again, as Redis had lost it; from {local_time(id_milliseconds(note.repeats) / 1000)}"
+    return printable(line)
 
 
 def _assessment_to_json(assessment: Assessment) -> dict[str, Any]:
