@@ -74,8 +74,9 @@ class SmtpListenerSettings(Section):
     """A further connection is put off (421)."""
 
     max_bytes_in_flight: ByteCount = 256 << 20
-    """The bytes of mail in memory over all connections. Mail beyond that is put off (452). It must be at least
-    ``max_message_bytes``. While messages are checked and relayed the process may need four times as much memory.
+    """The bytes of mail in memory over all connections, with the copy that is made of each message while it is
+    worked on: twice their size. Mail beyond that is put off (452), but never a message that is alone. It must be
+    at least ``max_message_bytes``.
     """
 
     max_recipients: Count = 1000
@@ -128,8 +129,8 @@ class HttpListenerSettings(Section):
     """A further connection is answered 503."""
 
     max_bytes_in_flight: ByteCount = 256 << 20
-    """The bytes of messages in memory over all connections. A request beyond that is answered 503. It must be at
-    least ``max_message_bytes``.
+    """The bytes of messages in memory over all connections, with the copy that is made of each: twice their size.
+    A request beyond that is answered 503, but never one that is alone. It must be at least ``max_message_bytes``.
     """
 
     request_timeout_seconds: Seconds = 60
@@ -192,7 +193,8 @@ class SpamdListenerSettings(SocketListenerSettings):
     """A further connection is answered that the service is unavailable (69)."""
 
     max_bytes_in_flight: ByteCount = 256 << 20
-    """The bytes of mail in memory over all connections. Mail beyond that is put off (75). It must be at least
+    """The bytes of mail in memory over all connections, with the copy that is made of each message: twice their
+    size. Mail beyond that is put off (75), but never a message that is alone. It must be at least
     ``max_message_bytes``.
     """
 
@@ -221,7 +223,9 @@ class StreamListenerSettings(Section):
     """
 
     max_bytes_in_flight: ByteCount = 64 << 20
-    """No further entries are read while the entries in hand are larger than this together."""
+    """No further entries are read while the entries in hand, counted twice for the copies that are made of them,
+    are larger than this together.
+    """
 
     claim_seconds: Annotated[float, Field(ge=1, le=86400, allow_inf_nan=False)] = 60
     """Another worker takes over the entries of a worker that gave no sign of life for this long."""

@@ -1,10 +1,21 @@
-"""The bytes of messages that a listener has in memory, counted over all of its connections."""
+"""The bytes of messages that a listener has in memory, counted over all of its connections.
+
+Rules: a message is counted twice, because it is held twice while it is worked on: as it came, and with CRLF line
+ends, without forged fields, decompressed, or with fields on top. What else is made of it is bounded by
+``limits.look_bytes``. A message that is alone may have what it needs: else it would be put off for ever.
+"""
 
 from __future__ import annotations
 
+COPIES = 2
+"""How often a message is held while it is worked on."""
+
 
 class BytesInFlight:
-    """Counts bytes in memory against a limit. ``reserved`` is the present number."""
+    """Counts bytes of messages; ``COPIES`` times as many may not be more than ``limit``.
+
+    ``reserved`` is the present number of bytes of messages.
+    """
 
     def __init__(self, limit: int) -> None:
         self.reserved = 0
@@ -12,12 +23,17 @@ class BytesInFlight:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no byte is left."""
-        return self.reserved >= self._limit
+        """Whether there is room for no byte."""
+        return COPIES * self.reserved >= self._limit
 
-    def reserve(self, size: int) -> bool:
-        """Count ``size`` more bytes and return True; where they do not fit, count nothing and return False."""
-        if self.reserved + size > self._limit:
+    def reserve(self, size: int, held: int = 0) -> bool:
+        """Count ``size`` more bytes and return True; where they do not fit, count nothing and return False.
+
+        ``held`` is what was reserved for the same message before. If nothing else is reserved, any size fits: the
+        caller has a limit for one message.
+        """
+        is_alone = self.reserved == held
+        if not is_alone and COPIES * (self.reserved + size) > self._limit:
             return False
         self.reserved += size
         return True

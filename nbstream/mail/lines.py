@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from nbstream.mail.content_buffer import ContentBuffer
+
 PIECE_BYTES = 256 * 1024
 
 
@@ -21,16 +23,20 @@ def normalize_line_ends(raw: bytes) -> bytes:
     """
     if len(raw) <= PIECE_BYTES:
         return _normalize_piece(raw)
-    rewritten: list[bytes] = []
-    start, changed = 0, False
+    rewritten: ContentBuffer | None = None
+    start = 0
     while start < len(raw):
         end = start + PIECE_BYTES
         end += raw[end - 1 : end + 1] == b"\r\n"
         piece = raw[start:end]
-        rewritten.append(_normalize_piece(piece))
-        changed |= rewritten[-1] is not piece
+        normalized = _normalize_piece(piece)
+        if rewritten is None and normalized is not piece:  # what is in order so far is not copied piece by piece
+            rewritten = ContentBuffer()
+            rewritten.append(memoryview(raw)[:start])
+        if rewritten is not None:
+            rewritten.append(normalized)
         start = end
-    return b"".join(rewritten) if changed else raw
+    return raw if rewritten is None else rewritten.take()
 
 
 def _normalize_piece(raw: bytes) -> bytes:
@@ -51,8 +57,14 @@ def split_at_line_ends(content: bytes) -> Iterator[bytes]:
     To rewrite the lines of 50 MB in one step holds the interpreter lock for 30 to 300 ms; those of a piece, 1 to 2
     ms.
     """
+    for start, end in line_spans(content):
+        yield content[start:end]
+
+
+def line_spans(content: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where the pieces of ``split_at_line_ends`` begin and end."""
     start = 0
     while start < len(content):
         end = content.find(b"\n", start + PIECE_BYTES) + 1 or len(content)
-        yield content[start:end]
+        yield start, end
         start = end

@@ -74,12 +74,12 @@ class MaildirTransaction:
         self._recipients.append(recipient)
         return SmtpReply(250, "2.1.5 Recipient ok")
 
-    async def data(self, content: bytes) -> SmtpReply:
+    async def data(self, content: bytes, fields: bytes = b"") -> SmtpReply:
         """Deliver the message. Return the reply, which is a 452 where the file system is full.
 
         Raises ``RelayUnavailable`` where the file cannot be written for another reason.
         """
-        draft = self._next_hop.make_draft(self._sender, self._recipients, content)
+        draft = self._next_hop.make_draft(self._sender, self._recipients, content, fields.replace(b"\r\n", b"\n"))
         return await maildir_files.write_drafts([draft]) or DELIVERED_REPLY
 
     async def abort(self) -> None:

@@ -39,11 +39,11 @@ class Transaction(Protocol):
     async def rcpt(self, recipient: SmtpPath) -> SmtpReply:
         """Return the next hop's reply to one recipient, whatever it is. Raises ``RelayUnavailable``."""
 
-    async def data(self, content: bytes) -> SmtpReply:
+    async def data(self, content: bytes, fields: bytes = b"") -> SmtpReply:
         """Hand over the message and return the next hop's final reply. Raises ``RelayUnavailable``.
 
-        ``content`` has CRLF line ends only and is not dot-stuffed. With a 2xx the next hop has taken
-        responsibility.
+        ``content`` has CRLF line ends only and is not dot-stuffed; ``fields`` are header fields that go on top of
+        it. With a 2xx the next hop has taken responsibility.
         """
 
     async def abort(self) -> None:

@@ -66,7 +66,7 @@ class Outlet:
         (part,) = parts
         match part.action.kind:
             case ActionKind.PASS:
-                return await transaction.data(header_fields.prepend_fields(raw, part.fields))
+                return await transaction.data(raw, header_fields.prepend_fields(b"", part.fields))
             case ActionKind.QUARANTINE:
                 await transaction.abort()
                 return await maildir_files.write_drafts([self._quarantine_draft(raw, part)]) or _QUARANTINED_REPLY
@@ -100,7 +100,7 @@ class Outlet:
         try:
             reply = await transaction.rcpt(SmtpPath(part.action.address))
             if reply.accepted:
-                return await transaction.data(header_fields.prepend_fields(raw, _next_hop_fields(part)))
+                return await transaction.data(raw, header_fields.prepend_fields(b"", _next_hop_fields(part)))
         except BaseException:
             await transaction.abort()
             raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -158,7 +159,7 @@ class NextHopConnection:
             raise ConnectionLost("the next hop closed a kept connection with a 421")
         return reply
 
-    async def send_content(self, stuffed_pieces: list[bytes]) -> SmtpReply:
+    async def send_content(self, stuffed_pieces: Sequence[bytes | memoryview]) -> SmtpReply:
         """Send the message with its final dot, after the 354, and return the reply.
 
         The next hop may refuse the message before its end. Raises ``RelayUnavailable``.
@@ -170,14 +171,14 @@ class NextHopConnection:
                 raise RelayUnavailable("the next hop accepted a message before its end")
         return reply
 
-    async def _exchange(self, pieces: list[bytes]) -> aiosmtplib.SMTPResponse:
+    async def _exchange(self, pieces: Sequence[bytes | memoryview]) -> aiosmtplib.SMTPResponse:
         self._deadline = self._loop.time() + self._reply_timeout_seconds
         if self._timer is None:
             self._timer = self._loop.call_later(self._reply_timeout_seconds, self._on_timer)
         try:
             # The library drops a reply that nobody waits for: nothing must be awaited before the read.
             for piece in pieces:
-                self._protocol.write(piece)
+                self._protocol.write(cast("bytes", piece))  # a transport takes any bytes-like object
             response = await self._protocol.read_response(timeout=None)
         except aiosmtplib.SMTPServerDisconnected as error:
             if self._timed_out:

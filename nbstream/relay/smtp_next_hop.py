@@ -17,7 +17,7 @@ import asyncio
 import re
 
 from nbstream.errors import RelayRefused, RelayUnavailable
-from nbstream.mail.lines import split_at_line_ends
+from nbstream.mail.lines import PIECE_BYTES, line_spans
 from nbstream.relay.next_hop import SmtpPath
 from nbstream.relay.smtp_connections import ConnectionLost, ConnectionPool, NextHopConnection, NextHopLimits
 from nbstream.wire.smtp_reply import SmtpReply
@@ -83,10 +83,10 @@ class SmtpTransaction:
         """Return the next hop's reply to one recipient, whatever it is. Raises ``RelayUnavailable``."""
         return await self.send_path(b"RCPT TO:", recipient)
 
-    async def data(self, content: bytes) -> SmtpReply:
+    async def data(self, content: bytes, fields: bytes = b"") -> SmtpReply:
         """Return the next hop's final reply, to DATA or to the message. Raises ``RelayUnavailable``."""
         try:
-            stuffed_pieces = await _dot_stuffed(content)
+            stuffed_pieces = await dot_stuffed_pieces(content, fields)
             reply = await self.exchange(b"DATA", positive=3)
             if reply.code >= 400:
                 await self.abort()
@@ -159,18 +159,20 @@ class SmtpTransaction:
                 raise RelayUnavailable(f"the next hop took back what it had agreed to: {reply}")
 
 
-async def _dot_stuffed(content: bytes) -> list[bytes]:
-    """Return the content as DATA carries it, with the final dot (RFC 5321 4.5.2).
+async def dot_stuffed_pieces(content: bytes, fields: bytes) -> list[bytes | memoryview]:
+    """Return the fields and the content as DATA carries them, with the final dot (RFC 5321 4.5.2).
 
-    Other tasks run between two pieces of a large message.
+    Other tasks run between two pieces of a large message. Pieces that need no dots are no copies.
     """
-    stuffed_pieces = []
-    for piece in split_at_line_ends(content):
-        dot = b"." if piece.startswith(b".") else b""
-        stuffed_pieces.append(dot + piece.replace(b"\r\n.", b"\r\n.."))
-        if len(stuffed_pieces) > 1:
+    stuffed_pieces: list[bytes | memoryview] = [fields]
+    view = memoryview(content)
+    for start, end in line_spans(content):
+        if content.startswith(b".", start):
+            stuffed_pieces.append(b".")
+        needs_dots = content.find(b"\r\n.", start, end) >= 0
+        stuffed_pieces.append(content[start:end].replace(b"\r\n.", b"\r\n..") if needs_dots else view[start:end])
+        if start:
             await asyncio.sleep(0)
-    # The final dot goes in one piece with the last lines, so that a usual message needs one packet, not two.
-    last = stuffed_pieces.pop() if stuffed_pieces else b""
-    stuffed_pieces.append(last + (b".\r\n" if not content or content.endswith(b"\r\n") else b"\r\n.\r\n"))
-    return stuffed_pieces
+    stuffed_pieces.append(b".\r\n" if not content or content.endswith(b"\r\n") else b"\r\n.\r\n")
+    # A usual message goes in one piece, so that it needs one packet, not several.
+    return [b"".join(stuffed_pieces)] if len(content) <= PIECE_BYTES else stuffed_pieces

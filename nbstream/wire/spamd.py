@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
+from nbstream.mail.content_buffer import ContentBuffer
+
 EX_DATAERR, EX_UNAVAILABLE, EX_SOFTWARE, EX_TEMPFAIL, EX_PROTOCOL, EX_TIMEOUT = 65, 69, 70, 75, 76, 79
 
 MAX_LINE_BYTES = 8192
@@ -107,6 +109,7 @@ class SpamdParser:
     def __init__(self, max_message: int) -> None:
         self._max_message = max_message
         self._buffer = bytearray()
+        self._body = ContentBuffer()
         self._head: _RequestHead | None = None
         self._discarding = self._request_complete = False
 
@@ -119,6 +122,7 @@ class SpamdParser:
         """Discard all further bytes, and free those that were received."""
         self._discarding = True
         self._buffer.clear()
+        self._body = ContentBuffer()
 
     def feed(self, data: bytes) -> list[SpamdEvent]:
         """Take received bytes, and return the events that they complete."""
@@ -139,7 +143,7 @@ class SpamdParser:
             return [self._finish(SpamdRefusal(EX_PROTOCOL, "Bad header line: (EOF during headers)"))]
         if head.length is not None:
             return [self._finish(SpamdRefusal(EX_PROTOCOL, "Content-length mismatch: the message is shorter"))]
-        return [self._finish(head.request(bytes(self._buffer)))]
+        return [self._finish(head.request(self._body.take()))]
 
     def _advance(self) -> Iterator[SpamdEvent]:
         head = self._head
@@ -154,17 +158,17 @@ class SpamdParser:
                     return
             else:
                 head.add(line)
-        if (len(self._buffer) if head.length is None else head.length) > self._max_message:
-            raise _RefusedError("Message too large", EX_DATAERR)
         if not self._request_complete:
-            if head.length is None or len(self._buffer) < head.length:
+            known_length = len(self._body) + len(self._buffer) if head.length is None else head.length
+            if known_length > self._max_message:
+                raise _RefusedError("Message too large", EX_DATAERR)
+            missing = known_length - len(self._body)
+            self._body.append(bytes(self._buffer[:missing]))
+            del self._buffer[:missing]
+            if head.length is None or len(self._body) < head.length:
                 return
             self._request_complete = True
-            body = bytes(
-                memoryview(self._buffer)[: head.length]
-            )  # a slice of the bytearray would be a second copy
-            del self._buffer[: head.length]
-            yield head.request(body)
+            yield head.request(self._body.take())
         if self._buffer:
             yield self._finish(SpamdRefusal(EX_PROTOCOL, "Content-length mismatch: the message is longer"))
 

@@ -22,7 +22,7 @@ class SpamdJudgement:
     required: float
 
 
-def render_check(request: SpamdRequest, judgement: SpamdJudgement, *content: bytes) -> bytes:
+def render_check(request: SpamdRequest, judgement: SpamdJudgement, *content: bytes | memoryview) -> bytes:
     """Return the answer to a command that checks a message, in the form that the client's version reads.
 
     ``content`` is what the command asks for, in pieces: a report, symbols, a message or a header block; CHECK has

@@ -7,6 +7,7 @@ import pytest
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.listeners.smtp.error_replies import error_reply
 from nbstream.relay.next_hop import SmtpPath
+from nbstream.relay.smtp_next_hop import dot_stuffed_pieces
 from nbstream.wire.smtp_reply import SmtpReply
 
 from .conftest import Play, Relay
@@ -223,3 +224,39 @@ async def test_an_ended_transaction_takes_nothing_more(play: Play, relay_to: Rel
     with pytest.raises(RelayUnavailable):
         await transaction.data(CONTENT)
     await server.played()
+
+
+def stuffed(message: bytes) -> bytes:
+    """The message as DATA carries it, the simple way (RFC 5321 4.5.2)."""
+    whole = message if not message or message.endswith(b"\r\n") else message + b"\r\n"
+    return (b"\r\n" + whole).replace(b"\r\n.", b"\r\n..")[2:] + b".\r\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b".",
+        b"..\r\n.\r\n",
+        b"no end",
+        b".a\r\n" * 200_000,
+        b"a.\r\n" * 200_000 + b".",
+        b"x" * 600_000 + b"\r\n.",
+    ],
+    ids=range(7),
+)
+@pytest.mark.parametrize("fields", [b"", b"X-Nbstream: spam\r\n"], ids=["plain", "with fields"])
+async def test_fields_and_content_are_dot_stuffed_however_large(content: bytes, fields: bytes) -> None:
+    pieces = await dot_stuffed_pieces(content, fields)
+
+    assert b"".join(pieces) == stuffed(fields + content)
+
+
+async def test_what_needs_no_dots_is_not_copied() -> None:
+    content = b"a line without a dot\r\n" * 200_000
+
+    pieces = await dot_stuffed_pieces(content, b"X: y\r\n")
+
+    own = [piece for piece in pieces if not isinstance(piece, memoryview)]
+    assert sum(map(len, own)) < 20
+    assert all(piece.obj is content for piece in pieces if isinstance(piece, memoryview))

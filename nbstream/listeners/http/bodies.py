@@ -13,6 +13,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.http.responses import RequestRefused
+from nbstream.mail.content_buffer import ContentBuffer
 from nbstream.wire.rspamd import ENCODED_FIELDS
 
 if TYPE_CHECKING:
@@ -32,6 +33,20 @@ class HttpLimits:
     request_timeout_seconds: float = 60.0
 
 
+class _IncomingBody:
+    """A body that comes in: its content, its bytes so far, and whether they are white space alone."""
+
+    def __init__(self) -> None:
+        self.content = ContentBuffer()
+        self.size = 0
+        self.is_blank = True
+
+    def add(self, piece: bytes) -> None:
+        self.content.append(piece)
+        self.size += len(piece)
+        self.is_blank = self.is_blank and piece.isspace()
+
+
 class BodyReader:
     """Reads the bodies of all requests of a listener."""
 
@@ -45,34 +60,31 @@ class BodyReader:
         _refuse_encoded(request)
         if (request.content_length or 0) > self._limits.max_message_bytes:
             raise self._too_large_error()
-        pieces: list[bytes] = []
+        body = _IncomingBody()
         try:
             try:
                 if request.content.is_eof():  # a small body has arrived with its header and needs no timeout
-                    await self._read_pieces(request.content, pieces)
+                    await self._read_pieces(request.content, body)
                 else:
                     async with asyncio.timeout(self._limits.request_timeout_seconds):
-                        await self._read_pieces(request.content, pieces)
+                        await self._read_pieces(request.content, body)
             except TimeoutError as error:
                 raise RequestRefused(408, "the request did not arrive in time", close=True) from error
             except (web.RequestPayloadError, HttpProcessingError) as error:
                 raise RequestRefused(400, "the body is not encoded as its header says", close=True) from error
-            content = b"".join(pieces)
-            if not content or content.isspace():
+            if body.is_blank:
                 raise RequestRefused(400, "the body is empty: it must be a message")
-            yield content
+            yield body.content.take()
         finally:
-            self._bytes_in_flight.release(sum(map(len, pieces)))
+            self._bytes_in_flight.release(body.size)
 
-    async def _read_pieces(self, content: StreamReader, pieces: list[bytes]) -> None:
-        size = 0
+    async def _read_pieces(self, content: StreamReader, body: _IncomingBody) -> None:
         async for piece in content.iter_any():
-            size += len(piece)
-            if size > self._limits.max_message_bytes:
+            if body.size + len(piece) > self._limits.max_message_bytes:
                 raise self._too_large_error()
-            if not self._bytes_in_flight.reserve(len(piece)):
+            if not self._bytes_in_flight.reserve(len(piece), held=body.size):
                 raise RequestRefused(503, "too much is being read now, please try again later", close=True)
-            pieces.append(piece)
+            body.add(piece)
 
     def _too_large_error(self) -> RequestRefused:
         return RequestRefused(

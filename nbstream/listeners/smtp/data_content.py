@@ -1,8 +1,8 @@
 """The content of DATA: bytes from the wire become the message, bounded and rewritten while they come.
 
 Rules: the dots of dot-stuffing are removed, a lone CR or LF becomes CRLF, and the final dot is left out. The
-message is the same wherever the bytes are cut into chunks. Each chunk is rewritten when it comes, so that only the
-pieces are left to be joined at the end: the event loop must never stand for long.
+message is the same wherever the bytes are cut into chunks. Each chunk is rewritten when it comes, so that nothing
+is left to do at the end: the event loop must never stand for long. What is counted is the message as it is held.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from nbstream.listeners.smtp import replies
+from nbstream.mail.content_buffer import ContentBuffer
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.wire.smtp import remove_dot_stuffing
 
@@ -36,8 +37,9 @@ class IncomingMessage:
         self._limit = limit
         self._bytes_in_flight = bytes_in_flight
         self._size = self._reserved = 0
-        self._pieces: list[bytes] = []
+        self._content = ContentBuffer()
         self._unfinished_bytes = b""
+        self._has_begun = False
 
     @property
     def exceeds_read_limit(self) -> bool:
@@ -54,33 +56,37 @@ class IncomingMessage:
             return
         if self._size - len(DATA_END) > self._limit:
             self._refuse(replies.MESSAGE_TOO_BIG)
-        elif not self._bytes_in_flight.reserve(len(chunk)):
-            self._refuse(replies.TOO_MANY_BYTES_IN_FLIGHT)
-        else:
-            self._reserved += len(chunk)
+        elif self._reserve(len(chunk)):
             data = self._unfinished_bytes + chunk
             end = len(data) - (len(_LAST_LINE) if last else _unfinished_length(data))
             self._unfinished_bytes = data[end:]
-            if end:
-                self._pieces.append(normalize_line_ends(remove_dot_stuffing(data[:end])))
+            rewritten = normalize_line_ends(remove_dot_stuffing(data[:end]))
+            if end and self._reserve(max(0, len(rewritten) - end)):
+                self._content.append(rewritten if self._has_begun else memoryview(rewritten)[2:])
+                self._has_begun = True
 
     def content(self) -> bytes:
         """Return the whole message, after its last chunk was added, and forget it."""
-        self._pieces[0] = self._pieces[0][2:]  # to cut the joined message would copy all of it once more
-        content = b"".join(self._pieces)
-        self._pieces.clear()
-        return content
+        return self._content.take()
 
     def release(self) -> None:
         """Give back the bytes that are reserved for the message."""
         self._bytes_in_flight.release(self._reserved)
         self._reserved = 0
 
+    def _reserve(self, size: int) -> bool:
+        """Reserve so many bytes more and return True, or refuse the message."""
+        if not self._bytes_in_flight.reserve(size, held=self._reserved):
+            self._refuse(replies.TOO_MANY_BYTES_IN_FLIGHT)
+            return False
+        self._reserved += size
+        return True
+
     def _refuse(self, problem: SmtpReply) -> None:
         _log.warning("smtp: a message was refused: %s", problem)
         self.problem = problem
         self.release()
-        self._pieces.clear()
+        self._content = ContentBuffer()
 
 
 def _unfinished_length(data: bytes) -> int:

@@ -115,6 +115,7 @@ class Delivery:
                 raw = await asyncio.to_thread(_without_forged_fields, content)
             else:
                 raw = _without_forged_fields(content)
+            del content  # of a message with forged fields there is a copy now
             check, groups = await self._check(raw, envelope.recipients)
             parts = [DeliveryPart(Action(ActionKind.PASS), (), envelope)]
             if check is not None:

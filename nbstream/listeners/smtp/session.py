@@ -237,29 +237,29 @@ class SmtpSession(SmtpConnection):
             self._close_if_draining()
 
     async def _learn_or_deliver(self, mail: MailTransaction, incoming: IncomingMessage) -> SmtpReply:
-        content = await self._read_content(incoming)
-        if isinstance(content, SmtpReply):
-            return content
+        problem = await self._read_content(incoming)
+        if problem:
+            return problem
         self.stop_timers()  # the client waits for us now, and what follows has deadlines of its own
         try:
             if mail.feedback_label is not None:
                 if not self._may_teach:  # any more: a reload may have come since RCPT
                     return self._refuse_feedback(mail, mail.feedback_label)
                 actor = str(self._forwarded_client or "") or str(self._peer)
-                return await mail.handlers.feedback.learn(content, mail.feedback_label, names.SMTP, actor)
+                return await mail.handlers.feedback.learn(
+                    incoming.content(), mail.feedback_label, names.SMTP, actor
+                )
             transaction, mail.next_hop_transaction = mail.next_hop_transaction, None
             assert transaction is not None
             envelope = Envelope(mail.sender, tuple(mail.recipients))
-            result = await mail.handlers.delivery.deliver(content, envelope, transaction, names.SMTP)
+            # Nothing but the delivery holds the content, which may be rewritten there.
+            result = await mail.handlers.delivery.deliver(incoming.content(), envelope, transaction, names.SMTP)
             return result.reply_with_verdict if self._may_teach else result.reply
         finally:
             self.restart_timers()
 
-    async def _read_content(self, incoming: IncomingMessage) -> bytes | SmtpReply:
-        """Read the message to its end (RFC 5321 4.1.1.4).
-
-        Return the message with CRLF line ends, or the reply that refuses it.
-        """
+    async def _read_content(self, incoming: IncomingMessage) -> SmtpReply | None:
+        """Read the message to its end (RFC 5321 4.1.1.4), and return the reply that refuses it, if one does."""
         ended = False
         while not ended:
             try:
@@ -273,4 +273,4 @@ class SmtpSession(SmtpConnection):
                 await self._send_reply(incoming.problem)
                 self.abort()
                 raise ConnectionResetError
-        return incoming.problem or incoming.content()
+        return incoming.problem

@@ -100,7 +100,7 @@ class SpamdHandler:
         )
 
 
-def _content(command: SpamdCommand, check: Check, body: bytes, runtime: Runtime) -> tuple[bytes, ...]:
+def _content(command: SpamdCommand, check: Check, body: bytes, runtime: Runtime) -> tuple[bytes | memoryview, ...]:
     match command:
         case SpamdCommand.SYMBOLS:
             return (_SYMBOLS[check.verdict],)
@@ -109,11 +109,12 @@ def _content(command: SpamdCommand, check: Check, body: bytes, runtime: Runtime)
         case SpamdCommand.REPORT_IFSPAM:
             return (_report(check, runtime.model_name),) if check.verdict.is_spam else ()
         case SpamdCommand.PROCESS | SpamdCommand.HEADERS:
-            head, rest = marking.split_header_and_body(body)
+            head, _ = marking.split_header_and_body(body)
+            del _  # a copy of the body
             marked = marking.rewrite_header(
                 head, _fields(check, runtime), verdict_fields.VERDICT_FIELDS, verdict_fields.GUARD_FIELD
             )
-            return (marked, rest) if command is SpamdCommand.PROCESS else (marked,)
+            return (marked, memoryview(body)[len(head) :]) if command is SpamdCommand.PROCESS else (marked,)
     return ()
 
 

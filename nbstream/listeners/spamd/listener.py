@@ -18,6 +18,7 @@ from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.sockets import BACKLOG
 from nbstream.listeners.spamd.handler import SpamdHandler
+from nbstream.mail.content_buffer import ContentBuffer
 from nbstream.wire.spamd import (
     EX_TEMPFAIL,
     EX_TIMEOUT,
@@ -208,7 +209,7 @@ class SpamdConnection(asyncio.Protocol):
             self._refuse(_SILENT)
 
     def _reserve_bytes(self, count: int) -> bool:
-        if not self._listener.bytes_in_flight.reserve(count):
+        if not self._listener.bytes_in_flight.reserve(count, held=self._reserved_bytes):
             return False
         self._reserved_bytes += count
         return True
@@ -251,14 +252,14 @@ class SpamdConnection(asyncio.Protocol):
     async def _make_answer(self, request: SpamdRequest) -> bytes:
         body = request.body
         if request.compressed:
-            pieces: list[bytes] = []
+            content = ContentBuffer()
             for piece in decompress(body, self._listener.limits.max_message_bytes):
                 if isinstance(piece, SpamdRefusal) or not self._reserve_bytes(len(piece)):
                     self._refusal = piece if isinstance(piece, SpamdRefusal) else _NO_MEMORY
                     return b""
-                pieces.append(piece)
+                content.append(piece)
                 await asyncio.sleep(0)  # other tasks run between two pieces
-            body = b"".join(pieces)
+            body = content.take()
         return await self._listener.handler.handle(request, body, self._peer())
 
     def _peer(self) -> Peer:

@@ -57,9 +57,9 @@ class _Transaction:
     async def rcpt(self, recipient: SmtpPath) -> SmtpReply:
         return SmtpReply(250, "2.1.5 Ok") if "@" in recipient.address else SmtpReply(550, "5.1.1 no")
 
-    async def data(self, content: bytes) -> SmtpReply:
+    async def data(self, content: bytes, fields: bytes = b"") -> SmtpReply:
         await self.abort()
-        self._next_hop.messages.append(content)
+        self._next_hop.messages.append(fields + content)
         return SmtpReply(250, f"2.0.0 taken as {len(self._next_hop.messages)}")
 
     async def abort(self) -> None:

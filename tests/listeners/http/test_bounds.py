@@ -199,7 +199,7 @@ async def test_500_connections_at_once(http: RunningHttpListener, many_files: No
 
 async def test_bytes_in_flight_are_bounded_over_all_connections(client: Redis, tmp_path: Path) -> None:
     def change(values: dict[str, Any]) -> None:
-        values["listeners"]["http"].update(max_message_bytes=1000, max_bytes_in_flight=1000)
+        values["listeners"]["http"].update(max_message_bytes=1000, max_bytes_in_flight=2000)
 
     async with open_http(client, tmp_path, change=change) as http:
         async with http.open() as (reader, writer):

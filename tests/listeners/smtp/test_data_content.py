@@ -51,15 +51,16 @@ def test_a_message_may_be_as_long_as_the_limit(length: int, problem: SmtpReply |
 
 
 def test_what_is_refused_holds_no_memory() -> None:
-    bytes_in_flight = BytesInFlight(10)
+    bytes_in_flight = BytesInFlight(20)
+    assert bytes_in_flight.reserve(1)
     arriving = IncomingMessage(100, bytes_in_flight)
     arriving.add(b"\r\n12345", last=False)
-    assert bytes_in_flight.reserved == 7
+    assert bytes_in_flight.reserved == 1 + 7
 
     arriving.add(b"6789", last=False)
 
     assert arriving.problem == TOO_MANY_BYTES_IN_FLIGHT
-    assert bytes_in_flight.reserved == 0
+    assert bytes_in_flight.reserved == 1
     assert not arriving.exceeds_read_limit
 
 
@@ -72,3 +73,12 @@ def test_after_twice_the_limit_the_end_is_not_waited_for() -> None:
     arriving.add(b"x", last=False)
 
     assert arriving.exceeds_read_limit
+
+
+def test_line_feeds_that_become_crlf_are_counted_as_they_are_held() -> None:
+    bytes_in_flight = BytesInFlight(1000)
+    arriving = IncomingMessage(100, bytes_in_flight)
+
+    arriving.add(b"\r\n" + b"\n" * 50, last=False)
+
+    assert bytes_in_flight.reserved == 2 + 100

@@ -158,7 +158,7 @@ async def test_a_bomb_is_refused_and_its_bytes_are_released(client: Redis) -> No
 
 @pytest.mark.parametrize("compressed", [False, True])
 async def test_mail_beyond_the_bytes_in_flight_is_deferred(client: Redis, compressed: bool) -> None:
-    async with open_spamd(client, max_message_bytes=1 << 20, max_bytes_in_flight=1 << 20) as spamd:
+    async with open_spamd(client, max_message_bytes=1 << 20, max_bytes_in_flight=2 << 20) as spamd:
         message = b"m" * (600 << 10)
         data = request("CHECK", message=message)
         _, writer = await spamd.connect()
@@ -178,7 +178,10 @@ async def test_mail_beyond_the_bytes_in_flight_is_deferred(client: Redis, compre
 async def test_the_bytes_of_deferred_mail_are_freed(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """They do not count any longer: without this they would have no limit."""
     monkeypatch.setattr(listener, "_PATIENCE_SECONDS", 3600)
-    async with open_spamd(client, max_message_bytes=2 << 20, max_bytes_in_flight=2 << 20) as spamd:
+    async with open_spamd(client, max_message_bytes=2 << 20, max_bytes_in_flight=4 << 20) as spamd:
+        _, other = await spamd.connect()  # a message that is alone is not deferred
+        other.write(b"C")
+        await until(lambda: spamd.listener.bytes_in_flight.reserved == 1)
         tracemalloc.start()
         try:
             streams = []
@@ -188,11 +191,11 @@ async def test_the_bytes_of_deferred_mail_are_freed(client: Redis, monkeypatch: 
                 await writer.drain()
                 assert (await reader.readline()).startswith(b"SPAMD/1.0 75 ")
                 streams.append(writer)
-            await until(lambda: spamd.listener.bytes_in_flight.reserved == 0)
+            await until(lambda: spamd.listener.bytes_in_flight.reserved == 1)
             assert tracemalloc.get_traced_memory()[0] < 4 << 20
         finally:
             tracemalloc.stop()
-        for writer in streams:
+        for writer in (other, *streams):
             writer.close()
         await spamd.wait_until_idle()
 
