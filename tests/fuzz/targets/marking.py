@@ -26,8 +26,10 @@ def _check(data: bytes) -> None:
     assert own[:2] == [name.lower() for name, _ in _NEW]
     assert own[2:] in ([], [GUARD_FIELD.lower()])
     marked_head, marked_body = split_header_and_body(marked + body)
-    if not own[2:]:  # a first line that continues a field of the sender's server goes with the guard
+    if not own[2:]:
         assert rewrite_header(marked_head, [], VERDICT_FIELDS, GUARD_FIELD) + marked_body == clean + body
+    # A first line that continues no field is removed with the guard; of a text without a header it is a part.
+    if not own[2:] or incoming_message(data, _LIMITS).is_mail:
         _check_identity(data, marked + body)
 
 
