@@ -44,6 +44,8 @@ TARGET = FuzzTarget(
     (
         b"redis:\n  url: redis://:hunter2@127.0.0.1:6379/0\nmodel:\n  name: mail\n  "
         b"min_learned: {spam: 10, ham: 10}\n",
+        b"redis:\n  sentinels: [a:26379, '[::1]:1']\n  service: mail\n  user: u\n  tls: true\n",
+        b"redis:\n  cluster: ['127.0.0.1:7000']\n  url: redis://x?foo=1\n",
         b"listeners:\n  smtp:\n    listen: 127.0.0.1:10025\n  http: {listen: 'unix:/run/h.sock', "
         b"allow_from: [127.0.0.0/8]}\n"
         b"relay:\n  next_hop: smtp:127.0.0.1:10026\n",
@@ -62,6 +64,9 @@ TARGET = FuzzTarget(
             b"url: ",
             b"listeners:",
             b"listen: ",
+            b"sentinels: [",
+            b"cluster: [",
+            b"tls: true",
             b"relay:",
             b"next_hop: ",
             b"verdict:",

@@ -1,7 +1,7 @@
 """The replies of a next hop: whatever it says, the client gets a reply that is one, and no connection is lost.
 
 The replies stand one behind the other with a NUL between them: the greeting, and one for each command. What comes
-after a 354 is one command, up to the final dot.
+after a 3xx is one command, up to the final dot.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ async def _relay(replies: list[bytes]) -> None:
                 writer.write(reply)
                 if not _COMPLETE.search(reply):
                     break  # both sides would wait
-                end = b"\r\n.\r\n" if reply.startswith(b"354") and request == b"DATA\r\n" else b"\r\n"
+                # The first digit decides (RFC 5321, section 4.3.2).
+                end = b"\r\n.\r\n" if reply.startswith(b"3") and request == b"DATA\r\n" else b"\r\n"
                 request = await reader.readuntil(end)
                 if end != b"\r\n":
                     contents.append(request)
@@ -97,7 +98,20 @@ TARGET = FuzzTarget(
         b"220 server\r\n\0" + b"502 what\r\n\0" + b"250 server\r\n\0" + b"99 x\r\n\0" + b"abc\r\n",
         b"220 \r\n\0" + b"250-" + b"x" * 2000 + b"\r\n250 y\r\n",
     ),
-    words=(b"\0", b"\r\n\0", b"250 ", b"250-", b"354 ", b"421 ", b"550 ", b"\r\n", b"\n", b"999 ", b"200 "),
+    words=(
+        b"\0353 go\r\n",
+        b"\0",
+        b"\r\n\0",
+        b"250 ",
+        b"250-",
+        b"354 ",
+        b"421 ",
+        b"550 ",
+        b"\r\n",
+        b"\n",
+        b"999 ",
+        b"200 ",
+    ),
     max_bytes=3000,
     mutations=150,
 )
