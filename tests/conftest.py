@@ -97,6 +97,11 @@ class RedisServer:
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
+    def go_on(self) -> None:
+        """Answer again, after ``hang``."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.kill()

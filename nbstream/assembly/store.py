@@ -14,6 +14,7 @@ from nbstream.store.acknowledged.lesson_journal import LessonJournal
 from nbstream.store.embedded.server import EmbeddedRedis
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
+from nbstream.store.model.replica_wait import ReplicaWaitOptions
 from nbstream.store.model.temporary import temporary_model, temporary_name
 from nbstream.store.recent import checked_messages
 from nbstream.store.replica.mirror import Mirror
@@ -124,6 +125,7 @@ def make_model(settings: Settings, client: Redis, recorder: LessonRecorder | Non
         settings.model.half_life_days,
         first_scores=settings.memory.first_scores,
         recorder=recorder,
+        replica_wait=ReplicaWaitOptions(settings.redis.wait_replicas, settings.redis.timeout_seconds / 2),
     )
 
 

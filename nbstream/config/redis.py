@@ -104,6 +104,12 @@ class RedisSettings(Section):
     timeout_seconds: Seconds = 5
     """The deadline of each command to Redis. A check never waits for Redis; learning does."""
 
+    wait_replicas: Annotated[int, Field(ge=0, le=16)] = 0
+    """How many replicas must have a lesson before it is acknowledged (WAIT). Where they do not have it within half
+    of ``timeout_seconds``, the answer is 451 or 503; the lesson is stored all the same, and a retry does no harm.
+    With the number of all replicas, a failover loses nothing that was acknowledged.
+    """
+
     @field_validator("sentinels", "cluster")
     @classmethod
     def _one_place(cls, value: tuple[TcpAddress, ...], info: ValidationInfo) -> tuple[TcpAddress, ...]:
@@ -111,6 +117,13 @@ class RedisSettings(Section):
             raise ValueError("must be left out: redis.url already says which Redis")
         if value and info.field_name == "cluster" and info.data.get("sentinels"):
             raise ValueError("must be left out: redis.sentinels already say which Redis")
+        return value
+
+    @field_validator("wait_replicas")
+    @classmethod
+    def _replicas_of_a_server(cls, value: int, info: ValidationInfo) -> int:
+        if value and _has_no_login(info):
+            raise ValueError("must be left out: the embedded Redis has no replicas")
         return value
 
     @field_validator("service")

@@ -157,6 +157,10 @@ class LessonCountingStore:
         """Return the former keys of messages that the ledger has under their former key alone."""
         return await self._model.ledger_keys(former_keys)
 
+    async def confirm(self) -> None:
+        """Pass the call on."""
+        await self._model.confirm()
+
     async def commit_lessons(self, changes: Sequence[LessonCommit]) -> list[bytes | LedgerConflict]:
         """Commit several lessons, one after another."""
         return [

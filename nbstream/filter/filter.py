@@ -198,6 +198,7 @@ class Filter:
                     change = entry.change
                     break
                 if entry is None:
+                    await model.confirm()  # an earlier attempt may have removed it
                     return Lesson(LessonOutcome.UNKNOWN, label, before.check, before.check)
                 was_overtaken = planned is not None and planned.outcome is LessonOutcome.INSISTED
                 lesson = await self._repeat_label(message, entry, lesson_source, may_insist=not was_overtaken)
@@ -214,6 +215,7 @@ class Filter:
                 except CountsFull:
                     if entry or (entry := await model.entry(key)) is None:
                         raise
+                    await model.confirm()  # an earlier attempt may have written it
                     continue
             answer = await model.commit_lesson(key, entry, planned.new_entry, planned.note)
             if isinstance(answer, bytes):

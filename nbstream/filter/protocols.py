@@ -63,6 +63,9 @@ class LessonStore(Protocol):
     ) -> Sequence[bytes | LedgerConflict | StoreUnavailable | StoreIncompatible]:
         """Commit several lessons, each by itself. The error of one that failed stands in its place."""
 
+    async def confirm(self) -> None:
+        """Return when what was acknowledged is as safe as each commit makes it. Raises ``StoreUnavailable``."""
+
     async def last_change(self) -> bytes:
         """Return the stream id of the last change; it is empty before the first change."""
 

@@ -80,6 +80,8 @@ REFUSALS = [
     ("{cluster: [h]}", "cluster[0]", "must be HOST:PORT"),
     ("{cluster: 'n:1'}", "cluster", "must be a list"),
     ("{sentinels: ['s:1'], service: 'a b'}", "service", "must be a name without spaces"),
+    ("{wait_replicas: 1}", "wait_replicas", "the embedded Redis has no replicas"),
+    ("{url: 'redis://h', wait_replicas: 17}", "wait_replicas", "must be at most 16"),
     ("{user: u}", "user", "the embedded Redis has no users"),
     ("{url: 'redis://u@h', user: u}", "user", "redis.url already names a user"),
     ("{password_file: TMP/password}", "password_file", "the embedded Redis has no password"),

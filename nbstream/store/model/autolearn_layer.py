@@ -151,6 +151,9 @@ class AutolearnModel:
         """Commit several lessons in the epoch of the last read; see ``Model.commit_lessons``."""
         return await self._model.commit_lessons(lessons)
 
+    async def confirm(self) -> None:
+        """Return at once: what is learned without people is acknowledged to nobody."""
+
     async def drop_epoch(self) -> Totals:
         """Drop all that the layer holds, and return the totals of that.
 

@@ -66,6 +66,9 @@ class MemoryModel:
         """Empty: this ledger holds nothing of an older version."""
         return {}
 
+    async def confirm(self) -> None:
+        """Return at once: there are no replicas."""
+
     async def commit_lessons(self, lessons: Sequence[LessonCommit]) -> list[bytes | LedgerConflict]:
         """Commit several lessons of different messages, one after the other."""
         return [

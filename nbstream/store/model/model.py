@@ -17,6 +17,7 @@ from redis.exceptions import NoScriptError, RedisError
 from nbstream.bayes.counts import CLASSES, ClassCounts, Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
+from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model import ledger
 from nbstream.store.model.acknowledgement import AcknowledgedLesson
@@ -33,6 +34,7 @@ from nbstream.store.model.learn_script import (
     unpack_reply,
 )
 from nbstream.store.model.position import ModelPosition, PositionScript
+from nbstream.store.model.replica_wait import ReplicaWait, ReplicaWaitOptions
 from nbstream.store.model.retention import (
     MAX_CHANGES,
     MAX_FIRST_SCORES,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LEDGER_BATCH = 200  # entries: some 240 kB
+_NO_REPLICA_WAIT = ReplicaWaitOptions()
 _SCRIPT_ATTEMPTS = 3  # to send lessons whose script the server does not know
 
 CommitResult: TypeAlias = "bytes | ledger.LedgerConflict | StoreUnavailable | StoreIncompatible"
@@ -70,7 +73,8 @@ class Model:
     ``model`` is the name of the model, or the keys of one of its layers. ``half_life_days`` is what a new model is
     signed with; after ``open``, ``half_life`` is what the model has. ``clock`` returns seconds since the epoch of
     Unix. ``first_scores`` is the number of first scores to keep of each class. ``recorder`` records the lessons
-    that Redis acknowledges, where something does.
+    that Redis acknowledges, where something does. ``replica_wait`` says how many replicas must have a lesson
+    before it is acknowledged.
     """
 
     def __init__(  # noqa: PLR0913 - most have a default, and are named where they are given
@@ -80,9 +84,10 @@ class Model:
         ledger_seconds: int,
         half_life_days: float | None = None,
         clock: Callable[[], float] = time.time,
-        first_scores: int = MAX_FIRST_SCORES,
         *,
+        first_scores: int = MAX_FIRST_SCORES,
         recorder: LessonRecorder | None = None,
+        replica_wait: ReplicaWaitOptions = _NO_REPLICA_WAIT,
     ) -> None:
         self.client = client
         self.keys = ModelKeys(model) if isinstance(model, str) else model
@@ -97,6 +102,7 @@ class Model:
         self._known_script = client.register_script(lua_script("known_changes.lua"))
         self._position_script = PositionScript(client, self.keys)
         self._evict_script = EvictScript(client, self.keys)
+        self._replica_wait = ReplicaWait(client, self.keys, replica_wait)
         self._learn_script = client.register_script(lua_script("learn.lua"))
         self._first_scores = StoredFirstScores(client, self.keys)
         self._vocabulary_at_change: tuple[bytes, NDArray[np.int64]] | None = None
@@ -261,25 +267,27 @@ class Model:
         This is the commit point of every lesson. One atomic step takes back the counts of ``old``, adds those of
         ``new``, writes the ledger entry, adds the change to the change stream and a record with ``note`` to the
         history: all of it, or nothing. The method returns only after Redis has acknowledged the step, so with an
-        append-only file that is synced at each write (``appendfsync always``) the lesson is then durable.
+        append-only file that is synced at each write (``appendfsync always``) the lesson is then durable. Where it
+        is to wait for replicas, they have the lesson then, also one that was committed before.
 
         Returns the stream id of the change, or what the ledger holds instead of ``old``: nothing was changed then,
         and the caller may try again with that. After an error the same lesson may be committed again: where the
         first attempt was carried out, the second one changes nothing. Raises ``StoreRefuses`` where Redis does
         not write, ``StoreUnavailable``, and ``StoreIncompatible`` for an entry that cannot be read.
         """
-        lesson = LessonCommit(message_key, old, new, note)
+        lesson, guard = LessonCommit(message_key, old, new, note), ServerGuard(self.client)
         arguments = pack_arguments(lesson, self.retention)
         identity = self._recorder.identity if self._recorder else ""
         try:
             with store_errors():
                 reply: Any = await self._learn_script(keys=pack_keys(self.keys, message_key), args=arguments)
                 result = await self._recognize_removal(lesson, unpack_reply(reply))
+            await self._record(identity, [(lesson, arguments, result)])
+            await self._replica_wait.wait(guard)
         except StoreRefuses as error:
             self._note_refusal(error)
             raise
         self._note_refusal(None)
-        await self._record(identity, [(lesson, arguments, result)])
         return result
 
     async def commit_lessons(self, lessons: Sequence[LessonCommit]) -> list[CommitResult]:
@@ -292,7 +300,7 @@ class Model:
         results: dict[int, CommitResult] = {}
         arguments = [pack_arguments(lesson, self.retention) for lesson in lessons]
         identity = self._recorder.identity if self._recorder else ""
-        waiting = list(range(len(lessons)))
+        waiting, guard = list(range(len(lessons))), ServerGuard(self.client)
         for _ in range(_SCRIPT_ATTEMPTS):
             if not waiting:
                 break
@@ -313,7 +321,16 @@ class Model:
                 in_order[i] = await self._recognize_removal(lesson, result)
         self._note_refusal(next((result for result in in_order if isinstance(result, StoreRefuses)), None))
         await self._record(identity, list(zip(lessons, arguments, in_order, strict=True)))
+        await self._replica_wait.wait(guard)
         return in_order
+
+    async def confirm(self) -> None:
+        """Return when as many replicas as wanted have every lesson that Redis has acknowledged.
+
+        This is for an answer that writes nothing, because an earlier attempt has written it. Raises
+        ``StoreUnavailable``.
+        """
+        await self._replica_wait.wait(ServerGuard(self.client))
 
     async def _send_commits(self, lessons: Sequence[tuple[LessonCommit, ScriptArguments]]) -> list[Any]:
         async with self.client.pipeline(transaction=False) as pipe:
