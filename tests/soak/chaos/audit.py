@@ -80,7 +80,7 @@ async def _model_deviations(site: Site, model: Model, teachers: Teachers) -> Asy
             yield deviation
     async for deviation in stored.stream_deviations(site):
         yield deviation
-    async for deviation in stored.unlearn_deviations(site, model, teachers.numbers):
+    async for deviation in stored.unlearn_deviations(site, teachers.teaching, model, teachers.numbers):
         yield deviation
 
 

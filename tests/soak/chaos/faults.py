@@ -1,7 +1,8 @@
 """Carries out the events of a schedule.
 
 Rules: events at one target are carried out one after the other, those at different targets at the same time. A
-fault has ended when what it hit works again; then the journal says from when to when it was.
+fault has ended when what it hit works again; then the journal says from when to when it was. Where everything takes
+so long that the run would not end, the events that are left are left out, and the journal says so.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ _REDIS_WRITES = ("changes", "history", "in", "out")
 
 
 class Faults:
-    """The faults of one site."""
+    """The faults of one site; none begins later than ``last_begin``, in seconds since the begin of the run."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, last_begin: float) -> None:
         self._site = site
+        self._last_begin = last_begin
         self._locks = {target: asyncio.Lock() for target in (*HOSTS, "redis", "hop")}
         self._actions: dict[Kind, Callable[[Event], Awaitable[None]]] = {
             Kind.KILL_DAEMON: self._kill_daemon,
@@ -94,6 +96,9 @@ class Faults:
             for target in targets:
                 await stack.enter_async_context(self._locks[target])
             begun = journal.now()
+            if begun > self._last_begin:
+                journal.note("left out", number=event.number, kind=event.kind, target=event.target)
+                return
             journal.note("fault", number=event.number, kind=event.kind, target=event.target, seconds=event.seconds)
             try:
                 await self._actions[event.kind](event)

@@ -25,7 +25,8 @@ from tests.soak.chaos.teachers import Teachers
 
 _SENDERS = 3
 _TEACHERS = 3
-_RECOVERY_SECONDS = 360.0  # for the start, the end and the audit, on a slow machine
+_MOST_LATENESS = 1.5  # times the time of the events: later none begins
+_RECOVERY_SECONDS = 480.0  # for the start, the end and the audit, on a slow machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +56,23 @@ class RunResult:
 
 async def run_chaos(options: RunOptions) -> RunResult:
     """Carry out one run and its audit."""
-    journal = Journal(options.folder / "events.jsonl")
+    journal, deviations = Journal(options.folder / "events.jsonl"), []
+    seconds = _MOST_LATENESS * options.seconds + _RECOVERY_SECONDS
     try:
         async with (
-            asyncio.timeout(3 * options.seconds + _RECOVERY_SECONDS),
+            asyncio.timeout(seconds),
             running_site(options.folder, options.redis_binary, options.redis_names, journal) as site,
         ):
             kinds = options.kinds if site.has_disks else options.kinds - DISK_KINDS
             events = plan(options.seed, options.seconds, options.events, kinds)
             _write_schedule(options.folder / "schedule.json", options, events)
-            return RunResult(journal, [deviation async for deviation in _attack(site, options, events)])
+            async for deviation in _attack(site, options, events):
+                deviations.append(deviation)
+    except TimeoutError:
+        deviations.append(Deviation(f"the run did not end within {seconds:.0f} s", journal.now()))
     finally:
         journal.close()
+    return RunResult(journal, deviations)
 
 
 def _write_schedule(file: Path, options: RunOptions, events: Sequence[Event]) -> None:
@@ -90,7 +96,7 @@ async def _attack(site: Site, options: RunOptions, events: Sequence[Event]) -> A
                 group.create_task(senders.run())
                 group.create_task(teachers.run(_TEACHERS))
                 group.create_task(stream.check_until(finishing, options.seed))
-                await Faults(site).run(events)
+                await Faults(site, _MOST_LATENESS * options.seconds).run(events)
                 site.journal.note("the last fault has ended")
                 await site.wait_until_ready()
                 finishing.set()
