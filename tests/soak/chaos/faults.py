@@ -1,8 +1,8 @@
 """Carries out the events of a schedule.
 
 Rules: events at one target are carried out one after the other, those at different targets at the same time. A
-fault has ended when what it hit works again; then the journal says from when to when it was. Where everything takes
-so long that the run would not end, the events that are left are left out, and the journal says so.
+fault has ended when what it hit works again; then the journal says from when to when it was. Where everything
+takes so long that the run would not end, the rest of the events is left out, and the journal says so.
 """
 
 from __future__ import annotations

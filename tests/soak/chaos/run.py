@@ -56,7 +56,7 @@ class RunResult:
 
 async def run_chaos(options: RunOptions) -> RunResult:
     """Carry out one run and its audit."""
-    journal, deviations = Journal(options.folder / "events.jsonl"), []
+    journal, deviations = Journal(options.folder / "events.jsonl"), list[Deviation]()
     seconds = _MOST_LATENESS * options.seconds + _RECOVERY_SECONDS
     try:
         async with (
@@ -66,8 +66,7 @@ async def run_chaos(options: RunOptions) -> RunResult:
             kinds = options.kinds if site.has_disks else options.kinds - DISK_KINDS
             events = plan(options.seed, options.seconds, options.events, kinds)
             _write_schedule(options.folder / "schedule.json", options, events)
-            async for deviation in _attack(site, options, events):
-                deviations.append(deviation)
+            deviations += [deviation async for deviation in _attack(site, options, events)]
     except TimeoutError:
         deviations.append(Deviation(f"the run did not end within {seconds:.0f} s", journal.now()))
     finally:
