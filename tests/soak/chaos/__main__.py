@@ -16,8 +16,9 @@ from pathlib import Path
 from nbstream.store.embedded.server_programs import find_servers
 from tests.soak.chaos.report import render_deviations, render_table
 from tests.soak.chaos.run import RunOptions, run_chaos
-from tests.soak.chaos.schedule import SINGLE_KINDS, Kind
+from tests.soak.chaos.schedule import LOSING_KINDS, SINGLE_KINDS, Kind
 
+_REDIS_HELP = "one Redis; with a replica that takes over; also by failovers that lose what was written last"
 _SECONDS_PER_EVENT = 1.5
 _KEPT_FILES = ("*.jsonl", "*.json", "*.log", "*.yaml", "*/daemon.log")
 
@@ -32,7 +33,8 @@ class _Topology:
 
 _TOPOLOGIES = {
     "single": _Topology(("redis",), SINGLE_KINDS),
-    "replicas": _Topology(("redis1", "redis2"), frozenset(Kind)),
+    "replicas": _Topology(("redis1", "redis2"), frozenset(Kind) - LOSING_KINDS),
+    "failover": _Topology(("redis1", "redis2"), frozenset(Kind)),
 }
 
 
@@ -68,7 +70,7 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=5.0, help="how long there are events")
     parser.add_argument("--events", type=int, help=f"how many; without it one in {_SECONDS_PER_EVENT} s")
-    parser.add_argument("--redis", choices=_TOPOLOGIES, default="single", help="one Redis, or one with a replica")
+    parser.add_argument("--redis", choices=_TOPOLOGIES, default="single", help=_REDIS_HELP)
     parser.add_argument("--keep", type=Path, metavar="DIR", help="gets the event log, the schedule and the logs")
     return parser.parse_args()
 

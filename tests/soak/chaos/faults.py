@@ -12,6 +12,7 @@ import random
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ from redis.exceptions import RedisError
 from tests.soak.chaos import disks
 from tests.soak.chaos.journal import Fault
 from tests.soak.chaos.next_hop import Mood
-from tests.soak.chaos.redis_group import RedisNode
+from tests.soak.chaos.redis_group import READY_SECONDS, RedisNode
 from tests.soak.chaos.schedule import HOSTS, Event, Kind
 from tests.soak.chaos.services import send_signal
 from tests.soak.chaos.site import Host, Site
 from tests.store.proxy import Fate
+from tests.waiting import until
 
 _FATES = {
     Kind.LOSE_REQUESTS: Fate.LOSE_REQUEST,
@@ -76,6 +78,8 @@ class Faults:
             Kind.FULL_MAIL_DISK: self._fill_mail_disk,
             Kind.HAND_OVER: self._hand_over,
             Kind.HAND_OVER_KEEPING: self._hand_over,
+            Kind.LOSE_PRIMARY: self._lose_primary,
+            Kind.SPLIT_BRAIN: self._split_brain,
             Kind.KILL_REPLICA: self._kill_replica,
             Kind.STOP_REPLICA: self._stop_replica,
             **dict.fromkeys(_FATES, self._spoil_link),
@@ -218,6 +222,33 @@ class Faults:
                 host.link.cut()
         await group.wait_until_ready()
 
+    async def _lose_primary(self, event: Event) -> None:
+        """Kill the primary and promote a replica at once, whatever has not reached it."""
+        group, former, successor = self._site.group, self._site.group.primary, self._replica(event)
+        await former.end(kill=True)
+        await self._promote(successor)
+        group.move(successor)
+        former.primary_port = successor.port
+        former.go_on()
+        await group.wait_until_ready()
+
+    async def _split_brain(self, event: Event) -> None:
+        """Promote a replica while one host still uses the former primary; then that one follows, and loses it."""
+        group, former, successor = self._site.group, self._site.group.primary, self._replica(event)
+        left_behind = HOSTS[event.draw % len(HOSTS)]
+        await self._promote(successor)
+        group.move(successor, [name for name in (*HOSTS, "direct") if name != left_behind])
+        for host in self._site.hosts.values():
+            if host.name != left_behind:
+                host.link.cut()
+        await asyncio.sleep(event.seconds)
+        group.move(successor)
+        await until(partial(_follows, former, successor), READY_SECONDS)
+        await group.wait_until_ready()
+
+    async def _promote(self, replica: RedisNode) -> None:
+        await until(partial(_follows, replica, None), READY_SECONDS)
+
     async def _kill_replica(self, event: Event) -> None:
         await self._end_node(self._replica(event), event.seconds, kill=True)
 
@@ -324,6 +355,15 @@ async def _full(disk: Path) -> AsyncIterator[None]:
         yield
     finally:
         disks.free(disk)
+
+
+async def _follows(node: RedisNode, primary: RedisNode | None) -> bool:
+    """Make a server follow that primary, or none; return whether it took the command."""
+    try:
+        await node.follow(primary)
+    except RedisError:
+        return False
+    return True
 
 
 def _one_of(pids: Sequence[int], event: Event) -> Sequence[int]:

@@ -7,7 +7,7 @@ links, as over an address that moves: ``move`` leads new connections to another 
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -85,9 +85,9 @@ class RedisNode(Service):
 
 
 class RedisGroup:
-    """All servers; the first one is the primary at the begin. ``links`` lead to the primary."""
+    """All servers; the first one is the primary at the begin. ``links`` lead each client to the primary."""
 
-    def __init__(self, nodes: Sequence[RedisNode], links: Sequence[Link]) -> None:
+    def __init__(self, nodes: Sequence[RedisNode], links: Mapping[str, Link]) -> None:
         self.nodes = nodes
         self.primary = nodes[0]
         self._links = links
@@ -96,11 +96,12 @@ class RedisGroup:
     def replicas(self) -> list[RedisNode]:
         return [node for node in self.nodes if node is not self.primary]
 
-    def move(self, primary: RedisNode) -> None:
-        """Lead new connections to this server."""
+    def move(self, primary: RedisNode, clients: Collection[str] | None = None) -> None:
+        """Lead new connections to this server: of these ``clients``, or of all."""
         self.primary = primary
-        for link in self._links:
-            link.target = primary.socket
+        for name, link in self._links.items():
+            if clients is None or name in clients:
+                link.target = primary.socket
 
     async def wait_until_ready(self) -> None:
         """Return once all servers answer, and the replicas follow. Raises ``TimeoutError``."""

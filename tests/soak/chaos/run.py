@@ -16,7 +16,7 @@ from tests.soak.chaos.audit import MODEL, audit
 from tests.soak.chaos.deviations import Deviation
 from tests.soak.chaos.faults import Faults
 from tests.soak.chaos.journal import Journal
-from tests.soak.chaos.schedule import DISK_KINDS, Event, Kind, plan
+from tests.soak.chaos.schedule import DISK_KINDS, LOSING_KINDS, Event, Kind, plan
 from tests.soak.chaos.senders import Senders
 from tests.soak.chaos.site import Site, running_site
 from tests.soak.chaos.stored import LEDGER_SECONDS
@@ -44,6 +44,11 @@ class RunOptions:
     redis_binary: Path
     redis_names: Sequence[str]
     kinds: Set[Kind]
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether Redis loses nothing that it has acknowledged."""
+        return not LOSING_KINDS & self.kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,7 @@ async def _attack(site: Site, options: RunOptions, events: Sequence[Event]) -> A
                 finishing.set()
                 senders.finish()
         site.journal.note("audit")
-        async for deviation in audit(site, teachers, mirrors):
+        async for deviation in audit(site, teachers, mirrors, is_lossless=options.is_lossless):
             yield deviation
 
 

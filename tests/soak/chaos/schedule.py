@@ -52,6 +52,8 @@ class Kind(StrEnum):
     FULL_MAIL_DISK = "Maildir: its disk is full"
     HAND_OVER = "failover: another primary, all connections cut"
     HAND_OVER_KEEPING = "failover: another primary, open connections stay"
+    LOSE_PRIMARY = "failover: the primary dies, and its last writes with it"
+    SPLIT_BRAIN = "failover: two primaries for a while, and the writes of one are lost"
     KILL_REPLICA = "replica: SIGKILL"
     STOP_REPLICA = "replica: SIGSTOP, later SIGCONT"
 
@@ -101,6 +103,8 @@ TRAITS = {
     Kind.FULL_MAIL_DISK: Traits(("b",), (0.5, 4.0)),
     Kind.HAND_OVER: Traits(_REDIS),
     Kind.HAND_OVER_KEEPING: Traits(_REDIS),
+    Kind.LOSE_PRIMARY: Traits(_REDIS),
+    Kind.SPLIT_BRAIN: Traits(_REDIS, (0.5, 6.0)),
     Kind.KILL_REPLICA: Traits(_REDIS),
     Kind.STOP_REPLICA: Traits(_REDIS, (0.5, 5.0)),
 }
@@ -108,12 +112,15 @@ TRAITS = {
 
 
 REPLICA_KINDS = frozenset({Kind.HAND_OVER, Kind.HAND_OVER_KEEPING, Kind.KILL_REPLICA, Kind.STOP_REPLICA})
-"""The kinds that need a replica."""
+"""The kinds that need a replica, and lose nothing."""
+
+LOSING_KINDS = frozenset({Kind.LOSE_PRIMARY, Kind.SPLIT_BRAIN})
+"""The kinds that lose what Redis has acknowledged; the daemons teach lessons again."""
 
 DISK_KINDS = frozenset({Kind.FULL_REDIS_DISK, Kind.FULL_MAIL_DISK})
 """The kinds that need the right to mount a small file system."""
 
-SINGLE_KINDS = frozenset(Kind) - REPLICA_KINDS
+SINGLE_KINDS = frozenset(Kind) - REPLICA_KINDS - LOSING_KINDS
 """The kinds for one Redis without replicas."""
 
 

@@ -164,7 +164,7 @@ async def running_site(
         for name, workers in zip(HOSTS, (2, 1), strict=True):
             hosts[name] = Host(name, folder / name, workers, next_hops[name], links[name], journal)
             await stack.enter_async_context(hosts[name].daemon)
-        group = RedisGroup(nodes, list(links.values()))
+        group = RedisGroup(nodes, links)
         site = Site(folder, hosts, group, redis_disk, redis, hop, maildir, has_disks, journal)
         await site.wait_until_ready()
         yield site

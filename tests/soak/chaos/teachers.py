@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from tests.soak.chaos.http_client import request
-from tests.soak.chaos.journal import LessonOutcome
+from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, LessonOutcome
 from tests.soak.chaos.mails import mail
 from tests.soak.chaos.site import Host, Site
 from tests.soak.chaos.streams import StreamClient
@@ -26,7 +26,6 @@ _BULK_NUMBERS = 800_000_000
 _PROBE_NUMBERS = 700_000_000
 _PROBES = 10
 _CROWD_SIZE = 4
-_ACKNOWLEDGEMENTS = {LessonOutcome.CHANGED, LessonOutcome.SAME, LessonOutcome.DONE}
 LABELS = ("spam", "ham", "spam", "ham", None)
 
 
@@ -57,7 +56,7 @@ class Teachers:
         for _ in range(_PROBES):
             self._probe += 1
             self.numbers.add(self._probe)
-            if await self.teaching.by_http(host, self._probe, "spam") not in _ACKNOWLEDGEMENTS:
+            if await self.teaching.by_http(host, self._probe, "spam") not in ACKNOWLEDGEMENTS:
                 return False
         return True
 
@@ -74,7 +73,7 @@ class Teachers:
             label = generator.choice(LABELS)
             attempts = 1 if generator.random() < 0.2 else 20  # some leave it at the first failure
             for _ in range(attempts):
-                if await self._teach_once(generator, number, label) in _ACKNOWLEDGEMENTS:
+                if await self._teach_once(generator, number, label) in ACKNOWLEDGEMENTS:
                     break
                 await asyncio.sleep(_RETRY_SECONDS)
             await asyncio.sleep(_PAUSE_SECONDS)
