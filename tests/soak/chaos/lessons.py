@@ -50,7 +50,7 @@ def _agrees(
     ends = (
         [[*attempts, attempt] for attempt in attempts if attempt.outcome in ACKNOWLEDGEMENTS] if is_crowd else []
     )
-    return any(last_word_holds(end, last) for end in ends or [attempts])
+    return any(last_word_holds(end, last) for end in ends or [list(attempts)])
 
 
 def chain_deviations(
