@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PERIOD_SECONDS = 30.0
-_LEDGER_BATCH = 500  # messages: one field of each, in one round trip
+_LEDGER_BATCH = 200  # messages: one field of each, in one round trip
 _MAX_CONFLICTS = 20
 _BEFORE_MILLISECONDS = 2000  # the history is read from a little before the first lesson in question
 

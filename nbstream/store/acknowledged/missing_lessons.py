@@ -38,7 +38,7 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordedLesson:
-    """A recorded lesson without its tokens, and where the rest of it is: a file and a position in it.
+    """A recorded lesson without its tokens, and where the rest of it is: ``size`` bytes at ``position`` of a file.
 
     ``change`` is the stream id of the change that people made, also where the lesson was taught again since.
     ``former_version`` and ``version`` are those of the ledger entry before and after it, empty for no entry;
@@ -52,17 +52,18 @@ class RecordedLesson:
     label: str
     path: Path
     position: int
+    size: int
 
     @classmethod
-    def from_lesson(cls, lesson: AcknowledgedLesson, path: Path, position: int) -> RecordedLesson:
-        """What is to be known of ``lesson``, which is at ``position`` of that file.
+    def from_lesson(cls, lesson: AcknowledgedLesson, path: Path, position: int, size: int) -> RecordedLesson:
+        """What is to be known of ``lesson``, whose frame has that place in that file.
 
         Raises ``StoreIncompatible`` where its note cannot be read.
         """
         fields = dict(zip(lesson.entry_fields[0::2], lesson.entry_fields[1::2], strict=True))
         version, label = (fields.get(name, b"").decode() for name in (b"version", b"label"))
         change = lesson.note.repeats or lesson.change
-        return cls(change, lesson.message_key, lesson.former_version, version, label, path, position)
+        return cls(change, lesson.message_key, lesson.former_version, version, label, path, position, size)
 
     @property
     def milliseconds(self) -> int:
