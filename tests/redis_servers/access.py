@@ -39,13 +39,15 @@ class Certificates:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The password of the default user on servers and sentinels, and the certificates; None is without.
+    """The password on servers and sentinels, and the certificates; None is without.
 
-    ``users`` are lines of an ACL for further users, such as ``nbstream on >secret +@all ~*``.
+    ``user`` may do all, and the default user nothing; without one the password is that of the default user.
+    ``users`` and ``sentinel_users`` are further users, such as ``reader on >secret +@read ~*``.
     """
 
     password: str | None = None
     certificates: Certificates | None = None
+    user: str | None = None
     users: tuple[str, ...] = ()
     sentinel_users: tuple[str, ...] = ()
 
@@ -64,11 +66,26 @@ class Access:
         ]
 
     def _password_lines(self) -> list[str]:
-        return [] if self.password is None else [f"requirepass {self.password}"]
+        if self.password is None:
+            return []
+        if self.user is None:
+            return [f"requirepass {self.password}"]
+        return ["user default off", f"user {self.user} on >{self.password} ~* &* +@all"]
+
+    def replication_lines(self) -> list[str]:
+        """Return the lines by which a replica logs in at its primary."""
+        user = [] if self.user is None else [f"masteruser {self.user}"]
+        return user if self.password is None else [*user, f"masterauth {self.password}"]
+
+    def migration_words(self) -> list[str]:
+        """Return the words of a MIGRATE by which a node logs in at another one."""
+        if self.password is None:
+            return []
+        return ["AUTH", self.password] if self.user is None else ["AUTH2", self.user, self.password]
 
     def client_options(self) -> dict[str, object]:
         """Return what a client of redis-py needs for this."""
-        options: dict[str, object] = {"password": self.password}
+        options: dict[str, object] = {"username": self.user, "password": self.password}
         if self.certificates is not None:
             options |= {
                 "ssl": True,

@@ -71,7 +71,7 @@ class ClusterSet:
                 self.network.forward(node.host, port)
                 for node, port in zip(self.nodes, self._bus_ports, strict=True)
             ]
-        tls, password = self.access.certificates is not None, self.access.password
+        tls = self.access.certificates is not None
         for node, bus_port, public_bus_port in zip(self.nodes, self._bus_ports, public_bus_ports, strict=True):
             lines = [
                 "appendonly yes",
@@ -80,6 +80,7 @@ class ClusterSet:
                 "repl-ping-replica-period 1",
                 "cluster-enabled yes",
                 "cluster-allow-replica-migration no",
+                "cluster-require-full-coverage no",
                 f"cluster-node-timeout {_TIMEOUT_MILLISECONDS}",
                 f"cluster-port {bus_port}",
                 f"cluster-announce-ip {node.host}",
@@ -88,9 +89,8 @@ class ClusterSet:
             ]
             if tls:
                 lines.append("tls-cluster yes")
-            if password is not None:
-                lines.append(f"masterauth {password}")
-            node.configure([*lines, *(f"user {user}" for user in self.access.users), *self._lines])
+            users = [f"user {user}" for user in self.access.users]
+            node.configure([*lines, *users, *self.access.replication_lines(), *self._lines])
         self._public_bus_ports = public_bus_ports
 
     def _join(self) -> None:
@@ -112,8 +112,14 @@ class ClusterSet:
         return slot
 
     def owner(self, slot: int) -> ServerProcess:
-        """Return the node that most of the running nodes regard as the owner of ``slot``."""
-        owners = [owner for node in self._running() if (owner := _owners(node).get(slot)) is not None]
+        """Return the node that most of the running nodes regard as its owner; wait until one of them answers."""
+        owners: list[str] = []
+
+        def is_known() -> bool:
+            owners.extend(owner for node in self._running() if (owner := _owners(node).get(slot)) is not None)
+            return bool(owners)
+
+        wait_until(is_known)
         winner = max(owners, key=owners.count)
         return next(node for node in self.nodes if node.public_address == winner)
 
@@ -161,9 +167,8 @@ class ClusterSet:
         keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, _MIGRATE_KEYS)
         assert isinstance(keys, list)
         if keys:
-            password = [] if self.access.password is None else ["AUTH", self.access.password]
             destination = (target.host, target.public_port, "", 0, _MIGRATE_MILLISECONDS)
-            source.ask("MIGRATE", *destination, *password, "KEYS", *keys)
+            source.ask("MIGRATE", *destination, *self.access.migration_words(), "KEYS", *keys)
         return len(keys)
 
     def end_move(self, slot: int, target: ServerProcess) -> None:

@@ -54,7 +54,7 @@ class SentinelSet:
 
     def __enter__(self) -> Self:
         try:
-            self._configure()
+            self.configure()
             for server in [*self.servers, *self.sentinels]:
                 server.start()
             self.wait_until_whole()
@@ -67,7 +67,8 @@ class SentinelSet:
         for server in [*self.sentinels, *self.servers]:
             server.kill()
 
-    def _configure(self) -> None:
+    def configure(self) -> None:
+        """Write the configuration of each server and sentinel."""
         if self.network is not None:
             for server in [*self.servers, *self.sentinels]:
                 server.public_port = self.network.forward(server.host, server.port)
@@ -83,9 +84,8 @@ class SentinelSet:
             ]
             if server is not first:
                 lines.append(f"replicaof {first.host} {first.public_port}")
-            if password is not None:
-                lines.append(f"masterauth {password}")
-            server.configure([*lines, *(f"user {user}" for user in self.access.users), *self._lines])
+            users = [f"user {user}" for user in self.access.users]
+            server.configure([*lines, *users, *self.access.replication_lines(), *self._lines])
         for sentinel in self.sentinels:
             lines = [
                 f"sentinel monitor {SERVICE} {first.host} {first.public_port} {_QUORUM}",
@@ -99,8 +99,14 @@ class SentinelSet:
             sentinel.configure([*lines, *(f"user {user}" for user in self.access.sentinel_users)])
 
     def primary(self) -> ServerProcess:
-        """Return the server that most of the running sentinels name."""
-        votes = [address for sentinel in self._running(self.sentinels) if (address := _named_by(sentinel))]
+        """Return the server that most of the running sentinels name; wait until one of them answers."""
+        votes: list[str] = []
+
+        def is_known() -> bool:
+            votes.extend(filter(None, map(_named_by, self._running(self.sentinels))))
+            return bool(votes)
+
+        wait_until(is_known)
         winner = max(votes, key=votes.count)
         return next(server for server in self.servers if server.public_address == winner)
 

@@ -54,8 +54,7 @@ class ServerProcess:
         return (self.folder / "log").read_text()
 
     def configure(self, lines: Sequence[str]) -> None:
-        """Write the configuration file."""
-        self.folder.mkdir(parents=True)
+        """Write the configuration file: its own folder and address, and ``lines``."""
         own = [
             f"dir {self.folder}",
             f"bind {self.host}",
@@ -63,7 +62,12 @@ class ServerProcess:
             "protected-mode no",
             "daemonize no",
         ]
-        self.configuration.write_text("\n".join([*own, *self.access.server_lines(self.port), *lines]) + "\n")
+        self.write_configuration("\n".join([*own, *self.access.server_lines(self.port), *lines]) + "\n")
+
+    def write_configuration(self, text: str) -> None:
+        """Write the configuration file, all of it."""
+        self.folder.mkdir(parents=True)
+        self.configuration.write_text(text)
 
     def start(self) -> None:
         """Start it and wait until it answers."""
@@ -93,8 +97,9 @@ class ServerProcess:
 
     def ask(self, *words: str | int | bytes) -> object:
         """Send one command past any ``Network``, and return the reply as redis-py does."""
-        if self._client is None:
-            self._client = Redis(
+        client = self._client
+        if client is None:
+            client = self._client = Redis(
                 host=self.host,
                 port=self.port,
                 socket_timeout=_REPLY_SECONDS,
@@ -102,7 +107,7 @@ class ServerProcess:
                 retry=Retry(NoBackoff(), 0),
                 **self.access.client_options(),  # type: ignore[arg-type]  # names and values as its documentation
             )
-        return self._client.execute_command(*words)  # type: ignore[no-untyped-call]  # redis-py has no type here
+        return client.execute_command(*words)  # type: ignore[no-untyped-call]  # redis-py has no type here
 
     def info(self, section: str) -> dict[str, str | int]:
         """Return a section of INFO; nothing where the server does not answer."""
