@@ -7,7 +7,7 @@ import re
 from tests.deploy.postfix import DEPLOY
 from tests.handbook.pages import page
 
-GUIDES = "".join(page(f"guides/{name}.md") for name in ("postfix", "dovecot", "operations"))
+GUIDES = "".join(page(f"guides/{name}.md") for name in ("postfix", "dovecot", "operations", "high-availability"))
 
 
 def test_every_folder_is_described() -> None:

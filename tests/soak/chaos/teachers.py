@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from tests.soak.chaos.http_client import request
-from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, LessonOutcome
+from tests.soak.chaos.journal import LessonOutcome
 from tests.soak.chaos.mails import mail
 from tests.soak.chaos.site import Host, Site
 from tests.soak.chaos.streams import StreamClient
@@ -26,6 +26,7 @@ _BULK_NUMBERS = 800_000_000
 _PROBE_NUMBERS = 700_000_000
 _PROBES = 10
 _CROWD_SIZE = 4
+_ACKNOWLEDGEMENTS = {LessonOutcome.CHANGED, LessonOutcome.SAME, LessonOutcome.DONE}
 LABELS = ("spam", "ham", "spam", "ham", None)
 
 
@@ -37,7 +38,7 @@ class Teachers:
         self._stream = stream
         self._finishing = finishing
         self._seed = seed
-        self.teaching = Teaching(site.journal, site.folder / "taught")
+        self._teaching = Teaching(site.journal, site.folder / "taught")
         self._probe = _PROBE_NUMBERS
         self.numbers: set[int] = set()
         self.crowd_keys: set[str] = set()
@@ -56,7 +57,7 @@ class Teachers:
         for _ in range(_PROBES):
             self._probe += 1
             self.numbers.add(self._probe)
-            if await self.teaching.by_http(host, self._probe, "spam") not in ACKNOWLEDGEMENTS:
+            if await self._teaching.by_http(host, self._probe, "spam") not in _ACKNOWLEDGEMENTS:
                 return False
         return True
 
@@ -73,14 +74,14 @@ class Teachers:
             label = generator.choice(LABELS)
             attempts = 1 if generator.random() < 0.2 else 20  # some leave it at the first failure
             for _ in range(attempts):
-                if await self._teach_once(generator, number, label) in ACKNOWLEDGEMENTS:
+                if await self._teach_once(generator, number, label) in _ACKNOWLEDGEMENTS:
                     break
                 await asyncio.sleep(_RETRY_SECONDS)
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _teach_once(self, generator: random.Random, number: int, label: str | None) -> LessonOutcome:
         host = generator.choice(list(self._site.hosts.values()))
-        teaching = self.teaching
+        teaching = self._teaching
         ways: list[Callable[[], Awaitable[LessonOutcome]]] = [
             lambda: teaching.by_http(host, number, label),
             lambda: teaching.by_spamd(host, number, label),
@@ -104,7 +105,7 @@ class Teachers:
             async with asyncio.TaskGroup() as group:
                 for _ in range(_CROWD_SIZE):
                     host = generator.choice(list(self._site.hosts.values()))
-                    group.create_task(self.teaching.by_http(host, number, generator.choice(LABELS)))
+                    group.create_task(self._teaching.by_http(host, number, generator.choice(LABELS)))
             await asyncio.sleep(2.0)
 
     async def _teach_by_commands(self) -> None:
@@ -117,7 +118,7 @@ class Teachers:
             self.numbers.update(numbers)
             kill_after = generator.uniform(0.3, 1.5) if generator.random() < 0.3 else None
             host = generator.choice(list(self._site.hosts.values()))
-            await self.teaching.by_command(host, numbers, generator.choice(LABELS), kill_after)
+            await self._teaching.by_command(host, numbers, generator.choice(LABELS), kill_after)
             await asyncio.sleep(4.0)
 
     async def _check(self) -> None:
