@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.chaos.schedule import SINGLE_KINDS
+from tests.soak.chaos.topologies import SINGLE_KINDS
 
 SHORT_SEED = 17
 SHORT_SECONDS = 50

@@ -5,7 +5,7 @@ Rules:
 - Nobody writes to a file for longer than ``SEGMENT_SECONDS``; then the writer begins another one. Therefore a file
   that was not changed for ``KEPT_SECONDS`` is never written again: anybody may remove it, and no lock is needed.
   It does not matter whether its writer still lives.
-- One writer keeps at most ``MAX_BYTES``, about 12,000 lessons; of more it keeps the newest.
+- One writer keeps at most ``MAX_BYTES``, about 8,000 lessons of 450 tokens; of more it keeps the newest.
 - The files say what was in people's mail, as the ledger does: mode 0600, in a folder of mode 0700.
 - The system writes them to the disk when it likes. They survive the end of every process, but not the end of the
   machine.

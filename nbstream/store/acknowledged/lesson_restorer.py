@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.logs import event_fields
-from nbstream.store.acknowledged.missing_lessons import Finding, find_lesson
+from nbstream.store.acknowledged.missing_lessons import Finding, find_lessons
 from nbstream.store.acknowledged.recorded_lessons import LessonFileReader
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PERIOD_SECONDS = 30.0
-_LEDGER_BATCH = 500  # messages: one field of each, in one round trip
+_LEDGER_BATCH = 200  # messages: one field of each, in one round trip
 _MAX_CONFLICTS = 20
 _BEFORE_MILLISECONDS = 2000  # the history is read from a little before the first lesson in question
 
@@ -200,10 +200,13 @@ class _Comparison:
         self._trimmed_until = await self._model.history.trimmed_until()
         await self._read_steps()
         for message_key, chain in suspects.items():
-            for i, lesson in enumerate(chain):
-                stop_if_cancelled()
-                if (lesson.change, message_key) not in self._settled:
-                    await self._settle(lesson, chain[:i])
+            stop_if_cancelled()
+            await asyncio.sleep(0)  # whatever was found of one message, mail goes on before the next one
+            for i, finding in enumerate(self._find(chain)):
+                lesson = chain[i]
+                if finding is not Finding.PRESENT and (lesson.change, message_key) not in self._settled:
+                    stop_if_cancelled()
+                    await self._settle(lesson, chain[:i], finding)
 
     async def _messages_in_question(
         self, lessons_of: Mapping[str, Mapping[bytes, RecordedLesson]]
@@ -226,9 +229,8 @@ class _Comparison:
             if step.message_key in self._steps_of:
                 self._steps_of[step.message_key].append(step)
 
-    async def _settle(self, lesson: RecordedLesson, earlier: Sequence[RecordedLesson]) -> None:
-        """Find out what became of the lesson, teach it again if it is missing, and count it if it was lost."""
-        finding = self._find(lesson, earlier)
+    async def _settle(self, lesson: RecordedLesson, earlier: Sequence[RecordedLesson], finding: Finding) -> None:
+        """Teach a lesson again if it is missing, and count it if it was lost."""
         if finding is Finding.MISSING:
             try:
                 finding = await self._teach_again(lesson, earlier)
@@ -244,10 +246,16 @@ class _Comparison:
             if finding is not Finding.MISSING:
                 self._settled.add((lesson.change, lesson.message_key))
 
-    def _find(self, lesson: RecordedLesson, earlier: Sequence[RecordedLesson]) -> Finding:
-        finding = find_lesson(lesson, earlier, self._steps_of[lesson.message_key])
-        is_known = finding is not Finding.MISSING or lesson.milliseconds > self._trimmed_until
-        return finding if is_known else Finding.UNKNOWN
+    def _find(self, chain: Sequence[RecordedLesson]) -> list[Finding]:
+        """What became of each of the lessons of one message, by the steps that have been read."""
+        return [
+            Finding.UNKNOWN
+            if finding is Finding.MISSING and lesson.milliseconds <= self._trimmed_until
+            else finding
+            for lesson, finding in zip(
+                chain, find_lessons(chain, self._steps_of[chain[0].message_key]), strict=True
+            )
+        ]
 
     async def _teach_again(self, lesson: RecordedLesson, earlier: Sequence[RecordedLesson]) -> Finding:
         """Teach a missing lesson again, unless somebody was faster; return what was found in the end.
@@ -262,7 +270,7 @@ class _Comparison:
         for attempt in range(_MAX_CONFLICTS):
             current = await self._model.entry(lesson.message_key)
             await self._read_steps()
-            finding = self._find(lesson, earlier)
+            finding = self._find([*earlier, lesson])[-1]
             if finding is Finding.PRESENT and attempt:  # the reply to our own attempt was lost
                 self.restored += 1
                 return Finding.MISSING

@@ -38,7 +38,7 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordedLesson:
-    """A recorded lesson without its tokens, and where the rest of it is: a file and a position in it.
+    """A recorded lesson without its tokens, and where the rest of it is: ``size`` bytes at ``position`` of a file.
 
     ``change`` is the stream id of the change that people made, also where the lesson was taught again since.
     ``former_version`` and ``version`` are those of the ledger entry before and after it, empty for no entry;
@@ -52,17 +52,18 @@ class RecordedLesson:
     label: str
     path: Path
     position: int
+    size: int
 
     @classmethod
-    def from_lesson(cls, lesson: AcknowledgedLesson, path: Path, position: int) -> RecordedLesson:
-        """What is to be known of ``lesson``, which is at ``position`` of that file.
+    def from_lesson(cls, lesson: AcknowledgedLesson, path: Path, position: int, size: int) -> RecordedLesson:
+        """What is to be known of ``lesson``, whose frame has that place in that file.
 
         Raises ``StoreIncompatible`` where its note cannot be read.
         """
         fields = dict(zip(lesson.entry_fields[0::2], lesson.entry_fields[1::2], strict=True))
         version, label = (fields.get(name, b"").decode() for name in (b"version", b"label"))
         change = lesson.note.repeats or lesson.change
-        return cls(change, lesson.message_key, lesson.former_version, version, label, path, position)
+        return cls(change, lesson.message_key, lesson.former_version, version, label, path, position, size)
 
     @property
     def milliseconds(self) -> int:
@@ -75,37 +76,38 @@ class RecordedLesson:
         return self.milliseconds, int(self.change.partition(b"-")[2])
 
 
-def find_lesson(
-    lesson: RecordedLesson, earlier: Sequence[RecordedLesson], steps: Sequence[HistoryStep]
-) -> Finding:
-    """What became of ``lesson``.
+def find_lessons(lessons: Sequence[RecordedLesson], steps: Sequence[HistoryStep]) -> list[Finding]:
+    """What became of each of the recorded lessons of one message, which come in their order.
 
-    ``earlier`` are the recorded lessons of its message before it. ``steps`` are those of its message in the
-    history, oldest first, at least since the first of these lessons.
+    ``steps`` are those of the message in the history, oldest first, at least since the first lesson. The work is
+    linear, since one message may be taught and unlearned thousands of times.
     """
-    if _is_in_history(lesson, earlier, steps):
-        return Finding.PRESENT
-    is_superseded = False
-    for step in steps:
-        if lesson.former_version and step.version == lesson.former_version:
-            is_superseded = False  # the step that the lesson followed, perhaps in the same millisecond
-        elif step.milliseconds > lesson.milliseconds:
-            is_superseded = True
-    return Finding.SUPERSEDED if is_superseded else Finding.MISSING
+    are_present = _are_in_history(lessons, steps)
+    last_place = {step.version: place for place, step in enumerate(steps)}
+    latest_from = [0] * (len(steps) + 1)  # the latest time of all steps from that place on
+    for place in reversed(range(len(steps))):
+        latest_from[place] = max(steps[place].milliseconds, latest_from[place + 1])
+    findings = []
+    for lesson, is_present in zip(lessons, are_present, strict=True):
+        # What comes after the step that the lesson followed may be of the same millisecond.
+        first = last_place.get(lesson.former_version, -1) + 1 if lesson.former_version else 0
+        is_superseded = latest_from[first] > lesson.milliseconds
+        lost = Finding.SUPERSEDED if is_superseded else Finding.MISSING
+        findings.append(Finding.PRESENT if is_present else lost)
+    return findings
 
 
-def _is_in_history(
-    lesson: RecordedLesson, earlier: Sequence[RecordedLesson], steps: Sequence[HistoryStep]
-) -> bool:
-    """Whether a step of the history is this lesson, and not an earlier one with the same effect.
+def _are_in_history(lessons: Sequence[RecordedLesson], steps: Sequence[HistoryStep]) -> list[bool]:
+    """Whether a step of the history is that lesson, and not an earlier one with the same effect.
 
     An undo puts a former entry back with its version, so the same step may occur twice.
     """
     same_steps = Counter((step.former_version, step.version) for step in steps if not step.repeats)
     repeated = {step.repeats for step in steps}
-    for other in (*earlier, lesson):
-        effect = (other.former_version, other.version)
-        is_present = other.change in repeated or same_steps[effect] > 0
-        if other.change not in repeated:
+    are_present = []
+    for lesson in lessons:
+        effect = (lesson.former_version, lesson.version)
+        are_present.append(lesson.change in repeated or same_steps[effect] > 0)
+        if lesson.change not in repeated:
             same_steps[effect] -= 1
-    return is_present
+    return are_present

@@ -74,7 +74,7 @@ class LessonFileReader:
         try:
             with lesson.path.open("rb") as file:
                 file.seek(lesson.position)
-                frames = unpack_frames(file.read())
+                frames = unpack_frames(file.read(lesson.size))
         except OSError:
             return None
         return frames.lessons[0][1] if frames.lessons else None
@@ -87,14 +87,16 @@ class LessonFileReader:
         self._positions[path] = start + frames.end
         if frames.is_damaged:
             self._log_unreadable(path, f"damaged after {start + frames.end} bytes")
-        for position, lesson in frames.lessons:
+        positions = [*(position for position, _ in frames.lessons), frames.end]
+        for (position, lesson), end in zip(frames.lessons, positions[1:], strict=True):
             if lesson.model != model:
                 continue
             if lesson.identity != identity:
                 recorded.of_former_models[lesson.identity] += 1
                 continue
             try:
-                recorded.lessons.append(RecordedLesson.from_lesson(lesson, path, start + position))
+                place = path, start + position, end - position
+                recorded.lessons.append(RecordedLesson.from_lesson(lesson, *place))
             except (StoreIncompatible, ValueError) as error:
                 self._log_unreadable(path, str(error))
 

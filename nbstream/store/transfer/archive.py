@@ -55,7 +55,13 @@ _WEIGHT = re.compile(rb"[0-9]+")
 _SUMS = re.compile(rb"([^ ]+ -?[0-9]+( [^ ]+ -?[0-9]+)*)?")
 _FLOAT = re.compile(rb"[-+.0-9e]+")
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
+_TOTALS_FROM_ZERO = frozenset({b"vocabulary", *(f"messages:{label}".encode() for label in CLASSES)})
+_TOTALS = _TOTALS_FROM_ZERO | {f"tokens:{label}".encode() for label in CLASSES}
 _FIRST_SCORE_SUMS = frozenset(SCORE_BINS)
+
+
+class _InvalidRecord(ValueError):
+    """A record that no model has; the text says why, and has nothing of the file in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +180,8 @@ class ArchiveReader:
                 if isinstance(record, LedgerRecord):
                     _check_entry(record.fields, self.header, self._latest_time)
             except (AttributeError, KeyError, TypeError, ValueError, StoreIncompatible) as error:
-                raise InputError(f"{self._name}: line {self._lines} is no record of a model") from error
+                reason = f": {error}" if isinstance(error, _InvalidRecord) else ""
+                raise InputError(f"{self._name}: line {self._lines} is no record of a model{reason}") from error
             yield record
         if (value["sha256"], value.get("lines")) != (digest, lines) or self._read_line():
             raise InputError(f"{self._name}: damaged: it does not match its own checksum")
@@ -287,7 +294,7 @@ def _unpack_record(line: Mapping[str, Any]) -> ArchiveRecord:
             raise ValueError(line["message"])
         fields = {_decode_bytes(name): _unpack_field(name, value) for name, value in line["fields"].items()}
         return LedgerRecord(line["message"], fields, _read_count(line["milliseconds"]))
-    return TotalsRecord(_read_counts(line["totals"]))
+    return TotalsRecord(_read_totals(line["totals"]))
 
 
 def _check_entry(fields: Mapping[bytes, bytes], header: ArchiveHeader, latest_time: float) -> None:
@@ -303,40 +310,40 @@ def _check_entry(fields: Mapping[bytes, bytes], header: ArchiveHeader, latest_ti
     if not _STREAM_ID.fullmatch(entry.change):
         raise ValueError(entry.change)
     if not fields.keys() <= {b"change", *map(str.encode, entry.pack())}:
-        raise ValueError("fields of another program")
+        raise _InvalidRecord("fields of another program")
     _check_numbers(fields)
     if not (0 <= entry.learned_at <= latest_time and math.isfinite(entry.score)):
-        raise ValueError("no time of a lesson, or no score")
+        raise _InvalidRecord("no time of a lesson, or no score")
     # Without a half-life the share is needed too: an entry of 3000 that was converted twice may weigh 3001.
     growth = header.half_life.growth(max(entry.learned_at, header.exported))
     max_weight = max_entry_weight(growth * (1 + _ROUNDING_SHARE))
     for name, amount in entry.sums:
         _read_count(amount)
         if name in _FIRST_SCORE_SUMS and not 0 <= amount <= max_weight:
-            raise ValueError("no count of one first score")
+            raise _InvalidRecord("no count of one first score")
     if not 0 <= _read_count(entry.weight) <= max_weight:
-        raise ValueError("no weight of one message")
+        raise _InvalidRecord("no weight of one message")
     names = [*entry.tokens, *(name for name, _ in entry.sums)]
     if len(set(names)) < len(names):  # the script subtracts each of them once
-        raise ValueError("a token or a sum twice")
+        raise _InvalidRecord("a token or a sum twice")
     _check_names(names)
 
 
 def _check_numbers(fields: Mapping[bytes, bytes]) -> None:
     """Raise ``ValueError`` if a number of a ledger entry is not written as this program writes it."""
     if not (_WEIGHT.fullmatch(fields[b"weight"]) and _SUMS.fullmatch(fields[b"sums"])):
-        raise ValueError("no whole number")
+        raise _InvalidRecord("no whole number")
     if not (_FLOAT.fullmatch(fields[b"learned_at"]) and _FLOAT.fullmatch(fields[b"score"])):
-        raise ValueError("no finite number")
+        raise _InvalidRecord("no finite number")
 
 
 def _check_names(names: Iterable[bytes]) -> None:
     """Raise ``ValueError`` if one of these is not the name of a token or a sum."""
     for name in names:
         if not name or _CONTROL_CHARACTER.search(name):  # the scripts get tokens line by line
-            raise ValueError("no name of a token or a sum")
+            raise _InvalidRecord("no name of a token or a sum")
         if len(name) > MAX_TOKEN_BYTES and not is_sum(name):
-            raise ValueError("longer than a token")
+            raise _InvalidRecord("longer than a token")
 
 
 def _read_counts(counts: Mapping[str, Any]) -> dict[bytes, int]:
@@ -346,9 +353,23 @@ def _read_counts(counts: Mapping[str, Any]) -> dict[bytes, int]:
     return checked
 
 
+def _read_totals(totals: Mapping[str, Any]) -> dict[bytes, int]:
+    """Return the totals by name.
+
+    Messages are counted with their ledger entry, and tokens of the vocabulary have a count above zero: neither
+    number can be below zero. The total of the tokens of a class can, as their counts can.
+    """
+    checked = _read_counts(totals)
+    if not checked.keys() <= _TOTALS:
+        raise _InvalidRecord("a total that no model has")
+    if any(checked.get(name, 0) < 0 for name in _TOTALS_FROM_ZERO):
+        raise _InvalidRecord("fewer messages or tokens than none")
+    return checked
+
+
 def _read_count(value: Any) -> int:
     if type(value) is not int or not -_MAX_EXACT_COUNT < value < _MAX_EXACT_COUNT:
-        raise ValueError("no whole number, or too large")
+        raise _InvalidRecord("no whole number, or too large")
     return value
 
 

@@ -9,31 +9,16 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
 from pathlib import Path
 
 from nbstream.store.embedded.server_programs import find_servers
 from tests.soak.chaos.report import render_deviations, render_table
 from tests.soak.chaos.run import RunOptions, run_chaos
-from tests.soak.chaos.schedule import SINGLE_KINDS, Kind
+from tests.soak.chaos.topologies import TOPOLOGIES
 
+_REDIS_HELP = "how Redis is set up: one; with a replica; with failovers that lose writes; sentinels"
 _SECONDS_PER_EVENT = 1.5
-_KEPT_FILES = ("*.jsonl", "*.json", "*.log", "*.yaml", "*/daemon.log")
-
-
-@dataclass(frozen=True, slots=True)
-class _Topology:
-    """The Redis servers, the first of which is the primary, and the kinds of faults that they may meet."""
-
-    redis_names: Sequence[str]
-    kinds: Set[Kind]
-
-
-_TOPOLOGIES = {
-    "single": _Topology(("redis",), SINGLE_KINDS),
-    "replicas": _Topology(("redis1", "redis2"), frozenset(Kind)),
-}
+_KEPT_FILES = ("sentinels/*/log", "*.jsonl", "*.json", "*.log", "*.yaml", "*/daemon.log")
 
 
 def main() -> int:
@@ -42,15 +27,13 @@ def main() -> int:
     if not servers:
         print("no Redis or Valkey server is installed", file=sys.stderr)
         return 2
-    seconds, topology = options.minutes * 60, _TOPOLOGIES[options.redis]
+    seconds, topology = options.minutes * 60, TOPOLOGIES[options.redis]
     events = options.events or max(1, round(seconds / _SECONDS_PER_EVENT))
     print(f"seed {options.seed}, redis {options.redis}, {events} events in {seconds:.0f} s", flush=True)
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         logging.basicConfig(filename=folder / "mirrors.log")  # what the mirrors of this process say
-        run_options = RunOptions(
-            options.seed, seconds, events, folder, servers[0], topology.redis_names, topology.kinds
-        )
+        run_options = RunOptions(options.seed, seconds, events, folder, servers[0], topology)
         try:
             result = asyncio.run(run_chaos(run_options))
             print(render_table(result.journal, result.deviations))
@@ -68,7 +51,7 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=5.0, help="how long there are events")
     parser.add_argument("--events", type=int, help=f"how many; without it one in {_SECONDS_PER_EVENT} s")
-    parser.add_argument("--redis", choices=_TOPOLOGIES, default="single", help="one Redis, or one with a replica")
+    parser.add_argument("--redis", choices=TOPOLOGIES, default="single", help=_REDIS_HELP)
     parser.add_argument("--keep", type=Path, metavar="DIR", help="gets the event log, the schedule and the logs")
     return parser.parse_args()
 

@@ -7,7 +7,7 @@ that what was to be carried out late is done. At the end everything is unlearned
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -28,11 +28,17 @@ from tests.store.algebra import live_entries
 from tests.waiting import until
 
 MODEL = "default"
+_RESTORATION_SECONDS = 90.0  # for the daemons to teach again what Redis has lost
 _STREAM_SECONDS = 60.0  # for the entries whose workers have died to be claimed and answered
 
 
-async def audit(site: Site, teachers: Teachers, mirrors: dict[str, Mirror]) -> AsyncIterator[Deviation]:
-    """Yield all that is wrong, now that nothing fails any more."""
+async def audit(
+    site: Site, teachers: Teachers, mirrors: dict[str, Mirror], *, is_lossless: bool
+) -> AsyncIterator[Deviation]:
+    """Yield all that is wrong, now that nothing fails any more.
+
+    ``is_lossless`` says that Redis has lost nothing that it had acknowledged.
+    """
     model = Model(site.redis, MODEL, LEDGER_SECONDS)
     async for deviation in _recovery_deviations(site, teachers):
         yield deviation
@@ -42,7 +48,9 @@ async def audit(site: Site, teachers: Teachers, mirrors: dict[str, Mirror]) -> A
     await _restart_all(site)  # what was carried out late is carried out now
     for deviation in mail_deviations(site.journal.mail, _receptions(site), site.journal.faults):
         yield deviation
-    async for deviation in _model_deviations(site, model, teachers):
+    for deviation in await _lesson_deviations(site, model, teachers, is_lossless=is_lossless):
+        yield deviation
+    async for deviation in _model_deviations(site, model, teachers, is_lossless=is_lossless):
         yield deviation
     async for deviation in stored.mirror_deviations(mirrors, model):
         yield deviation
@@ -67,20 +75,36 @@ async def _memory_deviations(
         yield deviation
 
 
-async def _model_deviations(site: Site, model: Model, teachers: Teachers) -> AsyncIterator[Deviation]:
-    records = await records_by_message(model)
-    versions = {key: entry.version for key, entry in (await live_entries(model)).items()}
-    for deviation in lesson_deviations(site.journal.lessons, records, teachers.crowd_keys):
-        yield deviation
-    for deviation in chain_deviations(records, versions):
-        yield deviation
+async def _lesson_deviations(
+    site: Site, model: Model, teachers: Teachers, *, is_lossless: bool
+) -> Sequence[Deviation]:
+    """Return what is wrong with history and ledger; where something was lost, wait until it is taught again."""
+    deviations: list[Deviation] = []
+
+    async def agree() -> bool:
+        records = await records_by_message(model)
+        versions = {key: entry.version for key, entry in (await live_entries(model)).items()}
+        deviations[:] = chain_deviations(records, versions)
+        deviations.extend(
+            lesson_deviations(site.journal.lessons, records, teachers.crowd_keys, is_lossless=is_lossless)
+        )
+        return is_lossless or not deviations
+
+    with suppress(TimeoutError):
+        await until(agree, _RESTORATION_SECONDS)
+    return deviations
+
+
+async def _model_deviations(
+    site: Site, model: Model, teachers: Teachers, *, is_lossless: bool
+) -> AsyncIterator[Deviation]:
     layer = AutolearnModel(site.redis, MODEL, LEDGER_SECONDS)
     for name, layer_or_model in (("model", model), ("autolearn layer", layer)):
         async for deviation in stored.recount_deviations(layer_or_model, name):
             yield deviation
-    async for deviation in stored.stream_deviations(site):
+    async for deviation in stored.stream_deviations(site, is_lossless=is_lossless):
         yield deviation
-    async for deviation in stored.unlearn_deviations(site, model, teachers.numbers):
+    async for deviation in stored.unlearn_deviations(site, teachers.teaching, model, teachers.numbers):
         yield deviation
 
 

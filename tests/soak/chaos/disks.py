@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 _FILLER = "filler"
@@ -43,3 +44,13 @@ def fill(folder: Path) -> None:
 def free(folder: Path) -> None:
     """Give it back."""
     (folder / _FILLER).unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def full(disk: Path) -> AsyncIterator[None]:
+    """Fill the disk for a while."""
+    await asyncio.to_thread(fill, disk)
+    try:
+        yield
+    finally:
+        free(disk)

@@ -55,6 +55,10 @@ class LessonOutcome(StrEnum):
     """There was no connection."""
 
 
+ACKNOWLEDGEMENTS = frozenset({LessonOutcome.CHANGED, LessonOutcome.SAME, LessonOutcome.DONE})
+"""The outcomes that promise what the message is learned as."""
+
+
 @dataclass(frozen=True, slots=True)
 class LessonAttempt:
     """One attempt to teach the message with ``key`` as ``label``; None unlearns it.

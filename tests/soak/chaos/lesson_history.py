@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.soak.chaos.journal import LessonAttempt, LessonOutcome
+from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, LessonAttempt, LessonOutcome
 
 Label = str | None
 """What a message is learned as; None is nothing."""
@@ -41,6 +41,16 @@ def counts_agree(attempts: Sequence[LessonAttempt], records: Sequence[Label]) ->
     return all(
         changed[label] <= recorded[label] <= changed[label] + unknown[label] for label in {*changed, *recorded}
     )
+
+
+def last_word_holds(attempts: Sequence[LessonAttempt], label: Label) -> bool:
+    """Return whether a message may be learned as ``label`` where records can be lost and taught again.
+
+    It is the label of the last acknowledged attempt, or of one without an answer, which may have come later.
+    """
+    acknowledged = [attempt.label for attempt in attempts if attempt.outcome in ACKNOWLEDGEMENTS]
+    unknown = {attempt.label for attempt in attempts if attempt.outcome is LessonOutcome.UNKNOWN}
+    return label in unknown or label == (acknowledged[-1] if acknowledged else None)
 
 
 class _State(tuple[int, frozenset[tuple[Label, int]]]):

@@ -7,22 +7,27 @@ links, as over an address that moves: ``move`` leads new connections to another 
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.integration.daemon import free_port
 from tests.soak.chaos.journal import Journal
 from tests.soak.chaos.links import Link
+from tests.soak.chaos.schedule import HOSTS
 from tests.soak.chaos.services import Service
 from tests.waiting import until
 
 READY_SECONDS = 90.0
 """How long a server may take to recover, on a slow machine."""
+
+DIRECT = "direct"
+"""The link that no fault meets."""
 
 _PAUSE_MILLISECONDS = 20_000
 
@@ -85,22 +90,36 @@ class RedisNode(Service):
 
 
 class RedisGroup:
-    """All servers; the first one is the primary at the begin. ``links`` lead to the primary."""
+    """All servers; the first one is the primary at the begin.
 
-    def __init__(self, nodes: Sequence[RedisNode], links: Sequence[Link]) -> None:
+    ``links`` lead each client to the primary; no fault meets the one that is called ``direct``. ``disk`` has the
+    data of all.
+    """
+
+    def __init__(self, nodes: Sequence[RedisNode], links: Mapping[str, Link], disk: Path) -> None:
         self.nodes = nodes
         self.primary = nodes[0]
-        self._links = links
+        self.links = links
+        self.disk = disk
 
     @property
     def replicas(self) -> list[RedisNode]:
         return [node for node in self.nodes if node is not self.primary]
 
-    def move(self, primary: RedisNode) -> None:
-        """Lead new connections to this server."""
+    def setting(self, host: str) -> str:
+        """Return the setting ``redis`` of a host."""
+        return f'{{url: "{self.links[host].url}", timeout_seconds: 2}}'
+
+    def client(self, name: str) -> Redis:
+        """Return a client on the link of that name."""
+        return open_client(ConnectionOptions(self.links[name].url, timeout_seconds=2.0), retries=0)
+
+    def move(self, primary: RedisNode, clients: Collection[str] | None = None) -> None:
+        """Lead new connections to this server: of these ``clients``, or of all."""
         self.primary = primary
-        for link in self._links:
-            link.target = primary.socket
+        for name, link in self.links.items():
+            if clients is None or name in clients:
+                link.target = primary.socket
 
     async def wait_until_ready(self) -> None:
         """Return once all servers answer, and the replicas follow. Raises ``TimeoutError``."""
@@ -135,7 +154,7 @@ class RedisGroup:
 @asynccontextmanager
 async def running_group(
     names: Sequence[str], binary: Path, disk: Path, folder: Path, journal: Journal
-) -> AsyncIterator[list[RedisNode]]:
+) -> AsyncIterator[RedisGroup]:
     """Start the servers; the first is the primary of the others."""
     async with AsyncExitStack() as stack:
         nodes: list[RedisNode] = []
@@ -144,7 +163,11 @@ async def running_group(
             stack.push_async_callback(node.client.aclose)
             node.primary_port = nodes[0].port if nodes else None
             nodes.append(await stack.enter_async_context(node))
-        yield nodes
+        links = {
+            name: await stack.enter_async_context(Link(nodes[0].socket, folder / f"{name}.sock"))
+            for name in (*HOSTS, DIRECT)
+        }
+        yield RedisGroup(nodes, links, disk)
 
 
 def _may_end_with(code: int) -> bool:

@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence, Set
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from tests.soak.chaos.audit import MODEL, audit
 from tests.soak.chaos.deviations import Deviation
+from tests.soak.chaos.disks import small_disk
 from tests.soak.chaos.faults import Faults
+from tests.soak.chaos.host_faults import HopFaults, HostFaults
 from tests.soak.chaos.journal import Journal
-from tests.soak.chaos.schedule import DISK_KINDS, Event, Kind, plan
+from tests.soak.chaos.schedule import DISK_KINDS, Event, plan
 from tests.soak.chaos.senders import Senders
 from tests.soak.chaos.site import Site, running_site
 from tests.soak.chaos.stored import LEDGER_SECONDS
 from tests.soak.chaos.streams import StreamClient
 from tests.soak.chaos.teachers import Teachers
+from tests.soak.chaos.topologies import Start, Topology
 
+_REDIS_DISK_MEGABYTES = 192
+_MAIL_DISK_MEGABYTES = 64
 _SENDERS = 3
 _TEACHERS = 3
-_RECOVERY_SECONDS = 360.0  # for the start, the end and the audit, on a slow machine
+_MOST_LATENESS = 1.5  # times the time of the events: later none begins
+_RECOVERY_SECONDS = 480.0  # for the start, the end and the audit, on a slow machine
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """What to run.
 
-    ``seconds`` is the time of the events, ``folder`` gets everything, and its path is short (unix sockets). Of
-    ``redis_names`` the first is the primary, the others are its replicas.
+    ``seconds`` is the time of the events, ``folder`` gets everything, and its path is short (unix sockets).
     """
 
     seed: int
@@ -41,8 +46,7 @@ class RunOptions:
     events: int
     folder: Path
     redis_binary: Path
-    redis_names: Sequence[str]
-    kinds: Set[Kind]
+    topology: Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +59,37 @@ class RunResult:
 
 async def run_chaos(options: RunOptions) -> RunResult:
     """Carry out one run and its audit."""
-    journal = Journal(options.folder / "events.jsonl")
+    journal, deviations = Journal(options.folder / "events.jsonl"), list[Deviation]()
+    seconds = _MOST_LATENESS * options.seconds + _RECOVERY_SECONDS
     try:
-        async with (
-            asyncio.timeout(3 * options.seconds + _RECOVERY_SECONDS),
-            running_site(options.folder, options.redis_binary, options.redis_names, journal) as site,
-        ):
-            kinds = options.kinds if site.has_disks else options.kinds - DISK_KINDS
-            events = plan(options.seed, options.seconds, options.events, kinds)
-            _write_schedule(options.folder / "schedule.json", options, events)
-            return RunResult(journal, [deviation async for deviation in _attack(site, options, events)])
+        async with asyncio.timeout(seconds):
+            deviations += [deviation async for deviation in _run(options, journal)]
+    except TimeoutError:
+        deviations.append(Deviation(f"the run did not end within {seconds:.0f} s", journal.now()))
     finally:
         journal.close()
+    return RunResult(journal, deviations)
+
+
+async def _run(options: RunOptions, journal: Journal) -> AsyncIterator[Deviation]:
+    """Start everything, attack it, and yield what is wrong."""
+    folder, topology = options.folder, options.topology
+    redis_disk, mail_disk = folder / "redis", folder / "mail"
+    with (
+        small_disk(redis_disk, _REDIS_DISK_MEGABYTES) as has_redis_disk,
+        small_disk(mail_disk, _MAIL_DISK_MEGABYTES) as has_mail_disk,
+    ):
+        kinds = topology.kinds if has_redis_disk and has_mail_disk else topology.kinds - DISK_KINDS
+        events = plan(options.seed, options.seconds, options.events, kinds)
+        _write_schedule(folder / "schedule.json", options, events)
+        async with (
+            topology.start(Start(options.redis_binary, redis_disk, folder, journal)) as running,
+            running_site(folder, mail_disk, running.servers, journal) as site,
+        ):
+            actions = {**running.actions, **HostFaults(site).actions, **HopFaults(site).actions}
+            faults = Faults(actions, journal, _MOST_LATENESS * options.seconds)
+            async for deviation in _attack(site, options, faults.run(events)):
+                yield deviation
 
 
 def _write_schedule(file: Path, options: RunOptions, events: Sequence[Event]) -> None:
@@ -76,8 +99,10 @@ def _write_schedule(file: Path, options: RunOptions, events: Sequence[Event]) ->
     )
 
 
-async def _attack(site: Site, options: RunOptions, events: Sequence[Event]) -> AsyncIterator[Deviation]:
-    """Attack the site while it works, and yield what is wrong then."""
+async def _attack(
+    site: Site, options: RunOptions, attacking: Coroutine[Any, Any, None]
+) -> AsyncIterator[Deviation]:
+    """Let the site work while it is attacked, and yield what is wrong then."""
     finishing = asyncio.Event()
     stream, senders = StreamClient(site), Senders(site, options.seed, _SENDERS)
     teachers = Teachers(site, stream, finishing, options.seed)
@@ -90,13 +115,13 @@ async def _attack(site: Site, options: RunOptions, events: Sequence[Event]) -> A
                 group.create_task(senders.run())
                 group.create_task(teachers.run(_TEACHERS))
                 group.create_task(stream.check_until(finishing, options.seed))
-                await Faults(site).run(events)
+                await attacking
                 site.journal.note("the last fault has ended")
                 await site.wait_until_ready()
                 finishing.set()
                 senders.finish()
         site.journal.note("audit")
-        async for deviation in audit(site, teachers, mirrors):
+        async for deviation in audit(site, teachers, mirrors, is_lossless=options.topology.is_lossless):
             yield deviation
 
 
@@ -105,8 +130,8 @@ async def _mirrors(site: Site) -> AsyncIterator[dict[str, Mirror]]:
     """Follow the model in this process, over the connections of each host."""
     async with AsyncExitStack() as stack:
         mirrors = {}
-        for name, host in site.hosts.items():
-            client = open_client(ConnectionOptions(host.link.url, timeout_seconds=2.0), retries=0)
+        for name in site.hosts:
+            client = site.servers.client(name)
             stack.push_async_callback(client.aclose)
             mirrors[name] = Mirror(Model(client, MODEL, LEDGER_SECONDS), 2.0)
             following = asyncio.create_task(mirrors[name].run())

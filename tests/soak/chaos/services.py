@@ -138,3 +138,14 @@ def send_signal(pid: int, number: int) -> None:
     """Send a signal to a process that may have ended meanwhile."""
     with suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+async def stop_for(pids: Sequence[int], seconds: float) -> None:
+    """Stop processes, and let them go on after so many seconds."""
+    for pid in pids:
+        send_signal(pid, signal.SIGSTOP)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        for pid in pids:
+            send_signal(pid, signal.SIGCONT)

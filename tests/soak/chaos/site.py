@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from redis.asyncio import Redis
 
-from nbstream.store.connection import ConnectionOptions, open_client
 from tests.integration.daemon import free_port
-from tests.soak.chaos.disks import small_disk
 from tests.soak.chaos.journal import Journal
-from tests.soak.chaos.links import Link
 from tests.soak.chaos.next_hop import NextHop
-from tests.soak.chaos.redis_group import READY_SECONDS, RedisGroup, running_group
+from tests.soak.chaos.redis_group import DIRECT, READY_SECONDS
 from tests.soak.chaos.schedule import HOSTS
 from tests.soak.chaos.services import Daemon
 from tests.waiting import until
-
-REDIS_DISK_MEGABYTES = 192
-MAIL_DISK_MEGABYTES = 64
 
 HELD_DOMAIN = "held.example"
 """Mail to this domain goes to the quarantine."""
@@ -31,7 +26,7 @@ _CONFIGURATION = """\
 state_dir: {folder}/state
 workers: {workers}
 drain_seconds: 5
-redis: {{url: "unix://{socket}", timeout_seconds: 2}}
+redis: {redis}
 relay: {{next_hop: "{next_hop}", connect_timeout_seconds: 2, reply_timeout_seconds: 4}}
 listeners:
   smtp: {{listen: "127.0.0.1:{smtp}"}}
@@ -61,16 +56,16 @@ class Ports:
 
 
 class Host:
-    """One host: its configuration, its daemon and its link to Redis."""
+    """One host: its configuration and its daemon. ``redis`` is its setting of that name."""
 
-    def __init__(self, name: str, folder: Path, workers: int, next_hop: str, link: Link, journal: Journal) -> None:
+    def __init__(self, name: str, folder: Path, workers: int, next_hop: str, redis: str, journal: Journal) -> None:
         self.name = name
         self.folder = folder
-        self.link = link
         self.ports = Ports(free_port(), free_port(), free_port())
         self.config = folder / f"{name}.yaml"
         self._workers = workers
         self._next_hop = next_hop
+        self._redis = redis
         folder.mkdir()
         self.write_config()
         self.daemon = Daemon(f"daemon {name}", self.config, folder / "daemon.log", journal)
@@ -86,7 +81,7 @@ class Host:
             _CONFIGURATION.format(
                 folder=self.folder,
                 workers=self._workers,
-                socket=self.link.socket,
+                redis=self._redis,
                 next_hop=self._next_hop,
                 smtp=self.ports.smtp,
                 http=self.ports.http,
@@ -114,18 +109,29 @@ class Host:
         return False
 
 
+class RedisServers(Protocol):
+    """The Redis servers of a run, however clients reach the primary among them."""
+
+    def setting(self, host: str) -> str:
+        """Return the setting ``redis`` of a host."""
+
+    def client(self, name: str) -> Redis:
+        """Return a client of the primary that meets the faults of that host, or none where it is ``DIRECT``."""
+
+    async def wait_until_ready(self) -> None:
+        """Return once all servers answer, and the replicas follow. Raises ``TimeoutError``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
-    """All of it. ``redis`` is a client that no fault of a link meets; ``has_disks``: the disks can be filled."""
+    """All of it. ``redis`` is a client that no fault of a connection meets."""
 
     folder: Path
     hosts: dict[str, Host]
-    group: RedisGroup
-    redis_disk: Path
+    servers: RedisServers
     redis: Redis
     next_hop: NextHop
     maildir: Path
-    has_disks: bool
     journal: Journal
 
     @property
@@ -134,37 +140,26 @@ class Site:
 
     async def wait_until_ready(self) -> None:
         """Return once Redis answers and all daemons take mail. Raises ``TimeoutError``."""
-        await self.group.wait_until_ready()
+        await self.servers.wait_until_ready()
         for host in self.hosts.values():
             await host.wait_until_ready()
 
 
 @asynccontextmanager
 async def running_site(
-    folder: Path, redis_binary: Path, redis_names: Sequence[str], journal: Journal
+    folder: Path, mail_disk: Path, servers: RedisServers, journal: Journal
 ) -> AsyncIterator[Site]:
-    """Start everything in ``folder``, whose path is short enough for unix sockets."""
+    """Start both hosts and the next hop."""
     async with AsyncExitStack() as stack:
-        redis_disk, mail_disk = folder / "redis", folder / "mail"
-        has_disks = stack.enter_context(small_disk(redis_disk, REDIS_DISK_MEGABYTES))
-        has_disks &= stack.enter_context(small_disk(mail_disk, MAIL_DISK_MEGABYTES))
-        nodes = await stack.enter_async_context(
-            running_group(redis_names, redis_binary, redis_disk, folder, journal)
-        )
-        links = {
-            name: await stack.enter_async_context(Link(nodes[0].socket, folder / f"{name}.sock"))
-            for name in (*HOSTS, "direct")
-        }
-        redis = open_client(ConnectionOptions(links["direct"].url, timeout_seconds=2.0), retries=0)
+        redis = servers.client(DIRECT)
         stack.push_async_callback(redis.aclose)
         hop = await stack.enter_async_context(NextHop(free_port()))
         maildir = mail_disk / "Maildir"
         next_hops = {"a": f"smtp://127.0.0.1:{hop.port}", "b": f"maildir:{maildir}"}
         hosts = {}
         for name, workers in zip(HOSTS, (2, 1), strict=True):
-            hosts[name] = Host(name, folder / name, workers, next_hops[name], links[name], journal)
+            hosts[name] = Host(name, folder / name, workers, next_hops[name], servers.setting(name), journal)
             await stack.enter_async_context(hosts[name].daemon)
-        group = RedisGroup(nodes, list(links.values()))
-        site = Site(folder, hosts, group, redis_disk, redis, hop, maildir, has_disks, journal)
+        site = Site(folder, hosts, servers, redis, hop, maildir, journal)
         await site.wait_until_ready()
         yield site

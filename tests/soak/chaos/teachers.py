@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from tests.soak.chaos.http_client import request
-from tests.soak.chaos.journal import LessonOutcome
+from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, LessonOutcome
 from tests.soak.chaos.mails import mail
 from tests.soak.chaos.site import Host, Site
 from tests.soak.chaos.streams import StreamClient
@@ -26,7 +26,6 @@ _BULK_NUMBERS = 800_000_000
 _PROBE_NUMBERS = 700_000_000
 _PROBES = 10
 _CROWD_SIZE = 4
-_ACKNOWLEDGEMENTS = {LessonOutcome.CHANGED, LessonOutcome.SAME, LessonOutcome.DONE}
 LABELS = ("spam", "ham", "spam", "ham", None)
 
 
@@ -38,7 +37,7 @@ class Teachers:
         self._stream = stream
         self._finishing = finishing
         self._seed = seed
-        self._teaching = Teaching(site.journal, site.folder / "taught")
+        self.teaching = Teaching(site.journal, site.folder / "taught")
         self._probe = _PROBE_NUMBERS
         self.numbers: set[int] = set()
         self.crowd_keys: set[str] = set()
@@ -57,7 +56,7 @@ class Teachers:
         for _ in range(_PROBES):
             self._probe += 1
             self.numbers.add(self._probe)
-            if await self._teaching.by_http(host, self._probe, "spam") not in _ACKNOWLEDGEMENTS:
+            if await self.teaching.by_http(host, self._probe, "spam") not in ACKNOWLEDGEMENTS:
                 return False
         return True
 
@@ -74,14 +73,14 @@ class Teachers:
             label = generator.choice(LABELS)
             attempts = 1 if generator.random() < 0.2 else 20  # some leave it at the first failure
             for _ in range(attempts):
-                if await self._teach_once(generator, number, label) in _ACKNOWLEDGEMENTS:
+                if await self._teach_once(generator, number, label) in ACKNOWLEDGEMENTS:
                     break
                 await asyncio.sleep(_RETRY_SECONDS)
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _teach_once(self, generator: random.Random, number: int, label: str | None) -> LessonOutcome:
         host = generator.choice(list(self._site.hosts.values()))
-        teaching = self._teaching
+        teaching = self.teaching
         ways: list[Callable[[], Awaitable[LessonOutcome]]] = [
             lambda: teaching.by_http(host, number, label),
             lambda: teaching.by_spamd(host, number, label),
@@ -105,7 +104,7 @@ class Teachers:
             async with asyncio.TaskGroup() as group:
                 for _ in range(_CROWD_SIZE):
                     host = generator.choice(list(self._site.hosts.values()))
-                    group.create_task(self._teaching.by_http(host, number, generator.choice(LABELS)))
+                    group.create_task(self.teaching.by_http(host, number, generator.choice(LABELS)))
             await asyncio.sleep(2.0)
 
     async def _teach_by_commands(self) -> None:
@@ -118,7 +117,7 @@ class Teachers:
             self.numbers.update(numbers)
             kill_after = generator.uniform(0.3, 1.5) if generator.random() < 0.3 else None
             host = generator.choice(list(self._site.hosts.values()))
-            await self._teaching.by_command(host, numbers, generator.choice(LABELS), kill_after)
+            await self.teaching.by_command(host, numbers, generator.choice(LABELS), kill_after)
             await asyncio.sleep(4.0)
 
     async def _check(self) -> None:

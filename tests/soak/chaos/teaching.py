@@ -22,6 +22,7 @@ from tests.soak.chaos.senders import SmtpRefusal, smtp_transaction
 from tests.soak.chaos.site import Host
 
 _COMMAND_SECONDS = 60.0
+_LONG_SECONDS = 300.0  # for thousands of messages on a slow machine
 _SPAMD_SECONDS = 15.0
 
 Answer = tuple[LessonOutcome, str]
@@ -62,19 +63,29 @@ class Teaching:
         self, host: Host, numbers: Sequence[int], label: str | None, kill_after: float | None
     ) -> None:
         """Teach several messages by one command, which is killed after so many seconds where that is given."""
-        self._commands += 1
-        folder = self._folder / f"command{self._commands}"
-        folder.mkdir(parents=True)
-        for number in numbers:
-            (folder / f"{number}.eml").write_bytes(mail(number))
+        folder = self._write_messages(numbers)
         words: list[str | Path] = ["learn", label, folder] if label else ["unlearn", folder]
         begun = self._journal.now()
-        code, output = await _run_command(host, *words, kill_after=kill_after)
+        code, output = await _run_command(host, *words, seconds=kill_after or _COMMAND_SECONDS)
         outcome = LessonOutcome.DONE if code == 0 else LessonOutcome.UNKNOWN
         if outcome is LessonOutcome.DONE and _counted(output) != len(numbers):
             self._journal.add_problem(f"a command taught {len(numbers)} messages and said: {output}")
         for number in numbers:
             self._write_down("command", number, label, begun, (outcome, f"exit code {code}: {output}"))
+
+    async def unlearn_all(self, host: Host, numbers: Sequence[int]) -> str:
+        """Unlearn all these messages by one command; return why that failed, or nothing."""
+        code, output = await _run_command(host, "unlearn", self._write_messages(numbers), seconds=_LONG_SECONDS)
+        return "" if code == 0 and _counted(output) == len(numbers) else f"exit code {code}: {output}"
+
+    def _write_messages(self, numbers: Sequence[int]) -> Path:
+        """Write the messages as files of a folder of their own."""
+        self._commands += 1
+        folder = self._folder / f"command{self._commands}"
+        folder.mkdir(parents=True)
+        for number in numbers:
+            (folder / f"{number}.eml").write_bytes(mail(number))
+        return folder
 
     async def _attempt(
         self, route: str, host: Host, number: int, label: str | None, asking: Coroutine[Any, Any, Answer]
@@ -135,8 +146,11 @@ class Teaching:
         return (LessonOutcome.UNKNOWN if "stays" in outcomes else LessonOutcome.DONE), output
 
 
-async def _run_command(host: Host, *words: str | Path, kill_after: float | None = None) -> tuple[int, str]:
-    """Run a command on the host's configuration, and return its exit code and what it printed."""
+async def _run_command(host: Host, *words: str | Path, seconds: float = _COMMAND_SECONDS) -> tuple[int, str]:
+    """Run a command on the host's configuration, and return its exit code and what it printed.
+
+    It is killed if it has not ended within so many ``seconds``.
+    """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "nbstream.cli", *words, "-c", host.config),
         stdin=asyncio.subprocess.DEVNULL,
@@ -145,7 +159,7 @@ async def _run_command(host: Host, *words: str | Path, kill_after: float | None 
     )
     reading = asyncio.create_task(process.communicate())
     with suppress(TimeoutError):
-        async with asyncio.timeout(kill_after or _COMMAND_SECONDS):
+        async with asyncio.timeout(seconds):
             await asyncio.shield(reading)
     if not reading.done():
         process.kill()

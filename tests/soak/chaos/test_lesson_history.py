@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.soak.chaos.journal import LessonAttempt, LessonOutcome
-from tests.soak.chaos.lesson_history import Label, counts_agree, explains
+from tests.soak.chaos.lesson_history import Label, counts_agree, explains, last_word_holds
 
 CHANGED, SAME, DONE, UNKNOWN, NOT_SENT = LessonOutcome
 
@@ -74,3 +74,13 @@ def test_of_attempts_at_once_only_the_numbers_are_known() -> None:
     assert not counts_agree(answers, ["spam"])
     assert not counts_agree(answers, ["spam", "ham", "ham"])
     assert not counts_agree(answers, ["spam", "ham", None])
+
+
+def test_where_records_can_be_lost_the_last_word_holds() -> None:
+    answers = attempts(("spam", CHANGED), ("ham", DONE))
+
+    assert last_word_holds(answers, "ham")
+    assert not last_word_holds(answers, "spam")
+    assert not last_word_holds(answers, None)
+    assert last_word_holds(attempts(("spam", UNKNOWN), ("ham", CHANGED)), "spam")
+    assert last_word_holds([], None)

@@ -193,3 +193,15 @@ async def test_a_damaged_file_is_said_once_and_the_others_are_read(
 def test_a_folder_without_files_has_no_lessons(tmp_path: Path) -> None:
     assert recorded_keys(tmp_path / "missing") == []
     assert recorded_keys(tmp_path) == []
+
+
+async def test_each_lesson_can_be_read_again_by_its_place_in_the_file(journal: LessonJournal) -> None:
+    written = [acknowledged(number) for number in range(5)]
+    reader = LessonFileReader(journal.folder)
+    recorded = []
+    for lesson in written:
+        await journal.record([lesson, lesson])
+        recorded += reader.read_next("test", "0123").lessons
+
+    assert [reader.read_lesson(lesson) for lesson in recorded] == [lesson for lesson in written for _ in range(2)]
+    assert sum(lesson.size for lesson in recorded) == recorded[0].path.stat().st_size

@@ -507,6 +507,9 @@ def archive_of(*records: bytes, header: archive.ArchiveHeader | None = None) -> 
         b'{"message":"a","milliseconds":1,"fields":{"version":"1","label":"eggs","weight":"1","tokens":"eJwDAAAAAAE=",'
         b'"sums":"","learned_at":"1","source":"","actor":"","score":"1","change":"1-1"}}\n',
         b'{"totals":null}\n',
+        b'{"totals":{"messages:ham":-1}}\n',
+        b'{"totals":{"messages:spam":1,"vocabulary":-1}}\n',
+        b'{"totals":{"messages:eggs":1}}\n',
         b"[]\n",
         b"7\n",
         b'"sha256"\n',
@@ -581,6 +584,23 @@ async def test_a_count_below_zero_is_not_refused(other: Model) -> None:
     """Unlearning a message of which some tokens were forgotten leaves such counts until the next eviction."""
     assert await import_model(other, archive_of(b'{"counts":"ham","of":{"a":-1000}}\n')) == 0
     assert (await stored(other))[0]["ham"] == {b"a": -1000}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (message_line(weight="3031"), "no weight of one message"),
+        (message_line(weight="-1"), "no whole number"),
+        (b'{"totals":{"messages:ham":-1}}\n', "fewer messages or tokens than none"),
+        (b'{"totals":{"eggs":1}}\n', "a total that no model has"),
+    ],
+)
+async def test_a_refusal_names_the_line_and_the_reason(other: Model, line: bytes, why: str) -> None:
+    assert str(await import_error(other, archive_of(line))) == f"FILE: line 2 is no record of a model: {why}"
+
+
+async def test_the_tokens_of_a_class_may_be_below_zero_as_their_counts(other: Model) -> None:
+    assert await import_model(other, archive_of(b'{"totals":{"tokens:ham":-1000}}\n')) == 0
 
 
 NOW = 1_700_000_000.0

@@ -1,0 +1,164 @@
+"""All commands, the stream listener and a live move of a model work behind Sentinels and in a cluster."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nbstream.assembly.store import open_temporary_model
+from nbstream.config import load_settings
+from tests.integration.daemon import DaemonProcess, command, wait_until
+from tests.integration.test_life import send
+from tests.redis_servers.cluster_set import ClusterSet
+from tests.redis_servers.sentinel_set import SERVICE, SentinelSet
+from tests.redis_servers.server_process import ServerProcess
+
+IN, OUT = "nbstream:{default}:in", "nbstream:{default}:out"
+
+
+class Servers:
+    """A set of servers, how a configuration names it, and where the model is now."""
+
+    def __init__(self, servers: SentinelSet | ClusterSet) -> None:
+        self._servers = servers
+
+    @property
+    def setting(self) -> str:
+        addresses = ", ".join(f"'{address}'" for address in self._servers.addresses)
+        if isinstance(self._servers, SentinelSet):
+            return f"{{sentinels: [{addresses}], service: {SERVICE}}}"
+        return f"{{cluster: [{addresses}]}}"
+
+    def node(self, model: str = "default") -> ServerProcess:
+        if isinstance(self._servers, SentinelSet):
+            return self._servers.primary()
+        return self._servers.owner(self._servers.slot(f"{{{model}}}"))
+
+    def learned(self, model: str = "default") -> int:
+        reply = self.node(model).ask("HVALS", f"nbstream:{{{model}}}:totals")
+        names = self.node(model).ask("HKEYS", f"nbstream:{{{model}}}:totals")
+        assert isinstance(reply, list)
+        assert isinstance(names, list)
+        return sum(int(n) for name, n in zip(names, reply, strict=True) if name.startswith(b"messages:"))
+
+
+@pytest.fixture(params=["sentinels", "cluster"])
+def servers(request: pytest.FixtureRequest, server_program: Path, tmp_path: Path) -> Iterator[Servers]:
+    kind = SentinelSet if request.param == "sentinels" else ClusterSet
+    with kind(server_program, tmp_path / "set") as running:
+        yield Servers(running)
+
+
+def configure(folder: Path, redis: str, model: str = "default", more: str = "") -> Path:
+    path = folder / f"{model}.yaml"
+    path.write_text(
+        f"state_dir: {folder / 'state'}\nredis: {redis}\n"
+        f"model: {{name: {model}, min_learned: {{spam: 0, ham: 0}}}}\n"
+        f"log: {{format: json}}\nrelay: {{next_hop: 'maildir:{folder / 'mail'}'}}\n{more}\n"
+    )
+    return path
+
+
+def letters(folder: Path, label: str, count: int) -> Path:
+    target = folder / label
+    target.mkdir()
+    for number in range(count):
+        text = f"Subject: {label} {number}\n\nthe {label} words number{number} of {number % 7}\n"
+        (target / f"{number}.eml").write_text(text)
+    return target
+
+
+def succeed(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    result = command(*words)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def test_every_command_that_uses_redis_works(servers: Servers, tmp_path: Path) -> None:
+    config = configure(tmp_path, servers.setting)
+    spam, ham = letters(tmp_path, "spam", 20), letters(tmp_path, "ham", 20)
+    succeed("config", "check", config)
+
+    succeed("learn", "spam", "-c", config, spam)
+    succeed("learn", "ham", "-c", config, ham)
+    assert servers.learned() == 40
+    one = spam / "0.eml"
+    assert "spam" in succeed("check", "-c", config, one).stdout
+    assert "spam" in succeed("history", "-c", config).stdout
+    succeed("top-tokens", "-c", config)
+    assert "spam 20/0, ham 20/0" in succeed("status", "-c", config).stdout
+    succeed("migrate", "-c", config)
+    succeed("forget-auto", "-c", config, "--yes")
+
+    succeed("export", "-c", config, tmp_path / "model.gz")
+    other = configure(tmp_path, servers.setting, "other")
+    succeed("import", "-c", other, tmp_path / "model.gz")
+    assert servers.learned("other") == 40
+    succeed("undo", "-c", config, "--since", "1h", "--yes")
+    assert servers.learned() == 0
+
+
+async def test_a_temporary_model_is_made_where_its_name_belongs_and_removed(
+    servers: Servers, tmp_path: Path
+) -> None:
+    settings = load_settings(configure(tmp_path, servers.setting))
+
+    async with open_temporary_model(settings, "test") as model:
+        assert (await model.totals()).messages == (0, 0)
+        name = model.keys.model
+        assert servers.node(name).ask("EXISTS", model.keys.schema) == 1
+
+    assert servers.node(name).ask("EXISTS", f"nbstream:{{{name}}}:schema") == 0
+
+
+def test_a_daemon_with_two_workers_answers_a_stream(servers: Servers, tmp_path: Path) -> None:
+    listeners = (
+        "workers: 2\nlisteners: {smtp: null, http: {listen: '127.0.0.1:0'}, stream: {claim_seconds: 2}, "
+        "metrics: {listen: '127.0.0.1:0'}}"
+    )
+    with DaemonProcess(configure(tmp_path, servers.setting, more=listeners)):
+        for number in range(60):
+            label = ("label", "spam" if number % 2 else "ham")
+            servers.node().ask("XADD", IN, "*", "id", number, "text", f"text {number} of words", *label)
+
+        wait_until(lambda: servers.node().ask("XLEN", OUT) == 60)
+        assert servers.learned() == 60
+
+
+def test_a_model_is_moved_to_another_node_while_a_daemon_teaches_it(server_program: Path, tmp_path: Path) -> None:
+    with ClusterSet(server_program, tmp_path / "set") as cluster:
+        servers = Servers(cluster)
+        listeners = "listeners: {http: {listen: '127.0.0.1:0'}, smtp: {listen: '127.0.0.1:0'}}"
+        with DaemonProcess(configure(tmp_path, servers.setting, more=listeners)) as daemon:
+            acknowledged = 0
+            replies = []
+            slot, source = cluster.slot("{default}"), servers.node()
+            target = next(node for node in cluster.nodes[:3] if node is not source)
+            for number in range(60):
+                if number == 20:
+                    cluster.begin_move(slot, target)
+                    cluster.move_keys(slot, source, target)
+                if number == 30:
+                    while cluster.move_keys(slot, source, target):
+                        pass
+                    cluster.end_move(slot, target)
+                reply = send(daemon, letter(number), "spam@nbstream.invalid")
+                assert reply[:4] in {"250 ", "451 "}, reply
+                acknowledged += reply.startswith("250 ")
+                replies.append(reply)
+                assert send(daemon, letter(number)).startswith("250 "), "mail is never refused for it"
+
+            wait_until(lambda: send(daemon, letter(1000), "spam@nbstream.invalid").startswith("250 "))
+            assert any(reply.startswith("451 ") for reply in replies[20:31])
+            assert acknowledged >= 40
+            assert servers.node() is target
+            assert servers.learned() == acknowledged + 1
+            wait_until(lambda: daemon.metric('nbstream_model_messages{class="spam"}') == acknowledged + 1)
+            assert daemon.metric("nbstream_redis_up") == 1
+
+
+def letter(number: int) -> bytes:
+    return f"Subject: letter {number}\r\n\r\nwords number{number} of {number % 7}\r\n".encode()
