@@ -12,7 +12,7 @@ from nbstream.store.model.history import HistoryStep
 
 
 def lesson(milliseconds: int, former_version: str, version: str) -> RecordedLesson:
-    place: dict[str, Any] = {"path": Path("x"), "position": 0}
+    place: dict[str, Any] = {"path": Path("x"), "position": 0, "size": 1}
     return RecordedLesson(b"%d-0" % milliseconds, "m", former_version, version, "spam", **place)
 
 
