@@ -21,7 +21,8 @@ def _check(data: bytes) -> None:
     domains = parent_domains(source)
     assert len(domains) <= 4
     assert all(domain in source for domain in domains)
-    if domains and source.strip(".").isascii() and len(source) < 90 and not source[-1:].isdigit():
+    host = source.strip(".")
+    if domains and host.isascii() and len(host) < 90 and not host[-1:].isdigit():  # no address
         assert all(longer.endswith(shorter) for longer, shorter in pairwise(domains))
 
 
