@@ -13,6 +13,8 @@ Rules:
 - A lesson is taught again through the same script, as a new change that replaces the entry of now: the ledger, the
   counts and the history stay exact. The history names the lost change, so the lesson is taught again once, by
   whoever is first.
+- A lost removal of an entry that is not there is compared again each time, as long as it is recorded: the lesson
+  before it may have been lost too, at another host that is slower to repair it.
 - Lessons of a model that was deleted or replaced since are not taught to its successor.
 - Only what people taught is recorded. What was learned without people may be lost; the reconciler takes back what
   comes back and is in dispute.
@@ -276,9 +278,13 @@ class _Comparison:
                 return Finding.MISSING
             if finding is not Finding.MISSING:
                 return finding
-            if current is None and new is None:  # there is nothing to take back
+            if current is None and new is None:  # nothing to take back, unless another host repairs that later
+                self._reader.read_again(lesson)
                 return Finding.PRESENT
-            result = await self._model.commit_lesson(lesson.message_key, current, new, note)
+            # A promoted server may have no replica yet, and the record of the lesson stands until it has one.
+            result = await self._model.commit_lesson(
+                lesson.message_key, current, new, note, waits_for_replicas=False
+            )
             if isinstance(result, bytes):
                 await self._read_steps()
                 self.restored += 1

@@ -69,6 +69,10 @@ class LessonFileReader:
         self._unreadable.intersection_update({self._folder, *paths})
         return recorded
 
+    def read_again(self, lesson: RecordedLesson) -> None:
+        """Have the next ``read_next`` read this lesson, and what follows it in its file, once more."""
+        self._positions[lesson.path] = min(lesson.position, self._positions.get(lesson.path, 0))
+
     def read_lesson(self, lesson: RecordedLesson) -> AcknowledgedLesson | None:
         """The whole of a lesson; None where its file was removed meanwhile."""
         try:

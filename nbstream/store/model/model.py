@@ -260,15 +260,22 @@ class Model:
     # Lessons
 
     async def commit_lesson(
-        self, message_key: str, old: ledger.LedgerEntry | None, new: ledger.LedgerEntry | None, note: LessonNote
+        self,
+        message_key: str,
+        old: ledger.LedgerEntry | None,
+        new: ledger.LedgerEntry | None,
+        note: LessonNote,
+        *,
+        waits_for_replicas: bool = True,
     ) -> bytes | ledger.LedgerConflict:
         """Commit one lesson: replace the ledger entry ``old`` by ``new``, None standing for no entry.
 
         This is the commit point of every lesson. One atomic step takes back the counts of ``old``, adds those of
         ``new``, writes the ledger entry, adds the change to the change stream and a record with ``note`` to the
         history: all of it, or nothing. The method returns only after Redis has acknowledged the step, so with an
-        append-only file that is synced at each write (``appendfsync always``) the lesson is then durable. Where it
-        is to wait for replicas, they have the lesson then, also one that was committed before.
+        append-only file that is synced at each write (``appendfsync always``) the lesson is then durable. Where the
+        model is to wait for replicas, and ``waits_for_replicas`` is set, they have the lesson then, also one that
+        was committed before.
 
         Returns the stream id of the change, or what the ledger holds instead of ``old``: nothing was changed then,
         and the caller may try again with that. After an error the same lesson may be committed again: where the
@@ -283,7 +290,8 @@ class Model:
                 reply: Any = await self._learn_script(keys=pack_keys(self.keys, message_key), args=arguments)
                 result = await self._recognize_removal(lesson, unpack_reply(reply))
             await self._record(identity, [(lesson, arguments, result)])
-            await self._replica_wait.wait(guard)
+            if waits_for_replicas:
+                await self._replica_wait.wait(guard)
         except StoreRefuses as error:
             self._note_refusal(error)
             raise

@@ -13,9 +13,11 @@ import pytest
 
 from nbstream.filter import Filter
 from nbstream.store.acknowledged.lesson_files import lesson_files
+from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.acknowledged.missing_lessons import Finding
 from nbstream.store.model.history import HistoryRecord
 from nbstream.store.model.model import Model
+from nbstream.store.model.replica_wait import ReplicaWaitOptions
 from nbstream.store.transfer.model_import import finish_import
 from tests.conftest import RedisServer
 from tests.store.acknowledged.hosts import Host, host_at, restoring
@@ -434,3 +436,39 @@ async def test_a_server_that_the_mirror_does_not_follow_is_not_compared(split: S
 
         with pytest.raises(Exception, match="not the one that the mirror follows"):
             await divided.restorer.restore_missing()
+
+
+async def test_a_repair_waits_for_no_replica_since_a_promoted_one_may_have_none(split: Split) -> None:
+    await split.promote()
+    await teach(split.host.spam_filter, range(3), "spam")
+    await split.switch()
+    waiting = Model(
+        split.host.model.client, "test", 3600, recorder=split.host.journal, replica_wait=ReplicaWaitOptions(1, 0.1)
+    )
+    restorer = LessonRestorer(split.host.journal, waiting, split.host.mirror, split.host.losses)
+
+    assert await restorer.restore_missing() == 3
+
+    assert split.host.losses.findings == {Finding.MISSING: 3}
+    await assert_exact(split.promoted)
+
+
+async def test_what_another_host_unlearned_stays_unlearned_whoever_repairs_first(
+    split: Split, tmp_path: Path
+) -> None:
+    async with host_at(split.proxy.url, tmp_path / "other") as other:
+        await split.promote()
+        await teach(split.host.spam_filter, range(2), "spam")
+        await other.spam_filter.unlearn(LETTERS[0], "http")
+        await split.switch()
+        await until(lambda: equals_redis_exactly(other.mirror, split.promoted))
+
+        assert await other.restorer.restore_missing() == 0, "there is nothing to take back yet"
+        assert await split.host.restorer.restore_missing() == 2
+        assert await other.restorer.restore_missing() == 1
+
+        assert LETTERS[0].key not in await labels(split.promoted)
+        assert (await labels(split.promoted))[LETTERS[1].key] == "spam"
+        await assert_exact(split.promoted)
+        assert await other.restorer.restore_missing() == 0
+        assert await split.host.restorer.restore_missing() == 0
