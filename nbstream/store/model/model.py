@@ -327,9 +327,13 @@ class Model:
         for i, (lesson, result) in enumerate(zip(lessons, in_order, strict=True)):
             if isinstance(result, ledger.LedgerConflict):
                 in_order[i] = await self._recognize_removal(lesson, result)
-        self._note_refusal(next((result for result in in_order if isinstance(result, StoreRefuses)), None))
         await self._record(identity, list(zip(lessons, arguments, in_order, strict=True)))
-        await self._replica_wait.wait(guard)
+        try:
+            await self._replica_wait.wait(guard)
+        except StoreRefuses as error:
+            self._note_refusal(error)
+            raise
+        self._note_refusal(next((result for result in in_order if isinstance(result, StoreRefuses)), None))
         return in_order
 
     async def confirm(self) -> None:

@@ -64,6 +64,18 @@ async def test_a_lesson_that_the_replica_lacks_is_refused_and_so_is_its_retry_un
     assert await pair.at_replica.exists(patient.keys.ledger("m1"))
 
 
+async def test_several_lessons_that_the_replica_lacks_are_noted_as_refused(pair: Pair) -> None:
+    model = await waiting(pair).open()
+    pair.replica.hang()
+    try:
+        with pytest.raises(StoreRefuses):
+            await model.commit_lessons([LessonCommit("m1", None, ENTRY, NOTE)])
+    finally:
+        pair.replica.go_on()
+
+    assert model.last_refusal
+
+
 async def test_a_wait_on_a_new_connection_waits_for_what_others_wrote(pair: Pair) -> None:
     """WAIT alone would count the replicas that have what its own connection wrote: nothing."""
     await (await Model(pair.at_primary, "test", 3600).open()).commit_lesson("m1", None, ENTRY, NOTE)
