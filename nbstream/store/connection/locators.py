@@ -191,7 +191,9 @@ async def _ask_all(
     async def try_asking(node: NodeAddress) -> _Answer | Exception | None:
         try:
             return await ask(node)
-        except (RedisError, OSError, ValueError, KeyError) as error:  # what a node answers is not to be trusted
+        except (RedisError, OSError) as error:
+            return error
+        except (ValueError, TypeError, LookupError, AttributeError) as error:  # an answer may be of any form
             return error
 
     tasks = [asyncio.create_task(try_asking(node)) for node in nodes]

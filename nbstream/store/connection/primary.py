@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from redis import exceptions
 from redis.exceptions import RedisError
 
 from nbstream.errors import StoreUnavailable
@@ -46,6 +47,8 @@ class Primary:
         self._locator = locator
         self._address: NodeAddress | None = None
         self._must_ask = True
+        self._problem: RedisError | None = None
+        self._answers = 0
         self._asking = asyncio.Lock()
         self.slot = slot
         """The slot of the model in a cluster; None without a cluster."""
@@ -66,19 +69,27 @@ class Primary:
         """Return where to connect to; None where the address of the client says it.
 
         Others are asked only after ``ask_again`` or a loss. Where they do not answer, the last address holds,
-        unless the server there has said that it is not the primary. Raises ``redis.exceptions.ConnectionError``.
+        unless the server there has said that it is not the primary. Who comes while they are asked waits for the
+        same answer. Raises ``redis.exceptions.ConnectionError``.
         """
         if self._locator is None:
             return None
+        answers = self._answers
         async with self._asking:
-            if self._must_ask or self._address is None:
-                try:
-                    self._address = await self._locator.locate()
-                    self._must_ask = False
-                except RedisError:
-                    if self._address is None:
-                        raise
+            if (self._must_ask or self._address is None) and self._answers == answers:
+                await self._ask()  # else somebody has asked while this one waited
+            if self._address is None:
+                raise exceptions.ConnectionError(str(self._problem or "a failover goes on")) from self._problem
             return self._address
+
+    async def _ask(self) -> None:
+        assert self._locator is not None
+        try:
+            self._address = await self._locator.locate()
+            self._must_ask, self._problem = False, None
+        except RedisError as error:
+            self._problem = error
+        self._answers += 1
 
     def ask_again(self) -> None:
         """Have ``locate`` ask where the primary is: the last address cannot be reached, or may be out of date."""

@@ -273,9 +273,9 @@ class Model:
         This is the commit point of every lesson. One atomic step takes back the counts of ``old``, adds those of
         ``new``, writes the ledger entry, adds the change to the change stream and a record with ``note`` to the
         history: all of it, or nothing. The method returns only after Redis has acknowledged the step, so with an
-        append-only file that is synced at each write (``appendfsync always``) the lesson is then durable. Where the
-        model is to wait for replicas, and ``waits_for_replicas`` is set, they have the lesson then, also one that
-        was committed before.
+        append-only file that is synced at each write (``appendfsync always``) the lesson is then durable. Where
+        the model is to wait for replicas, and ``waits_for_replicas`` is set, they have the lesson then, also one
+        that was committed before.
 
         Returns the stream id of the change, or what the ledger holds instead of ``old``: nothing was changed then,
         and the caller may try again with that. After an error the same lesson may be committed again: where the
