@@ -48,7 +48,7 @@ class LessonFileWriter:
 
     def append(self, data: bytes) -> None:
         """Append whole frames. Raises ``OSError``; the next call begins another file then."""
-        if self._descriptor is None or self._is_full(len(data)):
+        if self._descriptor is None or self._is_full(len(data)) or self._is_removed():
             self.close()
             self._open_segment()
         assert self._descriptor is not None
@@ -61,6 +61,8 @@ class LessonFileWriter:
                 rest = rest[written:]
         except OSError:
             self.close()
+            if not segment.size:  # a full disk must not leave an empty file for each lesson
+                self._segments.pop().path.unlink(missing_ok=True)
             raise
 
     def close(self) -> None:
@@ -72,6 +74,10 @@ class LessonFileWriter:
     def _is_full(self, added: int) -> bool:
         age = time.monotonic() - self._opened_at
         return age > SEGMENT_SECONDS or self._segments[-1].size + added > _SEGMENT_BYTES
+
+    def _is_removed(self) -> bool:
+        """Whether somebody has removed the present file, as when the clock of the machine has jumped."""
+        return self._descriptor is not None and os.fstat(self._descriptor).st_nlink == 0
 
     def _open_segment(self) -> None:
         self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

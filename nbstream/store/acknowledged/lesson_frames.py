@@ -1,8 +1,9 @@
 """How an acknowledged lesson is written in a file: bytes in, bytes out.
 
 Rules: a frame is the length and the CRC-32 of its content, four bytes each, big-endian, then the content: the
-length of each byte string and the string, in the order of ``AcknowledgedLesson``, with the number of note fields
-before them. The last frame of a writer that was killed may be cut, so what is no whole frame at the end of a file
+length of each byte string and the string. The first one is the version of this format; the others come in the
+order of ``AcknowledgedLesson``, with the number of note fields before them. A frame of another version is regarded
+as damaged. The last frame of a writer that was killed may be cut, so what is no whole frame at the end of a file
 is no error.
 """
 
@@ -18,9 +19,8 @@ from nbstream.store.model.acknowledgement import AcknowledgedLesson
 _HEADER = struct.Struct(">II")
 _LENGTH = struct.Struct(">I")
 _MAX_CONTENT_BYTES = 16 << 20  # an entry has at most some thousand tokens; its text takes a few times 10 kB
-_NAMED_STRINGS = (
-    6  # before the fields: model, identity, change, message key, former version, number of note fields
-)
+_FORMAT_VERSION = b"1"
+_NAMED_STRINGS = 7  # before the fields: format, model, identity, change, message key, former version, note fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ def pack_frame(lesson: AcknowledgedLesson) -> bytes:
     content = b"".join(
         part
         for string in (
+            _FORMAT_VERSION,
             lesson.model.encode(),
             lesson.identity.encode(),
             lesson.change,
@@ -86,7 +87,9 @@ def _unpack_strings(content: bytes) -> Iterator[bytes]:
 
 
 def _unpack_lesson(strings: Sequence[bytes]) -> AcknowledgedLesson:
-    model, identity, change, message_key, former_version, note_length = strings[:_NAMED_STRINGS]
+    version, model, identity, change, message_key, former_version, note_length = strings[:_NAMED_STRINGS]
+    if version != _FORMAT_VERSION:
+        raise ValueError(version)
     fields = tuple(strings[_NAMED_STRINGS:])
     return AcknowledgedLesson(
         model.decode(),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import stat
+import struct
 import threading
+import time
+import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,7 +17,7 @@ import pytest
 
 from nbstream.store.acknowledged import lesson_files, lesson_journal
 from nbstream.store.acknowledged.lesson_files import LessonFileWriter, remove_expired
-from nbstream.store.acknowledged.lesson_frames import pack_frame
+from nbstream.store.acknowledged.lesson_frames import pack_frame, unpack_frames
 from nbstream.store.acknowledged.lesson_journal import LessonJournal
 from nbstream.store.acknowledged.recorded_lessons import LessonFileReader
 from tests.integration.test_full_disk import fill, small_disk
@@ -205,3 +209,45 @@ async def test_each_lesson_can_be_read_again_by_its_place_in_the_file(journal: L
 
     assert [reader.read_lesson(lesson) for lesson in recorded] == [lesson for lesson in written for _ in range(2)]
     assert sum(lesson.size for lesson in recorded) == recorded[0].path.stat().st_size
+
+
+def test_what_cannot_be_written_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = LessonFileWriter(tmp_path / "acknowledged")
+    written = os.write
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", refuse)
+    for number in range(50):
+        with pytest.raises(OSError, match="No space left"):
+            writer.append(pack_frame(acknowledged(number)))
+    assert list((tmp_path / "acknowledged").iterdir()) == []
+
+    monkeypatch.setattr(os, "write", written)
+    writer.append(pack_frame(acknowledged(99)))
+    writer.close()
+    assert recorded_keys(tmp_path / "acknowledged") == ["m99"]
+
+
+def test_a_file_that_somebody_removed_is_not_written_any_more(tmp_path: Path) -> None:
+    """As after a jump of the clock: every file looks old then."""
+    folder = tmp_path / "acknowledged"
+    writer = LessonFileWriter(folder)
+    writer.append(pack_frame(acknowledged(1)))
+    remove_expired(folder, time.time() + 10_000)
+    writer.append(pack_frame(acknowledged(2)))
+    writer.close()
+
+    assert recorded_keys(folder) == ["m2"]
+
+
+def test_lessons_of_another_format_are_no_lessons() -> None:
+    frame = pack_frame(acknowledged(1))
+    content = bytearray(frame[8:])
+    assert content[4:5] == b"1", "the version of the format comes first"
+    content[4:5] = b"2"
+    other = struct.pack(">II", len(content), zlib.crc32(content)) + content
+
+    assert unpack_frames(other).lessons == ()
+    assert unpack_frames(other).is_damaged
