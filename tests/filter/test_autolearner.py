@@ -211,13 +211,19 @@ class LearnedMeanwhile(Model):
     raw: bytes
 
     async def commit_lesson(
-        self, message_key: str, old: LedgerEntry | None, new: LedgerEntry | None, note: LessonNote
+        self,
+        message_key: str,
+        old: LedgerEntry | None,
+        new: LedgerEntry | None,
+        note: LessonNote,
+        *,
+        waits_for_replicas: bool = True,
     ) -> bytes | LedgerConflict:
         """As a model does, a moment too late."""
         if new:
             await self.make_site.check(self.raw)
             assert await self.make_site.model.entry(message_key)
-        return await super().commit_lesson(message_key, old, new, note)
+        return await super().commit_lesson(message_key, old, new, note, waits_for_replicas=waits_for_replicas)
 
 
 async def test_what_is_autolearned_during_a_persons_lesson_is_taken_back_after_it(client: Redis) -> None:
