@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter
 
 from nbstream.store.acknowledged.missing_lessons import Finding
+from nbstream.store.redis_errors import LOSS_REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +29,8 @@ class StoreMetrics:
             ["reason"],
             registry=registry.counts,
         )
+        for reason in ("other_server", *LOSS_REASONS):
+            self._failovers.labels(reason)
         self._evicted = Counter(
             "nbstream_tokens_evicted",
             "Tokens forgotten to stay within model.max_tokens.",

@@ -33,6 +33,10 @@ _LOSS_TEXT = re.compile(
 )
 
 
+LOSS_REASONS = (*_LOSSES.values(), "unblocked", "noreplicas")
+"""The reasons that ``loss_reason`` gives."""
+
+
 @contextmanager
 def store_errors() -> Iterator[None]:
     """Raise ``StoreUnavailable``, or a kind of it, in place of what redis-py raises.
