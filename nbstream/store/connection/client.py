@@ -35,6 +35,7 @@ def open_client(options: ConnectionOptions, retries: int = 1, primary: Primary |
         "socket_timeout": options.timeout_seconds,
         "socket_connect_timeout": options.timeout_seconds,
         "retry": Retry(EqualJitterBackoff(_RETRY_SECONDS, _RETRY_SECONDS), retries),
+        "driver_info": None,  # no CLIENT SETINFO: a user who may not do that would fill the server's ACL log
         **options.login.arguments(),
     }
     if isinstance(options.server, str):

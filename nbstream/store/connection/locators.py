@@ -166,7 +166,8 @@ class _NodeAsker:
     def __init__(self, login: Login, tls: TlsOptions | None, timeout_seconds: float) -> None:
         self._seconds = min(_MAX_NODE_SECONDS, timeout_seconds)
         self._class: type[Connection] = Connection if tls is None else SSLConnection
-        self._arguments = {**login.arguments(), **({} if tls is None else tls.arguments())}
+        tls_arguments = {} if tls is None else tls.arguments()
+        self._arguments = {"driver_info": None, **login.arguments(), **tls_arguments}  # see ``open_client``
 
     async def ask(self, node: NodeAddress, *commands: Sequence[str]) -> list[Any]:
         """The replies to the commands. Raises what redis-py raises, and ``TimeoutError``."""
