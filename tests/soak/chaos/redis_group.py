@@ -101,6 +101,7 @@ class RedisGroup:
         self.primary = nodes[0]
         self.links = links
         self.disk = disk
+        self.wait_replicas = 0
 
     @property
     def replicas(self) -> list[RedisNode]:

@@ -22,15 +22,21 @@ from tests.soak.chaos.schedule import Event, Kind
 
 
 class SentinelServers:
-    """The set, used from the loop: what waits runs in threads."""
+    """The set, used from the loop: what waits runs in threads.
 
-    def __init__(self, servers: SentinelSet, network: Network) -> None:
+    ``wait_replicas`` is how many replicas must have what is acknowledged.
+    """
+
+    def __init__(self, servers: SentinelSet, network: Network, wait_replicas: int) -> None:
         self.set = servers
         self.network = network
+        self.wait_replicas = wait_replicas
 
     def setting(self, host: str) -> str:
         """Return the setting ``redis`` of a host, the same for all."""
-        return f"{{sentinels: [{', '.join(self.set.addresses)}], service: {SERVICE}, timeout_seconds: 2}}"
+        sentinels = ", ".join(self.set.addresses)
+        waiting = f"wait_replicas: {self.wait_replicas}, timeout_seconds: 2"
+        return f"{{sentinels: [{sentinels}], service: {SERVICE}, {waiting}}}"
 
     def client(self, name: str) -> Redis:
         """Return a client of the primary of the moment."""
@@ -109,12 +115,12 @@ class SentinelFaults:
 
 
 @asynccontextmanager
-async def running_sentinels(binary: Path, folder: Path) -> AsyncIterator[SentinelServers]:
+async def running_sentinels(binary: Path, folder: Path, wait_replicas: int) -> AsyncIterator[SentinelServers]:
     """Start the servers, the sentinels and the network between them."""
     with Network() as network:
         servers = SentinelSet(binary, folder / "sentinels", network=network, lines=["appendfsync always"])
         await asyncio.to_thread(servers.__enter__)
         try:
-            yield SentinelServers(servers, network)
+            yield SentinelServers(servers, network, wait_replicas)
         finally:
             await asyncio.to_thread(servers.__exit__)

@@ -110,7 +110,12 @@ class Host:
 
 
 class RedisServers(Protocol):
-    """The Redis servers of a run, however clients reach the primary among them."""
+    """The Redis servers of a run, however clients reach the primary among them.
+
+    ``wait_replicas`` is how many replicas must have what is acknowledged to clients.
+    """
+
+    wait_replicas: int
 
     def setting(self, host: str) -> str:
         """Return the setting ``redis`` of a host."""

@@ -72,6 +72,7 @@ def test_of_attempts_at_once_only_the_numbers_are_known() -> None:
     assert counts_agree(answers, ["ham", "spam"])
     assert counts_agree(answers, ["spam", "ham", "spam"])
     assert not counts_agree(answers, ["spam"])
+    assert counts_agree(answers, ["spam", "ham", "spam", "spam"])  # of one attempt, repeated after another's word
     assert not counts_agree(answers, ["spam", "ham", "ham"])
     assert not counts_agree(answers, ["spam", "ham", None])
 

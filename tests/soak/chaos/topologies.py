@@ -66,10 +66,15 @@ def _group(*names: str) -> Starter:
     return start
 
 
-@asynccontextmanager
-async def _sentinels(what: Start) -> AsyncIterator[RunningServers]:
-    async with running_sentinels(what.binary, what.folder) as servers:
-        yield RunningServers(servers, SentinelFaults(servers).actions)
+def _sentinels(wait_replicas: int) -> Starter:
+    """Return what starts servers under sentinels, of which so many must have what is acknowledged."""
+
+    @asynccontextmanager
+    async def start(what: Start) -> AsyncIterator[RunningServers]:
+        async with running_sentinels(what.binary, what.folder, wait_replicas) as servers:
+            yield RunningServers(servers, SentinelFaults(servers).actions)
+
+    return start
 
 
 SINGLE_KINDS = HOST_KINDS | LINK_KINDS | REDIS_KINDS
@@ -80,6 +85,9 @@ TOPOLOGIES = {
     "failover": Topology(
         _group("redis1", "redis2"), SINGLE_KINDS | REPLICA_KINDS | LOSING_KINDS, is_lossless=False
     ),
-    "sentinel": Topology(_sentinels, HOST_KINDS | SENTINEL_KINDS, is_lossless=False),
+    "sentinel": Topology(_sentinels(0), HOST_KINDS | SENTINEL_KINDS, is_lossless=False),
+    "sentinel-wait": Topology(_sentinels(1), HOST_KINDS | SENTINEL_KINDS),
 }
-"""By name: one Redis; a primary and a replica that takes over; the same where writes are lost; sentinels."""
+"""By name: one Redis; a primary and a replica that takes over; the same where writes are lost; sentinels, and
+sentinels where a replica must have what is acknowledged.
+"""
