@@ -77,6 +77,7 @@ def _sentinels(wait_replicas: int) -> Starter:
     return start
 
 
+_REPLICAS = 2  # all: one that is enough for WAIT may not be the one that is promoted
 SINGLE_KINDS = HOST_KINDS | LINK_KINDS | REDIS_KINDS
 
 TOPOLOGIES = {
@@ -86,8 +87,8 @@ TOPOLOGIES = {
         _group("redis1", "redis2"), SINGLE_KINDS | REPLICA_KINDS | LOSING_KINDS, is_lossless=False
     ),
     "sentinel": Topology(_sentinels(0), HOST_KINDS | SENTINEL_KINDS, is_lossless=False),
-    "sentinel-wait": Topology(_sentinels(1), HOST_KINDS | SENTINEL_KINDS),
+    "sentinel-wait": Topology(_sentinels(_REPLICAS), HOST_KINDS | SENTINEL_KINDS),
 }
 """By name: one Redis; a primary and a replica that takes over; the same where writes are lost; sentinels, and
-sentinels where a replica must have what is acknowledged.
+sentinels where all replicas must have what is acknowledged.
 """
