@@ -286,7 +286,8 @@ class Filter:
     async def _tokenize(self, message: Message, requested: float) -> tuple[Tokens, CheckSeconds]:
         """Return the tokens and the seconds of each stage; the message waited from the moment ``requested`` on."""
         if len(message.raw) > _THREAD_BYTES:
-            return await asyncio.to_thread(self._tokenize_now, message, requested)
+            async with self.parts.large_messages:
+                return await asyncio.to_thread(self._tokenize_now, message, requested)
         return self._tokenize_now(message, requested)
 
     def _tokenize_now(self, message: Message, requested: float) -> tuple[Tokens, CheckSeconds]:

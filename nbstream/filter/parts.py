@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -33,7 +34,9 @@ class FilterParts:
 
     ``counts`` are those that people taught; ``model`` is where lessons are stored. ``checked_messages``
     is None where no message is remembered, ``autolearn_layer`` where nothing is learned without people, and
-    ``check_queue`` where checks do not wait for each other. ``clock`` gives the seconds since the epoch.
+    ``check_queue`` where checks do not wait for each other. ``clock`` gives the seconds since the epoch. What is
+    tokenized in a thread passes ``large_messages``: threads that compute do not help each other, and each of them
+    holds up the event loop.
     """
 
     tokenizer: Tokenizer
@@ -46,6 +49,7 @@ class FilterParts:
     clock: Callable[[], float] = time.time
     autolearn_layer: WithdrawableLayer | None = None
     check_queue: CheckQueue | None = None
+    large_messages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     half_life_monitor: HalfLifeMonitor = field(default_factory=HalfLifeMonitor)
 
     def make_scorer(self, policy: FilterPolicy) -> Scorer:

@@ -38,7 +38,8 @@ def decode_encoded_words(value: bytes) -> str:
             start = _ENCODED_WORD.search(joined, start.start() + 1)
             continue
         text = joined[start.end() : end.start()]
-        pieces.append(decode_text(joined[position : start.start()], None))
+        if start.start() > position:
+            pieces.append(decode_text(joined[position : start.start()], None))
         pieces.append(
             decode_text(_decode_word_bytes(start[2], text), start[1].decode("latin-1").partition("*")[0])
         )

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nbstream.mail import encoded_words, header_fields, mime
+from nbstream.mail.charsets import decode_ends
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.unread_end import decode_unread_end
 
@@ -53,6 +54,19 @@ class Message:
             limits or _DEFAULT_LIMITS,
             is_bare_text=True,
         )
+
+    @classmethod
+    def from_encoded_text(cls, content: bytes, charset: str | None, limits: mime.MessageLimits) -> Message:
+        """Return the message of a text that is not mail, in a charset as ``charsets.decode_text`` knows it.
+
+        It is that of ``from_text``, but of a text beyond the limits ``raw`` has only what is read.
+        """
+        head, tail = decode_ends(content, charset, limits.look_bytes, limits.end_bytes)
+        message = cls.from_text(head, limits)
+        if not tail:
+            return message
+        end = normalize_line_ends(tail.encode("utf-8", "replace"))
+        return cls(message.raw[: limits.look_bytes] + end[-limits.end_bytes :], limits, is_bare_text=True)
 
     @cached_property
     def parts(self) -> tuple[MimePart, ...]:

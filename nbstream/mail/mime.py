@@ -9,12 +9,13 @@ boundary never occurs is read as text. RFC 2045, 2046.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.mail import header_fields
-from nbstream.mail.charsets import decode_text
+from nbstream.mail.charsets import decode_long_text
 from nbstream.mail.parameters import parse_parameters
 from nbstream.mail.transfer_encodings import decode_transfer_encoding
 
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 MAX_HEADER_BYTES = 64 * 1024
 """How many bytes of a header are read as fields at most; real headers are smaller than 20 kB."""
+
+# Lines that only begin like the delimiter are skipped one by one, and by a pattern where they are many: to compile
+# it takes a tenth of a millisecond.
+_MAX_OTHER_LINES = 200
+_DELIMITER_END = rb"(?:--)?\s*(?:\r\n|\Z)"
 
 _CONTENT_FIELDS = frozenset({"content-type", "content-disposition", "content-transfer-encoding"})
 
@@ -51,7 +57,7 @@ class MimePart:
     """One node of the MIME tree. The nodes are in document order: a container comes before its children.
 
     ``payload`` is the content after transfer decoding, empty for a container. ``depth`` is 0 for the message
-    itself.
+    itself. ``fields`` are the header fields, of any other part those whose name begins with "Content-".
     """
 
     content_type: str
@@ -67,7 +73,7 @@ class MimePart:
     @property
     def text(self) -> str:
         """The payload as text in the charset of the part."""
-        return decode_text(self.payload, self.charset)
+        return decode_long_text(self.payload, self.charset)
 
 
 def parse_parts(raw: bytes, limits: MessageLimits) -> tuple[MimePart, ...]:
@@ -88,7 +94,8 @@ def parsed_bytes(raw: bytes, limits: MessageLimits) -> int:
 
 def _walk_parts(raw: bytes, depth: int, limits: MessageLimits, default_type: str) -> Iterator[MimePart]:
     offset = header_fields.body_offset(raw)
-    fields = header_fields.parse_fields(raw, min(offset, MAX_HEADER_BYTES))
+    parse = header_fields.parse_content_fields if depth else header_fields.parse_fields
+    fields = parse(raw, min(offset, MAX_HEADER_BYTES))
     header = _parse_part_header(fields, default_type)
     if depth < limits.max_depth:
         if header.boundary:
@@ -175,6 +182,7 @@ def split_multipart(body: bytes, boundary: bytes, max_parts: int) -> list[bytes]
     delimiter = b"\r\n--" + boundary
     parts: list[bytes] = []
     start = -1
+    other_lines = 0
     at = body.find(delimiter)
     while at >= 0 and len(parts) < max_parts:
         after = at + len(delimiter)
@@ -187,8 +195,13 @@ def split_multipart(body: bytes, boundary: bytes, max_parts: int) -> list[bytes]
             start = line_end + 2
             if rest:
                 return parts
-        # Otherwise the line only begins like the delimiter: it is a longer boundary, or text.
-        at = body.find(delimiter, line_end)
+        else:  # the line only begins like the delimiter: it is a longer boundary, or text
+            other_lines += 1
+        if other_lines <= _MAX_OTHER_LINES:
+            at = body.find(delimiter, line_end)
+        else:
+            match = re.compile(re.escape(delimiter) + _DELIMITER_END).search(body, line_end)
+            at = match.start() if match else -1
     if 0 <= start < len(body) and len(parts) < max_parts:
         parts.append(body[start:])
     return parts

@@ -6,16 +6,13 @@ Rules: nothing here raises; any value is read in one pass.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from nbstream.mail.charsets import decode_text
 from nbstream.mail.encoded_words import decode_encoded_words
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 # Possessive, so that the pattern never goes back. Only groups without alternatives or look-ahead are repeated in
@@ -23,6 +20,7 @@ _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _PARAMETER = re.compile(rb""";\s*([^\s=;"]+)\s*=\s*(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)"?|([^;\s]*))""", re.DOTALL)
 # Longer values are not cached: a sender who fills the cache with values of his own costs a megabyte at most.
 _MAX_CACHED_BYTES = 200
+_MAX_VALUE_BYTES = 1000  # a file name has 255 bytes at most, three times as many where they are encoded
 
 
 def parse_parameters(value: bytes) -> tuple[str, Mapping[str, str]]:
@@ -33,6 +31,36 @@ def parse_parameters(value: bytes) -> tuple[str, Mapping[str, str]]:
     """
     # Of the values in a stream of mail, four in five were seen before.
     return _parse_parameters_cached(value) if len(value) <= _MAX_CACHED_BYTES else _parse_parameters(value)
+
+
+class _Parameters(Mapping[str, str]):
+    """Parameters that are decoded when they are asked for: of hundreds of them few are.
+
+    Of a value ``_MAX_VALUE_BYTES`` are decoded. Only the boundary is decoded as a whole, because the parts and the
+    key of a message depend on it.
+    """
+
+    def __init__(self, plain: dict[str, bytes], extended: dict[str, list[tuple[int, bytes, bool]]]) -> None:
+        self._plain = plain
+        self._extended = {name: sections for name, sections in extended.items() if name not in plain}
+        self._decoded: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._decoded:
+            self._decoded[name] = self._decode(name)
+        return self._decoded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self._plain, *self._extended))
+
+    def __len__(self) -> int:
+        return len(self._plain) + len(self._extended)
+
+    def _decode(self, name: str) -> str:
+        if name in self._plain:
+            value = self._plain[name]
+            return decode_encoded_words(value if name == "boundary" else value[:_MAX_VALUE_BYTES])
+        return _join_parameter_sections(self._extended[name])
 
 
 def _parse_parameters(value: bytes) -> tuple[str, Mapping[str, str]]:
@@ -53,10 +81,7 @@ def _parse_parameters(value: bytes) -> tuple[str, Mapping[str, str]]:
         number = section.rstrip("*")
         order = int(number) if number.isdigit() and len(number) < 4 else 0
         extended.setdefault(base, []).append((order, content, name.endswith("*")))
-    parameters = {name: decode_encoded_words(content) for name, content in plain.items()}
-    for name, sections in extended.items():
-        parameters.setdefault(name, _join_parameter_sections(sections))
-    return main, MappingProxyType(parameters)
+    return main, _Parameters(plain, extended)
 
 
 _parse_parameters_cached = lru_cache(maxsize=512)(_parse_parameters)

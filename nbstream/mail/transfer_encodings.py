@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import binascii
-import re
+
+_NO_LETTERS = bytes(c for c in range(256) if not ((c < 128 and chr(c).isalnum()) or c in b"+/"))
 
 
 def decode_transfer_encoding(body: bytes, encoding: str) -> bytes:
@@ -20,6 +21,6 @@ def decode_base64(text: bytes) -> bytes:
     try:
         return binascii.a2b_base64(text)
     except binascii.Error:
-        letters = re.sub(rb"[^A-Za-z0-9+/]", b"", text)
+        letters = text.translate(None, _NO_LETTERS)
         usable = len(letters) - (len(letters) % 4 == 1)
         return binascii.a2b_base64(letters[:usable] + b"=" * (-usable % 4))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import binascii
 import re
 
-from nbstream.mail.charsets import decode_text
+from nbstream.mail.charsets import decode_long_text
 
 # Possessive, so that the patterns never go back. Only groups without alternatives or look-ahead are repeated in
 # this way, because CPython before 3.11.5 matches others wrongly.
@@ -38,14 +38,14 @@ def decode_unread_end(raw: bytes, charset: str | None) -> str:
         content = _decode_base64_lines(run[0])
         if content is not None:
             plain.append(lines[end : run.start()])
-            texts.append(decode_text(content, charset))
+            texts.append(decode_long_text(content, charset))
             end = run.end()
     plain.append(lines[end:])
     rest = b"\r\n".join(plain)
     # In quoted-printable "=" itself is encoded, and lines longer than 76 characters are broken by "=".
     if b"=3D" in rest or b"=\r\n" in rest:
         rest = binascii.a2b_qp(rest)
-    return "\n".join((decode_text(rest, charset), *texts))
+    return "\n".join((decode_long_text(rest, charset), *texts))
 
 
 def _decode_base64_lines(lines: bytes) -> bytes | None:

@@ -57,12 +57,13 @@ class UnreadableEntry(ValueError):
 class StreamRequest:
     """A message or text to check, or to learn as ``label``.
 
-    ``raw`` is a message as it came, ``text`` is a text that is no mail; one of the two is None. ``sender`` is who
-    added the entry, ``recipient`` the address whose rules decide; each is empty where the entry does not say it.
+    ``raw`` is a message as it came, ``text`` is a text in UTF-8 that is no mail; one of the two is None.
+    ``sender`` is who added the entry, ``recipient`` the address whose rules decide; each is empty where the entry
+    does not say it.
     """
 
     raw: bytes | None
-    text: str | None
+    text: bytes | None
     label: str | None = None
     sender: str = ""
     recipient: str = ""
@@ -84,7 +85,7 @@ def read_entry(fields: Mapping[bytes, bytes], max_bytes: int) -> StreamRequest:
         raise UnreadableEntry(f"label must be {' or '.join(CLASSES)}")
     return StreamRequest(
         raw,
-        None if text is None else text.decode("utf-8", "replace"),
+        text,
         label,
         _read_address(fields, "from"),
         _read_address(fields, "to"),

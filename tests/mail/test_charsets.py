@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.mail.charsets import _UNSAFE_CODECS, _codec_name, decode_text
+from nbstream.mail.charsets import (
+    _SLICE_BYTES,
+    _UNSAFE_CODECS,
+    _codec_name,
+    decode_ends,
+    decode_long_text,
+    decode_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -65,3 +72,45 @@ def test_every_name_that_python_knows_is_a_known_name(name: str) -> None:
 )
 def test_decoding_never_raises(content: bytes, charset: str | None) -> None:
     decode_text(content, charset)
+
+
+PIECES = [b"\xd8", b"\xdc", b"\0", b"A", b"+", b"\x1b", b"$B", b"~{", b"\x0e"]
+CODECS = sorted({codec for codec in map(_codec_name, aliases.values()) if codec} - {"ascii", "utf-8", "iso8859-1"})
+
+
+@pytest.mark.parametrize("name", CODECS)
+@given(content=st.binary(max_size=300) | st.lists(st.sampled_from(PIECES)).map(b"".join))
+def test_wrong_bytes_are_replaced_as_python_does(name: str, content: bytes) -> None:
+    """The key of a message depends on it."""
+    long = content * (_SLICE_BYTES // max(1, len(content)) + 2)
+    for text in (content, long):
+        assert decode_text(text, name) == text.decode(name, "replace")
+
+
+@pytest.mark.parametrize(
+    "charset", ["utf-8", "utf8", "windows-1253", "utf-16", "utf-16-be", "utf-32", "gb18030", None]
+)
+@pytest.mark.parametrize("size", [100, 5_000, 400_000])
+def test_both_ends_of_a_text_are_those_of_the_whole(charset: str | None, size: int) -> None:
+    text = "".join(f"w{number} \u03b1\u03b2 " for number in range(size // 10))
+    content = text.encode(charset or "utf-8", "replace")
+    whole = decode_text(content, charset)
+
+    head, tail = decode_ends(content, charset, 2_000, 500)
+
+    assert whole.startswith(head)
+    assert head == whole if not tail else len(head.encode()) >= 2_000
+    assert whole[-100:] == (tail or head)[-100:]
+
+
+@pytest.mark.parametrize("order", ["le", "be"])
+def test_the_end_of_a_text_has_the_byte_order_that_its_beginning_says(order: str) -> None:
+    mark = {"le": codecs.BOM_UTF16_LE, "be": codecs.BOM_UTF16_BE}[order]
+    content = mark + "abcdefgh".encode(f"utf-16-{order}") * 100_000
+
+    assert decode_ends(content, "utf-16", 1000, 1000)[1].endswith("abcdefgh")
+
+
+def test_utf7_that_is_wrong_in_many_places_is_read_as_if_it_had_no_charset() -> None:
+    assert decode_long_text(b"+AOk- \x9c", "utf-7") == "é �"
+    assert decode_long_text(b"+AOk- " + b"\x9c" * 1000, "utf-7").startswith("+AOk- œ")

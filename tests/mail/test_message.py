@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nbstream.mail.charsets import decode_text
 from nbstream.mail.message import Message
+from nbstream.mail.mime import MessageLimits
 
 BODY = "Grüße, this is the body.\nSecond line.\n"
 DATE = "Date: Sat, 21 Nov 2026 10:00:00 +0000"
@@ -102,3 +104,17 @@ def test_any_bytes_have_a_key_that_does_not_depend_on_line_ends(raw: bytes) -> N
 
     assert Message.parse(message.raw).key == message.key
     assert Message.parse(message.raw.replace(b"\r\n", b"\n")).key == message.key
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "windows-1253", "utf-16-le", "shift_jis", "iso-2022-jp"])
+@pytest.mark.parametrize("size", [10, 5_000, 300_000])
+def test_a_text_has_the_same_key_and_end_whether_all_of_it_is_decoded_or_not(charset: str, size: int) -> None:
+    content = "".join(f"word{number} \u03b1\n" for number in range(size // 10)).encode(charset)
+    limits = MessageLimits(look_bytes=8_000)
+
+    message = Message.from_encoded_text(content, charset, limits)
+
+    whole = Message.from_text(decode_text(content, charset), limits)
+    assert message.key == whole.key
+    assert message.parts == whole.parts
+    assert message.unread_end == whole.unread_end

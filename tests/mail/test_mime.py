@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from nbstream.mail import mime
 from nbstream.mail.lines import normalize_line_ends
+from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits, MimePart
 
 NESTED = normalize_line_ends(b"""\
@@ -121,3 +122,23 @@ def test_a_mutated_message_never_raises_and_stays_within_its_limits(data: st.Dat
 
     assert 1 <= len(parts) <= 7
     assert all(isinstance(part.text, str) for part in parts)
+
+
+def test_thousands_of_lines_that_begin_like_a_delimiter_do_not_hide_the_next_one() -> None:
+    others = b"\r\n--bb" * 2000, b"\r\n--b-" * 2000
+    body = b"\r\n--b\r\n\r\none%b\r\n--b \t\r\n\r\ntwo%b\r\n--b--\r\nend" % others
+
+    parts = mime.split_multipart(body, b"b", 10)
+
+    assert [part[:5] for part in parts] == [b"\r\none", b"\r\ntwo"]
+    assert parts[1].endswith(b"\r\n--b-")
+
+
+def test_a_part_has_the_fields_that_are_about_content() -> None:
+    head = b"Subject: x\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n"
+    raw = head + b"--b\r\nX: 1\r\nCONTENT-type: a/b\r\n\r\n"
+
+    parts = Message.parse(raw).parts
+
+    assert [field.name for field in parts[0].fields] == ["subject", "content-type"]
+    assert [(field.name, field.value) for field in parts[1].fields] == [("content-type", b"a/b")]

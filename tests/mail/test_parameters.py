@@ -36,3 +36,12 @@ def test_parsing_never_raises(value: bytes) -> None:
 def test_hostile_values_are_read_in_one_pass(piece: bytes) -> None:
     # When a pattern could start again at each piece, these took minutes: the test's time limit is the assertion.
     parse_parameters(b"a/b" + piece * 30_000)
+
+
+def test_of_long_values_a_thousand_bytes_are_decoded_but_the_whole_boundary() -> None:
+    long = b"a" * 3000
+
+    _, parameters = parse_parameters(b"multipart/mixed; boundary=" + long + b"; name=" + long)
+
+    assert parameters["boundary"] == long.decode()
+    assert parameters["name"] == "a" * 1000

@@ -12,7 +12,6 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.listeners.http import openapi
 from nbstream.listeners.http.listener import AccessLevel, Route
 from nbstream.listeners.http.responses import RequestRefused, json_response
-from nbstream.mail import charsets
 from nbstream.wire import api_v1, explanation_json, rspamd
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ async def _parse_message(
     parse_mail: Callable[[bytes], Awaitable[Message]],
 ) -> Message:
     if request.content_type == api_v1.TEXT_TYPE:
-        return await handler.parse_text(charsets.decode_text(content, request.charset))
+        return await handler.parse_text(content, request.charset)
     return await parse_mail(content)
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_THREAD_BYTES = 256 * 1024  # of header: a larger one is searched in a thread
+_THREAD_BYTES = 256 * 1024  # a larger message is searched, and rewritten, in a thread
 _MAX_RECEIVED = 50  # RFC 5321 6.3 asks for at least 100 hops; here a loop passes twice in each round
 _RECEIVED_FIELD = re.compile(rb"(?i)\nreceived[ \t]*:")  # "^" in place of the line feed: see docs/experiments.md
 _LOOP_REPLY = SmtpReply(554, "5.4.6 Too many hops: this message has more than 50 Received fields")
@@ -111,7 +111,7 @@ class Delivery:
         check: Check | None = None
         decisions: list[Decision] = []
         try:
-            if header_fields.body_offset(content) > _THREAD_BYTES:
+            if len(content) > _THREAD_BYTES:
                 raw = await asyncio.to_thread(_without_forged_fields, content)
             else:
                 raw = _without_forged_fields(content)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Protocol
 
 from nbstream.errors import FeedbackRefused, NbstreamError, StoreRefuses
@@ -77,7 +77,7 @@ class FeedbackMailbox:
         try:
             feedback = await self._parse_feedback(content, label)
             insistence = Insistence.NEVER if len(feedback.messages) > 1 else Insistence.AFTER_PAUSE
-            for message in await self._messages_to_learn(feedback, label, source):
+            async for message in self._messages_to_learn(feedback, label, source):
                 lessons.append(await self._filter.learn(message, label, source, actor, insistence))
                 log_lesson(lessons[-1], source, actor)
         except FeedbackRefused as refusal:
@@ -103,11 +103,17 @@ class FeedbackMailbox:
 
     async def _messages_to_learn(
         self, feedback: FeedbackContent, label: str, source: str
-    ) -> Iterable[LearnableMessage]:
-        """Return the messages, parsed one at a time, so that the parts of all are never in memory at once."""
+    ) -> AsyncIterator[LearnableMessage]:
+        """Yield the messages, parsed one at a time, so that the parts of all are never in memory at once."""
         if feedback.id is None:
-            limits = self._limits
-            return (taught_message(raw, limits) for raw in feedback.messages)
+            for raw in feedback.messages:
+                is_large = len(raw) > _THREAD_BYTES
+                yield (
+                    await asyncio.to_thread(taught_message, raw, self._limits)
+                    if is_large
+                    else taught_message(raw, self._limits)
+                )
+            return
         try:
             checked = await self._filter.recall(feedback.id)
         except NbstreamError:
@@ -117,4 +123,4 @@ class FeedbackMailbox:
             raise FeedbackRefused(
                 f"Unknown id {feedback.id}: not remembered any more; forward the message as an attachment"
             )
-        return [checked]
+        yield checked

@@ -6,6 +6,7 @@ may peers that can open the listener's unix socket; a peer on this machine may n
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from nbstream.listeners import names
 from nbstream.listeners.request_errors import is_request_error
 from nbstream.listeners.spamd.error_refusals import CHECK_FAILED, lesson_refusal
 from nbstream.mail import marking
+from nbstream.mail.lines import is_blank
 from nbstream.policy import verdict_fields
 from nbstream.policy.clues_field import clues_field_value
 from nbstream.policy.verdict import Verdict
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_THREAD_BYTES = 256 * 1024
 _NOT_ALLOWED = SpamdRefusal(EX_UNAVAILABLE, "Service Unavailable: feedback is not accepted from here")
 _EMPTY_MESSAGE = SpamdRefusal(EX_DATAERR, "The message is empty, there is nothing to learn from")
 
@@ -74,7 +77,10 @@ class SpamdHandler:
             return CHECK_FAILED.render()
         score, required = verdict_fields.comparable_scores(check.verdict, check.probability, check.thresholds)
         judgement = wire.SpamdJudgement(check.verdict.is_spam, score, required)
-        return wire.render_check(request, judgement, *_content(request.command, check, body, handler.runtime))
+        arguments = (request, judgement, check, body, handler.runtime)
+        if len(body) > _THREAD_BYTES:
+            return await asyncio.to_thread(_render_check, *arguments)
+        return _render_check(*arguments)
 
     async def _learn_or_forget(self, request: SpamdRequest, body: bytes, peer: Peer) -> bytes:
         if request.tell is TellRequest.NOTHING:
@@ -82,7 +88,7 @@ class SpamdHandler:
         refusal = None
         if not self._message_service.may_teach(peer):
             refusal = _NOT_ALLOWED
-        elif not body.strip():
+        elif not body[:1].strip() and await asyncio.to_thread(is_blank, body):
             refusal = _EMPTY_MESSAGE
         if refusal:
             self._message_service.feedback_refused(str(request.tell), refusal.text, {"peer": str(peer)})
@@ -98,6 +104,12 @@ class SpamdHandler:
             did_set=lesson.outcome in {LessonOutcome.LEARNED, LessonOutcome.RELEARNED, LessonOutcome.INSISTED},
             did_remove=lesson.outcome is LessonOutcome.UNLEARNED,
         )
+
+
+def _render_check(
+    request: SpamdRequest, judgement: wire.SpamdJudgement, check: Check, body: bytes, runtime: Runtime
+) -> bytes:
+    return wire.render_check(request, judgement, *_content(request.command, check, body, runtime))
 
 
 def _content(command: SpamdCommand, check: Check, body: bytes, runtime: Runtime) -> tuple[bytes | memoryview, ...]:

@@ -24,6 +24,7 @@ from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.request_errors import is_request_error
 from nbstream.listeners.stream.error_answers import error_text
 from nbstream.logs import event_fields
+from nbstream.mail.charsets import UTF8_REPLACED
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.stream_queue import ClaimOutcome
@@ -321,7 +322,7 @@ class _EntryResult:
 
 async def _parse_message(request: wire.StreamRequest, handler: MessageHandler) -> Message:
     if request.raw is None:
-        return await handler.parse_text(request.text or "")
+        return await handler.parse_text(request.text or b"", UTF8_REPLACED)
     return await handler.parse_mail(request.raw)
 
 

@@ -5,6 +5,7 @@ The names and values of its fields have a NUL between them.
 
 from __future__ import annotations
 
+from nbstream.mail.charsets import UTF8_REPLACED
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
 from nbstream.policy.incoming_message import incoming_message
@@ -43,7 +44,7 @@ def _check_request(request: StreamRequest) -> None:
     assert (request.raw is None) != (request.text is None)
     assert request.label in {None, "ham", "spam"}
     if request.text is not None:
-        message = Message.from_text(request.text, MessageLimits())
+        message = Message.from_encoded_text(request.text, UTF8_REPLACED, MessageLimits())
     else:
         assert request.raw is not None
         message = incoming_message(request.raw, MessageLimits())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -38,6 +39,7 @@ PRIZE = (
     b"From: Prize Office <winner@offers.example>\nSubject: You have won\nMessage-ID: <p@x>\n\nClaim your prize\n"
 )
 LUNCH = b"From: Ann <ann@example.org>\nSubject: Lunch on Friday?\nMessage-ID: <l@x>\n\nShall we have lunch?\n"
+_LARGE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,13 @@ class RunningHttpListener:
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         connector = aiohttp.UnixConnector(self.path) if self.path else None
         timeout = aiohttp.ClientTimeout(DEADLINE_SECONDS)
+        data = (
+            io.BytesIO(body) if isinstance(body, bytes) and len(body) > _LARGE_BYTES else body
+        )  # aiohttp warns of large bytes
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
             session.request(
-                method or ("GET" if body is None else "POST"), self.url + path, data=body, headers=fields
+                method or ("GET" if body is None else "POST"), self.url + path, data=data, headers=fields
             ) as response,
         ):
             return Answer(response.status, response.headers, await response.read())

@@ -49,7 +49,7 @@ class FaultyFilter(Filter):
         self.die: Callable[[], object] = lambda: None
 
     async def check(self, message: Message, decide: CheckDecider | None = None) -> Check:
-        text = message.raw.decode()
+        text = message.raw.decode("utf-8", "replace")
         self.begun.append(text)
         if "slow" in text:
             await self.go.wait()
