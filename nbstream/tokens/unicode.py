@@ -48,12 +48,12 @@ _CANDIDATE = re.compile(rf"[{_ranges(_LATER_PLANE_0)}\U00010000-\U0010ffff]")
 
 
 @cache
-def _replacements() -> Mapping[int, str]:
+def _replacements() -> Mapping[str, str]:
     """Return the replacement of each later character; they are made when the first candidate comes: 2 MB."""
-    replacements: dict[int, str] = {}
+    replacements: dict[str, str] = {}
     for bounds in f"{_LATER_PLANE_0},{_LATER_BEYOND}".split(","):
         first, _, last = bounds.partition("-")
-        replacements |= dict.fromkeys(range(int(first, 16), int(last or first, 16) + 1), REPLACEMENT)
+        replacements |= dict.fromkeys(map(chr, range(int(first, 16), int(last or first, 16) + 1)), REPLACEMENT)
     return replacements
 
 
@@ -61,4 +61,5 @@ def only_known(text: str) -> str:
     """Return ``text`` with ``REPLACEMENT`` for each character that was assigned after Unicode 14.0."""
     if text.isascii() or not _CANDIDATE.search(text):
         return text
-    return text.translate(_replacements())
+    replacements = _replacements()
+    return _CANDIDATE.sub(lambda candidate: replacements.get(candidate[0], candidate[0]), text)

@@ -12,13 +12,15 @@ from functools import lru_cache
 from itertools import islice
 from urllib.parse import unquote
 
-from nbstream.tokens.html import resolve_character_references
+from nbstream.tokens.html import References, resolve_character_references
 from nbstream.tokens.unicode import only_known
 
 MAX_LINKS = 100
 MAX_LINK_CHARACTERS = 300
 MAX_HOST_CHARACTERS = 100
 MAX_NAME_CHARACTERS = 253
+MAX_RESOLVED_CHARACTERS = 1 << 18
+"""In how many characters of a message references are resolved to find the links that they hide."""
 _HALF = MAX_LINKS // 2
 
 # Two patterns instead of one with a choice: a pattern with a literal beginning is searched much faster.
@@ -29,10 +31,18 @@ _PATH_WORD = re.compile(r"[^\W_]+")
 _IP_ADDRESS = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[[0-9a-f:.]+\]|\d{8,10}|0x[0-9a-f]{2,8}")
 
 
-def find_links(source: str) -> list[str]:
-    """Return the distinct links in text or HTML source (lower case)."""
+def find_links(
+    source: str, max_resolved: int = MAX_RESOLVED_CHARACTERS, references: References | None = None
+) -> list[str]:
+    """Return the distinct links in text or HTML source (lower case).
+
+    Character references are resolved in ``max_resolved`` characters, half of them at each end.
+    """
     if "&#" in source:
-        source = resolve_character_references(source)
+        end = max(max_resolved // 2, len(source) - max_resolved // 2)
+        start = min(max_resolved // 2, len(source))
+        resolve = (references or References()).resolve
+        source = resolve(source[:start]) + source[start:end] + resolve(source[end:])
     links: dict[str, None] = {}
     for link in _bounded_matches(_AFTER_SCHEME, source):
         before = link.string[max(0, link.start() - 8) : link.start()]

@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from tests.letters import letters
 
 RELEASED = Path(__file__).parent / "released"
-VERSIONS = ("0.1.0", "0.2.0")
+VERSIONS = ("0.1.0", "0.2.0", "0.3.0")
 """The released versions whose models can be migrated."""
 
 _SIGNATURE = b"DKIM-Signature: v=1; a=rsa-sha256; d=mail.example.org; s=s2026; h=From; bh=YWJj; b=ZGVm\n"

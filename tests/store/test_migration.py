@@ -86,13 +86,13 @@ def with_encoded_words(mails: list[tuple[str, bytes]]) -> list[tuple[str, bytes]
 
 
 async def test_an_old_model_is_refused_with_the_command_that_keeps_it(old: Redis) -> None:
-    with pytest.raises(StoreIncompatible, match=r"tokenizer 2 \(this is 4\).*stop all.*`nbstream migrate`"):
+    with pytest.raises(StoreIncompatible, match=r"tokenizer 2 \(this is 5\).*stop all.*`nbstream migrate`"):
         await make_model(SETTINGS, old).open()
 
 
 async def test_each_released_model_is_refused_until_it_is_migrated(client: Redis, version: str) -> None:
     await restore(client, version)
-    with pytest.raises(StoreIncompatible, match=r"\(this is 4\).*stop all.*`nbstream migrate`"):
+    with pytest.raises(StoreIncompatible, match=r"\(this is 5\).*stop all.*`nbstream migrate`"):
         await make_model(SETTINGS, client).open()
 
     assert await migrate(client, MODEL, 1000.5)
@@ -100,7 +100,7 @@ async def test_each_released_model_is_refused_until_it_is_migrated(client: Redis
     await make_model(SETTINGS, client).open()
 
 
-@pytest.mark.parametrize(("version", "tokenizer"), [("0.1.0", b"2"), ("0.2.0", b"3")])
+@pytest.mark.parametrize(("version", "tokenizer"), [("0.1.0", b"2"), ("0.2.0", b"3"), ("0.3.0", b"4")])
 async def test_migrating_signs_and_changes_nothing_else(client: Redis, version: str, tokenizer: bytes) -> None:
     await restore(client, version)
     before = await content(client)
@@ -109,7 +109,7 @@ async def test_migrating_signs_and_changes_nothing_else(client: Redis, version: 
 
     assert await content(client) == before
     for schema in ("nbstream:{default}:schema", "nbstream:{default}:auto:0:schema"):
-        assert await client.hmget(schema, "tokenizer", "migrated") == [b"4", tokenizer + b" 1000.5"]
+        assert await client.hmget(schema, "tokenizer", "migrated") == [b"5", tokenizer + b" 1000.5"]
     await opened(client)
 
 
@@ -313,7 +313,7 @@ async def test_the_way_back_of_two_migrations_has_two_steps(client: Redis) -> No
     await client.hset(schema, mapping={"tokenizer": "3", "migrated": "2 1000.5"})  # as 0.2.0 migrated it
 
     assert await migrate(client, MODEL, 2000.5)
-    assert await client.hmget(schema, "tokenizer", "migrated") == [b"4", b"2 1000.5,3 2000.5"]
+    assert await client.hmget(schema, "tokenizer", "migrated") == [b"5", b"2 1000.5,3 2000.5"]
 
     assert await migrate_back(client, MODEL)
     assert await client.hmget(schema, "tokenizer", "migrated") == [b"3", b"2 1000.5"]

@@ -2,10 +2,16 @@ import random
 import unicodedata
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import nbstream.tokens.words as module
 from nbstream.tokens.words import (
+    _LONGEST_STRETCH_CHARACTERS,
+    MAX_FOLDED_CHARACTERS,
     MAX_WORD_CHARACTERS,
+    WordAllowance,
+    _foldable_stretches,
     distinct_words,
     distinct_words_utf8,
     spread_choice,
@@ -120,3 +126,33 @@ def test_of_more_words_than_are_read_the_last_ones_are_among_them() -> None:
 def test_words_are_cut_like_tokens() -> None:
     """Two words that differ only beyond the length of a token are one, so distinct words make distinct tokens."""
     assert len(distinct_words_utf8("\U00010400" * 20 + "a " + "\U00010400" * 20 + "b")) == 1
+
+
+def test_behind_the_limit_of_folding_a_text_is_read_in_its_own_forms() -> None:
+    long = "\ufdfa" * (MAX_FOLDED_CHARACTERS // 18 + 200)
+
+    words = distinct_words(f"{long} \uff26\uff35\uff2c\uff2c Stra\xdfe")
+
+    assert words[-2:] == ["\uff46\uff55\uff4c\uff4c", "stra\xdfe"]
+    assert distinct_words("\ufdfa \uff26\uff35\uff2c\uff2c Stra\xdfe")[-2:] == ["full", "strasse"]
+
+
+FOLDED = "aB \n\u0301\u0327\uac00\u1100\u1161\u0915\u093f\xbd\ufdfa\uff76\uff9e\u4e00\xb7.-"
+
+
+@given(st.text(FOLDED, max_size=900))
+def test_a_text_folded_in_stretches_has_the_words_of_the_text_folded_as_a_whole(text: str) -> None:
+    stretches = list(_foldable_stretches(text))
+    assert "".join(stretches) == text
+    if all(len(stretch) < _LONGEST_STRETCH_CHARACTERS for stretch in stretches):
+        assert "".join(map(WordAllowance().fold, stretches)) == unicodedata.normalize("NFKC", text).casefold()
+
+
+def test_the_texts_of_a_message_share_the_limit_of_words_that_are_split() -> None:
+    text = " ".join(chr(0x4E00 + number) for number in range(20_000))
+    allowance = WordAllowance()
+
+    counts = [len(distinct_words_utf8(text, 4_000, allowance)) for _ in range(4)]
+
+    assert counts[0] == 4_000
+    assert 0 < counts[-1] <= 100

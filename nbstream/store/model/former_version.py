@@ -17,11 +17,12 @@ FIELD = "migrated"
 It has a record of each migration, such as ``2 1700000000.0``, with a comma between two records.
 """
 
-FORMER_TOKENIZERS = ("2", "3")
-"""The tokenizers of nbstream 0.1.0 and 0.2.0. Most of their tokens are made today too, so their counts stay.
+FORMER_TOKENIZERS = ("2", "3", "4")
+"""The tokenizers of nbstream 0.1.0, 0.2.0 and 0.3.0. Most of their tokens are made today too: their counts stay.
 
 The one of 0.1.0 differs in encoded words on CPython before 3.11.5, and in characters that Unicode 14.0 does not
-have. Both differ from this one in the tokens of signatures and in which tokens of a long message are taken.
+have. Both differ from later ones in the tokens of signatures and in which tokens of a long message are taken. The
+one of 0.3.0 differs from this one in text that is made to cost much (docs/explanation/limits-of-work.md).
 """
 
 
