@@ -17,7 +17,7 @@ from nbstream.store.acknowledged.lesson_files import FOLDER
 from nbstream.store.acknowledged.lesson_journal import LessonJournal
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.acknowledged.missing_lessons import Finding
-from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.connection import ClusterNodes, ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokenizer
@@ -57,11 +57,12 @@ class Host:
 
 
 @asynccontextmanager
-async def host_at(url: str, state_dir: Path) -> AsyncIterator[Host]:
+async def host_at(server: str | ClusterNodes, state_dir: Path) -> AsyncIterator[Host]:
     """A host that has opened the model ``test`` and loaded its counts; its restorer runs when a test says so."""
+    options = ConnectionOptions(server, timeout_seconds=2, model="test")
     journal = LessonJournal(state_dir / FOLDER)
-    client = open_client(ConnectionOptions(url, timeout_seconds=2))
-    following_client = open_client(ConnectionOptions(url, timeout_seconds=2), retries=0)
+    client = open_client(options)
+    following_client = open_client(options, retries=0)
     model = Model(client, "test", 3600, recorder=journal)
     mirror = Mirror(Model(following_client, "test", 3600, recorder=journal), 2.0)
     losses = Losses()
