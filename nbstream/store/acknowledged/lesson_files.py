@@ -21,15 +21,14 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from nbstream.store.model.acknowledgement import KEPT_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 FOLDER = "acknowledged"
 """The name of the folder in ``state_dir``."""
-
-KEPT_SECONDS = 900.0
-"""How long a lesson is kept at least, unless there are too many; a failover is over in seconds or minutes."""
 
 SEGMENT_SECONDS = 180.0
 MAX_BYTES = 16 << 20

@@ -281,6 +281,8 @@ class _Comparison:
             if current is None and new is None:  # nothing to take back, unless another host repairs that later
                 self._reader.read_again(lesson)
                 return Finding.PRESENT
+            if current and new and current.version == new.version:  # nothing is to be done
+                return Finding.PRESENT
             # A promoted server may have no replica yet, and the record of the lesson stands until it has one.
             result = await self._model.commit_lesson(
                 lesson.message_key, current, new, note, waits_for_replicas=False

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from nbstream.store.model.acknowledgement import UNKNOWN_VERSION
 from nbstream.store.model.history import id_milliseconds
 
 if TYPE_CHECKING:
@@ -100,14 +101,17 @@ def find_lessons(lessons: Sequence[RecordedLesson], steps: Sequence[HistoryStep]
 def _are_in_history(lessons: Sequence[RecordedLesson], steps: Sequence[HistoryStep]) -> list[bool]:
     """Whether a step of the history is that lesson, and not an earlier one with the same effect.
 
-    An undo puts a former entry back with its version, so the same step may occur twice.
+    An undo puts a former entry back with its version, so the same step may occur twice. A lesson that was only
+    found in place has no step of its own: any step that left its entry will do.
     """
+    versions = {step.version for step in steps}
     same_steps = Counter((step.former_version, step.version) for step in steps if not step.repeats)
     repeated = {step.repeats for step in steps}
     are_present = []
     for lesson in lessons:
         effect = (lesson.former_version, lesson.version)
-        are_present.append(lesson.change in repeated or same_steps[effect] > 0)
+        is_in_place = lesson.former_version == UNKNOWN_VERSION and lesson.version in versions
+        are_present.append(is_in_place or lesson.change in repeated or same_steps[effect] > 0)
         if lesson.change not in repeated:
             same_steps[effect] -= 1
     return are_present

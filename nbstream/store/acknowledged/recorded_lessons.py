@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreIncompatible
-from nbstream.store.acknowledged.lesson_files import KEPT_SECONDS, lesson_files, remove_expired
+from nbstream.store.acknowledged.lesson_files import lesson_files, remove_expired
 from nbstream.store.acknowledged.lesson_frames import unpack_frames
 from nbstream.store.acknowledged.missing_lessons import RecordedLesson
+from nbstream.store.model.acknowledgement import KEPT_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path

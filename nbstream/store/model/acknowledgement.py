@@ -14,6 +14,12 @@ from typing import Protocol
 from nbstream.store.model.history import LessonNote, read_note
 from nbstream.store.model.ledger import LedgerEntry
 
+KEPT_SECONDS = 900.0
+"""How long a lesson is kept at least, unless there are too many; a failover is over in seconds or minutes."""
+
+UNKNOWN_VERSION = "?"
+"""Stands for the version of an entry of which it is not known what it replaced."""
+
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgedLesson:
@@ -21,8 +27,9 @@ class AcknowledgedLesson:
 
     ``model`` is the name of the model and ``identity`` its identity (see ``signature.read_identity``), empty where
     that was not known. ``change`` is the stream id of the change. ``former_version`` is the version of the ledger
-    entry that was replaced, empty for none. ``note_fields`` and ``entry_fields`` are names and values in turn, as
-    the learn script got them; without ``entry_fields`` the message was unlearned.
+    entry that was replaced, empty for none, and ``UNKNOWN_VERSION`` where the lesson was only found in place.
+    ``note_fields`` and ``entry_fields`` are names and values in turn, as the learn script got them; without
+    ``entry_fields`` the message was unlearned.
     """
 
     model: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model import ledger
-from nbstream.store.model.acknowledgement import AcknowledgedLesson
+from nbstream.store.model.acknowledgement import KEPT_SECONDS, UNKNOWN_VERSION, AcknowledgedLesson
 from nbstream.store.model.evict_script import Eviction, EvictScript
 from nbstream.store.model.first_scores import StoredFirstScores
 from nbstream.store.model.history import History
@@ -369,23 +370,22 @@ class Model:
         """Record those of the commits that Redis has acknowledged."""
         if not self._recorder:
             return
+        keys, since = self.keys, self._clock() - KEPT_SECONDS
         lessons = []
         for lesson, arguments, result in commits:
-            change = _acknowledged_change(lesson, result)
-            if change:
-                note_fields, entry_fields = note_and_entry_fields(arguments)
+            if change := _acknowledged_change(lesson, result):
                 former_version = lesson.old.version if lesson.old else ""
-                lessons.append(
-                    AcknowledgedLesson(
-                        self.keys.model,
-                        identity,
-                        change,
-                        lesson.message_key,
-                        former_version,
-                        note_fields,
-                        entry_fields,
-                    )
-                )
+                fields = note_and_entry_fields(arguments)
+            elif entry := _entry_in_place(lesson, result, since):
+                change, former_version = entry.change, UNKNOWN_VERSION
+                note = replace(lesson.note, source=entry.source, actor=entry.actor)
+                in_place = LessonCommit(lesson.message_key, None, entry, note)
+                fields = note_and_entry_fields(pack_arguments(in_place, self.retention))
+            else:
+                continue
+            lessons.append(
+                AcknowledgedLesson(keys.model, identity, change, lesson.message_key, former_version, *fields)
+            )
         if lessons:
             await self._recorder.record(lessons)
 
@@ -408,6 +408,17 @@ def _acknowledged_change(lesson: LessonCommit, result: CommitResult) -> bytes:
         is_ours = lesson.new and result.entry and result.entry.version == lesson.new.version
         return result.entry.change if result.entry and is_ours else b""
     return result if isinstance(result, bytes) else b""
+
+
+def _entry_in_place(lesson: LessonCommit, result: CommitResult, since: float) -> ledger.LedgerEntry | None:
+    """The entry that makes a lesson unnecessary, because the message has its label already.
+
+    Only one that was learned after ``since`` (seconds since the epoch). It may be that of an earlier attempt,
+    whose reply was lost: to acknowledge the second attempt acknowledges this entry.
+    """
+    entry = result.entry if isinstance(result, ledger.LedgerConflict) else None
+    is_same = entry and lesson.new and entry.label == lesson.new.label and entry.learned_at >= since
+    return entry if is_same else None
 
 
 def _value_or_error(read: Callable[[_Stored], _Value], stored: _Stored) -> _Value | StoreIncompatible:

@@ -20,6 +20,7 @@ from nbstream.store.acknowledged.lesson_files import LessonFileWriter, remove_ex
 from nbstream.store.acknowledged.lesson_frames import pack_frame, unpack_frames
 from nbstream.store.acknowledged.lesson_journal import LessonJournal
 from nbstream.store.acknowledged.recorded_lessons import LessonFileReader
+from nbstream.store.model.acknowledgement import KEPT_SECONDS
 from tests.integration.test_full_disk import fill, small_disk
 from tests.store.acknowledged.test_lesson_frames import acknowledged
 from tests.waiting import until
@@ -96,7 +97,7 @@ def test_a_file_is_written_for_some_minutes_only(tmp_path: Path, monkeypatch: py
     writer.close()
 
     assert len(list(lesson_files.lesson_files(tmp_path / "folder"))) == 2
-    assert lesson_files.KEPT_SECONDS > 180
+    assert KEPT_SECONDS > 180
 
 
 async def test_old_files_are_removed_whoever_wrote_them_and_others_are_left(journal: LessonJournal) -> None:
@@ -108,9 +109,9 @@ async def test_old_files_are_removed_whoever_wrote_them_and_others_are_left(jour
     for path in (file, foreign):
         os.utime(path, (changed, changed))
 
-    remove_expired(journal.folder, changed + lesson_files.KEPT_SECONDS - 1)
+    remove_expired(journal.folder, changed + KEPT_SECONDS - 1)
     assert file.exists()
-    remove_expired(journal.folder, changed + lesson_files.KEPT_SECONDS + 1)
+    remove_expired(journal.folder, changed + KEPT_SECONDS + 1)
     assert not file.exists()
     assert foreign.exists()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nbstream.store.acknowledged.missing_lessons import Finding, RecordedLesson, find_lessons
+from nbstream.store.model.acknowledgement import UNKNOWN_VERSION
 from nbstream.store.model.history import HistoryStep
 
 
@@ -71,6 +72,14 @@ def test_of_lessons_with_the_same_effect_the_first_ones_are_the_steps_of_the_his
         Finding.PRESENT,
         Finding.MISSING,
     ]
+
+
+def test_a_lesson_that_was_found_in_place_is_present_with_any_step_that_left_its_entry() -> None:
+    found_in_place = lesson(40, UNKNOWN_VERSION, "v2")
+
+    assert find_lessons([found_in_place], [step(10, "", "v1"), step(20, "v1", "v2")]) == [Finding.PRESENT]
+    assert find_lessons([found_in_place], [step(90, "v1", "v2", repeats=b"20-0")]) == [Finding.PRESENT]
+    assert find_lessons([found_in_place], [step(10, "", "v1")]) == [Finding.MISSING]
 
 
 def test_the_work_for_a_message_that_was_taught_thousands_of_times_is_linear() -> None:

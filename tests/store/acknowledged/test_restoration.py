@@ -301,6 +301,33 @@ async def test_a_second_failover_that_loses_the_repair_is_repaired_too(split: Sp
         third.stop()
 
 
+async def test_a_lesson_that_was_acknowledged_at_the_second_attempt_is_taught_again_too(split: Split) -> None:
+    """The reply to the first attempt was lost, so nobody has recorded it: the second one finds it in place."""
+    await split.promote()
+    await teach(filter_of(split.pair.at_primary), range(3), "spam")
+    await teach(split.host.spam_filter, range(3), "spam")
+    await split.switch()
+
+    assert await split.host.restorer.restore_missing() == 3
+    assert await split.host.restorer.restore_missing() == 0
+
+    assert split.host.losses.findings == {Finding.MISSING: 3}
+    assert len(await records(split.promoted, 0)) == 1
+    await assert_exact(split.promoted)
+
+
+async def test_a_lesson_in_place_that_was_relearned_and_is_not_lost_is_left_alone(split: Split) -> None:
+    await teach(filter_of(split.pair.at_primary), range(3), "ham")
+    await teach(filter_of(split.pair.at_primary), range(3), "spam")
+    await teach(split.host.spam_filter, range(3), "spam")
+    await teach(filter_of(split.pair.at_primary), range(2), "ham")
+    await split.promote()
+    await split.switch()
+
+    assert await split.host.restorer.restore_missing() == 0
+    assert split.host.losses.findings == {}
+
+
 async def test_a_lost_reply_to_the_repair_does_no_harm(own_redis: RedisServer, tmp_path: Path) -> None:
     async with (
         split_of(own_redis, tmp_path) as split,
