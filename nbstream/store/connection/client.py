@@ -17,6 +17,7 @@ from nbstream import __version__
 from nbstream.store.connection.options import ConnectionOptions
 from nbstream.store.connection.pool import PrimaryPool
 from nbstream.store.connection.primary import Primary, open_primary
+from nbstream.store.connection.tls import tls_connection_class
 
 _RETRY_SECONDS = 0.1  # the longest wait; the shortest is half of it
 _MAX_CONNECTIONS = 32
@@ -46,6 +47,8 @@ def open_client(options: ConnectionOptions, retries: int = 1, primary: Primary |
         arguments |= options.tls.arguments()
     name = None if options.model is None else f"{_CLIENT}{__version__}:{options.model}"
     connection_class = arguments.pop("connection_class", Connection)
+    if connection_class is SSLConnection:
+        connection_class = tls_connection_class()
     return Redis.from_pool(PrimaryPool(primary or open_primary(options), name, connection_class, **arguments))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from redis import exceptions
-from redis.asyncio import Connection, SSLConnection
+from redis.asyncio import Connection
 from redis.crc import key_slot
 from redis.exceptions import AuthenticationError, RedisError
 
@@ -26,6 +26,7 @@ from nbstream.store.connection.options import (
     SentinelNodes,
     TlsOptions,
 )
+from nbstream.store.connection.tls import tls_connection_class
 
 _MAX_NODE_SECONDS = 1.0
 _MAX_KNOWN_NODES = 100
@@ -165,7 +166,7 @@ class _NodeAsker:
 
     def __init__(self, login: Login, tls: TlsOptions | None, timeout_seconds: float) -> None:
         self._seconds = min(_MAX_NODE_SECONDS, timeout_seconds)
-        self._class: type[Connection] = Connection if tls is None else SSLConnection
+        self._class: type[Connection] = Connection if tls is None else tls_connection_class()
         tls_arguments = {} if tls is None else tls.arguments()
         self._arguments = {"driver_info": None, **login.arguments(), **tls_arguments}  # see ``open_client``
 
