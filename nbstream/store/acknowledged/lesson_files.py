@@ -3,8 +3,10 @@
 Rules:
 
 - Nobody writes to a file for longer than ``SEGMENT_SECONDS``; then the writer begins another one. Therefore a file
-  that was not changed for ``KEPT_SECONDS`` is never written again: anybody may remove it, and no lock is needed.
-  It does not matter whether its writer still lives.
+  that was not changed for ``KEPT_SECONDS`` is never written again, and no lock is needed to remove it. It does not
+  matter whether its writer still lives.
+- Such a file is removed when its lessons were compared with Redis, which may have been away for hours. Where
+  nobody compares them, as without a daemon, a writer removes it after ``ABANDONED_SECONDS``.
 - One writer keeps at most ``MAX_BYTES``, about 8,000 lessons of 450 tokens; of more it keeps the newest.
 - The files say what was in people's mail, as the ledger does: mode 0600, in a folder of mode 0700.
 - The system writes them to the disk when it likes. They survive the end of every process, but not the end of the
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 FOLDER = "acknowledged"
 """The name of the folder in ``state_dir``."""
+
+ABANDONED_SECONDS = 86_400.0
+"""How long a lesson is kept at most where no daemon compares it with Redis, and somebody writes to the folder."""
 
 SEGMENT_SECONDS = 180.0
 MAX_BYTES = 16 << 20
@@ -81,7 +86,7 @@ class LessonFileWriter:
     def _open_segment(self) -> None:
         self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        remove_expired(self._folder, time.time())
+        remove_expired(self._folder, time.time(), ABANDONED_SECONDS)
         while sum(segment.size for segment in self._segments) > MAX_BYTES - _SEGMENT_BYTES:
             self._segments.popleft().path.unlink(missing_ok=True)
         path = self._folder / f"{time.time_ns():020d}-{secrets.token_hex(8)}.lessons"
@@ -107,9 +112,9 @@ def lesson_files(folder: Path) -> Iterator[Path]:
         yield from sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
 
 
-def remove_expired(folder: Path, now: float) -> None:
-    """Remove the files that were not changed for ``KEPT_SECONDS``; ``now`` is in seconds since the epoch."""
+def remove_expired(folder: Path, now: float, seconds: float = KEPT_SECONDS) -> None:
+    """Remove the files that were not changed for so many seconds; ``now`` is in seconds since the epoch."""
     for path in lesson_files(folder):
         with suppress(OSError):  # somebody else has removed it, or it belongs to another user
-            if path.stat().st_mtime < now - KEPT_SECONDS:
+            if path.stat().st_mtime < now - seconds:
                 path.unlink()

@@ -126,6 +126,7 @@ class LessonRestorer:
         finally:
             self._report(comparison)
         self._loads = loads
+        await asyncio.to_thread(self._reader.remove_expired)
         return comparison.restored
 
     async def _check_same_server(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from nbstream.errors import StoreIncompatible
 from nbstream.store.acknowledged.lesson_files import lesson_files, remove_expired
 from nbstream.store.acknowledged.lesson_frames import unpack_frames
 from nbstream.store.acknowledged.missing_lessons import RecordedLesson
-from nbstream.store.model.acknowledgement import KEPT_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,22 +46,19 @@ class LessonFileReader:
         self._positions.clear()
 
     def read_next(self, model: str, identity: str) -> RecordedLessons:
-        """Read the lessons that were written since the last call, and remove the files that are too old.
+        """Read the lessons that were written since the last call.
 
         ``model`` and ``identity`` are those of the model. What cannot be read is logged once, and left out.
         """
         recorded = RecordedLessons()
-        now = time.time()
         try:
-            remove_expired(self._folder, now)
             paths = list(lesson_files(self._folder))
         except OSError as error:
             self._log_unreadable(self._folder, str(error))
             return recorded
         for path in paths:
             try:
-                if path.stat().st_mtime >= now - KEPT_SECONDS:
-                    self._read_file(path, model, identity, recorded)
+                self._read_file(path, model, identity, recorded)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -69,6 +66,11 @@ class LessonFileReader:
         self._positions = {path: position for path, position in self._positions.items() if path in paths}
         self._unreadable.intersection_update({self._folder, *paths})
         return recorded
+
+    def remove_expired(self) -> None:
+        """Remove the files that are too old, since their lessons were compared with Redis."""
+        with suppress(OSError):  # read_next says that the folder cannot be read
+            remove_expired(self._folder, time.time())
 
     def read_again(self, lesson: RecordedLesson) -> None:
         """Have the next ``read_next`` read this lesson, and what follows it in its file, once more."""

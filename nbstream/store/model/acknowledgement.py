@@ -15,7 +15,7 @@ from nbstream.store.model.history import LessonNote, read_note
 from nbstream.store.model.ledger import LedgerEntry
 
 KEPT_SECONDS = 900.0
-"""How long a lesson is kept at least, unless there are too many; a failover is over in seconds or minutes."""
+"""How long a lesson is kept at least, unless there are too many: a replica may be promoted some minutes later."""
 
 UNKNOWN_VERSION = "?"
 """Stands for the version of an entry of which it is not known what it replaced."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.filter import Filter
-from nbstream.store.acknowledged.lesson_files import lesson_files
+from nbstream.store.acknowledged.lesson_files import LessonFileWriter, lesson_files
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
 from nbstream.store.acknowledged.missing_lessons import Finding
 from nbstream.store.model.history import HistoryRecord
@@ -499,3 +501,21 @@ async def test_what_another_host_unlearned_stays_unlearned_whoever_repairs_first
         await assert_exact(split.promoted)
         assert await other.restorer.restore_missing() == 0
         assert await split.host.restorer.restore_missing() == 0
+
+
+async def test_what_was_lost_in_an_outage_of_an_hour_is_taught_again(split: Split) -> None:
+    """As where nobody promotes a replica before an administrator does."""
+    await split.promote()
+    await teach(split.host.spam_filter, range(2), "spam")
+    an_hour_ago = time.time() - 3600
+    for path in lesson_files(split.host.journal.folder):
+        os.utime(path, (an_hour_ago, an_hour_ago))
+    await split.switch()
+    other_process = LessonFileWriter(split.host.journal.folder)
+    other_process.append(b"")
+    other_process.close()
+
+    assert await split.host.restorer.restore_missing() == 2
+
+    old = [path for path in lesson_files(split.host.journal.folder) if path.stat().st_mtime <= an_hour_ago]
+    assert old == [], "what was compared is not needed any more"
