@@ -80,10 +80,12 @@ class SmtpConnection(AiosmtpdConnection):
         self.abort()
 
     async def push(self, status: AnyStr) -> None:
-        """Send a reply, after those that wait to be sent.
+        """Send a reply, after those that wait to be sent, and let other connections run.
 
         Raises ``ConnectionError`` where the connection is closed; uvloop would raise a ``RuntimeError``.
         """
+        if self.has_line():  # what is here already is read without a wait: 100 kB of NOOP would be one step
+            await asyncio.sleep(0)
         if self.transport is None or self.transport.is_closing():
             raise ConnectionResetError
         # A text is one line of aiosmtpd's own, which repeats an unknown command with its control characters.

@@ -672,3 +672,34 @@ async def test_a_reply_to_an_unknown_command_repeats_no_control_characters(clien
         reply = await dialogue.say(b"MAIL\x1b[2J\rX FROM:<a@example.org>")
 
     assert reply == '500 Error: command "MAIL?[2J?X" not recognized'
+
+
+async def test_commands_that_came_together_do_not_hold_up_others(
+    smtp: RunningSmtp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One client sends a thousand commands in one go; between two of them every other task may run."""
+    in_one_step, most = 0, 0
+    answer_noop = SmtpSession.smtp_NOOP
+
+    async def counted_noop(session: SmtpSession, arg: str) -> None:
+        nonlocal in_one_step, most
+        in_one_step += 1
+        most = max(most, in_one_step)
+        await answer_noop(session, arg)
+
+    async def other_work() -> None:
+        nonlocal in_one_step
+        while True:
+            in_one_step = 0
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(SmtpSession, "smtp_NOOP", counted_noop)
+    dialogue = await smtp.talk()
+    await dialogue.hello()
+    other = asyncio.create_task(other_work())
+    dialogue.writer.write(b"NOOP\r\n" * 1000)
+    for _ in range(1000):
+        assert (await dialogue.reply()).startswith("250")
+    other.cancel()
+
+    assert most <= 2
