@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
+import threading
 import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import ConfigError
 from nbstream.filter import Check, CheckDecider, FilterPolicy
+from nbstream.mail import marking
 from nbstream.mail.message import Message
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -22,6 +26,7 @@ from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checke
 from tests.listeners.runtimes import make_runtime
 from tests.listeners.smtp.smtp_listener import open_smtp_listener
 from tests.listeners.spamd.spamd_listener import HAM, SPAM, RunningSpamdListener, open_spamd, request, tell
+from tests.waiting import DEADLINE_SECONDS
 
 OK = "SPAMD/1.1 0 EX_OK\r\n"
 NOT_NOW = b"SPAMD/1.0 75 Temporary failure, please try again later\r\n"
@@ -333,3 +338,21 @@ async def test_a_reload_applies_to_the_next_request(spamd: RunningSpamdListener)
 
     assert (await spamd.ask(request("SYMBOLS"))).endswith(b"NBSTREAM_UNSURE")
     assert (await spamd.ask(tell("ham"))).startswith(b"SPAMD/1.0 69 ")
+
+
+async def test_a_large_header_is_rewritten_while_others_are_served(
+    spamd: RunningSpamdListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """50 MB of forged fields take seconds."""
+    rewrite_header, others_ran = marking.rewrite_header, threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def rewrite_when_others_ran(*arguments: Any) -> bytes:
+        loop.call_soon_threadsafe(others_ran.set)
+        assert others_ran.wait(DEADLINE_SECONDS)
+        return rewrite_header(*arguments)
+
+    monkeypatch.setattr(marking, "rewrite_header", rewrite_when_others_ran)
+    _, head = reply(await spamd.ask(request("HEADERS", message=b"X-Nbstream: ham\r\n" * 20_000 + SPAM)))
+
+    assert head.count(b"X-Nbstream: ") == 1
