@@ -6,6 +6,7 @@ origins get no permission (no CORS). The answer to a request that fails does not
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -66,11 +67,36 @@ class Route:
 
 def metrics_route(metrics: Callable[[], Awaitable[bytes]]) -> Route:
     """Return the route of ``/metrics``; ``metrics`` returns the text to serve."""
+    rendering = _SharedRendering(metrics)
 
     async def serve(_: web.Request) -> web.Response:
-        return web.Response(body=await metrics(), headers={"Content-Type": METRICS_TYPE})
+        return web.Response(body=await rendering.text(), headers={"Content-Type": METRICS_TYPE})
 
     return Route("GET", "/metrics", serve)
+
+
+class _SharedRendering:
+    """Renders the metrics once for all who wait for them.
+
+    A text takes about 10 ms of the event loop, and whoever may scrape may do so on all connections at once.
+    """
+
+    def __init__(self, render: Callable[[], Awaitable[bytes]]) -> None:
+        self._render = render
+        self._one_at_a_time = asyncio.Lock()
+        self._next: asyncio.Task[bytes] | None = None
+
+    async def text(self) -> bytes:
+        """Return the metrics as they are at this moment or later."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._render_next(), name="metrics")
+        return await asyncio.shield(self._next)
+
+    async def _render_next(self) -> bytes:
+        async with self._one_at_a_time:
+            await asyncio.sleep(0)  # others may run between two texts
+            self._next = None  # whoever comes from now on gets the text after this one
+            return await self._render()
 
 
 def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Route]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 from collections.abc import AsyncIterator, Iterable
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from redis.asyncio import Redis
 
 from nbstream.listeners.http.access import HttpAccess
@@ -59,6 +62,51 @@ async def test_metrics_and_health_are_served() -> None:
             assert response.status == 200
         assert await get(f"{url}/readyz") == (200, '{"ready": true, "degraded": {}}')
         assert (await get(f"{url}/"))[0] == 404
+
+
+async def test_scrapes_at_the_same_time_share_one_text_which_is_newer_than_all_of_them() -> None:
+    texts, begun, may_end = 0, asyncio.Event(), asyncio.Event()
+
+    async def count() -> bytes:
+        nonlocal texts
+        texts += 1
+        number = texts
+        begun.set()
+        await may_end.wait()
+        return b"%d\n" % number
+
+    async def scrape() -> bytes:
+        response = await metrics_route_of_all.handler(make_mocked_request("GET", "/metrics"))
+        assert isinstance(response, web.Response)
+        assert isinstance(response.body, bytes)
+        return response.body
+
+    metrics_route_of_all = metrics_route(count)
+    first = asyncio.create_task(scrape())
+    await begun.wait()
+    later = asyncio.gather(*(scrape() for _ in range(20)))
+    may_end.set()
+
+    assert await first == b"1\n"
+    assert await later == [b"2\n"] * 20
+
+
+async def test_a_scraper_that_leaves_takes_the_text_of_nobody_else() -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> bytes:
+        begun.set()
+        await may_end.wait()
+        return b"x 1\n"
+
+    async with serving([metrics_route(wait)]) as url:
+        leaving = asyncio.create_task(get(f"{url}/metrics"))
+        await begun.wait()
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        may_end.set()
+
+        assert await get(f"{url}/metrics") == (200, "x 1\n")
 
 
 async def test_what_is_degraded_is_said() -> None:
