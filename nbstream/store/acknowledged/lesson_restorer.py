@@ -35,6 +35,7 @@ from nbstream.store.acknowledged.missing_lessons import Finding, find_lessons
 from nbstream.store.acknowledged.recorded_lessons import LessonFileReader
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.redis_errors import readable_replies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,7 +93,8 @@ class LessonRestorer:
         while True:
             stop_if_cancelled()
             try:
-                await self.restore_missing()
+                with readable_replies():
+                    await self.restore_missing()
                 backoff.reset()
                 pause = _PERIOD_SECONDS
             except NbstreamError as error:

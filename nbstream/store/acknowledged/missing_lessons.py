@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from nbstream.store.model.acknowledgement import UNKNOWN_VERSION
-from nbstream.store.model.history import id_milliseconds
+from nbstream.store.model.history import id_milliseconds, is_stream_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,11 +59,13 @@ class RecordedLesson:
     def from_lesson(cls, lesson: AcknowledgedLesson, path: Path, position: int, size: int) -> RecordedLesson:
         """What is to be known of ``lesson``, whose frame has that place in that file.
 
-        Raises ``StoreIncompatible`` where its note cannot be read.
+        Raises ``StoreIncompatible`` where its note cannot be read, and ``ValueError`` for a change that is none.
         """
         fields = dict(zip(lesson.entry_fields[0::2], lesson.entry_fields[1::2], strict=True))
         version, label = (fields.get(name, b"").decode() for name in (b"version", b"label"))
         change = lesson.note.repeats or lesson.change
+        if not is_stream_id(change):
+            raise ValueError(f"{change!r:.60} is the id of no change")
         return cls(change, lesson.message_key, lesson.former_version, version, label, path, position, size)
 
     @property

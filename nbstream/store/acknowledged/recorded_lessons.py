@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import stat
 import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from nbstream.errors import StoreIncompatible
 from nbstream.store.acknowledged.lesson_files import lesson_files, remove_expired
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from nbstream.store.model.acknowledgement import AcknowledgedLesson
 
 _log = logging.getLogger(__name__)
+
+_MAX_READ_BYTES = 32 << 20  # far more than a writer writes to one file, and more than the largest frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ class LessonFileReader:
     def read_lesson(self, lesson: RecordedLesson) -> AcknowledgedLesson | None:
         """The whole of a lesson; None where its file was removed meanwhile."""
         try:
-            with lesson.path.open("rb") as file:
+            with _open_file(lesson.path) as file:
                 file.seek(lesson.position)
                 frames = unpack_frames(file.read(lesson.size))
         except OSError:
@@ -88,9 +93,9 @@ class LessonFileReader:
 
     def _read_file(self, path: Path, model: str, identity: str, recorded: RecordedLessons) -> None:
         start = self._positions.get(path, 0)
-        with path.open("rb") as file:
+        with _open_file(path) as file:
             file.seek(start)
-            frames = unpack_frames(file.read())
+            frames = unpack_frames(file.read(_MAX_READ_BYTES))
         self._positions[path] = start + frames.end
         if frames.is_damaged:
             self._log_unreadable(path, f"damaged after {start + frames.end} bytes")
@@ -112,3 +117,12 @@ class LessonFileReader:
         if path not in self._unreadable:
             _log.warning("acknowledged lessons in %s cannot be read: %s", path, problem)
         self._unreadable.add(path)
+
+
+def _open_file(path: Path) -> BinaryIO:
+    """Open a file of lessons; a pipe in its place would be waited for, for ever. Raises ``OSError``."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is no file")

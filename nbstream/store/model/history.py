@@ -7,6 +7,7 @@ number of records, the oldest first.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ UNDO_SOURCE = "undo"
 """The source with which the history notes that changes were undone."""
 
 _FORMER_PREFIX = b"former:"
+_STREAM_ID = re.compile(rb"[0-9]{1,20}-[0-9]{1,20}")
 _BATCH = 500  # records
 _RECENT_RECORDS = 200  # some 200 kB
 
@@ -221,6 +223,11 @@ def read_note(fields: Mapping[bytes, bytes]) -> LessonNote:
         )
     except (KeyError, ValueError) as error:
         raise _unreadable_record() from error
+
+
+def is_stream_id(value: bytes) -> bool:
+    """Whether the value is a stream id as Redis writes it."""
+    return _STREAM_ID.fullmatch(value) is not None
 
 
 def id_milliseconds(stream_id: bytes) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.errors import StoreUnavailable
 from nbstream.store.model import history, ledger
 
 if TYPE_CHECKING:
@@ -122,10 +123,13 @@ def note_and_entry_fields(arguments: ScriptArguments) -> tuple[tuple[bytes, ...]
 def unpack_reply(reply: bytes | list[bytes]) -> bytes | ledger.LedgerConflict:
     """The stream id of the change, or what the ledger holds instead of the expected entry.
 
-    Raises ``StoreIncompatible`` where that entry cannot be read.
+    Raises ``StoreIncompatible`` where that entry cannot be read, and ``StoreUnavailable`` for what is no reply of
+    the script: it is not known then whether the lesson was taken, and nothing odd gets into the journal.
     """
-    if isinstance(reply, bytes):
+    if isinstance(reply, bytes) and history.is_stream_id(reply):
         return reply
+    if not isinstance(reply, list) or len(reply) % 2:
+        raise StoreUnavailable("Redis: the answer to a lesson cannot be read")
     return ledger.LedgerConflict(ledger.LedgerEntry.unpack(dict(zip(reply[0::2], reply[1::2], strict=True))))
 
 

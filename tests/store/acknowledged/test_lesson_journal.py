@@ -11,6 +11,7 @@ import threading
 import time
 import zlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,33 @@ async def test_a_damaged_file_is_said_once_and_the_others_are_read(
         assert keys == ["m2", "m1"]
     assert len(caplog.records) == 1
     assert "damaged after" in caplog.text
+
+
+async def test_what_is_no_file_is_said_once_and_never_waited_for(
+    journal: LessonJournal, caplog: pytest.LogCaptureFixture
+) -> None:
+    await journal.record([acknowledged(1)])
+    (file,) = lesson_files.lesson_files(journal.folder)
+    pipe, folder, link = (journal.folder / f"{n:020d}-{'0' * 16}.lessons" for n in range(3))
+    os.mkfifo(pipe)
+    folder.mkdir()
+    link.symlink_to(file)
+    reader = LessonFileReader(journal.folder)
+
+    for _ in range(2):
+        reader.start_again()
+        assert [lesson.message_key for lesson in reader.read_next("test", "0123").lessons] == ["m1"]
+    assert len(caplog.records) == 3
+
+
+async def test_a_lesson_whose_change_is_none_is_left_out(
+    journal: LessonJournal, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else each start of the daemon would end with it, as long as its file is there."""
+    await journal.record([acknowledged(1), replace(acknowledged(2), change=b"&17-1"), acknowledged(3)])
+
+    assert recorded_keys(journal.folder) == ["m1", "m3"]
+    assert "is the id of no change" in caplog.text
 
 
 def test_a_folder_without_files_has_no_lessons(tmp_path: Path) -> None:
