@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import durability_warnings
+from nbstream.store.redis_errors import readable_replies
 
 if TYPE_CHECKING:
     from nbstream.assembly.parts import ServerParts
@@ -22,7 +23,8 @@ async def open_store(parts: ServerParts) -> None:
     try:
         if parts.clients.embedded:
             await parts.clients.embedded.ensure_running()
-        await parts.model.open()
+        with readable_replies():
+            await parts.model.open()
     except StoreUnavailable as error:
         _log.error("starting without Redis: %s", error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -47,6 +48,21 @@ def store_errors() -> Iterator[None]:
         yield
     except (RedisError, OSError) as error:
         raise store_error(error) from error
+
+
+@contextmanager
+def readable_replies() -> Iterator[None]:
+    """Raise ``StoreUnavailable`` in place of what Python raises where a reply has another form than that of Redis.
+
+    This is for work that goes on for ever: what answers may be something else than Redis, or may be broken, and
+    mail is not to wait for that. The text names the line that could not read it, for it may be a fault of ours.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+        place = f"{frame.f_code.co_filename.rpartition('/')[2]}:{line}"
+        raise StoreUnavailable(f"Redis: a reply cannot be read ({place}): {error!r:.300}") from error
 
 
 def store_error(error: RedisError | OSError) -> StoreUnavailable:

@@ -91,7 +91,7 @@ class _PrimaryConnection:
         if self.name is not None:
             await self._ask("CLIENT", "SETNAME", self.name)
         role = await self._ask("ROLE")
-        is_replica = bool(role) and role[0] not in {b"master", "master"}
+        is_replica = isinstance(role, list) and role[:1] not in ([], [b"master"], ["master"])
         if is_replica and self.primary.is_located:
             self.primary.refused()
             raise exceptions.ConnectionError(f"{self.host}:{self.port} is a replica: a failover goes on")
@@ -116,9 +116,10 @@ class _PrimaryConnection:
         return None
 
 
-def _run_id(server_section: bytes | None) -> str | None:
+def _run_id(server_section: object) -> str | None:
     """The run id of a server, which is another one after each start, in the reply to INFO."""
-    for line in (server_section or b"").decode(errors="replace").splitlines():
+    text = server_section.decode(errors="replace") if isinstance(server_section, bytes) else ""
+    for line in text.splitlines():
         if line.startswith("run_id:"):
             return line.removeprefix("run_id:").strip()
     return None

@@ -41,6 +41,7 @@ from nbstream.errors import NbstreamError
 from nbstream.logs import event_fields
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model import ledger
+from nbstream.store.redis_errors import readable_replies
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -99,7 +100,8 @@ class Evictor:
             stop_if_cancelled()
             await self._mirror.wait_for_more_tokens(int(START_SHARE * self._limit))
             try:
-                pause = 0.0 if await self.evict_once() else _NOTHING_SECONDS
+                with readable_replies():
+                    pause = 0.0 if await self.evict_once() else _NOTHING_SECONDS
                 failing = False
             except NbstreamError as error:
                 if not failing:

@@ -30,7 +30,7 @@ from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard
 from nbstream.store.model.scan import scan_counts, scan_first_scores
-from nbstream.store.redis_errors import store_errors
+from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -255,20 +255,24 @@ class Mirror:
         while True:
             stop_if_cancelled()
             try:
-                if self._before_connect:
-                    await self._before_connect()
-                model = await self._source.open()
-                guard = ServerGuard(model.client)
-                replica = await self._load(model)
-                guard.check()
-                await self._note_losses(model, replica)
-                self._replica = replica
-                backoff.reset()
-                self._announce_loaded(model.keys.log_name, replica)
-                await self._follow(model, replica, guard)
+                with readable_replies():
+                    await self._load_and_follow(backoff)
             except (_RescanNeeded, NbstreamError) as error:
                 self._note_disconnect(str(error), loud=backoff.failures % _LOG_EVERY == 0)
                 await asyncio.sleep(backoff.next_wait())
+
+    async def _load_and_follow(self, backoff: Backoff) -> None:
+        if self._before_connect:
+            await self._before_connect()
+        model = await self._source.open()
+        guard = ServerGuard(model.client)
+        replica = await self._load(model)
+        guard.check()
+        await self._note_losses(model, replica)
+        self._replica = replica
+        backoff.reset()
+        self._announce_loaded(model.keys.log_name, replica)
+        await self._follow(model, replica, guard)
 
     def _announce_loaded(self, log_name: str, replica: _Replica) -> None:
         self._connected, self._last_reply_at = True, time.monotonic()
