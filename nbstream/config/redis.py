@@ -117,6 +117,8 @@ class RedisSettings(Section):
             raise ValueError("must be left out: redis.url already says which Redis")
         if value and info.field_name == "cluster" and info.data.get("sentinels"):
             raise ValueError("must be left out: redis.sentinels already say which Redis")
+        if len(set(value)) < len(value):
+            raise ValueError("must name each address once")
         return value
 
     @field_validator("wait_replicas")
