@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -28,10 +29,11 @@ _NAME = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
 
 def read_node_address(value: object) -> TcpAddress:
     """Read ``HOST:PORT`` or ``[IPV6]:PORT``, with a port from 1 to 65535."""
-    address = read_address(value)
-    if address.port == 0:
-        raise ValueError("must be HOST:PORT or [IPV6]:PORT, the port from 1 to 65535")
-    return address
+    with suppress(ValueError):  # it would allow port 0
+        address = read_address(value)
+        if address.port != 0:
+            return address
+    raise ValueError("must be HOST:PORT or [IPV6]:PORT, the port from 1 to 65535")
 
 
 def read_redis_name(value: object) -> str:
@@ -176,7 +178,9 @@ class RedisSettings(Section):
             return value
         url = info.data.get("url")
         if url is not None and not info.data.get("tls", True) and not _is_tls_url(url):
-            raise ValueError("must be left out: the connection is no TLS (redis.url rediss://, or redis.tls)")
+            raise ValueError(
+                "must be left out: the connection is no TLS: that needs rediss:// in redis.url, or redis.tls"
+            )
         if url is not None and url_has_tls_file(url):
             raise ValueError("must be left out: redis.url already names files for TLS")
         if info.field_name == "key_file" and info.data.get("cert_file", value) is None:
