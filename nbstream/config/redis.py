@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import ssl
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -45,6 +44,8 @@ def read_redis_name(value: object) -> str:
 
 def read_ca_file(value: object) -> Path:
     """Read the path of a file with certificates (PEM)."""
+    import ssl  # noqa: PLC0415 - commands start without it, and few files name a certificate
+
     path = read_path(value)
     try:
         ssl.create_default_context(cafile=path)
@@ -192,6 +193,8 @@ class RedisSettings(Section):
     def _usable_certificate(cls, value: Path | None, info: ValidationInfo) -> Path | None:
         certificate = info.data.get("cert_file")
         if certificate is not None:
+            import ssl  # noqa: PLC0415 - see above
+
             try:
                 ssl.create_default_context().load_cert_chain(certificate, value, password=lambda: "")
             except (OSError, ValueError):
