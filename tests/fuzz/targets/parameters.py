@@ -9,6 +9,7 @@ from nbstream.mail.parameters import parse_parameters
 from tests.fuzz.target import FuzzTarget
 
 _ESCAPED = re.compile(r'(["\\])')
+_READ = 1000  # characters of a value
 
 
 def _check(data: bytes) -> None:
@@ -31,7 +32,7 @@ def _check(data: bytes) -> None:
         quoted = _ESCAPED.sub(r"\\\1", text).encode()
         assert parse_parameters(b'A/B ; x=y; N = "%s"; z=1' % quoted) == (
             "a/b",
-            {"x": "y", "n": text.strip(), "z": "1"},
+            {"x": "y", "n": text[:_READ].strip(), "z": "1"},
         )
 
 
