@@ -27,6 +27,8 @@ REFUSED = 'nbstream_config_reloads_total{outcome="refused"}'
 DOORS = "listeners: {smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}}\n"
 REQUIRED = {0.95: "2.9", 0.9: "2.2", 0.8: "1.4"}  # P(spam) as X-Spam-Status writes it
 
+FEEDBACK_WITHOUT_MESSAGE = b"To: spam@nbstream.invalid\r\nSubject: this is spam\r\n\r\nSee above.\r\n"
+
 
 class File:
     """The daemon's file, replaced as a whole."""
@@ -156,13 +158,26 @@ def test_who_may_teach_and_where_changes(daemon: DaemonProcess, file: File) -> N
 def test_a_message_under_way_is_understood_by_the_addresses_of_its_rcpt(daemon: DaemonProcess, file: File) -> None:
     with connect(daemon) as client:
         assert envelope(client, "spam@nbstream.invalid")[0] == 250
-        file.write("feedback: {spam_address: junk@example.org, allow_from: []}")
+        file.write("feedback: {spam_address: junk@example.org}")
 
         hang_up(daemon)
 
         # Written to the old address and holding neither a message nor an id: by the old address it is refused.
-        code, text = client.data(b"To: spam@nbstream.invalid\r\nSubject: this is spam\r\n\r\nSee above.\r\n")
+        code, text = client.data(FEEDBACK_WITHOUT_MESSAGE)
         assert (code, text[:5]) == (550, b"5.6.0")
+
+
+def test_a_message_under_way_does_not_teach_after_the_right_was_taken_away(
+    daemon: DaemonProcess, file: File
+) -> None:
+    with connect(daemon) as client:
+        assert envelope(client, "spam@nbstream.invalid")[0] == 250
+        file.write("feedback: {allow_from: []}")
+
+        hang_up(daemon)
+
+        code, text = client.data(FEEDBACK_WITHOUT_MESSAGE)
+        assert (code, text[:5]) == (550, b"5.7.1")
 
 
 def test_the_log_changes_its_level_and_its_format(daemon: DaemonProcess, file: File) -> None:
