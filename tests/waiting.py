@@ -11,9 +11,13 @@ DEADLINE_SECONDS = 20.0
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = DEADLINE_SECONDS) -> None:
     """Return once ``condition`` holds; fails the test when it does not within ``seconds``."""
-    async with asyncio.timeout(seconds):
-        while True:
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    async with asyncio.timeout_at(end):
+        # Asked anew each time: redis-py may swallow the one cancellation at the deadline (store/cancellation.py).
+        while loop.time() < end:
             result = condition()
             if await result if inspect.isawaitable(result) else result:
                 return
             await asyncio.sleep(0.01)  # what is waited for has no event to wait on
+        raise TimeoutError
