@@ -104,7 +104,7 @@ class MirrorCosts:
     idle: float
 
     @property
-    def redis_each(self) -> float:
+    def redis_per_mirror(self) -> float:
         """The CPU seconds of Redis for a change and one of many mirrors."""
         return self.redis[max(self.redis)]
 
@@ -148,7 +148,7 @@ class Measurements:
         """
         own = lessons_per_second * self.lesson.redis + messages_per_second * self.remembered.redis
         idle_share = math.exp(-lessons_per_second)  # of the seconds: lessons come as in a Poisson process
-        each = lessons_per_second * self.mirrors.redis_each + idle_share * self.mirrors.idle
+        each = lessons_per_second * self.mirrors.redis_per_mirror + idle_share * self.mirrors.idle
         return max(0, math.floor((PRIMARY_SHARE - own) / each))
 
     def workers_per_primary(self, feedback_share: float, load: float) -> int:
@@ -185,4 +185,4 @@ class Measurements:
         """Return a = rate (remember + share lesson) and b = rate share mirror, in CPU seconds a second."""
         rate = self.worker_rate(load)
         linear = rate * (self.remembered.redis + feedback_share * self.lesson.redis)
-        return linear, rate * feedback_share * self.mirrors.redis_each
+        return linear, rate * feedback_share * self.mirrors.redis_per_mirror

@@ -193,7 +193,7 @@ class SmtpSession(SmtpConnection):
         return reply
 
     async def _add_feedback_recipient(self, mail: MailTransaction, label: str, recipient: SmtpPath) -> SmtpReply:
-        if not self._may_teach:
+        if not self._takes_feedback:
             return self._refuse_feedback(mail, label)
         if mail.recipients and mail.feedback_label != label:
             return replies.FEEDBACK_MIXED_WITH_MAIL
@@ -202,7 +202,7 @@ class SmtpSession(SmtpConnection):
         return SmtpReply(250, f"2.1.5 Ok, to be learned as {label}")
 
     @property
-    def _may_teach(self) -> bool:
+    def _takes_feedback(self) -> bool:
         """Whether feedback is taken now: the right to teach is that of this moment, not that of MAIL."""
         teachers = self._listener.message_handlers.teachers
         return teachers.may_teach_for(self._peer, self._forwarded_client)
@@ -243,7 +243,7 @@ class SmtpSession(SmtpConnection):
         self.stop_timers()  # the client waits for us now, and what follows has deadlines of its own
         try:
             if mail.feedback_label is not None:
-                if not self._may_teach:  # any more: a reload may have come since RCPT
+                if not self._takes_feedback:  # any more: a reload may have come since RCPT
                     return self._refuse_feedback(mail, mail.feedback_label)
                 actor = str(self._forwarded_client or "") or str(self._peer)
                 return await mail.handlers.feedback.learn(
@@ -254,7 +254,7 @@ class SmtpSession(SmtpConnection):
             envelope = Envelope(mail.sender, tuple(mail.recipients))
             # Nothing but the delivery holds the content, which may be rewritten there.
             result = await mail.handlers.delivery.deliver(incoming.content(), envelope, transaction, names.SMTP)
-            return result.reply_with_verdict if self._may_teach else result.reply
+            return result.reply_with_verdict if self._takes_feedback else result.reply
         finally:
             self.restart_timers()
 

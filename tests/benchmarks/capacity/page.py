@@ -221,7 +221,7 @@ def _mirror_rows(measured: Measurements, replicas: ReplicaCosts) -> Iterable[Seq
 
 def mirrors(measured: Measurements, replicas: ReplicaCosts, lessons: float, number: int) -> int:
     """Return how many mirrors a primary and that many replicas feed, with mirrors spread over all of them."""
-    each = lessons * measured.mirrors.redis_each + math.exp(-lessons) * measured.mirrors.idle
+    each = lessons * measured.mirrors.redis_per_mirror + math.exp(-lessons) * measured.mirrors.idle
     primary = PRIMARY_SHARE - lessons * (measured.lesson.redis + number * _replication_cost(replicas))
     replica = PRIMARY_SHARE - lessons * replicas.replica
     return math.floor(max(0.0, primary) / each) + number * math.floor(max(0.0, replica) / each)
