@@ -16,6 +16,7 @@ PACKAGE = Path(nbstream.__file__).parent
 # layer do not import each other.
 LAYERS = [
     {"errors", "logs"},
+    {"engine"},
     {"mail"},
     {"tokens"},
     {"bayes"},

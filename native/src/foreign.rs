@@ -1,0 +1,38 @@
+//! What this library leaves to Python: text beyond ASCII, and charsets other than ASCII.
+
+/// The message is handed back as a whole: Python takes it apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandBack;
+
+/// A question to Python. The numbers are part of the interface: `nbstream/tokens/foreign_pieces.py` has the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Question {
+    /// Arguments: the raw value of a header field. Answer: the text that counts for the key, in UTF-8.
+    KeyField = 1,
+    /// The same, but with encoded words as they are written, as `Message.former_key` reads them.
+    FormerKeyField = 2,
+    /// Arguments: name (lower case) and raw value of a header field. Answer: its tokens.
+    FieldTokens = 3,
+    /// Arguments: the raw value of a Received field. Answer: its tokens.
+    ReceivedTokens = 4,
+    /// Arguments: the raw value of an address field. Answer: its organizational domain, in UTF-8.
+    OrganizationalDomain = 5,
+    /// Arguments: the raw values of the Content-Type and Content-Disposition of a part (each may be empty).
+    /// Answer: the tokens of its file name.
+    FileNameTokens = 6,
+    /// Arguments: payload and content type of a text part, its charset (empty: none), and the allowances that are
+    /// left, as decimal numbers separated by spaces (see `tokens::words::Allowance`). Answer: the allowances that
+    /// are left then, and the tokens of the words and links.
+    BodyTokens = 7,
+    /// Arguments: the raw header (lines), and the options. Answer: the tokens of Authentication-Results.
+    AuthenticationTokens = 8,
+    /// Arguments: a bare text. Answer: the tokens of how it is written.
+    BareTextTokens = 9,
+}
+
+/// Whoever answers: Python behind the boundary, or a stub in the tests.
+pub trait Foreign {
+    /// Returns the answer in pieces; `HandBack` where there is none.
+    fn ask(&mut self, question: Question, arguments: &[&[u8]]) -> Result<Vec<Vec<u8>>, HandBack>;
+}

@@ -1,0 +1,14 @@
+//! The parts of nbstream that cost most: a message is taken apart into tokens, and tokens are scored.
+//!
+//! Python is the specification: each module here mirrors a Python module of the same name, in the names of its
+//! functions and in their order, and gives the same bytes and the same bits. Where a piece of a message needs what
+//! Python alone has (Unicode beyond ASCII, charsets), Python is asked: see `foreign`.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod boundary;
+pub mod foreign;
+pub mod mail;
+pub mod score;
+pub mod table;
+pub mod tokens;

@@ -1,0 +1,1 @@
+"""The native library: compiled code behind the Python that specifies it."""

@@ -1,0 +1,43 @@
+"""Loads the native library, and refuses one that does not fit.
+
+Rules: a library is used as a whole or not at all. It fits where its checksum of the interface is that of
+``interface.h`` beside this module.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+LIBRARY_FILE = _FOLDER / "libnbstream_native.so"
+"""Where the build puts the library."""
+
+_INTERFACE_FILE = _FOLDER / "interface.h"
+
+
+class LibraryUnfit(Exception):
+    """The native library is missing, cannot be loaded, or was built for another interface."""
+
+
+def load_library(file: Path = LIBRARY_FILE) -> ctypes.CDLL:
+    """Return the library in ``file``, whose functions release the interpreter lock. Raises ``LibraryUnfit``."""
+    if not file.exists():
+        raise LibraryUnfit("the native library was not built")
+    try:
+        library = ctypes.CDLL(str(file))
+        library.nbn_interface_checksum.restype = ctypes.c_uint64
+        checksum: int = library.nbn_interface_checksum()
+    except (OSError, AttributeError) as error:
+        raise LibraryUnfit(f"the native library cannot be loaded: {error}") from error
+    if checksum != interface_checksum():
+        raise LibraryUnfit("the native library was built for another version of nbstream")
+    return library
+
+
+def interface_checksum() -> int:
+    """Return the checksum of the interface: FNV-1a with 64 bits of ``interface.h``."""
+    checksum = 0xCBF29CE484222325
+    for byte in _INTERFACE_FILE.read_bytes():
+        checksum = (checksum ^ byte) * 0x100000001B3 % (1 << 64)
+    return checksum

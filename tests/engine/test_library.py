@@ -1,0 +1,30 @@
+"""The native library is used as a whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nbstream.engine.library import LIBRARY_FILE, LibraryUnfit, interface_checksum, load_library
+from nbstream.tokens.tokenizer import TOKENIZER_VERSION
+
+
+def test_the_library_that_was_built_fits() -> None:
+    if not LIBRARY_FILE.exists():
+        pytest.skip("the native library was not built here: there is no cargo")
+    library = load_library()
+    assert library.nbn_interface_checksum() == interface_checksum()
+    assert library.nbn_tokenizer_version() == TOKENIZER_VERSION
+
+
+def test_a_missing_library_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LibraryUnfit, match="not built"):
+        load_library(tmp_path / "nothing.so")
+
+
+def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "text.so"
+    file.write_text("no library")
+    with pytest.raises(LibraryUnfit, match="cannot be loaded"):
+        load_library(file)
