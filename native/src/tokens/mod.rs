@@ -1,1 +1,3 @@
 //! See `nbstream/tokens`.
+
+pub mod token_list;
