@@ -297,7 +297,7 @@ def counts_after_lesson(
     counts: MessageCounts, old_entry: LedgerEntry | None, new_entry: LedgerEntry | None
 ) -> MessageCounts:
     """Return the counts once ``old_entry`` is taken back and ``new_entry`` is added, if nobody else teaches."""
-    if new_entry and not old_entry and new_entry.tokens == counts.names[: len(new_entry.tokens)]:
+    if new_entry and not old_entry and tuple(new_entry.tokens) == counts.names[: len(new_entry.tokens)]:
         return _counts_after_new_entry(counts, new_entry)
     changed = ClassCounts()
     changed.set_counts(counts.names, counts.rows)

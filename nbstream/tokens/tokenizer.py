@@ -21,6 +21,7 @@ from nbstream.tokens.header_tokens import header_tokens
 from nbstream.tokens.numbers import extract_numbers
 from nbstream.tokens.raw_header import RAW_HEADER_PREFIX, raw_header_tokens
 from nbstream.tokens.structure import bare_text_tokens, structure_tokens
+from nbstream.tokens.token_list import TokenList
 from nbstream.tokens.words import WordAllowance, distinct_words_utf8, spread_choice
 
 if TYPE_CHECKING:
@@ -49,20 +50,54 @@ class TokenizerOptions:
     own_received_fields: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Tokens:
     """The distinct tokens of a message, in the three groups from which clues are chosen.
 
-    ``head`` has the tokens of header and structure, ``body`` those of words and links, ``raw_header`` those of the
-    header as it is written. ``attributes`` and ``numbers`` are (name, value) pairs, where the options of the
-    tokenizer include them.
+    ``all`` has the tokens of ``head``, ``body`` and ``raw_header``, in this order, and ``sizes`` says how many
+    tokens each of these groups has. ``attributes`` and ``numbers`` are (name, value) pairs, where the options of
+    the tokenizer include them.
     """
 
-    head: tuple[bytes, ...]
-    body: tuple[bytes, ...]
-    attributes: tuple[tuple[str, str], ...] = ()
-    numbers: tuple[tuple[str, int], ...] = ()
-    raw_header: tuple[bytes, ...] = ()
+    all: TokenList
+    sizes: tuple[int, int, int]
+    attributes: tuple[tuple[str, str], ...]
+    numbers: tuple[tuple[str, int], ...]
+
+    def __init__(
+        self,
+        head: Sequence[bytes],
+        body: Sequence[bytes],
+        attributes: tuple[tuple[str, str], ...] = (),
+        numbers: tuple[tuple[str, int], ...] = (),
+        raw_header: Sequence[bytes] = (),
+    ) -> None:
+        """Make the tokens of the three groups."""
+        sizes = len(head), len(body), len(raw_header)
+        self._set_fields(TokenList((*head, *body, *raw_header)), sizes, attributes, numbers)
+
+    def _set_fields(
+        self,
+        tokens: TokenList,
+        sizes: tuple[int, int, int],
+        attributes: tuple[tuple[str, str], ...] = (),
+        numbers: tuple[tuple[str, int], ...] = (),
+    ) -> None:
+        for field, value in zip(self.__slots__, (tokens, sizes, attributes, numbers), strict=True):
+            object.__setattr__(self, field, value)
+
+    @classmethod
+    def from_joined(
+        cls,
+        joined: bytes,
+        sizes: tuple[int, int, int],
+        attributes: tuple[tuple[str, str], ...] = (),
+        numbers: tuple[tuple[str, int], ...] = (),
+    ) -> Tokens:
+        """Return the tokens whose ``all.joined`` is ``joined``, in groups of these ``sizes``."""
+        tokens = cls.__new__(cls)
+        tokens._set_fields(TokenList.from_joined(joined), sizes, attributes, numbers)
+        return tokens
 
     @classmethod
     def from_all(cls, tokens: Sequence[bytes]) -> Tokens:
@@ -74,17 +109,31 @@ class Tokens:
         """
         raw_header = _start_of_end(tokens, len(tokens), (RAW_HEADER_PREFIX,))
         body = _start_of_end(tokens, raw_header, _BODY_PREFIXES)
-        return cls(tuple(tokens[:body]), tuple(tokens[body:raw_header]), raw_header=tuple(tokens[raw_header:]))
+        grouped = cls.__new__(cls)
+        names = tokens if isinstance(tokens, TokenList) else TokenList(tokens)
+        grouped._set_fields(names, (body, raw_header - body, len(tokens) - raw_header))
+        return grouped
 
     @property
-    def groups(self) -> tuple[tuple[bytes, ...], ...]:
+    def head(self) -> tuple[bytes, ...]:
+        """The tokens of header and structure."""
+        return self.groups[0]
+
+    @property
+    def body(self) -> tuple[bytes, ...]:
+        """The tokens of words and links."""
+        return self.groups[1]
+
+    @property
+    def raw_header(self) -> tuple[bytes, ...]:
+        """The tokens of the header as it is written."""
+        return self.groups[2]
+
+    @property
+    def groups(self) -> tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...]]:
         """The groups, in the order of ``all``."""
-        return self.head, self.body, self.raw_header
-
-    @property
-    def all(self) -> tuple[bytes, ...]:
-        """All tokens: head, body, then the header as it is written."""
-        return self.head + self.body + self.raw_header
+        names, head, body_end = self.all.names, self.sizes[0], self.sizes[0] + self.sizes[1]
+        return names[:head], names[head:body_end], names[body_end:]
 
 
 class Tokenizer:

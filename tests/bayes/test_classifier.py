@@ -78,12 +78,13 @@ def test_the_order_of_looking_up_makes_no_difference_to_the_last_bit(
     counts = trained_counts(classifier, 12)
     head = [b"h:%s%d" % (kind, n) for kind in (b"ham", b"spam") for n in range(9)]
     body = [b"b:%s%d" % (kind, n) for kind in (b"ham", b"spam") for n in range(12)] + [b"b:ham", b"b:spam"]
-    tokens = replace(sample_message("spam", 3), head=tuple(head), body=tuple(body))
+    sample = sample_message("spam", 3)
+    tokens = Tokens(head, body, sample.attributes, sample.numbers, sample.raw_header)
     expected = score_of(counts, classifier, tokens)
 
     generator.shuffle(head)
     generator.shuffle(body)
-    shuffled = replace(tokens, head=tuple(head), body=tuple(body))
+    shuffled = Tokens(head, body, sample.attributes, sample.numbers, sample.raw_header)
     shown_counts = feature_counts(counts, classifier, shuffled)
     if shown_counts.vocabulary_counts is not None:
         order = list(range(len(shown_counts.vocabulary_counts)))
@@ -97,7 +98,13 @@ def test_the_order_of_looking_up_makes_no_difference_to_the_last_bit(
 def test_tokens_never_seen_do_not_vote(choice: str) -> None:
     classifier = classifier_of(choice)
     counts, tokens = trained_counts(classifier), sample_message("spam", 3)
-    more = replace(tokens, head=(b"h:unseen", *tokens.head), body=(*tokens.body, b"b:unseen"))
+    more = Tokens(
+        (b"h:unseen", *tokens.head),
+        (*tokens.body, b"b:unseen"),
+        tokens.attributes,
+        tokens.numbers,
+        tokens.raw_header,
+    )
     assert score_of(counts, classifier, more) == score_of(counts, classifier, tokens)
 
 

@@ -45,7 +45,7 @@ def test_the_sign_of_a_clue_agrees_with_its_counts() -> None:
     classifier = classifier_of("multinomial")
     counts, tokens = trained_counts(classifier), sample_message("spam", 5)
 
-    counted = ScoreCounts(tokens.all, counts.look_up(tokens.all)).count_clues(
+    counted = ScoreCounts(tokens.all.names, counts.look_up(tokens.all)).count_clues(
         score_of(counts, classifier, tokens).clues
     )
 
@@ -56,7 +56,7 @@ def test_counts_are_those_of_the_moment_of_the_check() -> None:
     classifier = classifier_of("multinomial")
     counts, tokens = trained_counts(classifier), sample_message("spam", 5)
     clues = score_of(counts, classifier, tokens).clues
-    evidence = ScoreCounts(tokens.all, counts.look_up(tokens.all))
+    evidence = ScoreCounts(tokens.all.names, counts.look_up(tokens.all))
     before = evidence.count_clues(clues)
 
     counts.add(tokens.all, CLASSES.index("ham"), 5000)

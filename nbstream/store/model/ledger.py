@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.first_scores import FirstScore
+from nbstream.tokens.token_list import TokenList
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +40,7 @@ class LedgerEntry:
     version: str
     label: str
     weight: int
-    tokens: tuple[bytes, ...]
+    tokens: Sequence[bytes]
     learned_at: float
     source: str
     actor: str
@@ -85,7 +86,7 @@ class LedgerEntry:
             version=fields[b"version"].decode(),
             label=label,
             weight=int(fields[b"weight"]),
-            tokens=split_tokens(inflate(fields[b"tokens"])),
+            tokens=TokenList.from_joined(inflate(fields[b"tokens"])),
             sums=split_sums(fields[b"sums"]),
             learned_at=float(fields[b"learned_at"]),
             source=fields[b"source"].decode(),
@@ -112,7 +113,7 @@ def _checked_first_score(packed: bytes) -> bytes:
 
 def join_tokens(tokens: Sequence[bytes]) -> bytes:
     """The tokens as one byte string, separated by line feeds; no token holds a line feed."""
-    return b"\n".join(tokens)
+    return tokens.joined if isinstance(tokens, TokenList) else b"\n".join(tokens)
 
 
 def unpack_tokens(packed: bytes) -> tuple[bytes, ...]:

@@ -18,7 +18,7 @@ import logging
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
@@ -119,12 +119,12 @@ class CheckedMessage:
             assessment = Assessment.unpack(packed_assessment)
             Verdict(assessment.verdict)  # or ValueError
             policy, former_key = _read_optional_sections(optional)
-            tokens = replace(
-                Tokens.from_all((*split_tokens(head), *split_tokens(body))),
-                attributes=tuple(map(_read_name_and_value, split_tokens(attributes))),
-                numbers=tuple(
-                    (name, int(value)) for name, value in map(_read_name_and_value, split_tokens(numbers))
-                ),
+            grouped = Tokens.from_all((*split_tokens(head), *split_tokens(body)))
+            tokens = Tokens.from_joined(
+                grouped.all.joined,
+                grouped.sizes,
+                tuple(map(_read_name_and_value, split_tokens(attributes))),
+                tuple((name, int(value)) for name, value in map(_read_name_and_value, split_tokens(numbers))),
             )
         except (ValueError, zlib.error) as error:
             raise StoreIncompatible("a checked message cannot be read: another program wrote it") from error

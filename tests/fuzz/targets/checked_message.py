@@ -34,7 +34,7 @@ def _check(data: bytes) -> None:
         message, packed_explanation = CheckedMessage.unpack_first(_KEY, stored)
     except StoreIncompatible:
         return
-    _check_explanation(packed_explanation, message.tokens.all)
+    _check_explanation(packed_explanation, message.tokens.all.names)
     again = CheckedMessage.unpack(_KEY, message.pack())
     assert again.tokens.all == message.tokens.all
     assert (again.verdict, again.policy) == (message.verdict, message.policy)

@@ -1,0 +1,75 @@
+"""The tokens of a message in their two forms: names one by one, and one byte string with all of them.
+
+Rules: a token holds no line feed and is not empty. What was made in one form gets the other form when somebody
+first needs it, and keeps it. The stores write the byte string, and the native library reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import overload
+
+
+class TokenList(Sequence[bytes]):
+    """An immutable sequence of tokens; it equals the tuple of their names."""
+
+    __slots__ = ("_joined", "_names")
+
+    def __init__(self, names: Sequence[bytes]) -> None:
+        self._names: tuple[bytes, ...] | None = tuple(names)
+        self._joined: bytes | None = None
+
+    @classmethod
+    def from_joined(cls, joined: bytes) -> TokenList:
+        """Return the tokens of which this is the ``joined`` form."""
+        tokens = cls.__new__(cls)
+        tokens._names, tokens._joined = None, joined
+        return tokens
+
+    @property
+    def joined(self) -> bytes:
+        """All tokens, separated by line feeds; empty where there are none."""
+        if self._joined is None:
+            self._joined = b"\n".join(self.names)
+        return self._joined
+
+    @property
+    def names(self) -> tuple[bytes, ...]:
+        """The tokens one by one."""
+        if self._names is None:
+            self._names = tuple(self.joined.split(b"\n")) if self._joined else ()
+        return self._names
+
+    def __len__(self) -> int:
+        if self._names is None and self._joined:
+            return self._joined.count(b"\n") + 1
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[bytes, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> bytes | tuple[bytes, ...]:
+        return self.names[index]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.names)
+
+    def __contains__(self, token: object) -> bool:
+        return token in self.names
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, TokenList):
+            return self.joined == other.joined
+        return self.names == other if isinstance(other, tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.names)  # that of the tuple which it equals
+
+    def __repr__(self) -> str:
+        return repr(self.names)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], TokenList], tuple[bytes]]:
+        return TokenList.from_joined, (self.joined,)
