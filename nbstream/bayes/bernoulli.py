@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.counts import WEIGHT_ONE
+from nbstream.bayes.elementary import apply_to_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +60,7 @@ def presence_log_odds(
     weight of one message.
     """
     present, absent, _ = _smoothed_weights(counts, weights, options, unit)
-    rows: NDArray[np.float64] = np.log(present / absent)
+    rows = apply_to_each(math.log, present / absent)
     rows[~_in_vocabulary(counts, options, unit)] = 0.0
     return rows
 
@@ -77,7 +78,7 @@ def absence_log_probabilities(
     _, absent, all_messages = _smoothed_weights(
         counts[_in_vocabulary(counts, options, unit)], weights, options, unit
     )
-    return np.array([math.fsum(column) for column in np.log(absent / all_messages).T.tolist()])
+    return np.array([math.fsum(map(math.log, column)) for column in (absent / all_messages).T.tolist()])
 
 
 def _in_vocabulary(counts: NDArray[np.int64], options: BernoulliOptions, unit: float) -> NDArray[np.bool_]:

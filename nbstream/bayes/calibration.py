@@ -7,7 +7,9 @@ the message had before its first label, never a later one.
 Naive Bayes treats clues as independent. They are not, so its log-odds are too large by an approximately constant
 factor. The map is Platt's ("Probabilistic outputs for support vector machines", 1999): P = sigmoid((s - b) / T),
 with one temperature T and one bias b for each model. The result is not that of the likeliest pair (T, b), but the
-average over a grid of pairs, each weighed by its posterior probability.
+average over a grid of pairs, each weighed by its posterior probability. A sum over the pairs is ``math.fsum``,
+which has no order. A sum over the bins begins at the surest ham and ends at the surest spam; that of the labels
+"spam" and that of the labels "ham" are added last.
 
 For the expected calibration error and other maps that were tried see docs/experiments.md, "Calibration".
 """
@@ -16,11 +18,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import mul
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nbstream.bayes.counts import SUM_PREFIX, WEIGHT_ONE
+from nbstream.bayes.elementary import apply_to_each
 from nbstream.bayes.half_life import grow_weight, quantize_unit
 from nbstream.bayes.multinomial import HAM, SPAM
 
@@ -33,6 +37,8 @@ _MAX_LOG_ODDS = 36.0  # 1 / (1 + exp(-36)) is the last that differs from 1.0 in 
 _BINS_PER_SIDE = 24  # bins on each side of 0
 # Bins are 1 nat wide around 0 and grow with the distance; the outermost are at 164 nats.
 _BIN_SCALE_NATS = 6.0
+# All pairs of temperature and bias that are less probable change a probability by less than its last bit.
+_MIN_SHARE = 2.0**-64
 
 SCORE_BINS = tuple(
     SUM_PREFIX + b"score%+d" % bin_number for bin_number in range(-_BINS_PER_SIDE, _BINS_PER_SIDE + 1)
@@ -77,7 +83,7 @@ class Calibration:
     def __init__(self, options: CalibrationOptions = CalibrationOptions()) -> None:
         self._options = options
         self._grid = _PosteriorGrid(options)
-        self._last_posterior: tuple[tuple[bytes, float], NDArray[np.float64]] | None = None
+        self._last_posterior: tuple[tuple[bytes, float], _Posterior] | None = None
 
     def probability(
         self, log_odds: float, counts: NDArray[np.int64], totals: Totals, unit: float = WEIGHT_ONE
@@ -90,7 +96,7 @@ class Calibration:
         # The key changes when something was learned and, where there is a half-life, when time has passed.
         if self._last_posterior is None or self._last_posterior[0] != cache_key:
             self._last_posterior = cache_key, self._grid.posterior(counts, cache_key[1])
-        return self._grid.probability(self._discount_young_model(log_odds, totals), self._last_posterior[1])
+        return self._last_posterior[1].probability(self._discount_young_model(log_odds, totals))
 
     def lesson_sums(self, log_odds: float, totals: Totals, growth: float = 1.0) -> Sums:
         """Return the sums that a message adds, by its ``log_odds`` (nats) and ``totals`` before its first label.
@@ -112,6 +118,26 @@ class Calibration:
         return log_odds / (1 + self._options.young_model_messages / max(min(totals.messages), 1))
 
 
+@dataclass(frozen=True, slots=True)
+class _Posterior:
+    """The pairs of temperature and bias that count, each with its probability.
+
+    ``biases`` and ``two_temperatures`` (twice the temperature) have the shape (pairs,); ``shares`` are the
+    probabilities.
+    """
+
+    shares: list[float]
+    biases: NDArray[np.float64]
+    two_temperatures: NDArray[np.float64]
+
+    def probability(self, log_odds: float) -> float:
+        """Return P(spam), averaged over the pairs; never exactly 0 or 1."""
+        # As 1/2 + tanh/2: the pairs with b and -b cancel out, so that no evidence at all is exactly 1/2.
+        halves = map(math.tanh, ((log_odds - self.biases) / self.two_temperatures).tolist())
+        mean = 0.5 + 0.5 * math.fsum(map(mul, self.shares, halves))
+        return max(_MIN_PROBABILITY, min(_MAX_PROBABILITY, mean))
+
+
 class _PosteriorGrid:
     """All pairs of temperature and bias, and the likelihood of the labels of each bin under each pair."""
 
@@ -122,29 +148,27 @@ class _PosteriorGrid:
         pairs = np.array([(t, b) for t in self._temperatures for b in self._biases])
         self._temperature, self._bias = pairs.T
         self._two_t = 2 * self._temperature
-        relative = np.log(self._temperature / options.temperature) / options.temperature_spread
+        relative = apply_to_each(math.log, self._temperature / options.temperature) / options.temperature_spread
         self._log_prior = -0.5 * (relative**2 + (self._bias / options.bias_spread) ** 2)
-        centres = _BIN_SCALE_NATS * np.sinh(np.arange(-_BINS_PER_SIDE, _BINS_PER_SIDE + 1) / _BIN_SCALE_NATS)
+        bins = np.arange(-_BINS_PER_SIDE, _BINS_PER_SIDE + 1)
+        centres = _BIN_SCALE_NATS * apply_to_each(math.sinh, bins / _BIN_SCALE_NATS)
         wrong = options.wrong_label_share
-        spam = wrong + (1 - 2 * wrong) * _sigmoids((centres[:, np.newaxis] - self._bias) / self._temperature)
-        self._log_likelihood = {SPAM: np.log(spam), HAM: np.log(1 - spam)}
+        spam = wrong + (1 - 2 * wrong) * apply_to_each(
+            sigmoid, (centres[:, np.newaxis] - self._bias) / self._temperature
+        )
+        self._log_likelihood = {SPAM: apply_to_each(math.log, spam), HAM: apply_to_each(math.log, 1 - spam)}
         self._evidence = options.evidence_per_message
 
-    def posterior(self, counts: NDArray[np.int64], unit: float) -> NDArray[np.float64]:
-        """Return the probability of each pair, given the labels in each bin; shape (pairs,)."""
+    def posterior(self, counts: NDArray[np.int64], unit: float) -> _Posterior:
+        """Return the probability of each pair, given the labels in each bin, and leave out the improbable ones."""
         labels = np.maximum(counts, 0)
         log_posterior = self._log_prior + self._evidence / unit * _label_trust(labels) * sum(
-            labels[:, column] @ rows for column, rows in self._log_likelihood.items()
+            _sum_in_order(labels[:, column, np.newaxis] * rows) for column, rows in self._log_likelihood.items()
         )
-        weights = np.exp(log_posterior - log_posterior.max())
-        shares: NDArray[np.float64] = weights / weights.sum()
-        return shares
-
-    def probability(self, log_odds: float, posterior: NDArray[np.float64]) -> float:
-        """Return P(spam), averaged over the pairs; never exactly 0 or 1."""
-        # As 1/2 + tanh/2: the pairs with b and -b cancel out, so that no evidence at all is exactly 1/2.
-        mean = 0.5 + 0.5 * float(posterior @ np.tanh((log_odds - self._bias) / self._two_t))
-        return max(_MIN_PROBABILITY, min(_MAX_PROBABILITY, mean))
+        weights = apply_to_each(math.exp, log_posterior - log_posterior.max())
+        shares = weights / math.fsum(weights.tolist())
+        counted = shares > _MIN_SHARE
+        return _Posterior(shares[counted].tolist(), self._bias[counted], self._two_t[counted])
 
 
 def _label_trust(labels: NDArray[np.int64]) -> float:
@@ -162,6 +186,7 @@ def _label_trust(labels: NDArray[np.int64]) -> float:
     return max(0.0, min(1.0, (smaller_share - 0.8) / 0.1))
 
 
-def _sigmoids(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
-    values: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-np.clip(log_odds, -_MAX_LOG_ODDS, _MAX_LOG_ODDS)))
-    return values
+def _sum_in_order(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sum of the rows, added one by one from the first on: numpy's ``sum`` promises no order."""
+    sums: NDArray[np.float64] = np.add.accumulate(rows)[-1]
+    return sums

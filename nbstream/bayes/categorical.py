@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.counts import WEIGHT_ONE
+from nbstream.bayes.elementary import apply_to_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,8 +51,8 @@ def value_log_probabilities(
     """
     if min(sizes, default=1) < 1 or sum(sizes) != len(counts):
         raise ValueError(f"{len(counts)} values are not those of attributes of {list(sizes)} values")
-    smoothed = np.maximum(counts, 0) / unit + options.alpha
-    lengths = np.array(sizes, dtype=np.intp)
-    attribute_sums = np.add.reduceat(smoothed, np.cumsum(lengths) - lengths)
-    rows: NDArray[np.float64] = np.log(smoothed / np.repeat(attribute_sums, lengths, axis=0))
-    return rows
+    positive_counts, lengths = np.maximum(counts, 0), np.array(sizes, dtype=np.intp)
+    sums = np.add.reduceat(positive_counts, np.cumsum(lengths) - lengths)  # of integers, so in any order
+    smoothed = positive_counts / unit + options.alpha
+    smoothed_sums = sums / unit + options.alpha * lengths[:, np.newaxis]
+    return apply_to_each(math.log, smoothed / np.repeat(smoothed_sums, lengths, axis=0))

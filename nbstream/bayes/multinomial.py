@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
+from nbstream.bayes.elementary import apply_to_each
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,7 +95,7 @@ def token_log_probabilities(
     )
     if options.complement:
         positive_counts, sums = everywhere[:, np.newaxis] - positive_counts, sums.sum() - sums
-    rows: NDArray[np.float64] = np.log((positive_counts + token_pseudo_counts) / (sums + class_pseudo_count))
+    rows = apply_to_each(math.log, (positive_counts + token_pseudo_counts) / (sums + class_pseudo_count))
     if options.complement:
         rows = -rows
     rows[everywhere == 0] = 0.0
@@ -108,14 +109,20 @@ def token_log_ratios(
 
     This is the difference of the two columns of ``token_log_probabilities`` with Lidstone's alpha ``smoothing``.
     It is computed here at once, with one logarithm per token instead of two, because every check does it.
+
+    Every implementation computes exactly this, in double precision and in this order, where ``log`` is that of the
+    C library, a negative number is read as 0, and alpha is ``smoothing``:
+
+    - h = ham / unit + alpha and s = spam / unit + alpha, of the counts of the token;
+    - H and S = tokens / unit + alpha * max(vocabulary, 1), of the totals of ham and of spam;
+    - the ratio is log(s / h) + log(H / S), and 0 where both counts are 0.
     """
     positive_counts = np.maximum(counts, 0)
     smoothed = positive_counts / unit
     smoothed += smoothing
     pseudo = smoothing * max(totals.vocabulary_size, 1)
     ham, spam = (max(totals.tokens[column], 0) / unit + pseudo for column in (HAM, SPAM))
-    ratios: NDArray[np.float64] = smoothed[:, SPAM] / smoothed[:, HAM]
-    np.log(ratios, out=ratios)
+    ratios = apply_to_each(math.log, smoothed[:, SPAM] / smoothed[:, HAM])
     ratios += math.log(ham / spam)
     ratios[(positive_counts[:, SPAM] | positive_counts[:, HAM]) == 0] = 0.0
     return ratios

@@ -261,3 +261,21 @@ def test_the_bin_is_that_of_the_score_as_the_map_reads_it(log_odds: float, messa
 
 def test_no_evidence_at_all_is_exactly_one_half() -> None:
     assert Calibration().probability(0.0, NOTHING, Totals()) == 0.5
+
+
+# To the last bit
+
+# Each of these lies well inside the interval of exact values that are rounded to it.
+TAUGHT = labels(ham={-15: 500, 2: 20}, spam={10: 450, -2: 50})
+
+
+@pytest.mark.parametrize(
+    ("counts", "log_odds", "bits"),
+    [
+        (NOTHING, -1.5, "0x1.921b9569d14ffp-2"),
+        (NOTHING, 3.0, "0x1.6969185362e43p-1"),
+        (TAUGHT, 20.0, "0x1.ff7fdee672d1ep-1"),
+    ],
+)
+def test_a_probability_has_these_bits_on_every_processor(counts: Labels, log_odds: float, bits: str) -> None:
+    assert p(log_odds, counts).hex() == bits
