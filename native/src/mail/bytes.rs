@@ -1,0 +1,143 @@
+//! What Python's `bytes` offers and `[u8]` does not: search, white space, lower case.
+
+use std::borrow::Cow;
+
+/// Whether `byte` is white space to `bytes.strip()` and to `\s` of a pattern of bytes.
+pub fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+/// Returns `content` without white space at its end.
+pub fn strip_end(content: &[u8]) -> &[u8] {
+    let last = content.iter().rposition(|&byte| !is_space(byte));
+    &content[..last.map_or(0, |last| last + 1)]
+}
+
+/// Returns `content` without white space at its ends.
+pub fn strip(content: &[u8]) -> &[u8] {
+    let content = strip_end(content);
+    let first = content.iter().position(|&byte| !is_space(byte));
+    &content[first.unwrap_or(0)..]
+}
+
+/// Returns `content` with ASCII letters in lower case.
+pub fn lower(content: &[u8]) -> Cow<'_, [u8]> {
+    if content.iter().any(u8::is_ascii_uppercase) {
+        Cow::Owned(content.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(content)
+    }
+}
+
+/// Returns where the first `byte` is.
+pub fn find_byte(content: &[u8], byte: u8) -> Option<usize> {
+    const BLOCK: usize = 32;
+    // The compiler turns the comparison of a block into a few vector instructions.
+    let mut start = 0;
+    for block in content.chunks_exact(BLOCK) {
+        if block
+            .iter()
+            .fold(false, |found, &other| found | (other == byte))
+        {
+            break;
+        }
+        start += BLOCK;
+    }
+    let position = content[start..].iter().position(|&other| other == byte)?;
+    Some(start + position)
+}
+
+/// Returns where the first `needle` is.
+///
+/// The work is linear where the first byte of `needle` is not in the rest of it, or where `needle` is short.
+pub fn find(content: &[u8], needle: &[u8]) -> Option<usize> {
+    let first = match needle.first() {
+        Some(&first) => first,
+        None => return Some(0),
+    };
+    let mut start = 0;
+    loop {
+        start += find_byte(&content[start..], first)?;
+        if content[start..].starts_with(needle) {
+            return Some(start);
+        }
+        start += 1;
+    }
+}
+
+/// Returns where the first `needle` at `start` or after it is. `start` may be beyond the end.
+pub fn find_from(content: &[u8], needle: &[u8], start: usize) -> Option<usize> {
+    Some(start + find(content.get(start..)?, needle)?)
+}
+
+/// Whether `needle` is in `content`.
+pub fn contains(content: &[u8], needle: &[u8]) -> bool {
+    find(content, needle).is_some()
+}
+
+/// Returns the first `length` bytes of `content`, or all of it where it is shorter.
+pub fn up_to(content: &[u8], length: usize) -> &[u8] {
+    content.get(..length).unwrap_or(content)
+}
+
+/// Returns `content` without its folds: each CRLF is removed.
+pub fn without_line_ends(content: &[u8]) -> Cow<'_, [u8]> {
+    let mut end = match find(content, b"\r\n") {
+        Some(end) => end,
+        None => return Cow::Borrowed(content),
+    };
+    let mut unfolded = Vec::with_capacity(content.len());
+    let mut start = 0;
+    loop {
+        unfolded.extend_from_slice(&content[start..end]);
+        start = end + 2;
+        match find_from(content, b"\r\n", start) {
+            Some(next) => end = next,
+            None => break,
+        }
+    }
+    unfolded.extend_from_slice(&content[start..]);
+    Cow::Owned(unfolded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_is_what_python_strips() {
+        let spaces: Vec<u8> = (0..=255).filter(|&byte| is_space(byte)).collect();
+        assert_eq!(spaces, b"\t\n\x0b\x0c\r ");
+        assert_eq!(strip(b" \t a b\r\n"), b"a b");
+        assert_eq!(strip(b" \r\n"), b"");
+        assert_eq!(strip_end(b" a "), b" a");
+    }
+
+    #[test]
+    fn a_byte_is_found_in_any_block() {
+        for length in 0..100 {
+            for at in 0..length {
+                let mut content = vec![b'a'; length];
+                content[at] = b'x';
+                assert_eq!(find_byte(&content, b'x'), Some(at));
+                assert_eq!(find_byte(&content[..at], b'x'), None);
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_needle_is_found() {
+        assert_eq!(find(b"\r\r\n\r\n--b", b"\r\n--"), Some(3));
+        assert_eq!(find_from(b"abcabc", b"abc", 1), Some(3));
+        assert_eq!(find_from(b"abc", b"c", 7), None);
+        assert_eq!(find(b"ab", b"abc"), None);
+        assert_eq!(find(b"", b""), Some(0));
+    }
+
+    #[test]
+    fn folds_are_removed_once() {
+        assert_eq!(without_line_ends(b"a\r\n b\r\n\r\n").as_ref(), b"a b");
+        assert_eq!(without_line_ends(b"\r\r\n\n").as_ref(), b"\r\n");
+        assert_eq!(without_line_ends(b"a\nb\r").as_ref(), b"a\nb\r");
+    }
+}

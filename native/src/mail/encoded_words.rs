@@ -1,0 +1,128 @@
+//! Encoded words in header fields (RFC 2047): see `nbstream/mail/encoded_words.py`.
+
+use std::borrow::Cow;
+
+use super::bytes::{contains, find, find_from, is_space, strip, up_to, without_line_ends};
+use super::charsets;
+use super::transfer_encodings::{decode_base64, decode_quoted_printable};
+
+const MAX_CHARSET_BYTES: usize = 64;
+
+/// The beginning of an encoded word: "=?charset?q?".
+struct Beginning<'a> {
+    start: usize,
+    end: usize,
+    charset: &'a [u8],
+    is_base64: bool,
+}
+
+/// Returns what `decode_encoded_words` makes of `value`, where that is ASCII: unfolded, with encoded words decoded.
+///
+/// It is None where Python must decode the value, because it is not ASCII or uses a charset that is not like ASCII.
+pub fn ascii_text(value: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if !value.is_ascii() {
+        return None;
+    }
+    let unfolded = match without_line_ends(value) {
+        Cow::Borrowed(unfolded) => Cow::Borrowed(strip(unfolded)),
+        Cow::Owned(unfolded) => Cow::Owned(strip(&unfolded).to_vec()),
+    };
+    if !contains(&unfolded, b"=?") {
+        return Some(unfolded);
+    }
+    let joined = without_space_between_words(&unfolded);
+    let mut text = Vec::with_capacity(joined.len());
+    let mut position = 0;
+    let mut next = find_beginning(&joined, 0);
+    while let Some(word) = next {
+        let end = match find_text_end(&joined, word.end) {
+            Some(end) => end,
+            None => break,
+        };
+        if !joined[end..].starts_with(b"?=") {
+            next = find_beginning(&joined, word.start + 1);
+            continue;
+        }
+        let encoded = &joined[word.end..end];
+        let content = if word.is_base64 {
+            decode_base64(encoded)
+        } else {
+            decode_quoted_printable(encoded, true)
+        };
+        // What follows "*" is a language (RFC 2231 5).
+        let charset = word.charset.split(|&byte| byte == b'*').next();
+        text.extend_from_slice(&joined[position..word.start]);
+        text.extend_from_slice(charsets::ascii_text(&content, charset)?);
+        position = end + 2;
+        next = find_beginning(&joined, position);
+    }
+    text.extend_from_slice(&joined[position..]);
+    Some(Cow::Owned(text))
+}
+
+/// Returns `value` without the white space that separates an encoded word from the next one.
+fn without_space_between_words(value: &[u8]) -> Vec<u8> {
+    let mut joined = Vec::with_capacity(value.len());
+    let mut copied = 0;
+    let mut searched = 0;
+    while let Some(end) = find_from(value, b"?=", searched) {
+        searched = end + 2;
+        let after = &value[searched..];
+        let spaces = after.iter().take_while(|&&byte| is_space(byte)).count();
+        if spaces > 0 && beginning_at(value, searched + spaces).is_some() {
+            joined.extend_from_slice(&value[copied..searched]);
+            searched += spaces;
+            copied = searched;
+        }
+    }
+    joined.extend_from_slice(&value[copied..]);
+    joined
+}
+
+/// Returns the first beginning of an encoded word at `start` or after it.
+fn find_beginning(value: &[u8], mut start: usize) -> Option<Beginning<'_>> {
+    while let Some(at) = find_from(value, b"=?", start) {
+        if let Some(beginning) = beginning_at(value, at) {
+            return Some(beginning);
+        }
+        start = at + 1;
+    }
+    None
+}
+
+fn beginning_at(value: &[u8], start: usize) -> Option<Beginning<'_>> {
+    let after = value.get(start..)?.strip_prefix(b"=?")?;
+    let length = up_to(after, MAX_CHARSET_BYTES + 1)
+        .iter()
+        .position(|&byte| byte == b'?' || is_space(byte))?;
+    let (charset, marks) = after.split_at(length);
+    match marks {
+        [b'?', encoding @ (b'b' | b'B' | b'q' | b'Q'), b'?', ..] if !charset.is_empty() => {
+            Some(Beginning {
+                start,
+                end: start + 2 + length + 3,
+                charset,
+                is_base64: matches!(encoding, b'b' | b'B'),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Returns where the text of an encoded word ends: at "?=", white space, or what may begin another word.
+fn find_text_end(value: &[u8], start: usize) -> Option<usize> {
+    let text = value.get(start..)?;
+    let length = (0..text.len()).find(|&at| match text[at..] {
+        [b'?', b'=', ..] => true,
+        [b'=', b'?', b'=', ..] => false,
+        [b'=', b'?', ..] => true,
+        [byte, ..] => is_space(byte),
+        [] => false,
+    })?;
+    Some(start + length)
+}
+
+/// Whether there may be an encoded word in `value`.
+pub fn has_encoded_words(value: &[u8]) -> bool {
+    find(value, b"=?").is_some()
+}

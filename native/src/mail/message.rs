@@ -1,0 +1,210 @@
+//! The message: raw bytes, header fields, parts, and the key that identifies it. See `nbstream/mail/message.py`.
+
+use std::borrow::Cow;
+
+use super::blake2b::Blake2b;
+use super::bytes::up_to;
+use super::encoded_words::{self, has_encoded_words};
+use super::header_fields::{self, HeaderField};
+use super::mime::{self, FileName, Limits, MimePart};
+use super::unread_end::decode_unread_end;
+use super::{base32, bytes, charsets};
+use crate::foreign::{Foreign, HandBack, Question};
+
+const KEY_FIELDS: [&[u8]; 4] = [b"message-id", b"date", b"from", b"subject"];
+const MAIL_FIELDS: [&[u8]; 9] = [
+    b"from",
+    b"to",
+    b"date",
+    b"subject",
+    b"received",
+    b"message-id",
+    b"return-path",
+    b"mime-version",
+    b"content-type",
+];
+
+/// The identity of a message: 24 characters of `a-z2-7`.
+pub type Key = [u8; 24];
+
+/// A message; `raw` has CRLF line ends. Where `is_bare_text` is true, nothing is read as a field.
+pub struct Message<'a> {
+    pub raw: &'a [u8],
+    pub limits: Limits,
+    pub is_bare_text: bool,
+    /// The MIME parts in document order; the first one is the message itself.
+    pub parts: Vec<MimePart<'a>>,
+    is_mail: bool,
+}
+
+impl<'a> Message<'a> {
+    /// Returns the message in `raw`; `HandBack` where its structure is not written in ASCII.
+    pub fn parse(raw: &'a [u8], limits: Limits, is_bare_text: bool) -> Result<Self, HandBack> {
+        let parts = if is_bare_text {
+            vec![bare_text_part(up_to(raw, limits.look_bytes))]
+        } else {
+            mime::parse_parts(raw, &limits)?
+        };
+        let mut message = Message {
+            raw,
+            limits,
+            is_bare_text,
+            parts,
+            is_mail: false,
+        };
+        message.is_mail = message
+            .fields()
+            .iter()
+            .any(|field| MAIL_FIELDS.contains(&field.name.as_ref()));
+        Ok(message)
+    }
+
+    /// The header fields of the message itself, in order.
+    pub fn fields(&self) -> &[HeaderField<'a>] {
+        self.parts.first().map_or(&[], |part| &part.fields)
+    }
+
+    /// Whether there is a header: a bare text may contain a colon, but not the field names of mail.
+    pub fn is_mail(&self) -> bool {
+        self.is_mail
+    }
+
+    /// Returns the first header field of this name (lower case), or None.
+    pub fn first_field(&self, name: &[u8]) -> Option<&HeaderField<'a>> {
+        self.fields().iter().find(|field| field.name == name)
+    }
+
+    /// The text at the end of a message that is too long to be parsed as a whole; empty for any other message.
+    ///
+    /// `HandBack` where it is not all ASCII.
+    pub fn unread_end(&self) -> Result<Vec<u8>, HandBack> {
+        let start = if !self.is_mail {
+            self.limits.look_bytes
+        } else if self.parts.len() < self.limits.max_parts {
+            mime::parsed_bytes(self.raw, &self.limits)
+        } else {
+            header_fields::body_offset(self.raw)
+        };
+        let start = start.max(self.raw.len().saturating_sub(self.limits.end_bytes()));
+        match self.raw.get(start..) {
+            None | Some([]) => Ok(Vec::new()),
+            Some(end) => decode_unread_end(end, self.last_charset()),
+        }
+    }
+
+    fn last_charset(&self) -> Option<&[u8]> {
+        self.parts
+            .iter()
+            .rev()
+            .find(|part| part.content_type.starts_with(b"text/"))
+            .and_then(|part| part.charset.as_deref())
+    }
+
+    /// The identity of the message.
+    pub fn key(&self, foreign: &mut dyn Foreign) -> Result<Key, HandBack> {
+        self.digest(&mut |field| match field {
+            None => Ok(Vec::new()),
+            Some(field) => field_without_white_space(field, foreign),
+        })
+    }
+
+    /// The key that nbstream 0.1.0 gave to the message; None where it equals `key`.
+    pub fn former_key(
+        &self,
+        key: &Key,
+        foreign: &mut dyn Foreign,
+    ) -> Result<Option<Key>, HandBack> {
+        let is_encoded = |name: &&[u8]| {
+            self.first_field(name)
+                .map_or(false, |field| has_encoded_words(&field.value))
+        };
+        if !self.is_mail || !KEY_FIELDS.iter().any(is_encoded) {
+            return Ok(None);
+        }
+        let former = self.digest(&mut |field| match field {
+            None => Ok(Vec::new()),
+            Some(field) => undecoded(field, foreign),
+        })?;
+        Ok((former != *key).then(|| former))
+    }
+
+    /// Returns the key, where `read` returns the content of each field that counts.
+    fn digest(
+        &self,
+        read: &mut dyn FnMut(Option<&HeaderField<'a>>) -> Result<Vec<u8>, HandBack>,
+    ) -> Result<Key, HandBack> {
+        let mut digest = Blake2b::<15>::default();
+        if !self.is_mail {
+            update_without_white_space(&mut digest, up_to(self.raw, self.limits.look_bytes));
+            return Ok(base32::encode(&digest.digest()));
+        }
+        for name in KEY_FIELDS {
+            digest.update(name);
+            digest.update(b"\0");
+            digest.update(&read(self.first_field(name))?);
+            digest.update(b"\0");
+        }
+        for part in self.parts.iter().filter(|part| !part.is_container) {
+            update_without_white_space(&mut digest, &part.payload);
+            digest.update(b"\0");
+        }
+        Ok(base32::encode(&digest.digest()))
+    }
+}
+
+fn bare_text_part(text: &[u8]) -> MimePart<'_> {
+    MimePart {
+        content_type: b"text/plain".to_vec(),
+        depth: 0,
+        charset: None,
+        file_name: FileName::None,
+        disposition: Vec::new(),
+        transfer_encoding: Vec::new(),
+        payload: Cow::Borrowed(text),
+        is_container: false,
+        fields: Vec::new(),
+    }
+}
+
+fn update_without_white_space(digest: &mut Blake2b<15>, content: &[u8]) {
+    for word in content.split(|&byte| bytes::is_space(byte)) {
+        digest.update(word);
+    }
+}
+
+/// Returns the text of a field without white space.
+fn field_without_white_space(
+    field: &HeaderField<'_>,
+    foreign: &mut dyn Foreign,
+) -> Result<Vec<u8>, HandBack> {
+    match encoded_words::ascii_text(&field.value) {
+        Some(text) => Ok(without_white_space_of_text(&text)),
+        None => single_answer(foreign, Question::KeyField, &field.value),
+    }
+}
+
+/// Returns the text of a field without white space, with encoded words as they are written.
+fn undecoded(field: &HeaderField<'_>, foreign: &mut dyn Foreign) -> Result<Vec<u8>, HandBack> {
+    match charsets::ascii_text(&field.value, None) {
+        Some(text) if has_encoded_words(text) => Ok(without_white_space_of_text(text)),
+        Some(_) => field_without_white_space(field, foreign),
+        None => single_answer(foreign, Question::FormerKeyField, &field.value),
+    }
+}
+
+/// Returns `text` without the ASCII characters at which `str.split()` splits.
+fn without_white_space_of_text(text: &[u8]) -> Vec<u8> {
+    text.iter()
+        .copied()
+        .filter(|&byte| !bytes::is_space(byte) && !matches!(byte, 0x1c..=0x1f))
+        .collect()
+}
+
+fn single_answer(
+    foreign: &mut dyn Foreign,
+    question: Question,
+    value: &[u8],
+) -> Result<Vec<u8>, HandBack> {
+    let answer = foreign.ask(question, &[value])?;
+    answer.into_iter().next().ok_or(HandBack)
+}

@@ -1,0 +1,142 @@
+//! Content transfer encodings: see `nbstream/mail/transfer_encodings.py`, and CPython's `binascii`.
+
+use std::borrow::Cow;
+
+use super::bytes::find_byte;
+
+const NO_DIGIT: u8 = 0xff;
+const BASE64_DIGITS: [u8; 256] = base64_digits();
+
+const fn base64_digits() -> [u8; 256] {
+    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut digits = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < 64 {
+        digits[alphabet[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    digits
+}
+
+/// Returns `body` after transfer decoding; where `encoding` is unknown, `body` as it is (RFC 2045 6).
+pub fn decode_transfer_encoding<'a>(body: &'a [u8], encoding: &[u8]) -> Cow<'a, [u8]> {
+    match encoding {
+        b"base64" => Cow::Owned(decode_base64(body)),
+        b"quoted-printable" => Cow::Owned(decode_quoted_printable(body, false)),
+        _ => Cow::Borrowed(body),
+    }
+}
+
+/// Returns the content of base64: foreign characters are ignored, and an incomplete end is cut off.
+///
+/// Padding that completes a group of four ends the content, as in `binascii.a2b_base64`. Where the text ends
+/// within a group, that function fails, and `decode_base64` in Python decodes the letters alone: the bytes are
+/// those that were decoded up to there.
+pub fn decode_base64(text: &[u8]) -> Vec<u8> {
+    let mut content = Vec::with_capacity(text.len() / 4 * 3 + 3);
+    let mut bits = 0_u32;
+    let mut digits = 0_u8;
+    let mut pads = 0_u8;
+    let mut rest = text;
+    while let Some((&letter, after)) = rest.split_first() {
+        if digits == 0 {
+            if let [a, b, c, d, after @ ..] = rest {
+                let group = [a, b, c, d].map(|&letter| BASE64_DIGITS[usize::from(letter)]);
+                if group.iter().all(|&digit| digit < 64) {
+                    let [a, b, c, d] = group;
+                    content.extend_from_slice(&[a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d]);
+                    rest = after;
+                    continue;
+                }
+            }
+        }
+        rest = after;
+        if letter == b'=' {
+            if digits >= 2 {
+                pads += 1;
+                if digits + pads >= 4 {
+                    break;
+                }
+            }
+            continue;
+        }
+        let digit = BASE64_DIGITS[usize::from(letter)];
+        if digit == NO_DIGIT {
+            continue;
+        }
+        pads = 0;
+        bits = bits << 6 | u32::from(digit);
+        digits += 1;
+        // A byte is complete as soon as its last bit is there, also where the group never is.
+        match digits {
+            2 => content.push((bits >> 4) as u8),
+            3 => content.push((bits >> 2) as u8),
+            4 => {
+                content.push(bits as u8);
+                digits = 0;
+            }
+            _ => {}
+        }
+    }
+    content
+}
+
+/// Returns the content of quoted-printable as `binascii.a2b_qp` does; in a header "_" is a space (RFC 2047 4.2).
+pub fn decode_quoted_printable(text: &[u8], is_header: bool) -> Vec<u8> {
+    let mut content = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(equals) = find_byte(rest, b'=') {
+        push_literal(&mut content, &rest[..equals], is_header);
+        rest = &rest[equals + 1..];
+        rest = match rest {
+            [b'\n', after @ ..] => after,
+            // All is skipped as far as the line feed.
+            [b'\r', after @ ..] => {
+                find_byte(after, b'\n').map_or(&[][..], |line_feed| &after[line_feed + 1..])
+            }
+            [b'=', after @ ..] => {
+                content.push(b'=');
+                after
+            }
+            [high, low, after @ ..] => match (hexadecimal(*high), hexadecimal(*low)) {
+                (Some(high), Some(low)) => {
+                    content.push(high << 4 | low);
+                    after
+                }
+                _ => {
+                    content.push(b'=');
+                    rest
+                }
+            },
+            [_] => {
+                content.push(b'=');
+                rest
+            }
+            [] => rest,
+        };
+    }
+    push_literal(&mut content, rest, is_header);
+    content
+}
+
+fn push_literal(content: &mut Vec<u8>, literal: &[u8], is_header: bool) {
+    if is_header {
+        content.extend(
+            literal
+                .iter()
+                .map(|&byte| if byte == b'_' { b' ' } else { byte }),
+        );
+    } else {
+        content.extend_from_slice(literal);
+    }
+}
+
+/// Returns the value of a hexadecimal digit.
+pub fn hexadecimal(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
