@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from nbstream import filter as filter_
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.policy import make_filter_policy
 from nbstream.assembly.store import make_autolearn_model, make_model, make_recent_messages, open_running_redis
 from nbstream.bayes import (
@@ -19,6 +20,7 @@ from nbstream.bayes import (
     multinomial,
     priors,
 )
+from nbstream.engine.choice import PYTHON, Engine
 from nbstream.filter.scorer import Scorer
 from nbstream.mail import mime
 from nbstream.tokens import tokenizer
@@ -86,9 +88,11 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
     checked_messages: filter_.CheckedMessageSource | None = None,
     autolearn_layer: filter_.AutolearnLayer | None = None,
     check_queue: filter_.CheckQueue | None = None,
+    engine: Engine = PYTHON,
 ) -> filter_.Filter:
     """Return the filter over a model.
 
+    ``engine`` takes messages apart; the counts that it scores by are those of ``counts``, whatever holds them.
     ``counts`` is the mirror or the model itself that people teach, ``autolearn_layer`` the layer that is learned
     without people.
     """
@@ -132,6 +136,7 @@ async def open_one_shot_filter(
 
     Raises ``ConfigError``, ``StoreIncompatible`` or ``StoreUnavailable`` where Redis cannot be used.
     """
+    engine = make_engine(settings)
     async with open_running_redis(settings) as clients:
         model = make_model(settings, clients.client, clients.journal)
         await model.open(sign=sign)
@@ -142,6 +147,8 @@ async def open_one_shot_filter(
             layer = filter_.AutolearnLayer(layer_model, layer_model)
         recent_messages = make_recent_messages(settings, model)
         yield (
-            make_filter(settings, model, model, checked_messages=recent_messages, autolearn_layer=layer),
+            make_filter(
+                settings, model, model, checked_messages=recent_messages, autolearn_layer=layer, engine=engine
+            ),
             model,
         )

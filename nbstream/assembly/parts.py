@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
+    from nbstream.engine.choice import Engine
     from nbstream.filter import Filter, FilterObserver
     from nbstream.metrics.daemon import DaemonMetrics
     from nbstream.relay.next_hop import NextHop
@@ -54,7 +55,7 @@ class ServerParts:
     autolearn: AutolearnParts | None
 
 
-def make_parts(settings: Settings, clients: RedisClients, metrics: DaemonMetrics) -> ServerParts:
+def make_parts(settings: Settings, engine: Engine, clients: RedisClients, metrics: DaemonMetrics) -> ServerParts:
     """Return the parts; nothing is contacted or started."""
     model = make_model(settings, clients.client, clients.journal)
     mirror = make_mirror(settings, clients, make_model(settings, clients.blocking_client, clients.journal))
@@ -75,6 +76,7 @@ def make_parts(settings: Settings, clients: RedisClients, metrics: DaemonMetrics
         checked_messages=recent_messages,
         autolearn_layer=autolearn.layer if autolearn else None,
         check_queue=CheckQueue(),
+        engine=engine,
     )
     return ServerParts(
         clients,

@@ -16,6 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from nbstream import config
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import make_filter, message_limits, tokenizer_options
 from nbstream.assembly.store import make_mirror, make_model, make_recent_messages, open_running_redis
 from nbstream.capacity import measuring
@@ -116,6 +117,7 @@ class _MachineBench:
     ) -> None:
         half = len(mail) // 2
         self._settings = settings
+        self._engine = make_engine(settings)
         self._clients = clients
         self._model = model
         self._taught = mail[:half]
@@ -126,13 +128,14 @@ class _MachineBench:
         """Measure all of it."""
         begin_step("lessons, one after another")
         async with measuring.following(self._make_mirror()) as mirror:
-            spam_filter = make_filter(self._settings, self._model, mirror)
+            spam_filter = make_filter(self._settings, self._model, mirror, engine=self._engine)
             taught = await measuring.teach_mail(spam_filter, self._model, self._taught, self._limits)
             begin_step("checks in process")
             check_seconds = await measuring.measure_checks(spam_filter, self._checked, self._limits)
             begin_step("remembering")
             memory = make_recent_messages(self._settings, self._model)
-            watched = make_filter(self._settings, self._model, mirror, RememberingObserver(memory.remember))
+            observer = RememberingObserver(memory.remember)
+            watched = make_filter(self._settings, self._model, mirror, observer, engine=self._engine)
             remembered = await measuring.measure_remembering(
                 watched, memory, self._model, self._checked, self._limits
             )

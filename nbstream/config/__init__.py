@@ -1,8 +1,9 @@
 """The configuration: a YAML file becomes one frozen ``Settings``, or one ``ConfigError`` with every problem.
 
 Rules: every key is optional and has a safe default. An unknown key is refused, never ignored. Neither an error nor
-``repr`` shows a secret. The text below each key says what the key is for. Of nbstream only ``errors`` and pure
-modules of ``policy`` are imported here: ``assembly`` turns settings into the options of each module.
+``repr`` shows a secret. The text below each key says what the key is for. Of nbstream only ``errors``, the names
+of the engines and pure modules of ``policy`` are imported here: ``assembly`` turns settings into the options of
+each module.
 """
 
 from nbstream.config.actions import ActionsSettings, QuarantineSettings

@@ -39,6 +39,7 @@ from nbstream.config.values import (
     read_workers,
 )
 from nbstream.config.verdict import VerdictSettings
+from nbstream.engine.choice import EngineChoice
 
 AuthservIds = Annotated[
     tuple[Annotated[str, BeforeValidator(read_authserv_id)], ...], Strict(False), Field(max_length=100)
@@ -187,6 +188,13 @@ class Settings(Section):
     """How many processes serve mail; ``auto`` starts one for each CPU that nbstream may use. With more than 1 a
     supervisor starts them and replaces those that die. All limits of connections, bytes and entries hold for each
     worker, and each worker has its own replica of the counts in memory.
+    """
+
+    engine: EngineChoice = "auto"
+    """What takes messages apart and scores them. ``native`` is compiled code, and ``python`` is slower; both give
+    the same results to the last bit. ``auto`` is ``native`` where the native library was built and fits this
+    version, else ``python``; ``nbstream status`` says which one runs. With ``native`` nothing starts where the
+    library does not fit.
     """
 
     redis: RedisSettings = RedisSettings()

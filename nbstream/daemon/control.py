@@ -17,17 +17,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nbstream.daemon.reloader import Reloader
+    from nbstream.engine.choice import Engine
 
 _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
 async def serve_control(
-    reloader: Reloader, state_dir: Path, workers: Callable[[], list[int]] = list
+    reloader: Reloader, state_dir: Path, engine: Engine, workers: Callable[[], list[int]] = list
 ) -> AsyncIterator[None]:
     """Reload on request, and answer on the control socket of ``state_dir``.
 
-    ``workers`` returns the ids of the processes that serve mail for this one.
+    ``engine`` is that of the processes that serve mail, and ``workers`` returns their ids where there are several.
     """
 
     async def answer_reload() -> dict[str, object]:
@@ -35,7 +36,7 @@ async def serve_control(
 
     async def answer_policy() -> dict[str, object]:
         policy = config.policy_hash(reloader.settings)
-        return {"file": reloader.file, "policy": policy, "workers": workers()}
+        return {"file": reloader.file, "policy": policy, "engine": engine.name, "workers": workers()}
 
     task = asyncio.create_task(reloader.run(), name="reloading")
     control = ControlListener({"reload": answer_reload, "policy": answer_policy})

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from nbstream import __version__
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.store import open_redis
 from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
@@ -18,17 +20,22 @@ from nbstream.store.embedded.locks import lock_daemon
 if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.daemon.addresses import ListenAddresses, ListenerSockets, UnixSocketInodes
+    from nbstream.engine.choice import Engine
 
 _log = logging.getLogger(__name__)
 
 
 class SingleProcessDaemon:
-    """One process of nbstream; ``run`` returns after a drain."""
+    """One process of nbstream; ``run`` returns after a drain.
+
+    Raises ``ConfigError`` where the engine that the settings ask for does not fit.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._metrics = DaemonMetrics.create()
-        self._server = Server(settings, self._metrics)
+        self._engine = make_engine(settings)
+        self._metrics = DaemonMetrics.create(engine=self._engine)
+        self._server = Server(settings, self._engine, self._metrics)
         self._reloader = Reloader(settings, self._apply_settings, self._metrics.process)
 
     def stop(self) -> None:
@@ -49,6 +56,7 @@ class SingleProcessDaemon:
         ``CannotStart``.
         """
         signals.handle_signals(self.stop, self.reload)
+        log_start(self._engine)
         listen_addresses = addresses.listen_addresses(self._settings)
         sockets: ListenerSockets = {}
         inodes: UnixSocketInodes = {}
@@ -67,7 +75,7 @@ class SingleProcessDaemon:
 
         with lock_daemon(self._settings.state_dir):
             async with (
-                serve_control(self._reloader, self._settings.state_dir),
+                serve_control(self._reloader, self._settings.state_dir, self._engine),
                 open_redis(self._settings, self._metrics.store.primary_lost) as clients,
             ):
                 try:
@@ -78,6 +86,11 @@ class SingleProcessDaemon:
 
     async def _apply_settings(self, settings: Settings) -> None:
         self._server.apply_settings(settings)
+
+
+def log_start(engine: Engine) -> None:
+    """Log which engine runs, and why."""
+    _log.info("starting nbstream %s", __version__, extra=event_fields(engine=engine.name, because=engine.reason))
 
 
 def log_ready(bound_addresses: ListenAddresses, *, loaded: bool) -> None:

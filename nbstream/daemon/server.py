@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
     from nbstream.daemon.addresses import ListenerSockets
+    from nbstream.engine.choice import Engine
     from nbstream.listeners.listener import Listener
     from nbstream.listeners.runtime import Runtime
     from nbstream.metrics.daemon import DaemonMetrics
@@ -46,9 +47,12 @@ class Server:
     back what was learned without people and is disputed, and the warning of a Redis that would lose something.
     """
 
-    def __init__(self, settings: Settings, metrics: DaemonMetrics, *, worker: int | None = None) -> None:
+    def __init__(
+        self, settings: Settings, engine: Engine, metrics: DaemonMetrics, *, worker: int | None = None
+    ) -> None:
         self.settings = settings
         """The settings in force: only ``config.LIVE_SECTIONS`` of them ever change."""
+        self._engine = engine
         self._metrics = metrics
         self._does_chores = worker in {None, 1}
         self._log_fields = {} if worker is None else {"worker": worker}
@@ -107,7 +111,7 @@ class Server:
         if self._does_chores:
             for warning in self.settings.redis.warnings:
                 _log.warning("%s", warning)
-        parts = make_parts(self.settings, clients, self._metrics)
+        parts = make_parts(self.settings, self._engine, clients, self._metrics)
         await self._run_until_stopped(_REDIS_SECONDS, open_store(parts))
         self._parts = parts
         runtime = self._runtime = make_runtime(self.settings, parts.spam_filter)

@@ -17,11 +17,12 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from nbstream import logs
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.http import make_metrics_listener
 from nbstream.assembly.policy import make_rules
 from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
-from nbstream.daemon.process import log_ready
+from nbstream.daemon.process import log_ready, log_start
 from nbstream.daemon.reloader import Reloader
 from nbstream.daemon.shared_sockets import SharedSockets
 from nbstream.daemon.tasks import cancel_and_wait
@@ -48,10 +49,14 @@ _LATE_SECONDS = 5.0  # beyond drain_seconds: then a worker that has not ended is
 
 
 class Supervisor:
-    """The process that ``nbstream serve`` is where there are several; ``run`` returns after a drain."""
+    """The process that ``nbstream serve`` is where there are several; ``run`` returns after a drain.
+
+    Raises ``ConfigError`` where the engine that the settings ask for does not fit.
+    """
 
     def __init__(self, settings: Settings, workers: int) -> None:
         self._settings = settings
+        self._engine = make_engine(settings)  # each worker chooses in the same way
         self._settings_since = time.time()
         self._metrics_folder = settings.state_dir.absolute() / "metrics"
         self._worker_numbers = range(1, workers + 1)
@@ -84,6 +89,7 @@ class Supervisor:
         ``WorkerFailed``.
         """
         signals.handle_signals(self.stop, self.reload)
+        log_start(self._engine)
         state = self._settings.state_dir
         with lock_daemon(state):
             with translate_os_errors(state):
@@ -91,8 +97,11 @@ class Supervisor:
                     self._metrics_folder, [multiprocess.SUPERVISOR, *map(str, self._worker_numbers)]
                 )
             multiprocess.join_folder(self._metrics_folder, multiprocess.SUPERVISOR)
-            self._metrics = DaemonMetrics.create(self._metrics_folder)
-            async with serve_control(self._reloader, state, self._worker_pids), self._embedded_redis():
+            self._metrics = DaemonMetrics.create(self._metrics_folder, self._engine)
+            async with (
+                serve_control(self._reloader, state, self._engine, self._worker_pids),
+                self._embedded_redis(),
+            ):
                 await self._serve(self._metrics, on_ready)
                 _log.info("stopped")
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from nbstream import __version__, config, logs
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.store import open_redis
 from nbstream.daemon import thread_switching
 from nbstream.daemon.addresses import close_sockets
@@ -87,8 +88,9 @@ async def _run_server(channel: Channel, first: ChannelMessage) -> None:
     settings, number, folder = unpack_settings(first["settings"]), int(first["number"]), Path(first["metrics"])
     logs.set_up_logging(settings.log.format, settings.log.level, {"worker": number})
     multiprocess.join_folder(folder, str(number))
-    metrics = DaemonMetrics.create(folder)
-    server = Server(settings, metrics, worker=number)
+    engine = make_engine(settings)
+    metrics = DaemonMetrics.create(folder, engine)
+    server = Server(settings, engine, metrics, worker=number)
     metrics.process.set_policy(config.policy_hash(settings), since=float(first["since"]))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.stop)
     sockets = {

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbstream.engine.choice import PYTHON, Engine
 from nbstream.metrics.calibration import FirstScoreCollector
 from nbstream.metrics.delivery import DeliveryMetrics
 from nbstream.metrics.feedback import FeedbackMetrics
@@ -38,8 +39,11 @@ class DaemonMetrics:
     process: ProcessMetrics
 
     @classmethod
-    def create(cls, shared_folder: Path | None = None) -> DaemonMetrics:
-        """Return new metrics; ``shared_folder`` is the folder in which several processes count together."""
+    def create(cls, shared_folder: Path | None = None, engine: Engine = PYTHON) -> DaemonMetrics:
+        """Return new metrics of a process with this engine.
+
+        ``shared_folder`` is the folder in which several processes count together.
+        """
         registry = MetricsRegistry(shared_folder)
         feedback = FeedbackMetrics(registry)
         return cls(
@@ -48,7 +52,7 @@ class DaemonMetrics:
             FilterMetrics(registry, feedback),
             DeliveryMetrics(registry, feedback),
             StoreMetrics(registry),
-            ProcessMetrics(registry),
+            ProcessMetrics(registry, engine.name),
         )
 
     def watch_model(self, mirror: Mirror, primary: Primary, policy: Callable[[], FilterPolicy]) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class ProcessMetrics:
     """Counts dead workers (for the supervisor) and reloads (``ReloadObserver``)."""
 
-    def __init__(self, registry: MetricsRegistry) -> None:
+    def __init__(self, registry: MetricsRegistry, engine: str) -> None:
         self._policy = PolicyCollector()
         registry.state.register(self._policy)
         self._reloads = Counter(
@@ -40,12 +40,12 @@ class ProcessMetrics:
         )
         build = Gauge(
             "nbstream_build_info",
-            "The running version; always 1.",
-            ["version", "python"],
+            "The running version, its Python and its engine (native, python); always 1.",
+            ["version", "python", "engine"],
             registry=registry.counts,
             multiprocess_mode="livemax",
         )
-        build.labels(__version__, platform.python_version()).set(1)
+        build.labels(__version__, platform.python_version(), engine).set(1)
 
     def worker_died(self) -> None:
         """Count a worker that ended without having been asked to."""

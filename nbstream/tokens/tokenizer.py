@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
     from nbstream.mail.message import Message
 
-TOKENIZER_VERSION = 5
-"""Stored with a model: the counts of one version say little about the tokens of another version."""
-
 _BODY_PREFIXES = (b"body:", b"url:", b"url.")
 
 

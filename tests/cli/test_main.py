@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from nbstream.cli.main import main
+from nbstream.engine.choice import ENVIRONMENT
 from tests.conftest import RedisServer
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -224,6 +226,17 @@ def test_config_check_says_what_is_wrong_without_starting(tmp_path: Path, text: 
 
     assert result.returncode == code
     assert said in result.stdout + result.stderr
+
+
+def test_config_check_refuses_an_engine_that_cannot_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "nb.yaml"
+    config.write_text("engine: auto")
+    monkeypatch.setenv(ENVIRONMENT, "steam")
+
+    assert main(["config", "check", str(config)]) == 78
+    assert "NBSTREAM_ENGINE=steam: must be auto, python or native" in capsys.readouterr().err
 
 
 def test_status_says_of_a_broken_file_that_a_daemon_does_not_go_by_it(tmp_path: Path) -> None:

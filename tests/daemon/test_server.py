@@ -16,6 +16,7 @@ from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
 from nbstream.daemon import server as server_module
 from nbstream.daemon.server import Server
+from nbstream.engine.choice import PYTHON
 from nbstream.listeners.runtime import Runtime
 from nbstream.listeners.teachers import Teachers
 from nbstream.metrics.daemon import DaemonMetrics
@@ -68,7 +69,7 @@ async def test_a_drain_that_fails_is_logged_and_all_else_is_drained_and_closed(
     settings = Settings.model_validate(
         {"state_dir": str(tmp_path), "relay": {"next_hop": f"maildir:{tmp_path / 'Maildir'}"}}
     )
-    server = Server(settings, DaemonMetrics.create())
+    server = Server(settings, PYTHON, DaemonMetrics.create())
     tasks_before = asyncio.all_tasks()
 
     with caplog.at_level(logging.ERROR):

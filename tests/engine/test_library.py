@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.engine.library import LIBRARY_FILE, LibraryUnfit, interface_checksum, load_library
-from nbstream.tokens.tokenizer import TOKENIZER_VERSION
+from nbstream.tokens import TOKENIZER_VERSION
 
 
 def test_the_library_that_was_built_fits() -> None:

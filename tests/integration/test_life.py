@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
 import smtplib
 import subprocess
@@ -13,6 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from nbstream import __version__
+from nbstream.engine.choice import ENVIRONMENT
+from nbstream.engine.library import LIBRARY_FILE
+from tests.conftest import missing
 from tests.integration.daemon import DaemonProcess, command, free_port, gone, wait_until
 
 MESSAGE = b"Subject: hello\r\n\r\nHow are you?\r\n"
@@ -79,6 +84,26 @@ def test_each_message_is_one_structured_line(daemon: DaemonProcess) -> None:
         "reply",
         "milliseconds",
     }
+
+
+@pytest.mark.parametrize("engine", ["python", "native"])
+def test_log_metrics_and_status_say_which_engine_runs(
+    config: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if engine == "native" and not LIBRARY_FILE.exists():
+        missing("the native library")
+    monkeypatch.setenv(ENVIRONMENT, engine)
+    with DaemonProcess(config) as daemon:
+        monkeypatch.delenv(ENVIRONMENT)
+        send(daemon)
+        build = f'version="{__version__}",python="{platform.python_version()}",engine="{engine}"'
+        labels = ",".join(sorted(build.split(",")))
+        assert daemon.metric(f"nbstream_build_info{{{labels}}}") == 1
+        status = json.loads(command("status", "-c", config, "--json").stdout)
+        assert status["engine_in_force"] == engine
+        start = daemon.events[0]
+        assert (start["event"], start["engine"]) == (f"starting nbstream {__version__}", engine)
+        assert start["because"] == f"NBSTREAM_ENGINE={engine}"
 
 
 def test_kill_9_leaves_no_orphan_and_loses_nothing_acknowledged(config: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from nbstream.assembly.parts import make_parts
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
 from nbstream.daemon.store_checks import open_store
+from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreUnavailable
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.store.connection import ConnectionOptions, PrimaryWatch, open_client
@@ -89,7 +90,7 @@ async def test_a_daemon_starts_without_a_redis_that_cannot_be_understood(
         open_client(ConnectionOptions(server.url, timeout_seconds=0.2), retries=0) as client,
     ):
         settings = Settings.model_validate({"state_dir": str(tmp_path)})
-        parts = make_parts(settings, RedisClients(client, client), DaemonMetrics.create())
+        parts = make_parts(settings, PYTHON, RedisClients(client, client), DaemonMetrics.create())
 
         await open_store(parts)
 

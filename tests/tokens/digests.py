@@ -9,7 +9,8 @@ import hashlib
 from pathlib import Path
 
 from nbstream.mail.message import Message
-from nbstream.tokens.tokenizer import TOKENIZER_VERSION, Tokenizer, TokenizerOptions
+from nbstream.tokens import TOKENIZER_VERSION
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from tests.tokens.generated_mail import TRUSTED_AUTHSERV_IDS, generated_mail
 
 FILE = Path(__file__).with_name("digests.tsv")

@@ -23,7 +23,7 @@ pub extern "C" fn nbn_interface_checksum() -> u64 {
     CHECKSUM
 }
 
-/// The version of the tokenizer whose tokens this library makes: `TOKENIZER_VERSION` of `tokens.tokenizer`.
+/// The version of the tokenizer whose tokens this library makes: `TOKENIZER_VERSION` of `nbstream.tokens`.
 #[no_mangle]
 pub extern "C" fn nbn_tokenizer_version() -> u32 {
     TOKENIZER_VERSION

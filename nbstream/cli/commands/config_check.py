@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nbstream import config
+from nbstream.assembly.engine import make_engine
 from nbstream.cli.terminal import print_note
 
 
@@ -13,7 +14,9 @@ def run(options: argparse.Namespace) -> int:
     if options.file and options.config:
         options.wrong_usage("one FILE is checked: give it with or without -c")
     path = config.find_config_file(options.file or options.config)
-    for warning in config.load_settings(path).redis.warnings:
+    settings = config.load_settings(path)
+    make_engine(settings)  # one that was asked for and does not fit is an error
+    for warning in settings.redis.warnings:
         print_note(f"warning: {warning}")
     print(f"{path or 'defaults'}: ok")
     return 0

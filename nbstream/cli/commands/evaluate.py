@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from nbstream import config
 from nbstream.assembly.autolearn import make_autolearner
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import make_filter, message_limits
 from nbstream.assembly.store import make_autolearn_model, open_temporary_model
 from nbstream.cli import interrupts, message_files, output_files
@@ -134,7 +135,13 @@ async def _run(
             layer = AutolearnLayer(autolearn_model, autolearn_model)
             learner = make_autolearner(settings, counting_store, model, layer)
         spam_filter = make_filter(
-            settings, counting_store, model, learner, make_tokenizer=CachingTokenizer, autolearn_layer=layer
+            settings,
+            counting_store,
+            model,
+            learner,
+            make_tokenizer=CachingTokenizer,
+            autolearn_layer=layer,
+            engine=make_engine(settings),
         )
         with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
             return await evaluate(

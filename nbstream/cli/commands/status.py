@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbstream import config
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_rules
 from nbstream.assembly.store import make_autolearn_model
@@ -32,6 +33,7 @@ from nbstream.wire.explanation_json import iso_time
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
+    from nbstream.engine.choice import Engine
     from nbstream.store.model.model import Model
 
 _ASK_SECONDS = 2.0
@@ -41,12 +43,13 @@ _ASK_SECONDS = 2.0
 class DaemonStatus:
     """The daemon on the state folder: ``pid`` is None where none runs.
 
-    ``worker_pids`` is empty and ``policy_hash`` None where it does not answer.
+    ``worker_pids`` is empty and ``policy_hash`` and ``engine`` are None where it does not answer.
     """
 
     pid: int | None
     worker_pids: tuple[int, ...] = ()
     policy_hash: str | None = None
+    engine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class Status:
 
     ``thresholds`` are the default ones, ``recipient_thresholds`` those of recipient rules that have others, by
     their pattern. ``policy_hash`` is that of the configuration ``config_file`` (None: of the defaults), which the
-    daemon may not have applied.
+    daemon may not have applied. ``engine`` is the one that this configuration chooses.
     """
 
     model: ModelStatus
@@ -83,6 +86,7 @@ class Status:
     state_dir: Path
     config_file: Path | None
     policy_hash: str
+    engine: Engine
 
     @property
     def is_policy_stale(self) -> bool:
@@ -96,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(status_to_json(status)))
     else:
-        print("\n".join(_render_text(status)))
+        print("\n".join(render_text(status)))
     return 0
 
 
@@ -127,6 +131,7 @@ async def collect_status(settings: Settings) -> Status:
         state_dir=settings.state_dir,
         config_file=settings.source,
         policy_hash=config.policy_hash(settings),
+        engine=make_engine(settings),
     )
 
 
@@ -138,7 +143,7 @@ def _ask_daemon(settings: Settings) -> DaemonStatus:
         answer = control_socket.ask_daemon(settings.state_dir, "policy", _ASK_SECONDS)
     except (OSError, ValueError):
         return DaemonStatus(pid)
-    return DaemonStatus(pid, tuple(answer.get("workers") or ()), answer.get("policy"))
+    return DaemonStatus(pid, tuple(answer.get("workers") or ()), answer.get("policy"), answer.get("engine"))
 
 
 async def _collect_model_status(settings: Settings, model: Model) -> ModelStatus:
@@ -190,6 +195,8 @@ def status_to_json(status: Status) -> dict[str, Any]:
         "redis": status.redis_url,
         "daemon_pid": status.daemon.pid,
         "worker_pids": list(status.daemon.worker_pids),
+        "engine": status.engine.name,
+        "engine_in_force": status.daemon.engine,
         "policy": status.policy_hash,
         "policy_in_force": status.daemon.policy_hash,
         "config": str(status.config_file) if status.config_file else None,
@@ -205,7 +212,8 @@ def _thresholds_to_json(thresholds: Thresholds) -> dict[str, Any]:
     }
 
 
-def _render_text(status: Status) -> Iterator[str]:
+def render_text(status: Status) -> Iterator[str]:
+    """Yield the lines of the text."""
     model = status.model
     needed = ", ".join(f"{label} {model.state.learned[label]}/{n}" for label, n in model.state.needed.items())
     yield f"model    {model.name}: {model.state} (learned/needed: {needed})"
@@ -223,6 +231,7 @@ def _render_text(status: Status) -> Iterator[str]:
         yield f"auto     {use} (learned without people: {counts})"
     yield f"redis    {status.redis_url}"
     yield f"daemon   {_describe_daemon(status.daemon)}"
+    yield f"engine   {_describe_engine(status)}"
     yield f"state    {status.state_dir}"
     yield f"config   {status.config_file.absolute() if status.config_file else 'defaults'}"
     stale = f", but {status.daemon.policy_hash} is in force: nbstream reload" if status.is_policy_stale else ""
@@ -234,6 +243,12 @@ def _describe_daemon(daemon: DaemonStatus) -> str:
         return "not running on this state folder"
     workers = f", workers {', '.join(map(str, daemon.worker_pids))}" if daemon.worker_pids else ""
     return f"running, process {daemon.pid}{workers}"
+
+
+def _describe_engine(status: Status) -> str:
+    in_force = status.daemon.engine
+    other = "" if in_force in {None, status.engine.name} else f", but the daemon runs on {in_force}: restart it"
+    return f"{status.engine}{other}"
 
 
 def _describe_thresholds(thresholds: Thresholds) -> str:

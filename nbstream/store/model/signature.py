@@ -16,7 +16,7 @@ from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.model import former_version, time_base
 from nbstream.store.model.keys import IMPORT_READY
-from nbstream.tokens.tokenizer import TOKENIZER_VERSION
+from nbstream.tokens import TOKENIZER_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ import json
 import os
 from dataclasses import replace
 
-from nbstream.cli.commands.status import DaemonStatus, collect_status, status_to_json
+from nbstream.cli.commands.status import DaemonStatus, collect_status, render_text, status_to_json
 from nbstream.config import load_settings
 from tests.cli.taught import Taught
 
@@ -31,11 +31,24 @@ def test_the_text_says_the_same(taught: Taught) -> None:
     out, _ = taught("status")
 
     lines = {line[:9].strip(): line[9:] for line in out.splitlines()}
-    assert list(lines) == ["model", "verdict", "tokens", "redis", "daemon", "state", "config", "policy"]
+    assert list(lines) == ["model", "verdict", "tokens", "redis", "daemon", "engine", "state", "config", "policy"]
     assert lines["model"] == f"test: {members['state']} (learned/needed: spam 1/1, ham 0/1)"
     assert lines["tokens"] == str(members["tokens"])
     assert lines["policy"] == members["policy"]
     assert lines["config"] == os.path.realpath(members["config"])
+
+
+def test_an_engine_that_a_daemon_does_not_run_on_waits_for_a_restart(taught: Taught) -> None:
+    status = asyncio.run(collect_status(load_settings(taught.config)))
+    other = "native" if status.engine.name == "python" else "python"
+
+    def engine_line(in_force: str | None) -> str:
+        daemon = DaemonStatus(1, (), status.policy_hash, in_force)
+        (line,) = [line for line in render_text(replace(status, daemon=daemon)) if line.startswith("engine")]
+        return line
+
+    assert engine_line(None) == engine_line(status.engine.name) == f"engine   {status.engine}"
+    assert engine_line(other) == f"engine   {status.engine}, but the daemon runs on {other}: restart it"
 
 
 def test_a_policy_is_stale_only_where_a_daemon_goes_by_another(taught: Taught) -> None:

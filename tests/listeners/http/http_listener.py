@@ -20,6 +20,7 @@ from nbstream.assembly.parts import make_parts
 from nbstream.assembly.runtime import make_runtime
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
+from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.listeners.runtime import Runtime
@@ -143,7 +144,7 @@ async def open_http(
     assert settings.listeners.http
     async with AsyncExitStack() as stack:
         metrics = DaemonMetrics.create()
-        parts = make_parts(settings, RedisClients(client, client), metrics)
+        parts = make_parts(settings, PYTHON, RedisClients(client, client), metrics)
         tasks = [asyncio.create_task(parts.recent_messages.run())]
         if follow:
             tasks.append(asyncio.create_task(parts.mirror.run()))
