@@ -83,20 +83,27 @@ class Calibration:
     def __init__(self, options: CalibrationOptions = CalibrationOptions()) -> None:
         self._options = options
         self._grid = _PosteriorGrid(options)
-        self._last_posterior: tuple[tuple[bytes, float], _Posterior] | None = None
+        self._last_posterior: tuple[NDArray[np.int64], float, _Posterior] | None = None
 
     def probability(
         self, log_odds: float, counts: NDArray[np.int64], totals: Totals, unit: float = WEIGHT_ONE
     ) -> float:
         """Return P(spam) for ``log_odds`` in nats.
 
-        ``counts`` are those of ``SCORE_BINS``, shape (bins, classes); ``unit`` is the count of one message.
+        ``counts`` are those of ``SCORE_BINS``, shape (bins, classes), and are not changed later; ``unit`` is the
+        count of one message.
         """
-        cache_key = counts.tobytes(), unit if unit == WEIGHT_ONE else quantize_unit(unit)
-        # The key changes when something was learned and, where there is a half-life, when time has passed.
-        if self._last_posterior is None or self._last_posterior[0] != cache_key:
-            self._last_posterior = cache_key, self._grid.posterior(counts, cache_key[1])
-        return self._last_posterior[1].probability(self._discount_young_model(log_odds, totals))
+        posterior = self._posterior(counts, unit if unit == WEIGHT_ONE else quantize_unit(unit))
+        return posterior.probability(self._discount_young_model(log_odds, totals))
+
+    def _posterior(self, counts: NDArray[np.int64], unit: float) -> _Posterior:
+        """Return the posterior, computed again when something was learned or the unit has changed."""
+        last = self._last_posterior
+        if last and unit == last[1] and (counts is last[0] or np.array_equal(counts, last[0])):
+            return last[2]
+        posterior = self._grid.posterior(counts, unit)
+        self._last_posterior = counts, unit, posterior
+        return posterior
 
     def lesson_sums(self, log_odds: float, totals: Totals, growth: float = 1.0) -> Sums:
         """Return the sums that a message adds, by its ``log_odds`` (nats) and ``totals`` before its first label.

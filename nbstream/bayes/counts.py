@@ -80,6 +80,7 @@ class ClassCounts:
         self._free: list[int] = []
         self._sum_count = 0
         self._vocabulary_counts: NDArray[np.int64] | None = None
+        self._sums_by_names: dict[tuple[bytes, ...], NDArray[np.int64]] = {}
         self.totals = Totals((0,) * classes, (0,) * classes)
 
     def __len__(self) -> int:
@@ -122,6 +123,16 @@ class ClassCounts:
         if self._vocabulary_counts is None:
             self._vocabulary_counts = self._counts[[row for name, row in self._rows.items() if not is_sum(name)]]
         return self._vocabulary_counts
+
+    def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
+        """Return the counts of these sums, shape (names, classes).
+
+        Each call returns the same array object until a count changes, so that callers can cache by its identity.
+        """
+        rows = self._sums_by_names.get(names)
+        if rows is None:
+            rows = self._sums_by_names[names] = self.look_up(names)
+        return rows
 
     @property
     def largest_count(self) -> int:
@@ -169,6 +180,7 @@ class ClassCounts:
             row_numbers[added] = self._assign_rows([tokens[i] for i in added.tolist()])
         self._counts[row_numbers] = rows
         self._vocabulary_counts = None
+        self._sums_by_names.clear()
 
     def _release_rows(self, names: list[bytes]) -> None:
         rows = [self._rows.pop(name) for name in names]

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from nbstream.evaluation import regimes
 from nbstream.filter import LessonOutcome, TokenizedMessage
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner
+from nbstream.filter.message_counts import count_names
 from nbstream.mail.message import Message
 from nbstream.policy.incoming_message import incoming_message
 from nbstream.policy.lesson_source import LessonSource
@@ -235,7 +236,7 @@ async def _check_if_insisted(spam_filter: Filter, case: regimes.LabelledCheck, l
         return lesson.after
     scorer = parts.make_scorer(spam_filter.policy)
     message = TokenizedMessage(lesson.after.id, parts.tokenizer.tokenize(case.message))
-    counts = await scorer.read_named_counts(scorer.count_names(message.tokens, entry))
+    counts = await scorer.read_counts(count_names(message.tokens, entry))
     planned = LessonPlanner(scorer, parts).plan_insisted(
         message, CountedCheck(lesson.after, counts), entry, LessonSource(_SOURCE)
     )

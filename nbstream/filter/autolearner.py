@@ -180,7 +180,7 @@ class Autolearner(SilentObserver):
         return outcome
 
     async def _learn(self, check: Check, tokens: Tokens, label: str) -> str:
-        counts = await self._scorer.read_counts(tokens)
+        counts = await self._scorer.read_counts(tokens.all.names)
         check_by_people = self._scorer.check(check.id, tokens, counts)  # without the layer
         if autolearn.autolearn_label(check_by_people.probability, self._options) != label:
             return "unsure"

@@ -25,8 +25,8 @@ import numpy as np
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible
 from nbstream.filter.former_keys import resolve_ledger_keys
 from nbstream.filter.lesson_plan import CountedCheck, PlannedLesson, TokenizedMessage
+from nbstream.filter.message_counts import count_names
 from nbstream.filter.results import Lesson, LessonOutcome
-from nbstream.filter.scorer import MessageCounts
 from nbstream.policy.lesson_source import Insistence
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.learn_script import LessonCommit
@@ -34,6 +34,7 @@ from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 
 if TYPE_CHECKING:
     from nbstream.filter.lesson_plan import LessonPlanner
+    from nbstream.filter.message_counts import MessageCounts
     from nbstream.filter.parts import FilterParts
     from nbstream.filter.scorer import Scorer
     from nbstream.policy.lesson_source import LessonSource
@@ -170,11 +171,11 @@ class BulkLearner:
         self, messages: Sequence[TokenizedMessage], entries: Sequence[LedgerEntry | StoreIncompatible | None]
     ) -> _BatchCounts:
         names = [
-            self._scorer.count_names(message.tokens, entry if isinstance(entry, LedgerEntry) else None)
+            count_names(message.tokens, entry if isinstance(entry, LedgerEntry) else None)
             for message, entry in zip(messages, entries, strict=True)
         ]
         return _BatchCounts(
-            names, await self._scorer.read_named_counts(tuple(dict.fromkeys(chain.from_iterable(names))))
+            names, await self._scorer.read_counts(tuple(dict.fromkeys(chain.from_iterable(names))))
         )
 
     async def _commit_batch(self, plan: _BatchPlan, request: BulkRequest) -> None:
@@ -241,6 +242,7 @@ class _BatchCounts:
     def __init__(self, names: Sequence[tuple[bytes, ...]], counts: MessageCounts) -> None:
         self._names = names
         self._counts = counts
+        self._sums = counts.sums
         self._totals = counts.totals
         row_of = dict(zip(counts.names, range(len(counts.names)), strict=True)).__getitem__
         self._rows_by_message = [
@@ -254,6 +256,7 @@ class _BatchCounts:
             self._counts,
             names=self._names[i],
             rows=self._counts.rows[row_numbers],
+            sums=self._sums,
             totals=self._totals,
             autolearned=replace(layer, rows=layer.rows[row_numbers]) if layer else None,
         )
@@ -261,6 +264,7 @@ class _BatchCounts:
     def apply_lesson(self, i: int, counts_after: MessageCounts) -> None:
         """Put the counts after the lesson of message ``i`` in the place of those before it."""
         self._counts.rows[self._rows_by_message[i]] = counts_after.rows
+        self._sums = counts_after.sums
         self._totals = counts_after.totals
 
 

@@ -15,6 +15,7 @@ from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUn
 from nbstream.filter.bulk import BulkLearner, BulkRequest
 from nbstream.filter.former_keys import resolve_ledger_keys
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner, TokenizedMessage
+from nbstream.filter.message_counts import count_names
 from nbstream.filter.results import CheckSeconds, Contradiction, Lesson, LessonOutcome
 from nbstream.filter.scorer import decide_check
 from nbstream.policy.lesson_source import Insistence, LessonSource
@@ -68,7 +69,7 @@ class Filter:
             await self.parts.check_queue.wait_for_turn()
         tokens, seconds = await self._tokenize(message, requested)
         started = time.perf_counter()
-        check = self._scorer.check(message.key, tokens, await self._scorer.read_counts(tokens))
+        check = await self._scorer.check_now(message.key, tokens)
         if message.former_key:
             check = replace(check, former_id=message.former_key)
         seconds = replace(seconds, score=time.perf_counter() - started)
@@ -160,7 +161,7 @@ class Filter:
         if entry is None:
             return None
         tokens = Tokens.from_all(entry.tokens)
-        check = self._scorer.check(message_key, tokens, await self._scorer.read_counts(tokens))
+        check = await self._scorer.check_now(message_key, tokens)
         return CheckedMessage(message_key, tokens, check.probability, str(check.verdict))
 
     async def _learn_and_report(
@@ -229,7 +230,7 @@ class Filter:
 
     async def _check_with_counts(self, message: TokenizedMessage, entry: LedgerEntry | None) -> CountedCheck:
         """Return the check of the message and its counts, which include those that ``entry`` has added to."""
-        counts = await self._scorer.read_named_counts(self._scorer.count_names(message.tokens, entry))
+        counts = await self._scorer.read_counts(count_names(message.tokens, entry))
         return CountedCheck(self._scorer.check(message.key, message.tokens, counts), counts)
 
     async def _repeat_label(
@@ -272,7 +273,7 @@ class Filter:
     async def _check_after(self, planned: PlannedLesson, tokens: Tokens) -> Check:
         """Return the check of the message once the planned lesson is made."""
         if self.parts.autolearn_layer or not self._scorer.predicts_exactly:
-            return self._scorer.check(planned.after.id, tokens, await self._scorer.read_counts(tokens))
+            return await self._scorer.check_now(planned.after.id, tokens)
         _, totals = await self.parts.counts.look_up(())
         return self._scorer.decide_again(planned.after, totals, await self._scorer.first_scores())
 

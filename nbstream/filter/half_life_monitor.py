@@ -16,7 +16,7 @@ from nbstream.errors import CountsFull
 
 if TYPE_CHECKING:
     from nbstream.bayes.half_life import HalfLife
-    from nbstream.filter.scorer import MessageCounts
+    from nbstream.filter.message_counts import MessageCounts
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,9 @@ class HalfLifeMonitor:
 
         ``counts`` are those after the lesson that is planned.
         """
-        largest = max(*counts.totals.tokens, int(abs(counts.rows).max(initial=0)))
+        largest = max(
+            *counts.totals.tokens, int(abs(counts.rows).max(initial=0)), int(abs(counts.sums).max(initial=0))
+        )
         if largest > MAX_COUNT or math.log2(counts.growth) > MAX_GROWTH_HALF_LIVES:
             raise CountsFull(f"nothing more can be learned with this t0, mail is scored as before: {_REMEDY}")
         left = half_life.half_lives_left(now, largest)

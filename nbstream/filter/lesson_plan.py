@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.lesson_weight import insisted_weights
+from nbstream.filter.message_counts import counts_after_lesson
 from nbstream.filter.results import LessonOutcome
-from nbstream.filter.scorer import counts_after_lesson
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 
 if TYPE_CHECKING:
+    from nbstream.filter.message_counts import MessageCounts
     from nbstream.filter.parts import FilterParts
     from nbstream.filter.results import Check
-    from nbstream.filter.scorer import MessageCounts, Scorer
+    from nbstream.filter.scorer import Scorer
     from nbstream.policy.lesson_source import LessonSource
     from nbstream.tokens.tokenizer import Tokens
 

@@ -55,5 +55,5 @@ async def find_message_record(
         tokens = Tokens.from_all(entry.tokens)
     else:
         return None
-    check = scorer.check(message_key, tokens, await scorer.read_counts(tokens))
+    check = await scorer.check_now(message_key, tokens)
     return MessageRecord(message_key, check.explain(time.time()), explanation, checked, entry)

@@ -82,6 +82,10 @@ class HypotheticalCounts:
             totals.vocabulary_size + self._vocabulary_growth,
         )
 
+    async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
+        """Return the counts of these sums, shape (n, classes)."""
+        return (await self.look_up(names))[0]
+
     async def vocabulary_counts(self) -> NDArray[np.int64]:
         """Return the counts of all tokens, without sums. They are read once."""
         if self._vocabulary is None:
@@ -125,7 +129,7 @@ async def preview_verdicts(checked_messages: AsyncIterable[CheckedMessage], scor
     async for checked in checked_messages:
         if checked.policy != DEFAULT_RULE_NAME:
             continue
-        check = scorer.check(checked.key, checked.tokens, await scorer.read_counts(checked.tokens))
+        check = await scorer.check_now(checked.key, checked.tokens)
         messages += 1
         if str(check.verdict) != checked.verdict:
             changes[checked.verdict, str(check.verdict)] += 1

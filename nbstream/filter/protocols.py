@@ -31,6 +31,9 @@ class CountSource(Protocol):
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens`` or sums, shape (n, classes), and the totals."""
 
+    async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
+        """Return the counts of these sums, shape (n, classes): the very same array until one of them changes."""
+
     async def vocabulary_counts(self) -> NDArray[np.int64]:
         """Return the counts of all tokens, without sums: the very same array until one of them changes."""
 

@@ -1,10 +1,10 @@
-"""From tokens to a check: read the counts, score, calibrate and decide. Also what a lesson adds to the counts."""
+"""From tokens to a check: read the counts, score, calibrate and decide. Also how much a lesson weighs."""
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,9 +12,10 @@ import numpy as np
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.classifier import Score
 from nbstream.bayes.clues import Clue, sort_by_strength
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Totals
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
 from nbstream.bayes.event_models import FeatureCounts
 from nbstream.errors import StoreUnavailable
+from nbstream.filter.message_counts import AutolearnedCounts, MessageCounts
 from nbstream.filter.results import Check
 from nbstream.policy.autolearn import LIMIT_CLUE, limit_log_odds
 from nbstream.policy.explanation import ScoreCounts
@@ -37,33 +38,6 @@ if TYPE_CHECKING:
     from nbstream.policy.verdict import Thresholds
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.tokens.tokenizer import Tokens
-
-
-@dataclass(frozen=True, slots=True)
-class AutolearnedCounts:
-    """The counts of the autolearn layer: ``rows`` of the same names, shape (names, classes), and ``totals``."""
-
-    rows: NDArray[np.int64]
-    totals: Totals
-
-
-@dataclass(frozen=True, slots=True)
-class MessageCounts:
-    """The counts that matter for a message, at one moment.
-
-    ``names`` are its tokens, then the bins of the calibration, then the sums of the event models. ``rows`` has the
-    counts of these names, shape (names, classes), as people taught them. ``growth`` is the growth of weights at
-    that moment. ``first_scores`` is the live object: it changes with later lessons. ``autolearned`` is None where
-    nothing is learned without people, or while that cannot be read.
-    """
-
-    names: tuple[bytes, ...]
-    rows: NDArray[np.int64]
-    totals: Totals
-    vocabulary_counts: NDArray[np.int64] | None
-    growth: float
-    first_scores: FirstScores
-    autolearned: AutolearnedCounts | None = None
 
 
 class Scorer:
@@ -91,6 +65,7 @@ class Scorer:
         self._threshold_cache: (
             tuple[FirstScores, int, dict[ThresholdPolicy, tuple[Mapping[float, BudgetPromise], Thresholds]]] | None
         ) = None
+        self._model_sum_names = classifier.sum_names
         self._sum_names = (*SCORE_BINS, *classifier.sum_names)
         self._has_budgets = bool(policy.budget_rates)
         self._cached_state: tuple[tuple[int, ...], ModelState] = (), ModelState({})
@@ -100,34 +75,21 @@ class Scorer:
         """Whether ``counts_after_lesson`` predicts the next score to the last bit, if nobody else teaches."""
         return not self._classifier.needs_vocabulary
 
-    def count_names(self, tokens: Tokens, old_entry: LedgerEntry | None) -> tuple[bytes, ...]:
-        """Return the names of the counts that matter for a message.
-
-        Those of the message come first, then those that only ``old_entry`` has added to.
-        """
-        names = (*tokens.all, *self._sum_names)
-        if old_entry is None:
-            return names
-        return tuple(dict.fromkeys((*names, *old_entry.tokens, *(name for name, _ in old_entry.sums))))
-
-    async def read_counts(self, tokens: Tokens) -> MessageCounts:
-        """Read the counts that matter for ``tokens``."""
-        return await self.read_named_counts(self.count_names(tokens, None))
-
-    async def read_named_counts(self, names: tuple[bytes, ...]) -> MessageCounts:
-        """Read the counts of ``names``."""
+    async def read_counts(self, names: tuple[bytes, ...]) -> MessageCounts:
+        """Read the counts of ``names``, which begin with the tokens of a message; see ``count_names``."""
         rows, totals = await self._counts.look_up(names)
+        sums = await self._counts.sums(self._sum_names)
         vocabulary = await self._counts.vocabulary_counts() if self._classifier.needs_vocabulary else None
         growth = self._counts.half_life.growth(self._clock())
-        return MessageCounts(
-            names, rows, totals, vocabulary, growth, await self.first_scores(), await self._read_layer(names)
-        )
+        first_scores, layer = await self.first_scores(), await self._read_layer(names)
+        return MessageCounts(names, self._sum_names, rows, sums, totals, vocabulary, growth, first_scores, layer)
 
     async def _read_layer(self, names: tuple[bytes, ...]) -> AutolearnedCounts | None:
         if self._autolearned_counts is None:
             return None
         try:
-            return AutolearnedCounts(*await self._autolearned_counts.look_up(names))
+            rows, totals = await self._autolearned_counts.look_up(names)
+            return AutolearnedCounts(rows, await self._autolearned_counts.sums(self._model_sum_names), totals)
         except StoreUnavailable:
             return None
 
@@ -135,19 +97,21 @@ class Scorer:
         """Return the first scores that budgets need; there are none where no policy has a budget."""
         return await self._counts.first_scores() if self._has_budgets else self._no_first_scores
 
+    async def check_now(self, message_key: str, tokens: Tokens) -> Check:
+        """Return the check of a message by the counts of this moment."""
+        return self.check(message_key, tokens, await self.read_counts(tokens.all.names))
+
     def check(self, message_key: str, tokens: Tokens, counts: MessageCounts) -> Check:
         """Return the check of a message by these counts."""
-        totals, rows = counts.totals, counts.rows
-        score = self._score(tokens, counts, rows, totals)
+        features = self._feature_counts(tokens, counts)
+        score = self._classifier.score(tokens, features)
         if counts.autolearned:
-            rows = rows + counts.autolearned.rows
-            both = self._score(tokens, counts, rows, _totals_of_both(totals, counts.autolearned.totals))
-            log_odds = limit_log_odds(
-                score.log_odds, both.log_odds, lambda odds: self._probability(odds, tokens, counts)
-            )
+            features = _counts_of_both(features, counts.autolearned)
+            both = self._classifier.score(tokens, features)
+            log_odds = limit_log_odds(score.log_odds, both.log_odds, lambda odds: self._probability(odds, counts))
             score = both if log_odds == both.log_odds else _limited_score(both, log_odds)
-        probability = self._probability(score.log_odds, tokens, counts)
-        state = self._model_state(totals)
+        probability = self._probability(score.log_odds, counts)
+        state = self._model_state(counts.totals)
         thresholds = self.thresholds(self._policy.default_policy, counts.first_scores)
         verdict, reason = decide_verdict(probability, thresholds, state)
         return Check(
@@ -160,21 +124,29 @@ class Scorer:
             score.clues,
             thresholds,
             score.prior,
-            ScoreCounts(counts.names, rows, counts.growth),  # without the vocabulary: it would stay in memory
+            ScoreCounts.of_clues(score.clues, *self._names_and_rows(tokens, features), counts.growth),
         )
 
-    def _score(self, tokens: Tokens, counts: MessageCounts, rows: NDArray[np.int64], totals: Totals) -> Score:
-        """Return the score by these rows and totals, in the place of those in ``counts``."""
-        n = len(tokens.all)
-        sums, unit = rows[n + len(SCORE_BINS) :], WEIGHT_ONE * counts.growth
-        return self._classifier.score(
-            tokens, FeatureCounts(rows[:n], sums, totals, counts.vocabulary_counts, unit)
+    def _feature_counts(self, tokens: Tokens, counts: MessageCounts) -> FeatureCounts:
+        return FeatureCounts(
+            counts.rows[: len(tokens.all)],
+            counts.sums[len(SCORE_BINS) :],
+            counts.totals,
+            counts.vocabulary_counts,
+            WEIGHT_ONE * counts.growth,
         )
 
-    def _probability(self, log_odds: float, tokens: Tokens, counts: MessageCounts) -> float:
+    def _names_and_rows(
+        self, tokens: Tokens, features: FeatureCounts
+    ) -> tuple[tuple[bytes, ...], NDArray[np.int64]]:
+        """Return the names of all features that may be clues, and their counts, shape (names, classes)."""
+        if not self._model_sum_names:
+            return tokens.all.names, features.tokens
+        return (*tokens.all.names, *self._model_sum_names), np.concatenate((features.tokens, features.sums))
+
+    def _probability(self, log_odds: float, counts: MessageCounts) -> float:
         """Return P(spam) by the calibration, which people alone teach."""
-        n = len(tokens.all)
-        bins = counts.rows[n : n + len(SCORE_BINS)]
+        bins = counts.sums if not self._model_sum_names else counts.sums[: len(SCORE_BINS)]
         return self._calibration.probability(log_odds, bins, counts.totals, WEIGHT_ONE * counts.growth)
 
     def decide_again(self, check: Check, totals: Totals, first_scores: FirstScores) -> Check:
@@ -266,15 +238,21 @@ def first_score_sums(entry: LedgerEntry) -> Sums:
     return [(name, amount) for name, amount in entry.sums if name in SCORE_BINS]
 
 
-def _totals_of_both(people: Totals, layer: Totals) -> Totals:
-    """Return the totals of what people taught and of the autolearn layer together.
+def _counts_of_both(people: FeatureCounts, layer: AutolearnedCounts) -> FeatureCounts:
+    """Return the counts of what people taught and of the autolearn layer together.
 
     The number of messages is that of people: what they taught decides whether a model is ready, and the prior. The
     vocabulary size is the sum of both sizes, so a token that both have counts twice. The result lies between the
     true size and twice that, and its part in the smoothing is the same for each class.
     """
-    weights = tuple(a + b for a, b in zip(people.tokens, layer.tokens, strict=True))
-    return Totals(people.messages, weights, people.vocabulary_size + layer.vocabulary_size)
+    weights = tuple(a + b for a, b in zip(people.totals.tokens, layer.totals.tokens, strict=True))
+    vocabulary_size = people.totals.vocabulary_size + layer.totals.vocabulary_size
+    return replace(
+        people,
+        tokens=people.tokens + layer.rows[: len(people.tokens)],
+        sums=people.sums + layer.sums,
+        totals=Totals(people.totals.messages, weights, vocabulary_size),
+    )
 
 
 def _limited_score(score: Score, log_odds: float) -> Score:
@@ -291,41 +269,3 @@ def decide_check(check: Check, thresholds: Thresholds) -> Check:
     """Decide a check again by these thresholds."""
     verdict, reason = decide_verdict(check.probability, thresholds, check.state)
     return replace(check, verdict=verdict, reason=reason, thresholds=thresholds)
-
-
-def counts_after_lesson(
-    counts: MessageCounts, old_entry: LedgerEntry | None, new_entry: LedgerEntry | None
-) -> MessageCounts:
-    """Return the counts once ``old_entry`` is taken back and ``new_entry`` is added, if nobody else teaches."""
-    if new_entry and not old_entry and tuple(new_entry.tokens) == counts.names[: len(new_entry.tokens)]:
-        return _counts_after_new_entry(counts, new_entry)
-    changed = ClassCounts()
-    changed.set_counts(counts.names, counts.rows)
-    changed.totals = counts.totals
-    if old_entry:
-        changed.subtract(old_entry.tokens, CLASSES.index(old_entry.label), old_entry.weight, old_entry.sums)
-    if new_entry:
-        changed.add(new_entry.tokens, CLASSES.index(new_entry.label), new_entry.weight, new_entry.sums)
-    return replace(counts, rows=changed.look_up(counts.names), totals=changed.totals)
-
-
-def _counts_after_new_entry(counts: MessageCounts, new_entry: LedgerEntry) -> MessageCounts:
-    """Return the counts after a first lesson, whose tokens are those of ``counts``.
-
-    The result is that of ``ClassCounts``, but computed by arrays: most lessons are of this kind.
-    """
-    n, column, rows = len(new_entry.tokens), CLASSES.index(new_entry.label), counts.rows.copy()
-    own_counts = rows[:n, column]
-    other_columns = [other for other in range(len(CLASSES)) if other != column]
-    in_other_class = rows[:n, other_columns[0]] > 0
-    for other in other_columns[1:]:
-        in_other_class |= rows[:n, other] > 0
-    vocabulary_before = np.count_nonzero((own_counts > 0) | in_other_class)
-    own_counts += new_entry.weight
-    new_tokens = int(np.count_nonzero((own_counts > 0) | in_other_class) - vocabulary_before)
-    sum_names = counts.names[n:]
-    for name, amount in new_entry.sums:
-        if name in sum_names:
-            rows[n + sum_names.index(name), column] += amount
-    totals = counts.totals.with_lesson(column, new_entry.weight * n, new_tokens)
-    return replace(counts, rows=rows, totals=totals)

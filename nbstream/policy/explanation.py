@@ -84,30 +84,45 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class ScoreCounts:
-    """The counts that a score was computed from: names of tokens and sums, and their rows, shape (names, classes).
+    """The counts behind the clues of a score, in ``rows``.
 
-    ``growth`` is the growth of weights at that moment.
+    Where the clues are tokens of the message, ``names`` is empty and each clue has a row, shape (clues, classes),
+    in the order of ``TokenClues.token_indices``. Else the rows are those of ``names``, the tokens of the message
+    and the sums that were read, shape (names, classes). ``growth`` is the growth of weights at that moment.
     """
 
     names: tuple[bytes, ...] = ()
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, len(CLASSES)), np.int64))
     growth: float = 1.0
 
+    @classmethod
+    def of_clues(
+        cls, clues: Sequence[Clue], names: tuple[bytes, ...], rows: NDArray[np.int64], growth: float = 1.0
+    ) -> ScoreCounts:
+        """Return the counts behind ``clues``: of tokens their rows alone, since many wait in memory to be written.
+
+        ``names`` begin with the tokens of the message; ``rows`` has the shape (names, classes).
+        """
+        return (
+            cls((), rows[clues.token_indices], growth)
+            if isinstance(clues, TokenClues)
+            else cls(names, rows, growth)
+        )
+
     def count_clues(self, clues: Sequence[Clue]) -> Sequence[CountedClue]:
-        """Return the clues with their counts. ``names`` begins with the tokens of the message of these clues."""
+        """Return the clues, which are those that these counts belong to, with their counts."""
         if isinstance(clues, TokenClues):
-            return CountedTokenClues(clues, self._rows_at_check(clues.token_indices))
+            return CountedTokenClues(clues, self._rows_at_check(self.rows))
         votes = {clue.token for clue in clues}
         indices = {name: i for i, name in enumerate(self.names) if name in votes}
         sum_names = {clue_count_name(vote) for vote in votes - indices.keys()}
         indices |= {name: i for i, name in enumerate(self.names) if name in sum_names} if sum_names else {}
-        rows = self._rows_at_check(list(indices.values())).tolist() if indices else []
+        rows = self._rows_at_check(self.rows[list(indices.values())]).tolist() if indices else []
         counts = dict(zip(indices, rows, strict=True))
         return tuple(_count_clue(clue, counts) for clue in clues)
 
-    def _rows_at_check(self, indices: NDArray[np.intp] | list[int]) -> NDArray[np.int64]:
-        """Return some rows in the unit of that moment, where one message counts ``WEIGHT_ONE``."""
-        rows = self.rows[indices]
+    def _rows_at_check(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return rows in the unit of that moment, where one message counts ``WEIGHT_ONE``."""
         return rows if self.growth == 1 else np.rint(rows / self.growth).astype(np.int64)
 
 

@@ -250,6 +250,17 @@ def test_the_vocabulary_is_the_very_same_array_until_a_count_changes() -> None:
     assert vocabulary.tolist() == [[5, 0]]
 
 
+def test_sums_are_the_very_same_array_until_a_count_changes() -> None:
+    counts, names = ClassCounts(), (b"=x", b"=y")
+    counts.add([b"t:a"], 0, 5, [(b"=x", 5)])
+    sums = counts.sums(names)
+    assert counts.sums((b"=y",)).tolist() == [[0, 0]]
+    assert counts.sums(names) is sums
+    counts.add([b"t:a"], 1, 7, [(b"=y", 3)])
+    assert counts.sums(names).tolist() == [[5, 0], [0, 3]]
+    assert sums.tolist() == [[5, 0], [0, 0]]
+
+
 def test_the_largest_is_that_of_totals_counts_and_sums() -> None:
     counts = ClassCounts()
     counts.add([b"t:a", b"t:b"], 1, 600, [(b"=x", 50)])

@@ -217,7 +217,7 @@ async def test_a_preview_uses_the_growth_of_the_present_moment(client: Redis) ->
         tokens = site.tokenizer.tokenize(LETTERS[25][1])
         supposed = Scorer(site.classifier, Calibration(), HypotheticalCounts(site.model), PARAMS, lambda: site.now)
 
-        check = supposed.check("", tokens, await supposed.read_counts(tokens))
+        check = await supposed.check_now("", tokens)
 
         assert check.score == (await site.filter.check(LETTERS[25][1])).score
 

@@ -117,7 +117,7 @@ async def test_previewed_checks_are_to_the_last_bit_those_after_unlearning(clien
     for _, message in stream:
         tokens = tokenizer.tokenize(message)
         over = scorer(supposed, choice)
-        would.append(over.check(message.key, tokens, await over.read_counts(tokens)))
+        would.append(await over.check_now(message.key, tokens))
 
     for _, message in stream[:15]:
         await model.commit_lesson(message.key, await model.entry(message.key), None, NOTE)

@@ -30,7 +30,7 @@ def test_every_clue_has_the_counts_of_its_log_ratio(choice: str) -> None:
     clues = score_of(counts, classifier, tokens).clues
     names = (*tokens.all, *classifier.sum_names)
 
-    counted = ScoreCounts(names, counts.look_up(names)).count_clues(clues)
+    counted = ScoreCounts.of_clues(clues, names, counts.look_up(names)).count_clues(clues)
 
     assert [(clue.token, clue.log_ratio) for clue in counted] == [(clue.token, clue.log_ratio) for clue in clues]
     for clue in counted:
@@ -45,9 +45,8 @@ def test_the_sign_of_a_clue_agrees_with_its_counts() -> None:
     classifier = classifier_of("multinomial")
     counts, tokens = trained_counts(classifier), sample_message("spam", 5)
 
-    counted = ScoreCounts(tokens.all.names, counts.look_up(tokens.all)).count_clues(
-        score_of(counts, classifier, tokens).clues
-    )
+    clues = score_of(counts, classifier, tokens).clues
+    counted = ScoreCounts.of_clues(clues, tokens.all.names, counts.look_up(tokens.all)).count_clues(clues)
 
     assert all((clue.ham == 0) == (clue.log_ratio > 0) for clue in counted)
 
@@ -56,7 +55,7 @@ def test_counts_are_those_of_the_moment_of_the_check() -> None:
     classifier = classifier_of("multinomial")
     counts, tokens = trained_counts(classifier), sample_message("spam", 5)
     clues = score_of(counts, classifier, tokens).clues
-    evidence = ScoreCounts(tokens.all.names, counts.look_up(tokens.all))
+    evidence = ScoreCounts.of_clues(clues, tokens.all.names, counts.look_up(tokens.all))
     before = evidence.count_clues(clues)
 
     counts.add(tokens.all, CLASSES.index("ham"), 5000)

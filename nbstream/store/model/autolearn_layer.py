@@ -86,6 +86,10 @@ class AutolearnModel:
         """The totals of the current epoch."""
         return await (await self.current_model()).totals()
 
+    async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
+        """The counts of these sums of the current epoch, shape (n, classes)."""
+        return await (await self.current_model()).sums(names)
+
     async def vocabulary_counts(self) -> NDArray[np.int64]:
         """The counts of all tokens of the current epoch, shape (n, classes)."""
         return await (await self.current_model()).vocabulary_counts()

@@ -38,6 +38,10 @@ class MemoryModel:
         """The counts of ``tokens``, shape (n, classes), and the totals."""
         return self._counts.look_up(tokens), self._counts.totals
 
+    async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
+        """The counts of these sums, shape (n, classes): the very same array until a count changes."""
+        return self._counts.sums(names)
+
     async def vocabulary_counts(self) -> NDArray[np.int64]:
         """The counts of all tokens, shape (n, classes)."""
         return self._counts.vocabulary_counts()

@@ -148,6 +148,10 @@ class Model:
             counts[:, column] = [int(value or 0) for value in values]
         return counts, totals_from_hash(totals)
 
+    async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
+        """The counts of these sums, shape (n, classes)."""
+        return (await self.look_up(names))[0]
+
     async def totals(self) -> Totals:
         """The totals as they are in Redis."""
         with store_errors():

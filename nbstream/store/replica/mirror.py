@@ -207,6 +207,13 @@ class Mirror:
         counts = self._loaded_replica().counts
         return counts.look_up(tokens), counts.totals
 
+    async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
+        """Return the counts of these sums, shape (n, classes); never waits.
+
+        Returns the same array until a count changes. Raises ``StoreUnavailable`` before the first load.
+        """
+        return self._loaded_replica().counts.sums(names)
+
     async def vocabulary_counts(self) -> NDArray[np.int64]:
         """Return the counts of all tokens, shape (n, classes); never waits.
 

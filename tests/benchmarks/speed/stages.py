@@ -111,7 +111,7 @@ async def _stages(ours: InProcessDaemon, raws: Sequence[bytes]) -> dict[str, flo
         watch.end("key")
         tokens = tokenizer.tokenize(message)
         watch.end("tokenize")
-        reading = await scorer.read_counts(tokens)
+        reading = await scorer.read_counts(tokens.all.names)
         watch.end("look up")
         check = scorer.check(message.key, tokens, reading)
         watch.end("score")

@@ -231,7 +231,9 @@ async def test_the_layer_has_the_time_base_of_what_people_taught_and_its_lessons
 
     tokens, later = Tokens((b"a:b",), ()), SINCE + 30 * 86_400
     scorer = Scorer(Classifier(), Calibration(), people, FilterPolicy(ThresholdPolicy(), {}), lambda: later, layer)
-    weight, _ = scorer.weigh_autolearned_lesson(tokens, 0.0, "spam", await scorer.read_counts(tokens), 1.0)
+    weight, _ = scorer.weigh_autolearned_lesson(
+        tokens, 0.0, "spam", await scorer.read_counts(tokens.all.names), 1.0
+    )
 
     assert people.half_life == layer.half_life == HalfLife(30.0, SINCE)
     assert weight == 2 * Classifier().weigh_lesson(tokens, 0.0, "spam")[0]

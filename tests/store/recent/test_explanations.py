@@ -78,7 +78,7 @@ def test_the_clues_of_a_check_come_back(choice: str, growth: float) -> None:
     classifier, tokens = classifier_of(choice), sample_message("spam", 5)
     counts, names = trained_counts(classifier), (*tokens.all, *classifier.sum_names)
     score = score_of(counts, classifier, tokens)
-    counted = ScoreCounts(names, counts.look_up(names), growth).count_clues(score.clues)
+    counted = ScoreCounts.of_clues(score.clues, names, counts.look_up(names), growth).count_clues(score.clues)
     explanation = replace(ONE, clues=counted)
 
     unpacked = unpack_explanation(pack_explanation(explanation, tokens.all), tokens.all)

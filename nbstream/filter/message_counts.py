@@ -1,0 +1,88 @@
+"""The counts that matter for a message, and what a lesson makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nbstream.bayes.counts import CLASSES, ClassCounts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nbstream.bayes.counts import Totals
+    from nbstream.policy.first_scores import FirstScores
+    from nbstream.store.model.ledger import LedgerEntry
+    from nbstream.tokens.tokenizer import Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class AutolearnedCounts:
+    """The counts of the autolearn layer: as in ``MessageCounts``, but without the bins of the calibration."""
+
+    rows: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    totals: Totals
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCounts:
+    """The counts that matter for a message, at one moment, as people taught them.
+
+    ``names`` begin with its tokens. ``rows`` has the counts of these names, shape (names, classes), and ``sums``
+    those of ``sum_names``, shape (sums, classes): the bins of the calibration, then what the event models read.
+    Neither array is changed later. ``growth`` is the growth of weights at that moment.
+    ``first_scores`` is the live object: it changes with later lessons. ``autolearned`` is None where nothing is
+    learned without people, or while that cannot be read.
+    """
+
+    names: tuple[bytes, ...]
+    sum_names: tuple[bytes, ...]
+    rows: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    totals: Totals
+    vocabulary_counts: NDArray[np.int64] | None
+    growth: float
+    first_scores: FirstScores
+    autolearned: AutolearnedCounts | None = None
+
+
+def count_names(tokens: Tokens, old_entry: LedgerEntry | None) -> tuple[bytes, ...]:
+    """Return the tokens whose counts matter for a message: its own, then those that only ``old_entry`` has."""
+    names = tokens.all.names
+    return tuple(dict.fromkeys((*names, *old_entry.tokens))) if old_entry else names
+
+
+def counts_after_lesson(
+    counts: MessageCounts, old_entry: LedgerEntry | None, new_entry: LedgerEntry | None
+) -> MessageCounts:
+    """Return the counts once ``old_entry`` is taken back and ``new_entry`` is added, if nobody else teaches."""
+    if new_entry and not old_entry and new_entry.tokens == counts.names:
+        return _counts_after_new_entry(counts, new_entry)
+    changed = ClassCounts()
+    changed.set_counts(counts.names, counts.rows)
+    changed.set_counts(counts.sum_names, counts.sums)
+    changed.totals = counts.totals
+    if old_entry:
+        changed.subtract(old_entry.tokens, CLASSES.index(old_entry.label), old_entry.weight, old_entry.sums)
+    if new_entry:
+        changed.add(new_entry.tokens, CLASSES.index(new_entry.label), new_entry.weight, new_entry.sums)
+    rows, sums = changed.look_up(counts.names), changed.look_up(counts.sum_names)
+    return replace(counts, rows=rows, sums=sums, totals=changed.totals)
+
+
+def _counts_after_new_entry(counts: MessageCounts, new_entry: LedgerEntry) -> MessageCounts:
+    """Return the counts after a first lesson, whose tokens are those of ``counts``.
+
+    The result is that of ``ClassCounts``, but computed by arrays: most lessons are of this kind.
+    """
+    column, rows, sums = CLASSES.index(new_entry.label), counts.rows.copy(), counts.sums.copy()
+    vocabulary_before = np.count_nonzero((rows > 0).any(axis=1))
+    rows[:, column] += new_entry.weight
+    new_tokens = int(np.count_nonzero((rows > 0).any(axis=1)) - vocabulary_before)
+    for name, amount in new_entry.sums:
+        sums[counts.sum_names.index(name), column] += amount
+    totals = counts.totals.with_lesson(column, new_entry.weight * len(rows), new_tokens)
+    return replace(counts, rows=rows, sums=sums, totals=totals)
