@@ -12,23 +12,23 @@ pub enum Question {
     KeyField = 1,
     /// The same, but with encoded words as they are written, as `Message.former_key` reads them.
     FormerKeyField = 2,
-    /// Arguments: name (lower case) and raw value of a header field. Answer: its tokens.
+    /// Arguments: name (lower case) and raw value of a header field, Received too. Answer: its tokens.
     FieldTokens = 3,
-    /// Arguments: the raw value of a Received field. Answer: its tokens.
-    ReceivedTokens = 4,
-    /// Arguments: the raw value of an address field. Answer: its organizational domain, in UTF-8.
-    OrganizationalDomain = 5,
+    /// Arguments: name (lower case) and raw value of the first field of each name that `relation_tokens` reads.
+    /// Answer: the tokens of `relation_tokens`.
+    RelationTokens = 4,
     /// Arguments: the raw values of the Content-Type and Content-Disposition of a part (each may be empty).
     /// Answer: the tokens of its file name.
-    FileNameTokens = 6,
+    FileNameTokens = 5,
     /// Arguments: payload and content type of a text part, its charset (empty: none), and the allowances that are
     /// left, as decimal numbers separated by spaces (see `tokens::words::Allowance`). Answer: the allowances that
     /// are left then, and the tokens of the words and links.
-    BodyTokens = 7,
-    /// Arguments: the raw header (lines), and the options. Answer: the tokens of Authentication-Results.
-    AuthenticationTokens = 8,
+    BodyTokens = 6,
+    /// Arguments: name (lower case) and raw value of each Received and Authentication-Results field, in order.
+    /// Answer: the tokens of `authentication_tokens`.
+    AuthenticationTokens = 7,
     /// Arguments: a bare text. Answer: the tokens of how it is written.
-    BareTextTokens = 9,
+    BareTextTokens = 8,
 }
 
 /// Whoever answers: Python behind the boundary, or a stub in the tests.

@@ -67,12 +67,7 @@ def _part_tokens(part: MimePart) -> list[str]:
     if part.disposition:
         tokens.append(f"disposition:{part.disposition[:20]}")
     if part.filename:
-        name = only_known(part.filename).lower()
-        tokens += [
-            f"file:{name[-40:]}",
-            f"file.shape:{text_shape(name)}",
-            f"file.type:{name.rpartition('.')[2][:10]}",
-        ]
+        tokens += file_name_tokens(part.filename)
     for field in part.fields:
         if field.name == "content-type":
             tokens += (
@@ -83,6 +78,12 @@ def _part_tokens(part: MimePart) -> list[str]:
     if not part.is_container:
         tokens += _payload_tokens(part)
     return tokens
+
+
+def file_name_tokens(filename: str) -> list[str]:
+    """Return tokens for the name of a file: its end, its outline, and the type that it has by its name."""
+    name = only_known(filename).lower()
+    return [f"file:{name[-40:]}", f"file.shape:{text_shape(name)}", f"file.type:{name.rpartition('.')[2][:10]}"]
 
 
 def _content_type_tokens(value: bytes) -> list[str]:
