@@ -1,4 +1,4 @@
-"""Migration of a model from an older tokenizer to this one, and back: only its signature changes.
+"""Migration of a model from an older tokenizer or schema to this one, and back: only its signature changes.
 
 Rules: counts and ledger are not touched. The model and its autolearn layer are signed in one atomic step, or
 neither is. No daemon may use the model meanwhile: a daemon reads the signature only once, and would continue to
@@ -14,9 +14,10 @@ from redis.exceptions import ResponseError, WatchError
 
 from nbstream.errors import DaemonRunning, StoreIncompatible, StoreUnavailable
 from nbstream.store.connection import is_named_after
+from nbstream.store.model.formats import FORMER_SCHEMA
 from nbstream.store.model.former_version import FIELD, after_migration, before_migration, is_former
 from nbstream.store.model.keys import AutolearnKeys, ModelKeys
-from nbstream.store.model.signature import current_signature, read_schema
+from nbstream.store.model.signature import current_signature, expected_signature, read_schema
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _DAEMON_COMMANDS = frozenset({"xread", "xreadgroup", "hscan", "zscan", "evalsha"
 
 
 async def migrate(client: Redis, model: str, now: float, *, force: bool = False) -> bool:
-    """Sign ``model`` as written by this tokenizer; return False where it is already. ``now`` is the Unix time.
+    """Sign ``model`` as written by this version; return False where it is already. ``now`` is the Unix time.
 
     With ``force`` it does not look for daemons. Raises ``DaemonRunning``, ``StoreIncompatible`` for a model that
     does not exist or cannot be migrated, ``StoreUnavailable``; nothing is changed then.
@@ -36,19 +37,19 @@ async def migrate(client: Redis, model: str, now: float, *, force: bool = False)
 
 
 async def migrate_back(client: Redis, model: str, *, force: bool = False) -> bool:
-    """Sign a migrated model as written by the tokenizer before its last migration again; see ``migrate``."""
+    """Sign ``model`` one step back, with the former schema or the tokenizer before its last migration."""
     return await _sign(client, model, None, force=force)
 
 
 async def _sign(client: Redis, model: str, now: float | None, *, force: bool) -> bool:
-    """Sign ``model`` as migrated at ``now``, or as it was before its last migration where ``now`` is None."""
-    keys, ours = ModelKeys(model), current_signature()
+    """Sign ``model`` as migrated at ``now``, or one step back where ``now`` is None."""
+    keys = ModelKeys(model)
     with store_errors():
         async with client.pipeline(transaction=True) as pipe:
             await pipe.watch(keys.schema, keys.importing, AutolearnKeys(model, 0).epoch_key)
             fields: Any = await pipe.hgetall(keys.schema)
             stored = read_schema(fields)
-            if not _needs_signing(model, stored, ours, back=now is None):
+            if not _needs_signing(model, stored, back=now is None):
                 return False
             if await pipe.exists(keys.importing):
                 raise StoreUnavailable(
@@ -59,7 +60,7 @@ async def _sign(client: Redis, model: str, now: float | None, *, force: bool) ->
             has_layer = await pipe.exists(layer_schema)
             if not force:
                 await _refuse_daemons(client, model)
-            signed = before_migration(stored) if now is None else after_migration(stored, ours, now)
+            signed = before_migration(stored) if now is None else after_migration(stored, current_signature(), now)
             pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
             for schema in (keys.schema, layer_schema) if has_layer else (keys.schema,):
                 for name, value in signed.items():
@@ -73,18 +74,20 @@ async def _sign(client: Redis, model: str, now: float | None, *, force: bool) ->
     return True
 
 
-def _needs_signing(model: str, stored: dict[str, str], ours: dict[str, str], *, back: bool) -> bool:
+def _needs_signing(model: str, stored: dict[str, str], *, back: bool) -> bool:
     """Whether the signature has to change; raises ``StoreIncompatible`` where it must not."""
     if not stored:
         raise StoreIncompatible(f"there is no model {model!r} here: see model.name and redis.url")
+    ours = expected_signature(stored)
     if is_former(stored, ours):
         return not back
     if any(stored.get(name) != value for name, value in ours.items()):
         versions = ", ".join(f"{name} {stored.get(name)} (this is {value})" for name, value in ours.items())
         raise StoreIncompatible(f"model {model!r} was learned with {versions}: it cannot be migrated")
-    if back and FIELD not in stored:
+    is_former_schema = stored["schema"] == str(FORMER_SCHEMA)
+    if back and is_former_schema and FIELD not in stored:
         raise StoreIncompatible(f"model {model!r} was never migrated: there is no way back to go")
-    return back
+    return back or is_former_schema
 
 
 async def _refuse_daemons(client: Redis, model: str) -> None:

@@ -26,7 +26,6 @@ from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.verdict import ModelState
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.migration import migrate, migrate_back
-from nbstream.store.model.signature import current_signature
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_import import ModelImport, finish_import
@@ -34,7 +33,7 @@ from nbstream.store.transfer.model_snapshot import ModelSnapshot
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
 from tests.letters import letters
-from tests.store.released_models import VERSIONS, autolearned, restore, taught
+from tests.store.released_models import VERSIONS, VERSIONS_OF_OLD_TOKENIZERS, autolearned, restore, taught
 
 MODEL = "default"
 SETTINGS = config.load_settings(None)
@@ -90,7 +89,8 @@ async def test_an_old_model_is_refused_with_the_command_that_keeps_it(old: Redis
         await make_model(SETTINGS, old).open()
 
 
-async def test_each_released_model_is_refused_until_it_is_migrated(client: Redis, version: str) -> None:
+@pytest.mark.parametrize("version", VERSIONS_OF_OLD_TOKENIZERS)
+async def test_each_model_of_an_old_tokenizer_is_refused_until_it_is_migrated(client: Redis, version: str) -> None:
     await restore(client, version)
     with pytest.raises(StoreIncompatible, match=r"\(this is 5\).*stop all.*`nbstream migrate`"):
         await make_model(SETTINGS, client).open()
@@ -100,8 +100,11 @@ async def test_each_released_model_is_refused_until_it_is_migrated(client: Redis
     await make_model(SETTINGS, client).open()
 
 
-@pytest.mark.parametrize(("version", "tokenizer"), [("0.1.0", b"2"), ("0.2.0", b"3"), ("0.3.0", b"4")])
-async def test_migrating_signs_and_changes_nothing_else(client: Redis, version: str, tokenizer: bytes) -> None:
+@pytest.mark.parametrize(
+    ("version", "record"),
+    [("0.1.0", b"2 1000.5"), ("0.2.0", b"3 1000.5"), ("0.3.0", b"4 1000.5"), ("0.4.0", None)],
+)
+async def test_migrating_signs_and_changes_nothing_else(client: Redis, version: str, record: bytes | None) -> None:
     await restore(client, version)
     before = await content(client)
 
@@ -109,7 +112,7 @@ async def test_migrating_signs_and_changes_nothing_else(client: Redis, version: 
 
     assert await content(client) == before
     for schema in ("nbstream:{default}:schema", "nbstream:{default}:auto:0:schema"):
-        assert await client.hmget(schema, "tokenizer", "migrated") == [b"5", tokenizer + b" 1000.5"]
+        assert await client.hmget(schema, "schema", "tokenizer", "migrated") == [b"3", b"5", record]
     await opened(client)
 
 
@@ -301,30 +304,93 @@ async def test_back_and_forth_leaves_the_signature_of_the_older_version(client: 
     before = await client.hgetall("nbstream:{default}:schema"), await content(client)
     await migrate(client, MODEL, time.time())
 
-    assert await migrate_back(client, MODEL)
+    assert await migrate_back(client, MODEL)  # to the former schema
+    if version in VERSIONS_OF_OLD_TOKENIZERS:
+        assert await migrate_back(client, MODEL)  # to the former tokenizer
+        assert not await migrate_back(client, MODEL)
 
     assert (await client.hgetall("nbstream:{default}:schema"), await content(client)) == before
-    assert not await migrate_back(client, MODEL)
 
 
-async def test_the_way_back_of_two_migrations_has_two_steps(client: Redis) -> None:
+async def test_the_way_back_has_a_step_for_each_version_that_changed_something(client: Redis) -> None:
     await restore(client, "0.1.0")
     schema = "nbstream:{default}:schema"
     await client.hset(schema, mapping={"tokenizer": "3", "migrated": "2 1000.5"})  # as 0.2.0 migrated it
 
     assert await migrate(client, MODEL, 2000.5)
-    assert await client.hmget(schema, "tokenizer", "migrated") == [b"5", b"2 1000.5,3 2000.5"]
+    steps = [await client.hmget(schema, "schema", "tokenizer", "migrated")]
+    while await migrate_back(client, MODEL):
+        steps.append(await client.hmget(schema, "schema", "tokenizer", "migrated"))
+
+    assert steps == [
+        [b"3", b"5", b"2 1000.5,3 2000.5"],
+        [b"2", b"5", b"2 1000.5,3 2000.5"],  # a model of 0.4.0
+        [b"2", b"3", b"2 1000.5"],  # a model of 0.2.0
+    ]
+
+
+async def test_a_model_of_this_version_goes_back_to_the_former_schema_and_no_further(client: Redis) -> None:
+    model = await make_model(SETTINGS, client).open()
+    assert not await migrate(client, MODEL, 1.0)
 
     assert await migrate_back(client, MODEL)
-    assert await client.hmget(schema, "tokenizer", "migrated") == [b"3", b"2 1000.5"]
 
-
-async def test_there_is_no_way_back_for_a_model_that_was_never_migrated(client: Redis) -> None:
-    await make_model(SETTINGS, client).open()
-
+    assert await client.hget(model.keys.schema, "schema") == b"2"
     with pytest.raises(StoreIncompatible, match="never migrated"):
         await migrate_back(client, MODEL)
-    assert not await migrate(client, MODEL, 1.0)
+
+
+async def test_a_model_of_the_former_version_is_used_with_its_forms_until_it_is_migrated(client: Redis) -> None:
+    await restore(client, "0.4.0")
+    signatures = "nbstream:{default}:schema", "nbstream:{default}:auto:0:schema"
+    before = [await client.hgetall(signature) for signature in signatures]
+
+    formats = (await make_model(SETTINGS, client).open()).formats
+    await make_autolearn_model(SETTINGS, client).open()
+    assert (formats.schema, formats.zstd_messages, formats.batch_lessons) == (2, False, False)
+    assert [await client.hgetall(signature) for signature in signatures] == before  # 0.4.0 can still use it
+
+    await migrate(client, MODEL, 1.0)
+
+    formats = (await make_model(SETTINGS, client).open()).formats
+    assert (formats.schema, formats.zstd_messages, formats.batch_lessons) == (3, True, True)
+
+
+async def test_a_new_model_has_the_present_schema_and_so_has_its_layer(client: Redis) -> None:
+    model = await make_model(SETTINGS, client).open()
+    layer = await make_autolearn_model(SETTINGS, client).open()
+
+    assert (model.formats.schema, layer.formats.schema) == (3, 3)
+
+
+async def test_a_new_layer_has_the_schema_of_its_model(client: Redis) -> None:
+    await restore(client, "0.4.0")
+    await make_autolearn_model(SETTINGS, client).drop_epoch()
+
+    layer = await make_autolearn_model(SETTINGS, client).open()
+
+    assert layer.keys.schema == "nbstream:{default}:auto:1:schema"
+    assert await client.hget(layer.keys.schema, "schema") == b"2"
+
+
+async def test_two_processes_of_one_model_read_each_other_s_forms(client: Redis) -> None:
+    await restore(client, "0.4.0")
+    before_migration = await opened(client)
+    await migrate(client, MODEL, 1.0, force=True)
+    after_migration = await opened(client)
+    messages = [(label, Message.parse(raw)) for label, raw in letters(8, seed=77)]
+    learned = await learned_messages(client)
+
+    for number, (label, message) in enumerate(messages):
+        teacher, other = (before_migration, after_migration)[:: 1 if number % 2 else -1]
+        assert (await teacher.learn(message, label, "smtp")).outcome is LessonOutcome.LEARNED
+        assert (await other.learn(message, label, "smtp")).outcome is LessonOutcome.ALREADY
+    assert await learned_messages(client) == learned + 8
+    for number, (_, message) in enumerate(messages):
+        teacher, other = (before_migration, after_migration)[:: -1 if number % 2 else 1]
+        assert (await teacher.unlearn(message, "smtp")).outcome is LessonOutcome.UNLEARNED
+
+    assert await learned_messages(client) == learned
 
 
 @pytest.mark.parametrize(("field", "value"), [("schema", "999"), ("tokenizer", "1"), ("classes", "a,b")])
@@ -374,7 +440,7 @@ async def test_while_a_daemon_follows_the_model_nothing_is_migrated(
     async with follower(shared_redis, model):
         with pytest.raises(DaemonRunning, match="stop all daemons"):
             await migrate(old, MODEL, 1.0)
-        assert await old.hget("nbstream:{default}:schema", "tokenizer") == b"2"
+        assert await old.hmget("nbstream:{default}:schema", "schema", "tokenizer") == [b"2", b"2"]
 
         assert await migrate(old, MODEL, 1.0, force=True)
 
@@ -405,8 +471,9 @@ async def test_an_export_of_the_older_version_can_be_imported(client: Redis, ver
     tokenizer: Any = await client.hget("nbstream:{default}:schema", "tokenizer")
     await migrate(client, MODEL, time.time())
     file = await exported(client)
-    await migrate_back(client, MODEL)
-    of_old = await exported(client, {**current_signature(), "tokenizer": tokenizer.decode()})
+    while version in VERSIONS_OF_OLD_TOKENIZERS and await migrate_back(client, MODEL):
+        pass
+    of_old = await exported(client, {**archive.archive_signature(), "tokenizer": tokenizer.decode()})
 
     for stream in (file, of_old):
         await client.flushall()
@@ -439,7 +506,7 @@ async def imported(client: Redis, stream: io.BytesIO) -> None:
     layer = make_autolearn_model(SETTINGS, client)
     await layer.open()
     stream.seek(0)
-    reader = archive.ArchiveReader(stream, "file", current_signature())
+    reader = archive.ArchiveReader(stream, "file", archive.archive_signature())
     into = ModelImport(model, merge=False)
     await into.begin()
     for record in reader:

@@ -23,7 +23,6 @@ from nbstream.cli.terminal import print_note
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.model import Model
-from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_import import ModelImport, finish_import
 from nbstream.store.transfer.time_base_conversion import convert_time_base
@@ -49,7 +48,7 @@ async def _run(options: argparse.Namespace) -> int:
 
 async def _import_file(model: Model, file: str, *, merge: bool) -> int | None:
     with _open_input(file) as stream:
-        reader = archive.ArchiveReader(stream, file, current_signature())
+        reader = archive.ArchiveReader(stream, file, archive.archive_signature())
         model_import = ModelImport(model, merge=merge)
         records = convert_time_base(reader, model.half_life)
         try:

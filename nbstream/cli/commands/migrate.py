@@ -38,9 +38,9 @@ async def _run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"model": name, "changed": changed, "back": options.back}))
     elif changed:
-        done = "is one of the former version again" if options.back else "is migrated"
+        done = "is one of the version before again" if options.back else "is migrated"
         print(f"model {name!r} {done}: all that was learned is kept")
     else:
-        which = "the former" if options.back else "this"
+        which = "the older" if options.back else "this"
         print(f"model {name!r} is one of {which} version already: nothing was changed")
     return 0

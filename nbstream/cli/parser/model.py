@@ -117,9 +117,11 @@ def _add_transfer(commands: Commands) -> None:
 
 
 def _add_migrate(commands: Commands) -> None:
-    migrate = add_command(commands, "migrate", "keep a model that an older version has learned")
+    migrate = add_command(
+        commands, "migrate", "keep a model that an older version has learned, in the forms of this one"
+    )
     migrate.add_argument(
-        "--back", action="store_true", help="make it a model of the older version again, to go back to that one"
+        "--back", action="store_true", help="make it a model of the version before again, to go back to that one"
     )
     migrate.add_argument("--force", action="store_true", help="do not look for daemons that still run")
     migrate.add_argument("--json", action="store_true", help="one JSON object")

@@ -19,6 +19,7 @@ from nbstream.store.model import time_base
 from nbstream.store.model.keys import AutolearnKeys, ModelKeys
 from nbstream.store.model.model import Model
 from nbstream.store.model.scan import scan_keys
+from nbstream.store.model.signature import expected_signature, read_schema
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -66,17 +67,18 @@ class AutolearnModel:
     async def open(self, *, sign: bool = True) -> Model:
         """Check that this program can use the current epoch, and return its model; see ``Model.open``.
 
-        The layer has the time base of what people taught.
+        The layer has the time base of what people taught. A new layer has the schema of that model too: else the
+        release that wrote the model could not use the layer.
         """
         model = await self.current_model()
-        await model.open(sign=sign, time_base=await self._time_base_of_people())
+        with store_errors():
+            fields: Any = await self.client.hgetall(ModelKeys(self.keys.model).schema)
+        signature = read_schema(fields)
+        half_life = time_base.unpack_half_life(signature.get(time_base.HALF_LIFE_FIELD, ""))
+        new_schema = int(expected_signature(signature)["schema"])
+        await model.open(sign=sign, time_base=half_life, new_schema=new_schema)
         self.half_life = model.half_life
         return model
-
-    async def _time_base_of_people(self) -> HalfLife:
-        with store_errors():
-            stored: Any = await self.client.hget(ModelKeys(self.keys.model).schema, time_base.HALF_LIFE_FIELD)
-        return time_base.unpack_half_life((stored or b"").decode("utf-8", "backslashreplace"))
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens`` or sums, shape (n, classes), and the totals of the current epoch."""

@@ -1,4 +1,7 @@
-"""The older tokenizers whose models can be migrated, and what a migrated model records about them.
+"""The older tokenizers and schemas whose models can be migrated, and what a migrated model records about them.
+
+A migration to this version is one step, from whatever version. The way back has a step for each version that
+changed something: first the former schema, then the tokenizer before each migration.
 
 A ledger entry keeps the very tokens that were learned, so what an older version learned can still be unlearned
 exactly. Where the key of a message differs now, the message is looked up under its former key too.
@@ -8,13 +11,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nbstream.store.model.formats import FORMER_SCHEMA
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FIELD = "migrated"
 """The field of a model's schema that says from which tokenizers the model was migrated, and when (Unix time).
 
-It has a record of each migration, such as ``2 1700000000.0``, with a comma between two records.
+It has a record of each migration, such as ``2 1700000000.0``, with a comma between two records. A migration that
+changed the schema alone leaves no record, since the way back to the former schema is always the same.
 """
 
 FORMER_TOKENIZERS = ("2", "3", "4")
@@ -35,20 +41,31 @@ def is_former(stored: Mapping[str, str], ours: Mapping[str, str]) -> bool:
 
 
 def after_migration(stored: Mapping[str, str], ours: Mapping[str, str], at: float) -> dict[str, str]:
-    """Return the tokenizer and ``FIELD`` after a migration at that Unix time of a model with this signature."""
-    records = [*_records(stored), f"{stored['tokenizer']} {at!r}"]
-    return {"tokenizer": ours["tokenizer"], FIELD: ",".join(records)}
+    """Return the schema, the tokenizer and ``FIELD`` after a migration of a model with the signature ``stored``.
+
+    ``at`` is the time of the migration (Unix time). Without ``FIELD`` in the result it has no records.
+    """
+    records = _records(stored)
+    if stored["tokenizer"] != ours["tokenizer"]:
+        records.append(f"{stored['tokenizer']} {at!r}")
+    return _migrated_fields(ours["schema"], ours["tokenizer"], records)
 
 
 def before_migration(stored: Mapping[str, str]) -> dict[str, str]:
-    """Return the tokenizer and ``FIELD`` that a migrated model had before its last migration.
+    """Return the schema, the tokenizer and ``FIELD`` one step back: the former schema, or the former tokenizer.
 
-    Without ``FIELD`` in the result that was its first migration. Raises ``KeyError`` for a model that was never
-    migrated.
+    Without ``FIELD`` in the result there is no migration left. Raises ``KeyError`` for a model of the former
+    schema that was never migrated.
     """
+    if stored["schema"] != str(FORMER_SCHEMA):
+        return _migrated_fields(str(FORMER_SCHEMA), stored["tokenizer"], _records(stored))
     *earlier, last = stored[FIELD].split(",")
-    tokenizer = {"tokenizer": last.partition(" ")[0]}
-    return {**tokenizer, FIELD: ",".join(earlier)} if earlier else tokenizer
+    return _migrated_fields(stored["schema"], last.partition(" ")[0], earlier)
+
+
+def _migrated_fields(schema: str, tokenizer: str, records: list[str]) -> dict[str, str]:
+    fields = {"schema": schema, "tokenizer": tokenizer}
+    return {**fields, FIELD: ",".join(records)} if records else fields
 
 
 def _records(stored: Mapping[str, str]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError, WatchError
@@ -15,6 +16,7 @@ from redis.exceptions import ResponseError, WatchError
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.model import former_version, time_base
+from nbstream.store.model.formats import FORMER_SCHEMA, SCHEMA_VERSION, ModelFormats
 from nbstream.store.model.keys import IMPORT_READY
 from nbstream.tokens import TOKENIZER_VERSION
 
@@ -28,32 +30,48 @@ if TYPE_CHECKING:
 
 _ESCAPED = "backslashreplace"
 
-SCHEMA_VERSION = 2
-"""Raised whenever keys or their meaning change."""
-
 _IDENTITY_FIELD = "identity"
 """A field of the schema, drawn at random once for each model; releases before 0.4.0 do not know it."""
 
 
-def current_signature() -> dict[str, str]:
-    """The signature that a model needs for this program to use it, without the time base."""
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What the signature of a model says to a program that can use the model."""
+
+    half_life: HalfLife
+    formats: ModelFormats
+
+
+def current_signature(schema: int = SCHEMA_VERSION) -> dict[str, str]:
+    """The signature that a model of this schema needs for this program to use it, without the time base."""
     return {
-        "schema": str(SCHEMA_VERSION),
+        "schema": str(schema),
         "tokenizer": str(TOKENIZER_VERSION),
         "classes": ",".join(CLASSES),
         "weight_one": str(WEIGHT_ONE),
     }
 
 
-async def verify_signature(
-    client: Redis, keys: ModelKeys, wanted: HalfLife, *, sign: bool, exactly: bool
-) -> HalfLife:
-    """Check that this program can use the model, and return the model's time base; see ``Model.open``.
+def expected_signature(stored: Mapping[str, str]) -> dict[str, str]:
+    """The signature that a model of the ``stored`` schema needs; that of the present schema for any other one."""
+    return current_signature(FORMER_SCHEMA if stored.get("schema") == str(FORMER_SCHEMA) else SCHEMA_VERSION)
 
-    ``sign`` says whether a new model is signed, ``exactly`` whether t0 must be the wanted one too. Raises
-    ``StoreIncompatible``, ``StoreUnavailable``, and what redis-py raises.
+
+async def verify_signature(
+    client: Redis,
+    keys: ModelKeys,
+    wanted: HalfLife,
+    *,
+    sign: bool,
+    exactly: bool,
+    new_schema: int = SCHEMA_VERSION,
+) -> Signature:
+    """Check that this program can use the model, and return what its signature says; see ``Model.open``.
+
+    ``sign`` says whether a new model is signed, and ``new_schema`` with which schema; ``exactly`` says whether t0
+    must be the wanted one too. Raises ``StoreIncompatible``, ``StoreUnavailable``, and what redis-py raises.
     """
-    ours = current_signature()
+    ours = current_signature(new_schema)
     stored = await _read_signature(client, keys)
     if sign and not ours.keys() <= stored.keys():  # a server that refuses writes can still be read
         async with client.pipeline(transaction=True) as pipe:
@@ -61,6 +79,7 @@ async def verify_signature(
                 pipe.hsetnx(keys.schema, field, value)
             await pipe.execute()
         stored = await _read_signature(client, keys)
+    ours = expected_signature(stored)
     wrong = [
         f"{name} {stored.get(name)} (this is {value})"
         for name, value in ours.items()
@@ -82,9 +101,9 @@ async def verify_signature(
         if ours.keys() <= stored.keys()
         else wanted
     )
-    if time_base.is_compatible(current, wanted, exactly=exactly):
-        return current
-    return await _replace_time_base(client, keys, current, wanted, sign=sign)
+    if not time_base.is_compatible(current, wanted, exactly=exactly):
+        current = await _replace_time_base(client, keys, current, wanted, sign=sign)
+    return Signature(current, ModelFormats(int(ours["schema"])))
 
 
 async def _replace_time_base(

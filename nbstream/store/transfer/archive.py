@@ -35,7 +35,9 @@ from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.bayes.lesson_weight import max_entry_weight
 from nbstream.errors import InputError, StoreIncompatible
 from nbstream.store.model import former_version, time_base
+from nbstream.store.model.formats import FORMER_SCHEMA
 from nbstream.store.model.ledger import LedgerEntry
+from nbstream.store.model.signature import current_signature
 from nbstream.tokens.encoding import MAX_TOKEN_BYTES
 
 FORMAT_VERSION = 1
@@ -203,6 +205,14 @@ class ArchiveReader:
         except (OSError, EOFError, zlib.error) as error:  # OSError is also what gzip raises for a wrong checksum
             problem = "cut or damaged" if self._lines else "no model that nbstream has exported"
             raise InputError(f"{self._name}: {problem} ({error})") from error
+
+
+def archive_signature() -> dict[str, str]:
+    """The signature of every archive that this program writes, and of those that it reads.
+
+    Its schema is the former one, whatever schema the model has: what an archive contains has not changed since.
+    """
+    return current_signature(FORMER_SCHEMA)
 
 
 def new_header(

@@ -24,7 +24,6 @@ from nbstream.store.lua import lua_script
 from nbstream.store.model.keys import IMPORT_READY
 from nbstream.store.model.position import ModelPosition
 from nbstream.store.model.scan import SCAN_STEP, scan_keys
-from nbstream.store.model.signature import current_signature
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer import archive
 
@@ -58,7 +57,9 @@ class ModelSnapshot:
         with store_errors():
             lengths: Any = [await self._model.client.hlen(key) for key in self._model.keys.counts]
         records = sum(lengths) + sum(self._position.totals.messages)
-        return archive.new_header(current_signature(), records, self._model.half_life, float(self._clock()))
+        return archive.new_header(
+            archive.archive_signature(), records, self._model.half_life, float(self._clock())
+        )
 
     async def records(self) -> AsyncIterator[archive.ArchiveRecord]:
         """Yield all records; raises ``StoreUnavailable``, also if the change stream was trimmed meanwhile."""

@@ -19,8 +19,8 @@ from nbstream.bayes.half_life import MAX_COUNT, NO_HALF_LIFE, HalfLife
 from nbstream.bayes.lesson_weight import max_entry_weight
 from nbstream.errors import CountsFull, StoreIncompatible
 from nbstream.store.model.model import Model
-from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
+from nbstream.store.transfer.archive import archive_signature
 from nbstream.store.transfer.model_import import ModelImport, finish_import
 from nbstream.store.transfer.time_base_conversion import convert_time_base
 from tests.store.algebra import NOTHING, live_entries, stored, summed
@@ -42,7 +42,7 @@ async def export_at(model: Model, at: float) -> bytes:
 
 
 def reader_of(content: bytes) -> archive.ArchiveReader:
-    return archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature())
+    return archive.ArchiveReader(io.BytesIO(content), "FILE", archive_signature())
 
 
 async def convert_and_import(model: Model, content: bytes, *, merge: bool = False) -> None:

@@ -24,9 +24,9 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.store.model.model import Model
-from nbstream.store.model.signature import current_signature
 from nbstream.store.replica.mirror import Mirror
 from nbstream.store.transfer import archive
+from nbstream.store.transfer.archive import archive_signature
 from nbstream.store.transfer.model_import import ModelImport, finish_import
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 from tests.conftest import RedisServer
@@ -386,7 +386,7 @@ async def test_the_next_import_removes_what_a_killed_one_has_staged(model: Model
     content = await export_model(model)
     model_import = ModelImport(other, merge=False)
     await model_import.begin()
-    for record in archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature()):
+    for record in archive.ArchiveReader(io.BytesIO(content), "FILE", archive_signature()):
         await model_import.stage(record)
     with pytest.raises(StoreUnavailable, match="another import"):
         await import_model(other, content)
@@ -479,7 +479,7 @@ async def test_a_file_that_is_not_an_archive_is_refused(other: Model, content: b
 def archive_of(*records: bytes, header: archive.ArchiveHeader | None = None) -> bytes:
     """An archive of these lines with the right checksum."""
     stream = io.BytesIO()
-    writer = archive.ArchiveWriter(stream, header or archive.new_header(current_signature(), 1))
+    writer = archive.ArchiveWriter(stream, header or archive.new_header(archive_signature(), 1))
     for record in records:
         writer._gzip.write(record)
         writer._digest.update(record)
@@ -609,9 +609,9 @@ DAY = 86_400.0
 
 def read_at_now(*records: bytes, exported: float = NOW, half_life: HalfLife = NO_HALF_LIFE) -> int:
     """The number of records of an archive that is read at ``NOW``."""
-    header = archive.new_header(current_signature(), 1, half_life, exported)
+    header = archive.new_header(archive_signature(), 1, half_life, exported)
     content = archive_of(*records, header=header)
-    reader = archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature(), lambda: NOW)
+    reader = archive.ArchiveReader(io.BytesIO(content), "FILE", archive_signature(), lambda: NOW)
     return len(list(reader))
 
 
@@ -630,18 +630,18 @@ def test_a_time_base_from_the_future_is_refused() -> None:
 
 
 def test_a_time_base_that_cannot_be_read_is_refused_with_the_name_of_the_file() -> None:
-    signature = {**current_signature(), "half_life": "40.0"}
+    signature = {**archive_signature(), "half_life": "40.0"}
     content = archive_of(header=archive.new_header(signature, 0, exported=NOW))
 
     with pytest.raises(InputError, match="FILE: has a half-life that cannot be read"):
-        archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature(), lambda: NOW)
+        archive.ArchiveReader(io.BytesIO(content), "FILE", archive_signature(), lambda: NOW)
 
 
 def test_a_refusal_shows_no_control_characters_of_the_file() -> None:
     header = archive.ArchiveHeader("\x1b[2J", {"\x1b]0;x": "\x1b[1m"}, 0, NO_HALF_LIFE, NOW)
 
     with pytest.raises(StoreIncompatible) as refused:
-        archive.ArchiveReader(io.BytesIO(archive_of(header=header)), "FILE", current_signature(), lambda: NOW)
+        archive.ArchiveReader(io.BytesIO(archive_of(header=header)), "FILE", archive_signature(), lambda: NOW)
 
     assert str(refused.value).isprintable()
 
@@ -659,15 +659,15 @@ async def test_an_entry_that_a_person_insisted_on_is_not_refused(other: Model) -
     assert imported.weight == 3000
 
 
-@pytest.mark.parametrize("field", sorted(current_signature()))
+@pytest.mark.parametrize("field", sorted(archive_signature()))
 async def test_a_model_of_another_kind_is_refused_with_both_named(other: Model, field: str) -> None:
     stream = io.BytesIO()
-    archive.ArchiveWriter(stream, archive.new_header({**current_signature(), field: "999"}, 0)).finish()
+    archive.ArchiveWriter(stream, archive.new_header({**archive_signature(), field: "999"}, 0)).finish()
 
     error = await import_error(other, stream.getvalue())
 
     assert isinstance(error, StoreIncompatible)
-    assert f"{field} 999 (this is {current_signature()[field]})" in str(error)
+    assert f"{field} 999 (this is {archive_signature()[field]})" in str(error)
 
 
 async def test_another_version_of_the_format_is_refused_with_both_named(model: Model, other: Model) -> None:
