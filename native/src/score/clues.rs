@@ -1,0 +1,62 @@
+//! The choice of clues: of many votes only the strongest. See `nbstream/bayes/clues.py`.
+
+use std::cmp::Ordering;
+
+/// Returns the indices of the at most `limit` strongest votes for ham and as many for spam, in ascending order.
+///
+/// Where the limit divides equal votes, the first names are chosen for ham, the last names for spam. A vote of 0 is no
+/// vote.
+pub fn strongest_indices(names: &[&[u8]], ratios: &[f64], limit: usize) -> Vec<usize> {
+    let votes =
+        |speaks: fn(f64) -> bool| (0..ratios.len()).filter(|&i| speaks(ratios[i])).collect();
+    let ascending = |&a: &usize, &b: &usize| {
+        let by_ratio = ratios[a].partial_cmp(&ratios[b]);
+        by_ratio
+            .unwrap_or(Ordering::Equal)
+            .then_with(|| names[a].cmp(names[b]))
+    };
+    let mut ham: Vec<usize> = votes(|ratio| ratio < 0.0);
+    let mut spam: Vec<usize> = votes(|ratio| ratio > 0.0);
+    keep_first(&mut ham, limit, ascending);
+    keep_first(&mut spam, limit, |a, b| ascending(b, a));
+    ham.append(&mut spam);
+    ham.sort_unstable();
+    ham
+}
+
+/// Keeps the `limit` indices that come first in this order.
+fn keep_first(indices: &mut Vec<usize>, limit: usize, order: impl Fn(&usize, &usize) -> Ordering) {
+    if indices.len() > limit {
+        indices.select_nth_unstable_by(limit, order);
+        indices.truncate(limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_votes_at_the_limit_are_chosen_by_name() {
+        let names: [&[u8]; 6] = [b"c", b"a", b"b", b"f", b"d", b"e"];
+        let ratios = [-1.0, -1.0, -1.0, 2.0, 2.0, 2.0];
+        assert_eq!(strongest_indices(&names, &ratios, 2), [1, 2, 3, 5]);
+        assert_eq!(strongest_indices(&names, &ratios, 1), [1, 3]);
+        assert_eq!(strongest_indices(&names, &ratios, 0), []);
+        assert_eq!(strongest_indices(&names, &ratios, 3), [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_vote_of_zero_is_no_vote() {
+        let names: [&[u8]; 3] = [b"a", b"b", b"c"];
+        assert_eq!(strongest_indices(&names, &[0.0, -0.0, 0.5], 5), [2]);
+    }
+
+    #[test]
+    fn the_strongest_of_each_class_are_chosen() {
+        let names: [&[u8]; 5] = [b"a", b"b", b"c", b"d", b"e"];
+        let ratios = [0.1, -3.0, 7.0, -1.0, 5.0];
+        assert_eq!(strongest_indices(&names, &ratios, 1), [1, 2]);
+        assert_eq!(strongest_indices(&names, &ratios, 2), [1, 2, 3, 4]);
+    }
+}

@@ -1,0 +1,102 @@
+//! The log-ratios of tokens. See `nbstream/bayes/multinomial.py`.
+
+use crate::table::Counts;
+
+const HAM: usize = 0;
+const SPAM: usize = 1;
+
+/// Lidstone's `alpha`, and the count of one occurrence (`unit`).
+#[derive(Debug, Clone, Copy)]
+pub struct Smoothing {
+    pub alpha: f64,
+    pub unit: f64,
+}
+
+/// The totals of a model that a ratio needs: the tokens of ham and spam, and the size of the vocabulary.
+#[derive(Debug, Clone, Copy)]
+pub struct Totals {
+    pub tokens: [i64; 2],
+    pub vocabulary: i64,
+}
+
+/// Returns ln P(token | spam) - ln P(token | ham) in nats for each token; 0 for a token never seen.
+///
+/// Returns nothing where a ratio is no finite number.
+pub fn token_log_ratios(
+    rows: &[Counts],
+    totals: &Totals,
+    smoothing: &Smoothing,
+) -> Option<Vec<f64>> {
+    let pseudo = smoothing.alpha * totals.vocabulary.max(1) as f64;
+    let mass = |class: usize| occurrences(totals.tokens[class], smoothing) + pseudo;
+    let classes = (mass(HAM) / mass(SPAM)).ln();
+    let mut ratios = Vec::with_capacity(rows.len());
+    for row in rows {
+        if row[HAM] <= 0 && row[SPAM] <= 0 {
+            ratios.push(0.0);
+            continue;
+        }
+        let smoothed = |class: usize| occurrences(row[class], smoothing) + smoothing.alpha;
+        let ratio = (smoothed(SPAM) / smoothed(HAM)).ln() + classes;
+        if !ratio.is_finite() {
+            return None;
+        }
+        ratios.push(ratio);
+    }
+    Some(ratios)
+}
+
+/// Returns how many occurrences a count stands for; a negative count is read as 0.
+fn occurrences(count: i64, smoothing: &Smoothing) -> f64 {
+    count.max(0) as f64 / smoothing.unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOTALS: Totals = Totals {
+        tokens: [3000, 7000],
+        vocabulary: 10,
+    };
+    const SMOOTHING: Smoothing = Smoothing {
+        alpha: 0.12,
+        unit: 1000.0,
+    };
+
+    fn ratio(row: Counts) -> f64 {
+        token_log_ratios(&[row], &TOTALS, &SMOOTHING).unwrap()[0]
+    }
+
+    #[test]
+    fn a_token_never_seen_says_nothing() {
+        assert_eq!(ratio([0, 0]), 0.0);
+        assert_eq!(ratio([-5, 0]), 0.0);
+    }
+
+    #[test]
+    fn a_negative_count_is_read_as_none() {
+        assert_eq!(ratio([-4000, 2000]), ratio([0, 2000]));
+    }
+
+    #[test]
+    fn the_order_of_the_operations_is_stated() {
+        let classes = ((3.0_f64 + 0.12 * 10.0) / (7.0 + 0.12 * 10.0)).ln();
+        assert_eq!(
+            ratio([1000, 2000]),
+            ((2.0_f64 + 0.12) / (1.0 + 0.12)).ln() + classes
+        );
+    }
+
+    #[test]
+    fn what_no_float_can_hold_gives_nothing() {
+        let smoothing = Smoothing {
+            alpha: 1e-320,
+            unit: 1e-300,
+        };
+        assert_eq!(
+            token_log_ratios(&[[0, i64::MAX]], &TOTALS, &smoothing),
+            None
+        );
+    }
+}
