@@ -80,7 +80,7 @@ class LazySequence(Sequence[Item]):
 class TokenClues(LazySequence[Clue]):
     """The tokens of one message that voted.
 
-    ``token_indices`` are their indices in ``tokens.all``, in no particular order; ``ratios`` are their log-ratios
+    ``token_indices`` are their indices in ``tokens.all``, in ascending order; ``ratios`` are their log-ratios
     in nats, both of shape (clues,). As a sequence the strongest clue comes first, and equally strong ones are
     sorted by name.
     """

@@ -100,7 +100,7 @@ class MultinomialModel:
             end = start + len(group)
             strongest.append(strongest_indices(group, ratios[start:end], limit) + start)
             start = end
-        indices = np.concatenate(strongest)
+        indices = np.sort(np.concatenate(strongest))
         return TokenClues(tokens, indices, ratios[indices])
 
     def _group_limits(self, totals: Totals) -> tuple[int, ...]:
