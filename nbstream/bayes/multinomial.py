@@ -117,14 +117,13 @@ def token_log_ratios(
     - H and S = tokens / unit + alpha * max(vocabulary, 1), of the totals of ham and of spam;
     - the ratio is log(s / h) + log(H / S), and 0 where both counts are 0.
     """
-    positive_counts = np.maximum(counts, 0)
-    smoothed = positive_counts / unit
+    seen = np.flatnonzero(np.maximum(counts[:, HAM], counts[:, SPAM]) > 0)
+    smoothed = np.maximum(counts[seen], 0) / unit
     smoothed += smoothing
     pseudo = smoothing * max(totals.vocabulary_size, 1)
     ham, spam = (max(totals.tokens[column], 0) / unit + pseudo for column in (HAM, SPAM))
-    ratios = apply_to_each(math.log, smoothed[:, SPAM] / smoothed[:, HAM])
-    ratios += math.log(ham / spam)
-    ratios[(positive_counts[:, SPAM] | positive_counts[:, HAM]) == 0] = 0.0
+    ratios = np.zeros(len(counts))
+    ratios[seen] = apply_to_each(math.log, smoothed[:, SPAM] / smoothed[:, HAM]) + math.log(ham / spam)
     return ratios
 
 
