@@ -13,6 +13,7 @@ like that).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, TypeAlias
@@ -66,12 +67,144 @@ class Totals:
         )
 
 
-class ClassCounts:
-    """The counts of all tokens and sums: one integer per class. A token takes about 150 bytes, its name included.
+@dataclass(frozen=True, slots=True, order=True)
+class ChangePosition:
+    """A place in a change stream: both numbers of the stream id of a change, and its sequence number."""
 
-    ``set_counts`` and ``set_column`` do not change ``totals``: the caller sets them as a whole. ``add`` and
+    milliseconds: int = 0
+    number: int = 0
+    sequence: int = 0
+
+
+NO_CHANGE = ChangePosition()
+"""The place before the first change."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountsChange:
+    """What a change of the stream sets.
+
+    ``columns`` has, for some classes, the number of the class and the counts of the distinct ``tokens`` in it.
+    """
+
+    tokens: Sequence[bytes]
+    columns: Sequence[tuple[int, NDArray[np.int64]]]
+    totals: Totals
+    position: ChangePosition
+
+
+class CountsView(ABC):
+    """The counts of all tokens and sums, to be read."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of tokens and sums that have a count other than zero."""
+
+    @property
+    @abstractmethod
+    def totals(self) -> Totals:
+        """The totals, which were set by whoever changed the counts."""
+
+    @property
+    @abstractmethod
+    def position(self) -> ChangePosition:
+        """The last change of the stream that is in the counts."""
+
+    @abstractmethod
+    def look_up(self, tokens: Sequence[bytes]) -> NDArray[np.int64]:
+        """Return the counts of ``tokens``, shape (tokens, classes); an unknown token has zeros."""
+
+    @abstractmethod
+    def look_up_with_totals(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
+        """Return the counts of ``tokens`` and the totals, both after the same change."""
+
+    @abstractmethod
+    def vocabulary_counts(self) -> NDArray[np.int64]:
+        """Return the counts of all tokens, without the sums, shape (tokens, classes), in the order of ``tokens``.
+
+        Each call returns the same array object until a count changes, so that callers can cache by its identity.
+        """
+
+    @abstractmethod
+    def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
+        """Return the counts of these sums, shape (names, classes).
+
+        Each call returns the same array object until a count changes, so that callers can cache by its identity.
+        """
+
+    @property
+    @abstractmethod
+    def largest_count(self) -> int:
+        """The largest of all totals, counts and sums; this reads all of them."""
+
+    @property
+    @abstractmethod
+    def distinct_tokens(self) -> int:
+        """The number of tokens that have a count other than zero, without the sums."""
+
+    @abstractmethod
+    def snapshot(self) -> tuple[list[bytes], NDArray[np.int64]]:
+        """Return the names of all tokens and sums, and a copy of their counts, shape (names, classes)."""
+
+    def tokens(self) -> list[bytes]:
+        """Return the names of all tokens, without the sums."""
+        return [name for name in self.snapshot()[0] if not is_sum(name)]
+
+
+class Counts(CountsView):
+    """The counts of all tokens and sums: one integer per class.
+
+    ``set_counts`` and ``set_column`` do not change the totals: the caller sets them as a whole. ``add`` and
     ``subtract`` update them.
     """
+
+    @abstractmethod
+    def set_totals(self, totals: Totals) -> None:
+        """Set the totals as a whole."""
+
+    @abstractmethod
+    def set_counts(self, tokens: Sequence[bytes], rows: NDArray[np.int64]) -> None:
+        """Set the counts of distinct ``tokens`` to ``rows``, shape (tokens, classes).
+
+        A token whose row is all zeros is forgotten.
+        """
+
+    @abstractmethod
+    def set_column(self, tokens: Sequence[bytes], column: int, values: NDArray[np.int64]) -> None:
+        """Set the counts of distinct ``tokens`` in one class, and leave those in the other classes as they are."""
+
+    @abstractmethod
+    def apply(self, change: CountsChange) -> None:
+        """Set the counts, the totals and the position that result from a change of the stream."""
+
+    def add(self, tokens: Sequence[bytes], column: int, weight: int, sums: Sums = ()) -> None:
+        """Learn a message in the class of ``column``: distinct ``tokens``, each with ``weight``, and ``sums``."""
+        self._change_tokens(tokens, column, weight, messages=1)
+        self._change_sums(sums, column, 1)
+
+    def subtract(self, tokens: Sequence[bytes], column: int, weight: int, sums: Sums = ()) -> None:
+        """Take back exactly what ``add`` with the same arguments added."""
+        self._change_tokens(tokens, column, -weight, messages=-1)
+        self._change_sums(sums, column, -1)
+
+    def _change_sums(self, sums: Sums, column: int, sign: int) -> None:
+        if sums:
+            names = [name for name, _ in sums]
+            rows = self.look_up(names)
+            rows[:, column] += [sign * amount for _, amount in sums]
+            self.set_counts(names, rows)
+
+    def _change_tokens(self, tokens: Sequence[bytes], column: int, weight: int, messages: int) -> None:
+        before = self.look_up(tokens)
+        after = before.copy()
+        after[:, column] += weight
+        self.set_counts(tokens, after)
+        new_tokens = int((after > 0).any(axis=1).sum()) - int((before > 0).any(axis=1).sum())
+        self.set_totals(self.totals.with_lesson(column, weight * len(tokens), new_tokens, messages))
+
+
+class ClassCounts(Counts):
+    """Counts in a dictionary and an array. A token takes about 150 bytes, its name included."""
 
     def __init__(self, classes: int = len(CLASSES)) -> None:
         self._rows: dict[bytes, int] = {}
@@ -81,15 +214,34 @@ class ClassCounts:
         self._sum_count = 0
         self._vocabulary_counts: NDArray[np.int64] | None = None
         self._sums_by_names: dict[tuple[bytes, ...], NDArray[np.int64]] = {}
-        self.totals = Totals((0,) * classes, (0,) * classes)
+        self._totals = Totals((0,) * classes, (0,) * classes)
+        self._position = NO_CHANGE
 
     def __len__(self) -> int:
         """Return the number of tokens and sums that have a count other than zero."""
         return len(self._rows)
 
+    @property
+    def totals(self) -> Totals:
+        """The totals as they were set."""
+        return self._totals
+
+    def set_totals(self, totals: Totals) -> None:
+        """Set the totals as a whole."""
+        self._totals = totals
+
+    @property
+    def position(self) -> ChangePosition:
+        """The last change of the stream that was applied."""
+        return self._position
+
     def look_up(self, tokens: Sequence[bytes]) -> NDArray[np.int64]:
         """Return the counts of ``tokens``, shape (tokens, classes); an unknown token has zeros."""
         return self._counts[self._row_numbers(tokens)]
+
+    def look_up_with_totals(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
+        """Return the counts of ``tokens`` and the totals."""
+        return self.look_up(tokens), self._totals
 
     def set_counts(self, tokens: Sequence[bytes], rows: NDArray[np.int64]) -> None:
         """Set the counts of distinct ``tokens`` to ``rows``, shape (tokens, classes).
@@ -105,15 +257,11 @@ class ClassCounts:
         rows[:, column] = values
         self._write_rows(tokens, row_numbers, rows)
 
-    def add(self, tokens: Sequence[bytes], column: int, weight: int, sums: Sums = ()) -> None:
-        """Learn a message in the class of ``column``: distinct ``tokens``, each with ``weight``, and ``sums``."""
-        self._change_tokens(tokens, column, weight, messages=1)
-        self._change_sums(sums, column, 1)
-
-    def subtract(self, tokens: Sequence[bytes], column: int, weight: int, sums: Sums = ()) -> None:
-        """Take back exactly what ``add`` with the same arguments added."""
-        self._change_tokens(tokens, column, -weight, messages=-1)
-        self._change_sums(sums, column, -1)
+    def apply(self, change: CountsChange) -> None:
+        """Set what results from a change of the stream."""
+        for column, values in change.columns:
+            self.set_column(change.tokens, column, values)
+        self._totals, self._position = change.totals, change.position
 
     def vocabulary_counts(self) -> NDArray[np.int64]:
         """Return the counts of all tokens, without the sums, shape (tokens, classes), in the order of ``tokens``.
@@ -147,25 +295,6 @@ class ClassCounts:
     def snapshot(self) -> tuple[list[bytes], NDArray[np.int64]]:
         """Return the names of all tokens and sums, and a copy of their counts, shape (names, classes)."""
         return list(self._rows), self._counts[np.fromiter(self._rows.values(), np.intp, len(self._rows))]
-
-    def tokens(self) -> list[bytes]:
-        """Return the names of all tokens, without the sums."""
-        return [name for name in self._rows if not is_sum(name)]
-
-    def _change_sums(self, sums: Sums, column: int, sign: int) -> None:
-        if sums:
-            names = [name for name, _ in sums]
-            rows = self.look_up(names)
-            rows[:, column] += [sign * amount for _, amount in sums]
-            self.set_counts(names, rows)
-
-    def _change_tokens(self, tokens: Sequence[bytes], column: int, weight: int, messages: int) -> None:
-        before = self.look_up(tokens)
-        after = before.copy()
-        after[:, column] += weight
-        self.set_counts(tokens, after)
-        new_tokens = int((after > 0).any(axis=1).sum()) - int((before > 0).any(axis=1).sum())
-        self.totals = self.totals.with_lesson(column, weight * len(tokens), new_tokens, messages)
 
     def _row_numbers(self, tokens: Sequence[bytes]) -> NDArray[np.intp]:
         return np.fromiter(map(self._rows.get, tokens, repeat(_ZERO_ROW)), dtype=np.intp, count=len(tokens))

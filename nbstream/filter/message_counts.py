@@ -64,7 +64,7 @@ def counts_after_lesson(
     changed = ClassCounts()
     changed.set_counts(counts.names, counts.rows)
     changed.set_counts(counts.sum_names, counts.sums)
-    changed.totals = counts.totals
+    changed.set_totals(counts.totals)
     if old_entry:
         changed.subtract(old_entry.tokens, CLASSES.index(old_entry.label), old_entry.weight, old_entry.sums)
     if new_entry:

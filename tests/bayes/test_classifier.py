@@ -133,7 +133,7 @@ def test_each_class_has_its_own_clues_however_strong_the_other() -> None:
 def test_an_empty_message_scores_the_prior() -> None:
     classifier = Classifier()
     counts = trained_counts(classifier)
-    counts.totals = replace(counts.totals, messages=(9, 99))
+    counts.set_totals(replace(counts.totals, messages=(9, 99)))
     result = score_of(counts, classifier, EMPTY)
     assert result.log_odds == result.prior == pytest.approx(math.log(100 / 10))
 

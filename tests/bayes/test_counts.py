@@ -7,7 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Sums, Totals, is_sum
+from nbstream.bayes.counts import (
+    CLASSES,
+    NO_CHANGE,
+    WEIGHT_ONE,
+    ChangePosition,
+    ClassCounts,
+    Counts,
+    CountsChange,
+    Sums,
+    Totals,
+    is_sum,
+)
+from nbstream.bayes.table_counts import TableCounts
+from tests.engine.tables import table_functions
 
 # The last one begins like a sum and is a token: it is made from a header field whose name begins so.
 NAMES = [b"a", b"b", b"c", b"d", b"=d:e"]
@@ -22,33 +35,45 @@ LEARNED = st.tuples(TOKENS, st.integers(0, len(CLASSES) - 1), st.integers(0, WEI
 Learned = tuple[list[bytes], int, int, Sums]
 
 
-def state(counts: ClassCounts) -> tuple[list[list[int]], Totals, int]:
+MakeCounts = Callable[[], Counts]
+
+
+@pytest.fixture(params=["python", "native"], scope="module")
+def make_counts(request: pytest.FixtureRequest) -> MakeCounts:
+    """Counts of both engines: whatever holds for one holds for the other."""
+    if request.param == "python":
+        return ClassCounts
+    functions = table_functions()
+    return lambda: TableCounts.empty(functions)
+
+
+def state(counts: Counts) -> tuple[list[list[int]], Totals, int]:
     return counts.look_up([*NAMES, *SUM_NAMES]).tolist(), counts.totals, len(counts)
 
 
-def test_an_unknown_token_has_no_counts() -> None:
-    assert ClassCounts().look_up([b"a", b"b"]).tolist() == [[0, 0], [0, 0]]
-    assert ClassCounts().look_up([]).shape == (0, 2)
+def test_an_unknown_token_has_no_counts(make_counts: MakeCounts) -> None:
+    assert make_counts().look_up([b"a", b"b"]).tolist() == [[0, 0], [0, 0]]
+    assert make_counts().look_up([]).shape == (0, 2)
 
 
-def test_adding_counts_tokens_messages_and_vocabulary() -> None:
-    counts = ClassCounts()
+def test_adding_counts_tokens_messages_and_vocabulary(make_counts: MakeCounts) -> None:
+    counts = make_counts()
     counts.add([b"a", b"b"], 1, 300)
     counts.add([b"b"], 0, 1000)
     assert counts.look_up([b"a", b"b", b"c"]).tolist() == [[0, 300], [1000, 300], [0, 0]]
     assert counts.totals == Totals(messages=(1, 1), tokens=(1000, 600), vocabulary_size=2)
 
 
-def test_a_learn_of_weight_zero_counts_the_message_and_keeps_no_token() -> None:
-    counts = ClassCounts()
+def test_a_learn_of_weight_zero_counts_the_message_and_keeps_no_token(make_counts: MakeCounts) -> None:
+    counts = make_counts()
     counts.add([b"a"], 0, 0)
     assert counts.totals == Totals(messages=(1, 0), tokens=(0, 0), vocabulary_size=0)
     assert len(counts) == 0
 
 
 @given(st.lists(LEARNED, max_size=10), LEARNED)
-def test_subtracting_undoes_adding_exactly(before: list[Learned], one: Learned) -> None:
-    counts = ClassCounts()
+def test_subtracting_undoes_adding_exactly(make_counts: MakeCounts, before: list[Learned], one: Learned) -> None:
+    counts = make_counts()
     for learned in before:
         counts.add(*learned)
     expected = state(counts)
@@ -59,21 +84,19 @@ def test_subtracting_undoes_adding_exactly(before: list[Learned], one: Learned) 
 
 @given(st.lists(LEARNED, min_size=1, max_size=8), st.randoms(use_true_random=False))
 def test_order_makes_no_difference_even_through_negative_counts(
-    learned: list[Learned], generator: random.Random
+    make_counts: MakeCounts, learned: list[Learned], generator: random.Random
 ) -> None:
-    changes = [(ClassCounts.add, lesson) for lesson in learned] + [
-        (ClassCounts.subtract, lesson) for lesson in learned[1:]
-    ]
+    changes = [(Counts.add, lesson) for lesson in learned] + [(Counts.subtract, lesson) for lesson in learned[1:]]
     generator.shuffle(changes)
-    counts, expected = ClassCounts(), ClassCounts()
+    counts, expected = make_counts(), make_counts()
     for change, lesson in changes:
         change(counts, *lesson)
     expected.add(*learned[0])
     assert state(counts) == state(expected)
 
 
-def test_set_column_sets_one_class_and_leaves_the_others() -> None:
-    counts = ClassCounts()
+def test_set_column_sets_one_class_and_leaves_the_others(make_counts: MakeCounts) -> None:
+    counts = make_counts()
     counts.set_counts([b"a", b"b"], np.array([[1, 2], [0, 4]]))
 
     counts.set_column([b"a", b"b", b"c"], 1, np.array([9, 0, 5]))
@@ -82,8 +105,8 @@ def test_set_column_sets_one_class_and_leaves_the_others() -> None:
     assert len(counts) == 2
 
 
-def test_set_counts_sets_counts_forgets_rows_of_zeros_and_leaves_totals() -> None:
-    counts = ClassCounts()
+def test_set_counts_sets_counts_forgets_rows_of_zeros_and_leaves_totals(make_counts: MakeCounts) -> None:
+    counts = make_counts()
     counts.set_counts([b"a", b"b"], np.array([[1, 2], [3, -4]]))
     counts.set_counts([b"a", b"c"], np.array([[0, 0], [5, 0]]))
     assert counts.look_up([b"a", b"b", b"c"]).tolist() == [[0, 0], [3, -4], [5, 0]]
@@ -95,8 +118,10 @@ PUT = st.dictionaries(st.sampled_from([*NAMES, *SUM_NAMES]), st.tuples(st.intege
 
 
 @given(st.lists(PUT, max_size=8))
-def test_names_are_added_and_removed_as_in_a_dictionary(puts: list[dict[bytes, tuple[int, int]]]) -> None:
-    counts, expected = ClassCounts(), dict[bytes, tuple[int, int]]()
+def test_names_are_added_and_removed_as_in_a_dictionary(
+    make_counts: MakeCounts, puts: list[dict[bytes, tuple[int, int]]]
+) -> None:
+    counts, expected = make_counts(), dict[bytes, tuple[int, int]]()
     for put in puts:
         counts.set_counts(list(put), np.array(list(put.values()), np.int64).reshape(-1, 2))
         expected = {name: row for name, row in (expected | put).items() if row != (0, 0)}
@@ -106,8 +131,8 @@ def test_names_are_added_and_removed_as_in_a_dictionary(puts: list[dict[bytes, t
         assert counts.distinct_tokens == sum(not is_sum(name) for name in expected)
 
 
-def test_one_call_fills_freed_rows_and_enlarges_the_table() -> None:
-    counts = ClassCounts()
+def test_one_call_fills_freed_rows_and_enlarges_the_table(make_counts: MakeCounts) -> None:
+    counts = make_counts()
     tokens = [b"token:%d" % n for n in range(5000)]
     counts.set_counts(tokens[:900], np.ones((900, 2), np.int64))
     counts.set_counts(tokens[:500], np.zeros((500, 2), np.int64))
@@ -117,8 +142,8 @@ def test_one_call_fills_freed_rows_and_enlarges_the_table() -> None:
     assert not counts.look_up(tokens[:500]).any()
 
 
-def test_the_row_of_a_forgotten_token_is_used_again_and_clean() -> None:
-    counts = ClassCounts()
+def test_the_row_of_a_forgotten_token_is_used_again_and_clean(make_counts: MakeCounts) -> None:
+    counts = make_counts()
     for n in range(5000):
         counts.set_counts([b"%d" % n], np.array([[1, 1]]))
         counts.set_counts([b"%d" % n], np.array([[0, 0]]))
@@ -127,24 +152,24 @@ def test_the_row_of_a_forgotten_token_is_used_again_and_clean() -> None:
     assert counts.look_up([b"x", b"4999"]).tolist() == [[7, 0], [0, 0]]
 
 
-def test_many_tokens_keep_their_counts_while_the_table_grows() -> None:
-    counts = ClassCounts()
+def test_many_tokens_keep_their_counts_while_the_table_grows(make_counts: MakeCounts) -> None:
+    counts = make_counts()
     tokens = [b"token:%d" % n for n in range(10_000)]
     rows = np.arange(20_000).reshape(-1, 2) + 1
     counts.set_counts(tokens, rows)
     assert (counts.look_up(tokens) == rows).all()
 
 
-def test_a_look_up_is_a_copy() -> None:
-    counts = ClassCounts()
+def test_a_look_up_is_a_copy(make_counts: MakeCounts) -> None:
+    counts = make_counts()
     counts.add([b"a"], 0, 5)
     counts.look_up([b"a", b"z"])[:] = 99
     assert counts.look_up([b"a", b"z"]).tolist() == [[5, 0], [0, 0]]
 
 
-def test_totals_are_set_as_a_whole() -> None:
-    counts = ClassCounts()
-    counts.totals = Totals((1, 2), (3, 4), 5)
+def test_totals_are_set_as_a_whole(make_counts: MakeCounts) -> None:
+    counts = make_counts()
+    counts.set_totals(Totals((1, 2), (3, 4), 5))
     assert counts.totals.vocabulary_size == 5
 
 
@@ -167,8 +192,8 @@ def test_a_token_takes_at_most_two_hundred_bytes() -> None:
 # Sums
 
 
-def test_sums_are_counted_beside_the_tokens_by_amounts_of_their_own() -> None:
-    counts = ClassCounts()
+def test_sums_are_counted_beside_the_tokens_by_amounts_of_their_own(make_counts: MakeCounts) -> None:
+    counts = make_counts()
     counts.add([b"a"], 1, 300, [(b"=x", 300), (b"=y", 90_000)])
     counts.add([b"a", b"b"], 0, 1000, [(b"=x", 1000)])
     assert counts.look_up([b"=x", b"=y", b"=z"]).tolist() == [[1000, 300], [0, 90_000], [0, 0]]
@@ -176,8 +201,10 @@ def test_sums_are_counted_beside_the_tokens_by_amounts_of_their_own() -> None:
 
 
 @given(st.lists(LEARNED, max_size=8))
-def test_sums_belong_neither_to_the_totals_nor_to_the_vocabulary(learned: list[Learned]) -> None:
-    counts, without = ClassCounts(), ClassCounts()
+def test_sums_belong_neither_to_the_totals_nor_to_the_vocabulary(
+    make_counts: MakeCounts, learned: list[Learned]
+) -> None:
+    counts, without = make_counts(), make_counts()
     for tokens, column, weight, sums in learned:
         counts.add(tokens, column, weight, sums)
         without.add(tokens, column, weight)
@@ -186,15 +213,15 @@ def test_sums_belong_neither_to_the_totals_nor_to_the_vocabulary(learned: list[L
     assert counts.vocabulary_counts().shape == without.vocabulary_counts().shape
 
 
-def test_the_sums_of_a_message_without_weight_are_added() -> None:
-    counts = ClassCounts()
+def test_the_sums_of_a_message_without_weight_are_added(make_counts: MakeCounts) -> None:
+    counts = make_counts()
     counts.add([b"a"], 0, 0, [(b"=x", 5)])
     assert counts.look_up([b"a", b"=x"]).tolist() == [[0, 0], [5, 0]]
     assert len(counts) == 1
 
 
-def test_a_sum_that_is_back_at_zero_is_forgotten() -> None:
-    counts = ClassCounts()
+def test_a_sum_that_is_back_at_zero_is_forgotten(make_counts: MakeCounts) -> None:
+    counts = make_counts()
     counts.add([], 0, 1000, [(b"=x", 5), (b"=y", 0)])
     counts.subtract([], 0, 1000, [(b"=x", 5), (b"=y", 0)])
     assert len(counts) == 0
@@ -213,8 +240,10 @@ def test_a_sum_begins_with_the_mark_and_has_no_colon(name: bytes, expected: bool
 
 
 @given(st.lists(LEARNED, max_size=8))
-def test_the_vocabulary_is_the_counts_of_all_tokens_in_their_order(learned: list[Learned]) -> None:
-    counts = ClassCounts()
+def test_the_vocabulary_is_the_counts_of_all_tokens_in_their_order(
+    make_counts: MakeCounts, learned: list[Learned]
+) -> None:
+    counts = make_counts()
     for lesson in learned:
         counts.add(*lesson)
     for lesson in learned[1::2]:
@@ -225,12 +254,12 @@ def test_the_vocabulary_is_the_counts_of_all_tokens_in_their_order(learned: list
     assert counts.totals.vocabulary_size == len(present)
 
 
-def test_an_empty_vocabulary_has_columns() -> None:
-    assert ClassCounts().vocabulary_counts().shape == (0, 2)
+def test_an_empty_vocabulary_has_columns(make_counts: MakeCounts) -> None:
+    assert make_counts().vocabulary_counts().shape == (0, 2)
 
 
-def test_the_vocabulary_is_the_very_same_array_until_a_count_changes() -> None:
-    counts = ClassCounts()
+def test_the_vocabulary_is_the_very_same_array_until_a_count_changes(make_counts: MakeCounts) -> None:
+    counts = make_counts()
     counts.add([b"a"], 0, 5, [(b"=x", 5)])
     vocabulary = counts.vocabulary_counts()
     counts.look_up([b"a", b"z"])
@@ -250,8 +279,8 @@ def test_the_vocabulary_is_the_very_same_array_until_a_count_changes() -> None:
     assert vocabulary.tolist() == [[5, 0]]
 
 
-def test_sums_are_the_very_same_array_until_a_count_changes() -> None:
-    counts, names = ClassCounts(), (b"=x", b"=y")
+def test_sums_are_the_very_same_array_until_a_count_changes(make_counts: MakeCounts) -> None:
+    counts, names = make_counts(), (b"=x", b"=y")
     counts.add([b"t:a"], 0, 5, [(b"=x", 5)])
     sums = counts.sums(names)
     assert counts.sums((b"=y",)).tolist() == [[0, 0]]
@@ -261,10 +290,32 @@ def test_sums_are_the_very_same_array_until_a_count_changes() -> None:
     assert sums.tolist() == [[5, 0], [0, 0]]
 
 
-def test_the_largest_is_that_of_totals_counts_and_sums() -> None:
-    counts = ClassCounts()
+def test_the_largest_is_that_of_totals_counts_and_sums(make_counts: MakeCounts) -> None:
+    counts = make_counts()
     counts.add([b"t:a", b"t:b"], 1, 600, [(b"=x", 50)])
     assert counts.largest_count == 1200
 
     counts.add([], 0, 0, [(b"=x", 4000)])
     assert counts.largest_count == 4000
+
+
+# What a change of the stream sets
+
+
+def test_a_change_of_the_stream_sets_counts_totals_and_position(make_counts: MakeCounts) -> None:
+    counts = make_counts()
+    counts.set_counts([b"a", b"b"], np.array([[1, 2], [0, 4]]))
+    assert counts.position == NO_CHANGE
+    totals, position = Totals((1, 2), (3, 4), 5), ChangePosition(1_700_000_000_000, 3, 77)
+
+    counts.apply(CountsChange([b"a", b"b"], [(1, np.array([9, 0]))], totals, position))
+
+    rows, seen_totals = counts.look_up_with_totals([b"a", b"b"])
+    assert rows.tolist() == [[1, 9], [0, 0]]
+    assert (seen_totals, counts.totals, counts.position) == (totals, totals, position)
+
+
+def test_a_change_without_tokens_sets_the_totals(make_counts: MakeCounts) -> None:
+    counts = make_counts()
+    counts.apply(CountsChange([], [], Totals((1, 0), (0, 0), 0), ChangePosition(5, 0, 1)))
+    assert (counts.totals.messages, len(counts)) == ((1, 0), 0)

@@ -105,10 +105,12 @@ def trained_counts(training: Sequence[Document], classes: int) -> ClassCounts:
     counts = ClassCounts(classes)
     counts.set_counts(tokens, rows)
     labels = [label for label, _ in training]
-    counts.totals = Totals(
-        messages=tuple(labels.count(label) for label in range(classes)),
-        tokens=tuple(rows.sum(axis=0).tolist()),
-        vocabulary_size=len(tokens),
+    counts.set_totals(
+        Totals(
+            messages=tuple(labels.count(label) for label in range(classes)),
+            tokens=tuple(rows.sum(axis=0).tolist()),
+            vocabulary_size=len(tokens),
+        )
     )
     return counts
 

@@ -1,5 +1,6 @@
-//! The C interface, `nbstream/engine/interface.h`. All `unsafe` code that touches foreign memory is here and in
-//! `table`.
+//! The C interface, `nbstream/engine/interface.h`. All `unsafe` code is here.
+
+pub mod table;
 
 const INTERFACE: &[u8] = include_bytes!("../../../nbstream/engine/interface.h");
 const TOKENIZER_VERSION: u32 = 5;

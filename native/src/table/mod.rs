@@ -66,6 +66,7 @@ pub struct State {
 /// How much of the memory of a table is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
+    pub slots: usize,
     pub rows: usize,
     pub rows_used: usize,
     pub rows_reserved: usize,
@@ -183,6 +184,7 @@ impl<'a> Table<'a> {
     /// Returns how much of the memory is in use.
     pub fn usage(&self) -> Usage {
         Usage {
+            slots: self.layout.slots,
             rows: self.layout.rows,
             rows_used: self.rows_used(),
             rows_reserved: self.load(layout::AT_ROWS_RESERVED) as usize,

@@ -167,7 +167,7 @@ class Model:
         """All counts of the model, with their totals; this takes some seconds for a million tokens."""
         with store_errors():
             counts = await scan_counts(self.client, self.keys)
-        counts.totals = await self.totals()
+        counts.set_totals(await self.totals())
         return counts
 
     async def vocabulary_counts(self) -> NDArray[np.int64]:

@@ -83,7 +83,7 @@ class _Replica:
                 if resulting is not None:
                     self.counts.set_column(tokens, column, np.fromstring(resulting, dtype=np.int64, sep=" "))
         self.first_scores.apply_change(fields)
-        self.counts.totals = _parse_totals(fields[b"totals"])
+        self.counts.set_totals(_parse_totals(fields[b"totals"]))
         self.sequence, self.last_id = sequence, entry_id
 
 
@@ -344,7 +344,7 @@ class Mirror:
         with store_errors():
             counts = await scan_counts(model.client, model.keys)
             first_scores = await scan_first_scores(model.client, model.keys)
-        counts.totals = position.totals
+        counts.set_totals(position.totals)
         replica = _Replica(counts, first_scores, position.change, position.sequence, model.half_life)
         await self._replay(model, replica)
         return replica

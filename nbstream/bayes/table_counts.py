@@ -1,0 +1,305 @@
+"""Class counts in the table of the native library, with the results of ``ClassCounts``.
+
+Rules: a table has a fixed size. Before it is full, its counts are copied into a larger one, some rows at each
+change, so that no change takes long; until all are copied, changes go to both. The rows of forgotten tokens are
+not copied. A change to a table that was not committed never shows.
+"""
+
+from __future__ import annotations
+
+import mmap
+from typing import TYPE_CHECKING
+
+from nbstream.bayes.counts import ChangePosition, Counts, CountsChange, CountsView, Totals
+from nbstream.engine.table import WORD_BYTES, Table, TableFull, table_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nbstream.engine.table import Memory, TableFunctions
+
+_LEAST_ROWS = 1024
+_SPARE = 1.5  # how many times the tokens that are there a new table has room for
+_WORDS_PER_ROW = 6  # of long names: a row has room for names of up to 23 bytes
+_FULL_SHARE = 0.8  # from here on the counts are copied
+_COPIED_PER_TOKEN = 8  # rows: enough that a copy ends before the table is full
+_LEAST_COPIED = 512
+_MOST_COPIED = 16_384  # 3 ms
+_ROLLED_BACK = 65_536
+
+
+class TableView(CountsView):
+    """The counts in a table, to be read."""
+
+    _vocabulary: tuple[Table, int, NDArray[np.int64]] | None = None
+    _sums: tuple[Table, int, dict[tuple[bytes, ...], NDArray[np.int64]]] | None = None
+
+    @property
+    def table(self) -> Table:
+        """The table that has the counts now."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        """Return the number of tokens and sums that have a count other than zero."""
+        return self.table.describe().names
+
+    @property
+    def totals(self) -> Totals:
+        """The totals after the last change."""
+        return _totals(self.table.describe().totals)
+
+    @property
+    def position(self) -> ChangePosition:
+        """The last change of the stream that was applied."""
+        return ChangePosition(*self.table.describe().position)
+
+    def look_up(self, tokens: Sequence[bytes]) -> NDArray[np.int64]:
+        """Return the counts of ``tokens``, shape (tokens, classes); an unknown token has zeros."""
+        return self.table.look_up(b"\n".join(tokens), len(tokens))[0]
+
+    def look_up_with_totals(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
+        """Return the counts of ``tokens`` and the totals, both after the same change."""
+        rows, totals = self.table.look_up(b"\n".join(tokens), len(tokens))
+        return rows, _totals(totals)
+
+    def vocabulary_counts(self) -> NDArray[np.int64]:
+        """Return the counts of all tokens, without the sums: the same array until a count changes."""
+        table = self.table
+        epoch = table.epoch
+        if self._vocabulary is None or self._vocabulary[:2] != (table, epoch):
+            self._vocabulary = table, epoch, table.read(with_names=False, with_sums=False)[1]
+        return self._vocabulary[2]
+
+    def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
+        """Return the counts of these sums, shape (names, classes): the same array until a count changes."""
+        table = self.table
+        epoch = table.epoch
+        if self._sums is None or self._sums[:2] != (table, epoch):
+            self._sums = table, epoch, {}
+        rows_by_names = self._sums[2]
+        if names not in rows_by_names:
+            rows_by_names[names] = table.look_up(b"\n".join(names), len(names))[0]
+        return rows_by_names[names]
+
+    @property
+    def largest_count(self) -> int:
+        """The largest of all totals, counts and sums; this reads all of them (10 ms for a million tokens)."""
+        return self.table.largest()
+
+    @property
+    def distinct_tokens(self) -> int:
+        """The number of tokens that have a count other than zero, without the sums."""
+        description = self.table.describe()
+        return description.names - description.sums
+
+    def snapshot(self) -> tuple[list[bytes], NDArray[np.int64]]:
+        """Return the names of all tokens and sums, and their counts, shape (names, classes).
+
+        In another process than the writer's, each row is as it was at some moment of the call.
+        """
+        joined, rows = self.table.read(with_names=True, with_sums=True)
+        return joined.split(b"\n") if len(rows) else [], rows
+
+
+class PrivateMemory:
+    """The memory of a table that only this process knows."""
+
+    def __init__(self, size: int) -> None:
+        self.buffer = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    def reserve(self, start: int, end: int) -> None:
+        """Do nothing: the kernel gives the memory when it is written to."""
+
+    def publish(self) -> None:
+        """Do nothing: nobody looks for it."""
+
+
+class TableCounts(TableView, Counts):
+    """Counts in a table of which this process is the only writer, and in ever larger ones as tokens come.
+
+    ``make_memory`` gives memory of so many bytes, or raises ``OSError``. Each method that sets counts raises that
+    too; what it was to set is set then, or not. Other processes see the counts after ``publish``.
+    """
+
+    def __init__(
+        self,
+        functions: TableFunctions,
+        make_memory: Callable[[int], Memory],
+        table: Table,
+        *,
+        is_published: bool,
+    ) -> None:
+        """Begin with what is in ``table``."""
+        self._functions = functions
+        self._make_memory = make_memory
+        self._table = table
+        self._is_published = is_published
+        self._larger: Table | None = None
+        self._copied = 0  # rows
+
+    @classmethod
+    def empty(
+        cls,
+        functions: TableFunctions,
+        make_memory: Callable[[int], Memory] = PrivateMemory,
+        tokens: int = 0,
+        identity: tuple[int, ...] = (0, 0),
+    ) -> TableCounts:
+        """Return counts with room for so many ``tokens``; ``identity`` says whose counts these are."""
+        table = _new_table(functions, make_memory, tokens, 0, identity)
+        return cls(functions, make_memory, table, is_published=False)
+
+    @classmethod
+    def take_over(
+        cls, functions: TableFunctions, make_memory: Callable[[int], Memory], memory: Memory
+    ) -> TableCounts:
+        """Return the counts that another writer has published in ``memory``, without a change that it did not end.
+
+        That takes some 10 ms for a million tokens. Raises ``TableFailure`` where the memory is damaged.
+        """
+        table = Table(functions, memory)
+        _roll_back(table)
+        return cls(functions, make_memory, table, is_published=True)
+
+    @property
+    def table(self) -> Table:
+        """The table that has the counts now."""
+        return self._table
+
+    def publish(self) -> None:
+        """Let other processes see the counts, from now on also where they are copied into a larger table."""
+        self._is_published = True
+        self._table.memory.publish()
+
+    def set_totals(self, totals: Totals) -> None:
+        """Set the totals as a whole."""
+        self._write(lambda _: None, 0, 0, totals)
+
+    def set_counts(self, tokens: Sequence[bytes], rows: NDArray[np.int64]) -> None:
+        """Set the counts of distinct ``tokens``; a token whose row is all zeros is forgotten."""
+        joined = b"\n".join(tokens)
+        self._write(lambda table: table.set_counts(joined, rows), len(tokens), len(joined))
+
+    def set_column(self, tokens: Sequence[bytes], column: int, values: NDArray[np.int64]) -> None:
+        """Set the counts of distinct ``tokens`` in one class."""
+        joined = b"\n".join(tokens)
+        self._write(lambda table: table.set_column(joined, column, values), len(tokens), len(joined))
+
+    def apply(self, change: CountsChange) -> None:
+        """Set what results from a change of the stream, all at once for whoever looks on."""
+        joined = b"\n".join(change.tokens)
+
+        def write(table: Table) -> None:
+            for column, values in change.columns:
+                table.set_column(joined, column, values)
+
+        self._write(write, len(change.tokens), len(joined), change.totals, change.position)
+
+    def _write(
+        self,
+        write: Callable[[Table], None],
+        tokens: int,
+        length: int,
+        totals: Totals | None = None,
+        position: ChangePosition | None = None,
+    ) -> None:
+        """Make a change of at most so many new ``tokens``, whose names take ``length`` bytes."""
+        while not _change(self._table, write, totals, position):
+            self._copy_all(tokens, length)
+        if self._larger and not _change(self._larger, write, totals, position):
+            self._larger = None  # too small after all: the next copy is made for what is there then
+        self._copy_some(max(_LEAST_COPIED, min(_MOST_COPIED, _COPIED_PER_TOKEN * tokens)))
+
+    def _copy_some(self, rows: int) -> None:
+        """Begin to copy the counts into a larger table where it is time, or go on with that."""
+        if self._larger is None:
+            if self._table.describe().used_share < _FULL_SHARE:
+                return
+            self._begin_copy(0, 0)
+        assert self._larger is not None
+        next_row = 0
+
+        def copy(target: Table) -> None:
+            nonlocal next_row
+            next_row = self._table.copy_rows(target, self._copied, rows)
+
+        now = self._table.describe()
+        if not _change(self._larger, copy, _totals(now.totals), ChangePosition(*now.position)):
+            self._larger = None
+        elif next_row:
+            self._copied = next_row
+        else:
+            self._table, self._larger = self._larger, None
+            if self._is_published:
+                self._table.memory.publish()
+
+    def _begin_copy(self, tokens: int, length: int) -> None:
+        now = self._table.describe()
+        words = now.long_names_used + length // WORD_BYTES + tokens
+        self._larger = _new_table(self._functions, self._make_memory, now.names + tokens, words, now.identity)
+        self._copied = 0
+
+    def _copy_all(self, tokens: int, length: int) -> None:
+        """Copy all counts into a table with room for so many more tokens."""
+        self._begin_copy(tokens, length)
+        former = self._table
+        while self._table is former:
+            self._copy_some(_MOST_COPIED)
+
+
+def _new_table(
+    functions: TableFunctions,
+    make_memory: Callable[[int], Memory],
+    tokens: int,
+    long_name_words: int,
+    identity: tuple[int, ...],
+) -> Table:
+    rows = max(_LEAST_ROWS, round(_SPARE * tokens))
+    words = max(_WORDS_PER_ROW * rows, round(_SPARE * long_name_words))
+    memory = make_memory(table_bytes(functions, rows, words))
+    return Table.create(functions, memory, rows, words, identity)
+
+
+def _change(
+    table: Table,
+    write: Callable[[Table], None],
+    totals: Totals | None,
+    position: ChangePosition | None,
+) -> bool:
+    """Make a change and return True, or change nothing and return False where the table is full."""
+    table.begin()
+    try:
+        while not _is_written(table, write):
+            if not table.extend():
+                _roll_back(table)
+                return False
+        now = table.describe()
+        table.commit(
+            now.totals if totals is None else (*totals.messages, *totals.tokens, totals.vocabulary_size),
+            now.position if position is None else (position.milliseconds, position.number, position.sequence),
+        )
+    except BaseException:
+        _roll_back(table)
+        raise
+    return True
+
+
+def _is_written(table: Table, write: Callable[[Table], None]) -> bool:
+    try:
+        write(table)
+    except TableFull:
+        return False
+    return True
+
+
+def _roll_back(table: Table) -> None:
+    first = table.roll_back(0, _ROLLED_BACK)
+    while first:
+        first = table.roll_back(first, _ROLLED_BACK)
+
+
+def _totals(numbers: tuple[int, ...]) -> Totals:
+    return Totals(numbers[0:2], numbers[2:4], numbers[4])

@@ -1,0 +1,131 @@
+"""What the counts in a table do that others do not: they are copied into larger tables, and may get no memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+
+import numpy as np
+import pytest
+
+from nbstream.bayes.counts import ChangePosition, ClassCounts, CountsChange, Totals
+from nbstream.bayes.table_counts import PrivateMemory, TableCounts
+from nbstream.engine.table import Table, TableFailure
+from tests.engine.tables import table_functions
+
+
+class Memories:
+    """Gives memory ``left`` times; what it gave can be looked at as another process would."""
+
+    def __init__(self, left: int = 1000) -> None:
+        self.left = left
+        self.given: list[LimitedMemory] = []
+        self.published: list[LimitedMemory] = []
+
+    def make(self, size: int) -> LimitedMemory:
+        self.given.append(LimitedMemory(size, self))
+        return self.given[-1]
+
+
+class LimitedMemory(PrivateMemory):
+    """Memory that may not be there where it is reserved."""
+
+    def __init__(self, size: int, memories: Memories) -> None:
+        super().__init__(size)
+        self._memories = memories
+
+    def reserve(self, start: int, end: int) -> None:
+        self._memories.left -= 1
+        if self._memories.left < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def publish(self) -> None:
+        self._memories.published.append(self)
+
+
+def lesson(draw: random.Random, sequence: int) -> CountsChange:
+    """A change of 40 of 20,000 tokens, one of five with a long name; some are forgotten."""
+    tokens = [b"token %d%s" % (n, b" of a long name" * (n % 5 == 0)) for n in draw.sample(range(20_000), k=40)]
+    columns = [(column, np.array(draw.choices(range(3), k=40))) for column in (0, 1)]
+    return CountsChange(tokens, columns, Totals((sequence, 1), (5, 5), 7), ChangePosition(5, 0, sequence))
+
+
+def contents(counts: ClassCounts | TableCounts) -> dict[bytes, tuple[int, ...]]:
+    names, rows = counts.snapshot()
+    return {name: tuple(row) for name, row in zip(names, rows.tolist(), strict=True)}
+
+
+def test_counts_are_the_same_after_each_of_many_changes_in_which_tables_were_copied() -> None:
+    draw, memories = random.Random(18), Memories()
+    counts, expected = TableCounts.empty(table_functions(), memories.make), ClassCounts()
+    for sequence in range(1, 1500):
+        change = lesson(draw, sequence)
+        counts.apply(change)
+        expected.apply(change)
+        assert counts.look_up(change.tokens).tolist() == expected.look_up(change.tokens).tolist()
+        assert (len(counts), counts.position) == (len(expected), expected.position)
+        if sequence % 100 == 0:
+            assert contents(counts) == contents(expected)
+    assert len(memories.given) > 4
+    assert not memories.published
+
+
+def test_each_table_is_published_when_all_is_copied_into_it() -> None:
+    functions, memories, draw = table_functions(), Memories(), random.Random(1)
+    counts = TableCounts.empty(functions, memories.make, identity=(7, 8))
+    counts.publish()
+    for sequence in range(1, 150):
+        counts.apply(lesson(draw, sequence))
+        seen = Table(functions, memories.published[-1]).describe()
+        assert (seen.position[2], seen.names, seen.identity) == (sequence, len(counts), (7, 8))
+    assert len(memories.published) > 2
+
+
+def test_one_change_may_be_larger_than_the_table() -> None:
+    counts = TableCounts.empty(table_functions())
+    names = [b"%d %s" % (n, b"x" * 100) for n in range(20_000)]
+    rows = np.arange(40_000).reshape(-1, 2) + 1
+    counts.set_counts(names, rows)
+    assert (counts.look_up(names) == rows).all()
+
+
+@pytest.mark.parametrize("left", range(3, 16))
+def test_where_no_memory_is_given_a_change_is_whole_or_not_there(left: int) -> None:
+    functions, memories, draw = table_functions(), Memories(left), random.Random(3)
+    counts, expected = TableCounts.empty(functions, memories.make), ClassCounts()
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):  # noqa: PT012 - any of the changes may be the one
+        for sequence in range(1, 10_000):
+            change = lesson(draw, sequence)
+            counts.apply(change)
+            expected.apply(change)
+    if counts.position != expected.position:
+        expected.apply(change)
+    assert contents(counts) == contents(expected)
+    assert counts.totals == expected.totals
+
+
+def test_counts_are_taken_over_without_the_change_that_was_not_ended() -> None:
+    functions, memories = table_functions(), Memories()
+    counts = TableCounts.empty(functions, memories.make)
+    counts.set_counts([b"a"], np.array([[1, 2]]))
+    counts.publish()
+    counts.table.begin()
+    counts.table.set_counts(b"a\nb", np.array([[9, 9], [9, 9]]))
+
+    successor = TableCounts.take_over(functions, memories.make, memories.published[-1])
+
+    assert contents(successor) == {b"a": (1, 2)}
+    successor.set_counts([b"b"], np.array([[3, 3]]))
+    assert contents(successor) == {b"a": (1, 2), b"b": (3, 3)}
+
+
+def test_names_and_their_number_must_agree() -> None:
+    counts = TableCounts.empty(table_functions())
+    with pytest.raises(TableFailure, match="do not fit"):
+        counts.look_up([b"a\nb"])
+
+
+def test_memory_without_a_table_is_refused() -> None:
+    with pytest.raises(TableFailure, match="no table"):
+        Table(table_functions(), PrivateMemory(4096))

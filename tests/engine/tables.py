@@ -1,0 +1,15 @@
+"""The table of the native library, for tests that need it."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbstream.engine.library import LIBRARY_FILE, load_library
+from nbstream.engine.table import TableFunctions
+
+
+def table_functions() -> TableFunctions:
+    """Return the functions of the native library; skip the test where it was not built."""
+    if not LIBRARY_FILE.exists():
+        pytest.skip("the native library was not built here: there is no cargo")
+    return TableFunctions(load_library())
