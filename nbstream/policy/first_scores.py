@@ -127,6 +127,18 @@ class FirstScoreWindow:
             self.remove(packed)
         return self._by_time[0][1] if surplus and self._by_time else None
 
+    def apply_step(self, step: bytes, packed: bytes) -> None:
+        """Apply what a change says of one first score. Raises ``ValueError`` for anything else."""
+        match step:
+            case b"gone":
+                self.remove(packed)
+            case b"come":
+                self.add(packed)
+            case b"oldest":
+                self.remove_before(packed)
+            case _:
+                raise ValueError(f"{step!r:.60} is no step of a first score")
+
     @property
     def ascending_probabilities(self) -> Sequence[float]:
         """P(spam) of all first scores, the smallest first."""
@@ -177,17 +189,21 @@ class FirstScores:
         return self._windows[label]
 
     def apply_change(self, change: Mapping[bytes, bytes]) -> None:
-        """Apply a change of the model. Raises ``ValueError`` for a change that cannot be read."""
+        """Apply a change of the model. Raises ``ValueError`` for a change that cannot be read.
+
+        The change of one lesson has fields such as ``first:come:spam``. The change of several has a field for each
+        label, such as ``first:spam``, with words and first scores in turn, separated by line feeds, in the order
+        of the lessons: a first score is ``gone``, or has ``come``, or is now the ``oldest``.
+        """
         for label, window in self._windows.items():
-            removed, added, oldest = (
-                change.get(f"first:{name}:{label}".encode()) for name in ("gone", "come", "oldest")
-            )
-            if removed is not None:
-                window.remove(removed)
-            if added is not None:
-                window.add(added)
-            if oldest is not None:
-                window.remove_before(oldest)
+            for word in ("gone", "come", "oldest"):
+                packed = change.get(f"first:{word}:{label}".encode())
+                if packed is not None:
+                    window.apply_step(word.encode(), packed)
+            if f"first:{label}".encode() in change:
+                steps = change[f"first:{label}".encode()].split(b"\n")
+                for step, packed in zip(steps[0::2], steps[1::2], strict=True):
+                    window.apply_step(step, packed)
 
     def probabilities(self, label: str) -> NDArray[np.float64]:
         """Return P(spam) of the messages of one label, in the order of time: an array of shape (messages,)."""

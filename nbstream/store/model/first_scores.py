@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nbstream.store.model.change import lesson_count
 from nbstream.store.model.position import PositionScript
 from nbstream.store.model.scan import scan_first_scores
 
@@ -57,10 +58,11 @@ class StoredFirstScores:
             entries = await self._client.xrange(self._keys.changes, min=b"(" + copy.last_id, count=_READ_COUNT)
             for entry_id, fields in entries:
                 try:
-                    if int(fields[b"sequence"]) != copy.sequence + 1:
+                    sequence = int(fields[b"sequence"])
+                    if sequence != copy.sequence + lesson_count(fields):
                         return False
                     copy.first_scores.apply_change(fields)
                 except (KeyError, ValueError):
                     return False
-                copy.last_id, copy.sequence = entry_id, copy.sequence + 1
+                copy.last_id, copy.sequence = entry_id, sequence
         return True

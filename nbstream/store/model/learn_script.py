@@ -1,23 +1,41 @@
-"""The keys and arguments of the script that commits a lesson (``learn.lua``), and its reply."""
+"""The keys and arguments of the script that commits lessons (``learn.lua``), and its reply."""
 
 from __future__ import annotations
 
 import secrets
+import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
 from nbstream.store.model import history, ledger
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.keys import ModelKeys
     from nbstream.store.model.retention import RetentionLimits
 
+MAX_BATCH_LESSONS = 64
+"""How many lessons the script commits in one step at most."""
+
+MAX_BATCH_COUNTS = 8_000
+"""How many counts several lessons of one step may change: Redis does nothing else meanwhile, for 10 to 20 ms.
+
+One lesson may change more, as one message may have more tokens.
+"""
+
+_ARRAY_HEADER = struct.Struct(">BI")  # of an array of MessagePack: its type and its length
+_ARRAY_TYPE = 0xDD
+_INTEGER_TYPE = 0xD3
+_INTEGER = np.dtype([("type", "u1"), ("value", ">i8")])
 
 ScriptArguments: TypeAlias = "list[str | bytes | int]"
-"""The arguments of the script for one lesson."""
+"""The arguments of the script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +53,29 @@ class LessonCommit:
     attempt: str = field(default_factory=lambda: secrets.token_hex(8), compare=False)
 
 
-class LearnScriptKeys(NamedTuple):
-    """The keys that ``learn.lua`` unpacks by name, in its order; the keys of the classes follow them."""
+@dataclass(frozen=True, slots=True)
+class PackedLesson:
+    """A lesson, and its names and values in turn as they are stored: of the record and of the new ledger entry."""
 
-    entry_key: str
+    commit: LessonCommit
+    note_fields: tuple[bytes, ...]
+    entry_fields: tuple[bytes, ...]
+
+    @classmethod
+    def pack(cls, commit: LessonCommit) -> PackedLesson:
+        """Pack a lesson once, however often it is sent and wherever it is recorded."""
+        new = commit.new
+        entry_fields = [item for field in new.pack().items() for item in field] if new else []
+        note_fields = history.history_fields(new, commit.note, commit.attempt)
+        return cls(commit, _as_bytes(note_fields), _as_bytes(entry_fields))
+
+
+class LearnScriptKeys(NamedTuple):
+    """The keys that ``learn.lua`` unpacks by name, in its order.
+
+    The keys of the classes and those of the ledger entries follow them.
+    """
+
     totals_key: str
     changes_key: str
     sequence_key: str
@@ -48,76 +85,142 @@ class LearnScriptKeys(NamedTuple):
 class LearnScriptArguments(NamedTuple):
     """The arguments that ``learn.lua`` unpacks by name, in its order; the script says what each of them means.
 
-    The fields of the history's record and those of the new ledger entry follow them.
+    The ``ClassArguments`` of each class follow them, then for each lesson its ``LessonArguments``, the fields of
+    the history's record and those of the new ledger entry.
     """
 
-    expected_version: str
-    old_column: int
-    old_weight: int
-    old_tokens: bytes
-    old_sums: bytes
-    old_first_score: bytes
-    new_column: int
-    new_weight: int
-    new_tokens: bytes
-    new_sums: bytes
-    new_first_score: bytes
+    names: bytes
+    token_count: int
     max_changes: int
     max_history_records: int
     max_first_scores: int
     ledger_seconds: int
     class_count: int
+    lesson_count: int
+
+
+class ClassArguments(NamedTuple):
+    """The arguments of one class, in the order of ``learn.lua``."""
+
+    additions: bytes
+    messages: int
+    weight: int
+
+
+class LessonArguments(NamedTuple):
+    """The arguments of one lesson, in the order of ``learn.lua``."""
+
+    expected_version: str
+    old_column: int
+    old_first_score: bytes
+    new_column: int
+    new_first_score: bytes
     history_length: int
     entry_length: int
 
 
-def pack_keys(keys: ModelKeys, message_key: str) -> list[str]:
-    """The keys of the script for a lesson of that message."""
-    named = LearnScriptKeys(
-        entry_key=keys.ledger(message_key),
-        totals_key=keys.totals,
-        changes_key=keys.changes,
-        sequence_key=keys.sequence,
-        history_key=keys.history,
-    )
-    return [*named, *keys.counts, *keys.first_scores]
+class _ClassSum:
+    """What several lessons add to one class."""
+
+    def __init__(self) -> None:
+        self.tokens: dict[bytes, int] = {}
+        self.sums: dict[bytes, int] = {}
+        self.messages = 0
+        self.weight = 0
+
+    def add(self, entry: ledger.LedgerEntry, sign: int) -> None:
+        """Add an entry (sign 1), or take it back (sign -1)."""
+        self.messages += sign
+        self.weight += sign * entry.weight * len(entry.tokens)
+        if entry.weight:
+            _add_all(self.tokens, dict.fromkeys(entry.tokens, sign * entry.weight))
+        _add_all(self.sums, {name: sign * amount for name, amount in entry.sums})
+
+    def additions(self, names: tuple[bytes, ...]) -> bytes:
+        """What is added to the count of each name, as the script reads it."""
+        if not self.tokens and not self.sums:
+            return b""
+        integers = np.empty(len(names), dtype=_INTEGER)
+        integers["type"] = _INTEGER_TYPE
+        if names == (*self.tokens, *self.sums):  # as where no other class is touched
+            integers["value"] = [*self.tokens.values(), *self.sums.values()]
+        else:
+            integers["value"] = [self.tokens.get(name) or self.sums.get(name, 0) for name in names]
+        return _ARRAY_HEADER.pack(_ARRAY_TYPE, len(names)) + integers.tobytes()
 
 
-def pack_arguments(lesson: LessonCommit, limits: RetentionLimits) -> ScriptArguments:
-    """The arguments of the script for that lesson."""
-    old, new = lesson.old, lesson.new
-    history_fields = history.history_fields(new, lesson.note, lesson.attempt)
-    entry_fields = [item for field in new.pack().items() for item in field] if new else []
-    named = LearnScriptArguments(
-        expected_version=old.version if old else "",
-        old_column=_column(old),
-        old_weight=old.weight if old else 0,
-        old_tokens=ledger.join_tokens(old.tokens) if old else b"",
-        old_sums=ledger.join_sums(old.sums) if old else b"",
-        old_first_score=old.first_score if old else b"",
-        new_column=_column(new),
-        new_weight=new.weight if new else 0,
-        new_tokens=ledger.join_tokens(new.tokens) if new else b"",
-        new_sums=ledger.join_sums(new.sums) if new else b"",
-        new_first_score=new.first_score if new else b"",
-        max_changes=limits.max_changes,
-        max_history_records=limits.max_history_records,
-        max_first_scores=limits.max_first_scores,
-        ledger_seconds=limits.ledger_seconds,
-        class_count=len(CLASSES),
-        history_length=len(history_fields),
-        entry_length=len(entry_fields),
-    )
-    return [*named, *history_fields, *entry_fields]
+class LessonBatch:
+    """Lessons of distinct messages that one step commits, and the sum of what they add to the counts."""
+
+    def __init__(self, lessons: Iterable[PackedLesson] = ()) -> None:
+        self.lessons: list[PackedLesson] = []
+        self._sums = [_ClassSum() for _ in CLASSES]
+        for lesson in lessons:
+            self.add(lesson)
+
+    def add(self, lesson: PackedLesson) -> None:
+        """Add one more lesson."""
+        self.lessons.append(lesson)
+        if old := lesson.commit.old:
+            self._sums[CLASSES.index(old.label)].add(old, -1)
+        if new := lesson.commit.new:
+            self._sums[CLASSES.index(new.label)].add(new, 1)
+
+    def has_room(self, lesson: PackedLesson) -> bool:
+        """Whether one more lesson stays within the limits of one step."""
+        counts = sum(len(entry.tokens) for entry in (lesson.commit.old, lesson.commit.new) if entry)
+        counts += sum(len(class_sum.tokens) for class_sum in self._sums)
+        return len(self.lessons) < MAX_BATCH_LESSONS and counts <= MAX_BATCH_COUNTS
+
+    def pack_keys(self, keys: ModelKeys) -> list[str]:
+        """The keys of the script."""
+        named = LearnScriptKeys(
+            totals_key=keys.totals,
+            changes_key=keys.changes,
+            sequence_key=keys.sequence,
+            history_key=keys.history,
+        )
+        entry_keys = [keys.ledger(lesson.commit.message_key) for lesson in self.lessons]
+        return [*named, *keys.counts, *keys.first_scores, *entry_keys]
+
+    def pack_arguments(self, limits: RetentionLimits) -> ScriptArguments:
+        """The arguments of the script.
+
+        The change stream keeps as many lessons as ever, and so less changes of many lessons.
+        """
+        tokens = dict.fromkeys(name for class_sum in self._sums for name in class_sum.tokens)
+        names = (*tokens, *dict.fromkeys(name for class_sum in self._sums for name in class_sum.sums))
+        arguments: ScriptArguments = [
+            *LearnScriptArguments(
+                names=ledger.join_tokens(names),
+                token_count=len(tokens),
+                max_changes=limits.max_changes // len(self.lessons),
+                max_history_records=limits.max_history_records,
+                max_first_scores=limits.max_first_scores,
+                ledger_seconds=limits.ledger_seconds,
+                class_count=len(CLASSES),
+                lesson_count=len(self.lessons),
+            )
+        ]
+        for class_sum in self._sums:
+            arguments += ClassArguments(class_sum.additions(names), class_sum.messages, class_sum.weight)
+        for lesson in self.lessons:
+            arguments += _lesson_arguments(lesson)
+            arguments += lesson.note_fields
+            arguments += lesson.entry_fields
+        return arguments
 
 
-def note_and_entry_fields(arguments: ScriptArguments) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """The names and values of the history's record, and those of the new ledger entry, among the arguments."""
-    named = len(LearnScriptArguments._fields)
-    history_length = arguments[LearnScriptArguments._fields.index("history_length")]
-    assert isinstance(history_length, int)
-    fields = tuple(value if isinstance(value, bytes) else str(value).encode() for value in arguments[named:])
-    return fields[:history_length], fields[history_length:]
+def split_batches(lessons: Iterable[PackedLesson]) -> Iterator[LessonBatch]:
+    """Yield the lessons in order, in batches of as many as one step may commit."""
+    batch = LessonBatch()
+    for lesson in lessons:
+        if batch.lessons and not batch.has_room(lesson):
+            yield batch
+            batch = LessonBatch()
+        batch.add(lesson)
+    if batch.lessons:
+        yield batch
 
 
 def unpack_reply(reply: bytes | list[bytes]) -> bytes | ledger.LedgerConflict:
@@ -131,6 +234,31 @@ def unpack_reply(reply: bytes | list[bytes]) -> bytes | ledger.LedgerConflict:
     if not isinstance(reply, list) or len(reply) % 2:
         raise StoreUnavailable("Redis: the answer to a lesson cannot be read")
     return ledger.LedgerConflict(ledger.LedgerEntry.unpack(dict(zip(reply[0::2], reply[1::2], strict=True))))
+
+
+def _lesson_arguments(lesson: PackedLesson) -> LessonArguments:
+    old, new = lesson.commit.old, lesson.commit.new
+    return LessonArguments(
+        expected_version=old.version if old else "",
+        old_column=_column(old),
+        old_first_score=old.first_score if old else b"",
+        new_column=_column(new),
+        new_first_score=new.first_score if new else b"",
+        history_length=len(lesson.note_fields),
+        entry_length=len(lesson.entry_fields),
+    )
+
+
+def _add_all(amounts: dict[bytes, int], added: dict[bytes, int]) -> None:
+    if not amounts:
+        amounts.update(added)
+        return
+    for name, amount in added.items():
+        amounts[name] = amounts.get(name, 0) + amount
+
+
+def _as_bytes(fields: Iterable[str | bytes]) -> tuple[bytes, ...]:
+    return tuple(field if isinstance(field, bytes) else field.encode() for field in fields)
 
 
 def _column(entry: ledger.LedgerEntry | None) -> int:

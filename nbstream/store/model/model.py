@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from nbstream.bayes.counts import CLASSES, ClassCounts, Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
@@ -25,14 +25,13 @@ from nbstream.store.model.acknowledgement import KEPT_SECONDS, UNKNOWN_VERSION, 
 from nbstream.store.model.evict_script import Eviction, EvictScript
 from nbstream.store.model.first_scores import StoredFirstScores
 from nbstream.store.model.formats import SCHEMA_VERSION, ModelFormats
-from nbstream.store.model.history import History
+from nbstream.store.model.history import History, is_stream_id
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.learn_script import (
+    LessonBatch,
     LessonCommit,
-    ScriptArguments,
-    note_and_entry_fields,
-    pack_arguments,
-    pack_keys,
+    PackedLesson,
+    split_batches,
     unpack_reply,
 )
 from nbstream.store.model.position import ModelPosition, PositionScript
@@ -292,14 +291,14 @@ class Model:
         first attempt was carried out, the second one changes nothing. Raises ``StoreRefuses`` where Redis does
         not write, ``StoreUnavailable``, and ``StoreIncompatible`` for an entry that cannot be read.
         """
-        lesson, guard = LessonCommit(message_key, old, new, note), ServerGuard(self.client)
-        arguments = pack_arguments(lesson, self.retention)
+        lesson = PackedLesson.pack(LessonCommit(message_key, old, new, note))
+        guard = ServerGuard(self.client)
         identity = self._recorder.identity if self._recorder else ""
         try:
             with store_errors():
-                reply: Any = await self._learn_script(keys=pack_keys(self.keys, message_key), args=arguments)
-                result = await self._recognize_removal(lesson, unpack_reply(reply))
-            await self._record(identity, [(lesson, arguments, result)])
+                reply = await self._commit_batch(LessonBatch([lesson]))
+                result = await self._recognize_removal(lesson.commit, unpack_reply(reply))
+            await self._record(identity, [(lesson, result)])
             if waits_for_replicas:
                 await self._replica_wait.wait(guard)
         except StoreRefuses as error:
@@ -309,35 +308,26 @@ class Model:
         return result
 
     async def commit_lessons(self, lessons: Sequence[LessonCommit]) -> list[CommitResult]:
-        """Commit several lessons of different messages in one round trip; each is what ``commit_lesson`` commits.
+        """Commit several lessons of different messages; each is what ``commit_lesson`` commits.
 
-        Each lesson is an atomic step of its own. Where one fails, its place in the list holds the error, and the
-        others are committed all the same. Raises ``StoreUnavailable`` where it is not known what was committed;
-        the same lessons may be committed again.
+        Where the schema of the model allows it, a batch of them is one atomic step, with one change, unless the
+        ledger holds another entry than the expected one of any of its messages. Else each lesson is an atomic step
+        of its own. Where one fails, its place in the list holds the error, and the others are committed all the
+        same. Raises ``StoreUnavailable`` where it is not known what was committed; the same lessons may be
+        committed again.
         """
-        results: dict[int, CommitResult] = {}
-        arguments = [pack_arguments(lesson, self.retention) for lesson in lessons]
         identity = self._recorder.identity if self._recorder else ""
-        waiting, guard = list(range(len(lessons))), ServerGuard(self.client)
-        for _ in range(_SCRIPT_ATTEMPTS):
-            if not waiting:
-                break
-            with store_errors():
-                replies = await self._send_commits([(lessons[i], arguments[i]) for i in waiting])
-                without_script = [
-                    i for i, reply in zip(waiting, replies, strict=True) if isinstance(reply, NoScriptError)
-                ]
-                if without_script:
-                    await self.client.script_load(self._learn_script.script)
-            for i, reply in zip(waiting, replies, strict=True):
-                failed = isinstance(reply, RedisError)
-                results[i] = store_error(reply) if failed else _value_or_error(unpack_reply, reply)
-            waiting = without_script
-        in_order = [results[i] for i in range(len(lessons))]
-        for i, (lesson, result) in enumerate(zip(lessons, in_order, strict=True)):
+        packed, guard = [PackedLesson.pack(lesson) for lesson in lessons], ServerGuard(self.client)
+        changes = await self._commit_batches(packed) if self.formats.batch_lessons else {}
+        alone = [lesson for lesson in packed if lesson.commit.message_key not in changes]
+        results = {**changes, **await self._commit_each(alone)}
+        in_order: list[CommitResult] = []
+        for lesson in lessons:
+            result = results[lesson.message_key]
             if isinstance(result, ledger.LedgerConflict):
-                in_order[i] = await self._recognize_removal(lesson, result)
-        await self._record(identity, list(zip(lessons, arguments, in_order, strict=True)))
+                result = await self._recognize_removal(lesson, result)
+            in_order.append(result)
+        await self._record(identity, list(zip(packed, in_order, strict=True)))
         try:
             await self._replica_wait.wait(guard)
         except StoreRefuses as error:
@@ -345,6 +335,48 @@ class Model:
             raise
         self._note_refusal(next((result for result in in_order if isinstance(result, StoreRefuses)), None))
         return in_order
+
+    async def _commit_batches(self, lessons: Sequence[PackedLesson]) -> dict[str, bytes]:
+        """Commit the lessons in batches, and return the change of those of each batch that was, by message key.
+
+        A batch is not committed where the ledger holds something else, which one of its lessons finds out alone,
+        or where Redis refuses it. After a lost reply it finds its own entries there.
+        """
+        changes: dict[str, bytes] = {}
+        for batch in split_batches(lessons):
+            if len(batch.lessons) == 1:
+                continue
+            with store_errors():
+                try:
+                    reply = await self._commit_batch(batch)
+                except ResponseError:
+                    continue
+            if isinstance(reply, bytes) and is_stream_id(reply):
+                changes |= dict.fromkeys((lesson.commit.message_key for lesson in batch.lessons), reply)
+        return changes
+
+    async def _commit_batch(self, batch: LessonBatch) -> Any:
+        return await self._learn_script(keys=batch.pack_keys(self.keys), args=batch.pack_arguments(self.retention))
+
+    async def _commit_each(self, lessons: Sequence[PackedLesson]) -> dict[str, CommitResult]:
+        """Commit each lesson by itself, all in one round trip, and return the results by message key."""
+        results: dict[str, CommitResult] = {}
+        waiting = [LessonBatch([lesson]) for lesson in lessons]
+        for _ in range(_SCRIPT_ATTEMPTS):
+            if not waiting:
+                break
+            with store_errors():
+                replies = await self._send_commits(waiting)
+                answered = list(zip(waiting, replies, strict=True))
+                without_script = [batch for batch, reply in answered if isinstance(reply, NoScriptError)]
+                if without_script:
+                    await self.client.script_load(self._learn_script.script)
+            for batch, reply in answered:
+                failed = isinstance(reply, RedisError)
+                result = store_error(reply) if failed else _value_or_error(unpack_reply, reply)
+                results[batch.lessons[0].commit.message_key] = result
+            waiting = without_script
+        return results
 
     async def confirm(self) -> None:
         """Return when as many replicas as wanted have every lesson that Redis has acknowledged.
@@ -354,11 +386,11 @@ class Model:
         """
         await self._replica_wait.wait(ServerGuard(self.client))
 
-    async def _send_commits(self, lessons: Sequence[tuple[LessonCommit, ScriptArguments]]) -> list[Any]:
+    async def _send_commits(self, batches: Sequence[LessonBatch]) -> list[Any]:
         async with self.client.pipeline(transaction=False) as pipe:
-            for lesson, arguments in lessons:
-                keys = pack_keys(self.keys, lesson.message_key)
-                pipe.evalsha(self._learn_script.sha, len(keys), *keys, *arguments)
+            for batch in batches:
+                keys = batch.pack_keys(self.keys)
+                pipe.evalsha(self._learn_script.sha, len(keys), *keys, *batch.pack_arguments(self.retention))
             return await pipe.execute(raise_on_error=False)
 
     async def _recognize_removal(
@@ -373,25 +405,24 @@ class Model:
             return answer
         return await self.last_change()
 
-    async def _record(
-        self, identity: str, commits: Sequence[tuple[LessonCommit, ScriptArguments, CommitResult]]
-    ) -> None:
+    async def _record(self, identity: str, commits: Sequence[tuple[PackedLesson, CommitResult]]) -> None:
         """Record those of the commits that Redis has acknowledged."""
         if not self._recorder:
             return
         keys, since = self.keys, self._clock() - KEPT_SECONDS
         lessons = []
-        for lesson, arguments, result in commits:
+        for packed, result in commits:
+            lesson = packed.commit
             if change := _acknowledged_change(lesson, result):
                 former_version = lesson.old.version if lesson.old else ""
-                fields = note_and_entry_fields(arguments)
+                recorded = packed
             elif entry := _entry_in_place(lesson, result, since):
                 change, former_version = entry.change, UNKNOWN_VERSION
                 note = replace(lesson.note, source=entry.source, actor=entry.actor)
-                in_place = LessonCommit(lesson.message_key, None, entry, note)
-                fields = note_and_entry_fields(pack_arguments(in_place, self.retention))
+                recorded = PackedLesson.pack(LessonCommit(lesson.message_key, None, entry, note))
             else:
                 continue
+            fields = recorded.note_fields, recorded.entry_fields
             lessons.append(
                 AcknowledgedLesson(keys.model, identity, change, lesson.message_key, former_version, *fields)
             )

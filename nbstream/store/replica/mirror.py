@@ -29,6 +29,7 @@ from nbstream.policy.first_scores import FirstScores
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard
+from nbstream.store.model.change import lesson_count
 from nbstream.store.model.scan import scan_counts, scan_first_scores
 from nbstream.store.redis_errors import readable_replies, store_errors
 
@@ -74,7 +75,7 @@ class _Replica:
 
     def _apply_fields(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> None:
         sequence = int(fields[b"sequence"])
-        if sequence != self.sequence + 1:
+        if sequence != self.sequence + lesson_count(fields):
             raise _RescanNeeded(f"change {sequence} came after {self.sequence}")
         if fields[b"tokens"]:
             tokens = fields[b"tokens"].split(b"\n")

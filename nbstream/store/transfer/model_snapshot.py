@@ -21,6 +21,7 @@ from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
+from nbstream.store.model.change import lesson_count
 from nbstream.store.model.keys import IMPORT_READY
 from nbstream.store.model.position import ModelPosition
 from nbstream.store.model.scan import SCAN_STEP, scan_keys
@@ -39,7 +40,8 @@ _CHANGES_BATCH = (
 class ModelSnapshot:
     """One export of an open model: call ``header`` first, then ``records`` once.
 
-    ``clock`` returns seconds since the epoch. ``learned_meanwhile`` is the number of changes during the export.
+    ``clock`` returns seconds since the epoch. ``learned_meanwhile`` is the number of lessons and evictions during
+    the export.
     """
 
     def __init__(self, model: Model, clock: Callable[[], float] = time.time) -> None:
@@ -109,7 +111,9 @@ class ModelSnapshot:
                 raise StoreUnavailable("an import into this model is not finished: run nbstream import again")
             for change, pairs in changes:  # noqa: B007 - the next call of the script begins after the last change
                 fields = _hash_from_pairs(pairs)
-                sequence += 1
+                lessons = lesson_count(fields)
+                sequence += lessons
+                self.learned_meanwhile += lessons
                 if fields.get(b"sequence") != b"%d" % sequence:
                     raise StoreUnavailable("the model was changed too much meanwhile: try again")
                 for counts in _change_counts(fields):
@@ -117,7 +121,6 @@ class ModelSnapshot:
             for message_key, milliseconds, pairs in entries:
                 yield archive.LedgerRecord(message_key.decode(), _hash_from_pairs(pairs), milliseconds)
             self._guard.check()
-            self.learned_meanwhile += len(changes)
             if len(changes) < _CHANGES_BATCH and len(entries) < _CHANGES_BATCH:
                 yield archive.TotalsRecord({name: int(value) for name, value in _hash_from_pairs(totals).items()})
                 return

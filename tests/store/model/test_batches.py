@@ -1,0 +1,275 @@
+"""A batch of lessons is one atomic step, and leaves what the same lessons leave one after the other."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from nbstream.bayes.counts import CLASSES, Sums
+from nbstream.errors import StoreRefuses
+from nbstream.policy.first_scores import FirstScore
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.acknowledgement import AcknowledgedLesson, LessonRecorder
+from nbstream.store.model.formats import FORMER_SCHEMA, SCHEMA_VERSION
+from nbstream.store.model.learn_script import LessonCommit
+from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+from nbstream.store.model.model import Model
+from nbstream.store.replica.mirror import Mirror
+from tests.conftest import RedisServer
+from tests.store.algebra import equals_redis_exactly, stored, summed
+from tests.store.lessons import SUM_NAMES, TOKENS
+from tests.store.notes import NOTE
+from tests.store.proxy import Fate, Proxy
+from tests.store.replica.test_mirror import running
+
+MESSAGES = [f"m{n}" for n in range(6)]
+LIMIT = 3  # first scores
+
+Round: TypeAlias = "dict[str, Content]"
+"""What the messages of one batch are learned as."""
+
+Content: TypeAlias = "tuple[str, list[bytes], int, Sums, int] | None"
+"""What a message is learned as: label, tokens, weight, sums, and the time of its first score. None unlearns it."""
+
+contents = st.none() | st.tuples(
+    st.sampled_from(CLASSES),
+    st.lists(st.sampled_from(TOKENS), unique=True),
+    st.sampled_from([0, 1, 1000]),
+    st.lists(
+        st.tuples(st.sampled_from(SUM_NAMES), st.sampled_from([0, 1, 10**9])), unique_by=lambda sum_: sum_[0]
+    ),
+    st.integers(0, 9),
+)
+rounds = st.lists(st.dictionaries(st.sampled_from(MESSAGES), contents, min_size=1), min_size=1, max_size=5)
+
+
+async def open_model(
+    client: Redis, name: str = "test", schema: int = SCHEMA_VERSION, recorder: LessonRecorder | None = None
+) -> Model:
+    return await Model(client, name, 3600, first_scores=LIMIT, recorder=recorder).open(new_schema=schema)
+
+
+def entry_of(message_key: str, content: Content, old: LedgerEntry | None) -> LedgerEntry | None:
+    """An entry as the filter writes it: a message that was learned before keeps its first score."""
+    if content is None:
+        return None
+    label, tokens, weight, sums, at = content
+    first = old.first_score if old else FirstScore(float(at), message_key, 0.25, ((0.001, False),)).pack()
+    return LedgerEntry(
+        secrets.token_hex(4), label, weight, tuple(tokens), float(at), "test", "nobody", 0.5, tuple(sums), first
+    )
+
+
+async def everything(model: Model) -> dict[str, Any]:
+    """All keys of a model and what they hold, without the ids and times of changes and of records."""
+    found: dict[str, Any] = {}
+    client: Any = model.client  # redis-py's types of replies are unions
+    async for raw in client.scan_iter(model.keys.pattern, count=1000):
+        if raw == model.keys.schema.encode():
+            continue
+        name = raw.decode().removeprefix(model.keys.pattern.rstrip("*"))
+        match await client.type(raw):
+            case b"hash":
+                found[name] = await client.hgetall(raw)
+                found[name].pop(b"change", None)
+            case b"zset":
+                found[name] = await client.zrange(raw, 0, -1, withscores=True)
+            case b"string":
+                found[name] = await client.get(raw)
+            case b"stream" if name != "changes":
+                found[name] = [
+                    {
+                        field: value
+                        for field, value in fields.items()
+                        if field not in {b"attempt", b"former:change"}
+                    }
+                    for _, fields in await client.xrange(raw)
+                ]
+        found[f"{name} expires"] = await client.ttl(raw) > 0
+    return found
+
+
+async def packed_first_scores(counts: Model | Mirror) -> dict[str, list[bytes]]:
+    scores = await counts.first_scores()
+    return {label: [score.pack() for score in scores[label].scores()] for label in CLASSES}
+
+
+async def entries_of(model: Model, message_keys: Iterable[str]) -> list[LedgerEntry | None]:
+    return [await model.entry(message_key) for message_key in message_keys]
+
+
+async def lessons_of(model: Model, round_: Round) -> list[LessonCommit]:
+    """The lessons that give these messages these contents."""
+    olds = await entries_of(model, round_)
+    news = [entry_of(key, content, old) for (key, content), old in zip(round_.items(), olds, strict=True)]
+    return [
+        LessonCommit(key, old, new, NOTE) for key, old, new in zip(round_, olds, news, strict=True) if old or new
+    ]
+
+
+NEWEST_TO_OLDEST: Round = {f"m{n}": ("ham", TOKENS[:2], 1, [], 9 - n) for n in range(6)}
+REMOVED_AND_OLDER: Round = {
+    "m0": None,
+    "m5": ("ham", TOKENS[:1], 1, [], 0),
+    "m1": None,
+    "m4": ("ham", [], 1, [], 1),
+}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rounds=rounds)
+@example(rounds=[NEWEST_TO_OLDEST, {"m5": None, "m4": None}, REMOVED_AND_OLDER])
+async def test_batches_leave_in_every_key_what_the_same_lessons_leave_one_by_one(
+    client: Redis, rounds: list[Round]
+) -> None:
+    await client.flushall()
+    one, many = await open_model(client, "one", FORMER_SCHEMA), await open_model(client, "many")
+
+    async with running(Mirror(many, 5.0)) as mirror:
+        for round_ in rounds:
+            lessons = await lessons_of(one, round_)
+            olds = await entries_of(many, [lesson.message_key for lesson in lessons])
+
+            singles = await one.commit_lessons(lessons)
+            batch = await many.commit_lessons(
+                [replace(lesson, old=old) for lesson, old in zip(lessons, olds, strict=True)]
+            )
+
+            assert (len(set(singles)), len(set(batch))) == (len(lessons), min(1, len(lessons)))
+            assert await everything(many) == await everything(one)
+            await mirror.wait_until_applied(await many.last_change())
+            assert await equals_redis_exactly(mirror, many)
+            assert await packed_first_scores(mirror) == await packed_first_scores(many)
+        assert mirror.loads == 1
+    assert await stored(many) == await summed(many)
+
+
+async def taught(model: Model, count: int = 5) -> list[LessonCommit]:
+    """The lessons by which a model has learned some messages."""
+    lessons = await lessons_of(model, {f"m{n}": ("spam", TOKENS[:n], 1000, [(b"=x", n)], n) for n in range(count)})
+    assert await is_one_change(model, await model.commit_lessons(lessons))
+    return lessons
+
+
+async def is_one_change(model: Model, results: Sequence[object]) -> bool:
+    return set(results) == {await model.last_change()}
+
+
+async def test_the_entries_of_a_batch_name_its_change_and_the_history_has_a_record_of_each_lesson(
+    client: Redis,
+) -> None:
+    model = await open_model(client)
+    lessons = await taught(model)
+
+    entries = await entries_of(model, MESSAGES[:5])
+    assert {entry.change for entry in entries if entry} == {await model.last_change()}
+    records = [record async for record in model.history.records()]
+    assert [record.message_key for record in reversed(records)] == [lesson.message_key for lesson in lessons]
+    assert (await model.position()).sequence == len(lessons)
+
+
+@pytest.mark.parametrize("label", ["ham", None])
+async def test_a_batch_that_meets_another_entry_changes_nothing_and_each_other_lesson_is_made_alone(
+    client: Redis, label: str | None
+) -> None:
+    model, other = await open_model(client), await open_model(client)
+    await taught(model)
+    content: Content = (label, TOKENS[:1], 1000, [], 9) if label else None
+    lessons = await lessons_of(model, dict.fromkeys(MESSAGES[:5], content))
+    await other.commit_lesson("m3", lessons[3].old, None, NOTE)
+    sequence = (await model.position()).sequence
+
+    results = await model.commit_lessons(lessons)
+
+    assert results.pop(3) == LedgerConflict(None)
+    assert len(set(results)) == len(lessons) - 1
+    assert all(isinstance(result, bytes) for result in results)
+    assert (await model.position()).sequence == sequence + len(results)
+    assert await stored(model) == await summed(model)
+
+
+@pytest.mark.parametrize("label", ["ham", None])
+async def test_a_batch_whose_reply_is_lost_is_made_once_and_answered_as_made(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path, label: str | None
+) -> None:
+    model, lost = await open_model(client), list[bytes]()
+    await taught(model)
+    content: Content = (label, TOKENS[:1], 1000, [], 9) if label else None
+    lessons = await lessons_of(model, dict.fromkeys(MESSAGES[:5], content))
+    sequence = (await model.position()).sequence
+
+    async def lose(request: bytes) -> Fate:
+        if b"EVALSHA" in request and not lost:
+            lost.append(request)
+            return Fate.LOSE_REPLY
+        return Fate.PASS
+
+    recorder = KeptLessons()
+    async with Proxy(shared_redis.socket, tmp_path / "s", lose) as way:
+        lossy = open_client(ConnectionOptions(way.url))
+        lossy_model = await open_model(lossy, recorder=recorder)
+        results = await lossy_model.commit_lessons(lessons)
+        await lossy.aclose()
+
+    change = await model.last_change()
+    for lesson, result in zip(lessons, results, strict=True):
+        written = result.entry if isinstance(result, LedgerConflict) else None
+        assert result == change if lesson.new is None else written and written.version == lesson.new.version
+    assert [(lesson.message_key, lesson.change) for lesson in recorder.lessons] == [
+        (lesson.message_key, change) for lesson in lessons
+    ]
+    assert (await model.position()).sequence == sequence + len(lessons)
+    assert await stored(model) == await summed(model)
+
+
+class KeptLessons:
+    """A recorder that keeps what it is to record."""
+
+    identity = ""
+
+    def __init__(self) -> None:
+        self.lessons: list[AcknowledgedLesson] = []
+
+    async def record(self, lessons: Sequence[AcknowledgedLesson]) -> None:
+        self.lessons += lessons
+
+
+async def test_each_lesson_of_a_batch_is_recorded_with_the_change_of_the_batch(client: Redis) -> None:
+    recorder = KeptLessons()
+    model = await open_model(client, recorder=recorder)
+
+    lessons = await taught(model)
+
+    assert [(lesson.message_key, lesson.change) for lesson in recorder.lessons] == [
+        (lesson.message_key, await model.last_change()) for lesson in lessons
+    ]
+    for recorded, lesson in zip(recorder.lessons, lessons, strict=True):
+        assert lesson.new
+        assert recorded.entry == replace(lesson.new, change=recorded.change)
+
+
+async def test_a_batch_that_is_out_of_memory_changes_nothing_and_each_lesson_is_refused(
+    own_redis: RedisServer,
+) -> None:
+    client = open_client(ConnectionOptions(own_redis.url))
+    model = await open_model(client)
+    await taught(model)
+    before = await everything(model)
+    lessons = await lessons_of(model, dict.fromkeys(MESSAGES, ("ham", TOKENS, 1000, [], 9)))
+    await client.config_set("maxmemory", "1")
+
+    results = await model.commit_lessons(lessons)
+
+    assert [type(result) for result in results] == [StoreRefuses] * len(lessons)
+    await client.config_set("maxmemory", "0")
+    assert await everything(model) == before
+    assert await is_one_change(model, await model.commit_lessons(lessons))
+    await client.aclose()
