@@ -2,7 +2,8 @@
 
 Rules:
 
-- Each lesson is an atomic step of its own. An interruption leaves whole lessons, and all may be taught again.
+- The lessons of a batch are one atomic step, or, in a model of an older schema, each is one of its own. An
+  interruption leaves whole lessons, and all may be taught again.
 - The weight of a lesson comes from the counts that were read with its batch, plus what the batch itself teaches
   before it. What others teach meanwhile is missing, for ``BATCH_SIZE`` messages at most.
 - A message that comes twice is taught twice, one lesson after the other.
