@@ -125,3 +125,24 @@ pub fn blake2b<const SIZE: usize>(content: &[u8]) -> [u8; SIZE] {
     hash.update(content);
     hash.digest()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_of_rfc_7693() {
+        let expected: [u8; 8] = [0xba, 0x80, 0xa5, 0x3f, 0x98, 0x1c, 0x4d, 0x0d];
+        assert_eq!(blake2b::<64>(b"abc")[..8], expected);
+    }
+
+    #[test]
+    fn pieces_have_the_digest_of_the_whole() {
+        let content: Vec<u8> = (0..=255).cycle().take(1000).collect();
+        for size in [1, 127, 128, 129, 256, 999] {
+            let mut hash = Blake2b::<15>::default();
+            content.chunks(size).for_each(|piece| hash.update(piece));
+            assert_eq!(hash.digest(), blake2b::<15>(&content));
+        }
+    }
+}

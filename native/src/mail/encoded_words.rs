@@ -126,3 +126,36 @@ fn find_text_end(value: &[u8], start: usize) -> Option<usize> {
 pub fn has_encoded_words(value: &[u8]) -> bool {
     find(value, b"=?").is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encoded_words_are_decoded() {
+        for (value, text) in [
+            (&b" plain\r\n text "[..], "plain text"),
+            (b"=?utf-8?q?a_b?=", "a b"),
+            (
+                b"x =?us-ascii*en?B?YWJj?=\r\n =?utf-8?Q?=64?= y",
+                "x abcd y",
+            ),
+            (b"=?utf-8?q?a b?= c", "=?utf-8?q?a b?= c"),
+            (b"=?=?utf-8?q?a?==?utf-8?q?b?=", "=?ab"),
+        ] {
+            let decoded = ascii_text(value).unwrap_or_default();
+            assert_eq!(String::from_utf8_lossy(&decoded), text);
+        }
+    }
+
+    #[test]
+    fn text_beyond_ascii_is_left_to_python() {
+        for value in [
+            &b"caf\xc3\xa9"[..],
+            b"=?utf-8?q?caf=C3=A9?=",
+            b"=?utf-16?q?a?=",
+        ] {
+            assert_eq!(ascii_text(value), None);
+        }
+    }
+}

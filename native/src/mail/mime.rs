@@ -313,3 +313,48 @@ pub fn split_multipart<'a>(body: &'a [u8], boundary: &[u8], max_parts: usize) ->
     }
     parts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn types(raw: &[u8]) -> Vec<String> {
+        let parts = parse_parts(raw, &Limits::default()).unwrap_or_default();
+        let describe = |part: &MimePart<'_>| {
+            format!(
+                "{} {} {}",
+                part.depth,
+                String::from_utf8_lossy(&part.content_type),
+                String::from_utf8_lossy(&part.payload)
+            )
+        };
+        parts.iter().map(describe).collect()
+    }
+
+    #[test]
+    fn a_container_comes_before_its_children() {
+        let raw =
+            b"Content-Type: multipart/digest; boundary=b\r\n\r\n--b\r\n\r\nSubject: x\r\n\r\n1\r\n\
+            --bc\r\n--b--\r\nepilogue";
+        assert_eq!(
+            types(raw),
+            [
+                "0 multipart/digest ",
+                "1 message/rfc822 ",
+                "2 text/plain 1\r\n--bc"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_message_that_is_encoded_is_decoded_before_it_is_read() {
+        let raw = b"Content-Type: message/rfc822\r\nContent-Transfer-Encoding: base64\r\n\r\nQTogYg0KDQpj";
+        assert_eq!(types(raw), ["0 message/rfc822 ", "1 text/plain c"]);
+    }
+
+    #[test]
+    fn a_multipart_without_its_boundary_is_text() {
+        let raw = b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--c\r\n";
+        assert_eq!(types(raw), ["0 text/plain --c\r\n"]);
+    }
+}

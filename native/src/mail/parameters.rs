@@ -204,3 +204,37 @@ fn strip_start(content: &[u8]) -> &[u8] {
     let first = content.iter().position(|&byte| !is_space(byte));
     &content[first.unwrap_or(content.len())..]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: &[u8], name: &str) -> Option<String> {
+        match parse_parameters(value).get(name.as_bytes()) {
+            ParameterText::None => None,
+            ParameterText::Ascii(text) => Some(String::from_utf8_lossy(&text).into_owned()),
+            ParameterText::Foreign => Some("?".to_string()),
+        }
+    }
+
+    #[test]
+    fn parameters_are_read_by_name() {
+        let value = b"Text/HTML ;\r\n Charset = \"a\\\"b\" ; x; =y; name=n;name=m";
+        assert_eq!(&*parse_parameters(value).first_word(), b"text/html");
+        assert_eq!(read(value, "charset").as_deref(), Some("a\"b"));
+        assert_eq!(read(value, "name").as_deref(), Some("n"));
+        assert_eq!(read(value, "x"), None);
+        assert_eq!(
+            read(b"a; boundary=\"open", "boundary").as_deref(),
+            Some("open")
+        );
+    }
+
+    #[test]
+    fn sections_are_joined_in_their_order() {
+        let value = b"a; n*1=b; n*0*=utf-8''%61%2; n*2*=%63";
+        assert_eq!(read(value, "n").as_deref(), Some("a%2bc"));
+        assert_eq!(read(b"a; n*=utf-16''a", "n").as_deref(), Some("?"));
+        assert_eq!(read(b"a; n*=x; n=y", "n").as_deref(), Some("y"));
+    }
+}

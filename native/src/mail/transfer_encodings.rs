@@ -140,3 +140,40 @@ pub fn hexadecimal(digit: u8) -> Option<u8> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_read_as_binascii_reads_it() {
+        for (text, content) in [
+            (&b"YWJjZA=="[..], &b"abcd"[..]),
+            (b"YW\r\nJj-ZA", b"abcd"),
+            (b"YW==YWJj", b"a"),
+            (b"YWI=YWJj", b"ab"),
+            (b"YW=JjYWJj", b"abcabc"),
+            (b"=YWJj", b"abc"),
+            (b"YWJjY", b"abc"),
+            (b"YWJjYW", b"abca"),
+            (b"\xff====", b""),
+        ] {
+            assert_eq!(decode_base64(text), content);
+        }
+    }
+
+    #[test]
+    fn quoted_printable_is_read_as_binascii_reads_it() {
+        for (text, content) in [
+            (&b"=41=e4=E4_"[..], &b"A\xe4\xe4_"[..]),
+            (b"a=\r\nb=\nc", b"abc"),
+            (b"a=\rb\nc", b"ac"),
+            (b"a=\rb", b"a"),
+            (b"==41=4", b"=41=4"),
+            (b"=g1=1g=", b"=g1=1g"),
+        ] {
+            assert_eq!(decode_quoted_printable(text, false), content);
+        }
+        assert_eq!(decode_quoted_printable(b"a_b=_c=5F", true), b"a b= c_");
+    }
+}

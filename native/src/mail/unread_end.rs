@@ -90,3 +90,22 @@ fn decode_base64_lines(lines: &[u8]) -> Option<Vec<u8>> {
 fn is_control(byte: &u8) -> bool {
     byte.is_ascii_control() && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_base64_are_read_or_left_out() {
+        let text = b"c29tZSB0ZXh0".repeat(6);
+        let picture = b"AAAB".repeat(18);
+        let raw = [b"a =3D\r\n", &text[..], b"\r\n--b\r\n", &picture[..]].concat();
+        let expected =
+            b"a =\r\n\r\n--b\r\n\r\n\nsome textsome textsome textsome textsome textsome text\n";
+        let decoded = decode_unread_end(&raw, None).unwrap_or_default();
+        assert_eq!(
+            String::from_utf8_lossy(&decoded),
+            String::from_utf8_lossy(expected)
+        );
+    }
+}
