@@ -20,15 +20,19 @@ pub enum Question {
     /// Arguments: the raw values of the Content-Type and Content-Disposition of a part (each may be empty).
     /// Answer: the tokens of its file name.
     FileNameTokens = 5,
-    /// Arguments: payload and content type of a text part, its charset (empty: none), and the allowances that are
-    /// left, as decimal numbers separated by spaces (see `tokens::words::Allowance`). Answer: the allowances that
-    /// are left then, and the tokens of the words and links.
-    BodyTokens = 6,
+    /// Arguments: payload of a text part, and its charset where it has one. Answer: the text in lower case, in UTF-8,
+    /// as one piece.
+    LowerText = 6,
     /// Arguments: name (lower case) and raw value of each Received and Authentication-Results field, in order.
     /// Answer: the tokens of `authentication_tokens`.
     AuthenticationTokens = 7,
     /// Arguments: a bare text. Answer: the tokens of how it is written.
     BareTextTokens = 8,
+    /// Arguments: a link. Answer: its tokens.
+    LinkTokens = 9,
+    /// Arguments: pieces of a text beyond ASCII, separated by line feeds, and how many characters may still be folded
+    /// of the message, in decimal digits. Answer: the pieces folded, and how many characters are left then.
+    FoldedPieces = 10,
 }
 
 /// Whoever answers: Python behind the boundary, or a stub in the tests.

@@ -1,5 +1,6 @@
 /* The C interface of the native library. Both sides compute the checksum of this text and compare it when the
  * library is loaded: whoever changes a function here changes it on both sides, or the library is refused. */
+#include <stddef.h>
 #include <stdint.h>
 
 uint64_t nbn_interface_checksum(void);
@@ -33,3 +34,26 @@ int64_t nbn_table_set_column(const nbn_table *table, const uint8_t *joined, size
 int64_t nbn_table_commit(const nbn_table *table, const int64_t *totals /* 5 */, const uint64_t *position /* 3 */);
 int64_t nbn_table_roll_back(const nbn_table *table, uint64_t first, uint64_t rows);
 int64_t nbn_table_copy_rows(const nbn_table *table, const nbn_table *target, uint64_t first, uint64_t rows);
+
+/* How much of a message is read, and what is made of it: see MessageLimits and TokenizerOptions. */
+typedef struct {
+    uint64_t look_bytes, max_parts, max_depth, max_tokens;
+    uint32_t is_bare_text, has_trusted_servers;
+} nbn_take_apart_options;
+
+/* Asks the caller of nbn_take_apart what the library does not know: a question by its number in foreign.rs, with
+ * `count` arguments. The caller gives the answer by nbn_answer before it returns; without one the message is handed
+ * back. */
+typedef void (*nbn_ask)(void *answer, uint32_t question, const uint8_t *const *arguments, const size_t *lengths,
+                        size_t count);
+
+/* Each piece of an answer is followed by a line feed, unless the question says something else. */
+void nbn_answer(void *answer, const uint8_t *content, size_t length);
+
+/* Takes a message apart (CRLF line ends). Returns how many bytes the result needs; it is written to `output` where it
+ * fits into `capacity`. Returns -1 where the message is handed back: the caller takes it apart then.
+ *
+ * The result: uint32_t flags (1: there is a header of mail, 2: there is a former key), uint32_t sizes of the three
+ * groups of tokens, the key and the former key with 24 characters each, the tokens separated by line feeds. */
+int64_t nbn_take_apart(const uint8_t *raw, size_t length, const nbn_take_apart_options *options, nbn_ask ask,
+                       uint8_t *output, size_t capacity);

@@ -131,7 +131,7 @@ class Message:
         A text without the field names of mail is identified by its characters, white space ignored. Of a message
         beyond the limits, only what is read counts; that is measured before transfer decoding.
         """
-        return self._key(_field_without_white_space)
+        return self._key(key_content)
 
     @cached_property
     def former_key(self) -> str | None:
@@ -141,7 +141,7 @@ class Message:
         """
         if not self.is_mail or not any(map(_has_encoded_words, map(self.first_field, _KEY_FIELDS))):
             return None
-        former = self._key(_undecoded)
+        former = self._key(former_key_content)
         return None if former == self.key else former
 
     def _key(self, read: Callable[[HeaderField | None], bytes]) -> str:
@@ -159,11 +159,11 @@ class Message:
         return _base32_text(digest.digest())
 
 
-def _field_without_white_space(field: HeaderField | None) -> bytes:
-    """Return the text of a field without white space; where nothing is encoded, the decoder is not needed."""
+def key_content(field: HeaderField | None) -> bytes:
+    """Return what ``Message.key`` reads of a field: its text without white space."""
     if field is None:
         return b""
-    if field.value.isascii() and b"=" not in field.value:
+    if field.value.isascii() and b"=" not in field.value:  # the decoder is not needed
         return field.value.translate(None, _WHITE_SPACE_OF_TEXT)
     return "".join(field.text.split()).encode("utf-8", "surrogatepass")
 
@@ -172,10 +172,10 @@ def _has_encoded_words(field: HeaderField | None) -> bool:
     return field is not None and b"=?" in field.value
 
 
-def _undecoded(field: HeaderField | None) -> bytes:
-    """Return the text of a field without white space, with encoded words as they are written."""
+def former_key_content(field: HeaderField | None) -> bytes:
+    """Return what ``Message.former_key`` reads of a field: the same with encoded words as they are written."""
     if field is None or not _has_encoded_words(field):
-        return _field_without_white_space(field)
+        return key_content(field)
     return "".join(encoded_words.undecoded_words(field.value).split()).encode("utf-8", "surrogatepass")
 
 

@@ -91,19 +91,20 @@ def header_tokens(fields: Sequence[HeaderField]) -> list[bytes]:
             tokens += _field_tokens(field)
     hops = 0
     for field in sender_fields:
-        name = field.name
-        if name == "received":
-            hops += 1
-            if hops <= 5:
-                tokens += received_tokens(_field_text(field))
-        elif name not in _PRESENCE_ONLY_FIELDS:
-            short = len(name) + len(field.value) <= _MAX_CACHED_BYTES
-            tokens += (
-                _field_tokens_cached(field) if short and name not in _UNCACHED_FIELDS else _field_tokens(field)
-            )
+        hops += field.name == "received"
+        if (hops <= 5 or field.name != "received") and field.name not in _PRESENCE_ONLY_FIELDS:
+            tokens += field_tokens(field)
     tokens.append(b"received:%d" % min(hops, 9))
     tokens += relation_tokens({field.name: field for field in reversed(sender_fields)})
     return tokens
+
+
+def field_tokens(field: HeaderField) -> Sequence[bytes]:
+    """Return the tokens of one header field."""
+    if field.name == "received":
+        return received_tokens(_field_text(field))
+    is_short = len(field.name) + len(field.value) <= _MAX_CACHED_BYTES
+    return _field_tokens_cached(field) if is_short and field.name not in _UNCACHED_FIELDS else _field_tokens(field)
 
 
 def _field_tokens(field: HeaderField) -> tuple[bytes, ...]:

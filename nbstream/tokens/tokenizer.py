@@ -133,36 +133,50 @@ class Tokens:
         return names[:head], names[head:body_end], names[body_end:]
 
 
+@dataclass(frozen=True, slots=True)
+class TakenApart:
+    """What a message consists of: its tokens, ``Message.key`` and ``former_key``, and whether it is mail."""
+
+    key: str
+    former_key: str | None
+    is_mail: bool
+    tokens: Tokens
+
+
 class Tokenizer:
     """Turns messages into tokens."""
 
     def __init__(self, options: TokenizerOptions = TokenizerOptions()) -> None:
-        self._options = options
+        self.options = options
+
+    def take_apart(self, message: Message) -> TakenApart:
+        """Return the key and the tokens of ``message``."""
+        return TakenApart(message.key, message.former_key, message.is_mail, self.tokenize(message))
 
     def tokenize(self, message: Message) -> Tokens:
         """Return the tokens of ``message``, in their groups."""
         raw_header = self._raw_header_tokens(message)
-        limit = self._options.max_tokens - len(raw_header)
+        limit = self.options.max_tokens - len(raw_header)
         head, body = self._head_tokens(message), _body_tokens(message, limit)
         # Head and body each have half of what is left: else 34 long To fields would leave nothing of the body.
         head = head[: max(limit - limit // 2, limit - len(body))]
         return Tokens(
             head,
             tuple(spread_choice(body, limit - len(head))),
-            extract_attributes(message) if self._options.attributes else (),
-            extract_numbers(message) if self._options.numbers else (),
+            extract_attributes(message) if self.options.attributes else (),
+            extract_numbers(message) if self.options.numbers else (),
             raw_header,
         )
 
     def _raw_header_tokens(self, message: Message) -> tuple[bytes, ...]:
-        return raw_header_tokens(message.fields, self._options.max_tokens // 4) if message.is_mail else ()
+        return raw_header_tokens(message.fields, self.options.max_tokens // 4) if message.is_mail else ()
 
     def _head_tokens(self, message: Message) -> tuple[bytes, ...]:
         if not message.is_mail:
             described = ["fields:none", *bare_text_tokens(next(_text_parts(message))[0])]
             return tuple(dict.fromkeys(encode_tokens(described)))
         authentication = authentication_tokens(
-            message.fields, self._options.trusted_authserv_ids, self._options.own_received_fields
+            message.fields, self.options.trusted_authserv_ids, self.options.own_received_fields
         )
         return tuple(
             dict.fromkeys(
@@ -190,7 +204,7 @@ def _body_tokens(message: Message, limit: int) -> tuple[bytes, ...]:
     resolved_left = urls.MAX_RESOLVED_CHARACTERS
     allowance = WordAllowance()
     for content, content_type in _text_parts(message):
-        text = _lower_case(content)
+        text = lower_case(content)
         visible = html.visible_text(text, references) if html.is_html(content_type, text) else text
         tokens += [b"body:" + word for word in distinct_words_utf8(visible, limit, allowance)]
         if links := urls.find_links(text, resolved_left, references):
@@ -201,7 +215,7 @@ def _body_tokens(message: Message, limit: int) -> tuple[bytes, ...]:
     return tuple(tokens if texts == 1 else dict.fromkeys(tokens))
 
 
-def _lower_case(text: str) -> str:
+def lower_case(text: str) -> str:
     """Return ``text`` in lower case; where that is much longer, its beginning and its end, of the same length.
 
     U+0130 becomes two characters. No language has it in every fourth place.

@@ -74,8 +74,8 @@ class WordAllowance:
     pieces, ``_MIN_PIECES`` are chosen.
     """
 
-    def __init__(self) -> None:
-        self._characters = MAX_FOLDED_CHARACTERS
+    def __init__(self, characters: int = MAX_FOLDED_CHARACTERS) -> None:
+        self.characters = characters
         self._words = self._pieces = MAX_PIECES
 
     def take_words(self, wanted: int) -> int:
@@ -92,14 +92,14 @@ class WordAllowance:
 
     def fold(self, stretch: str) -> str:
         """Return the stretch of a text as ``fold_text`` does, within the allowance."""
-        if self._characters <= 0:
+        if self.characters <= 0:
             folded = stretch.casefold()
             return folded if len(folded) <= len(stretch) else stretch.lower()
         normal = unicodedata.normalize("NFKC", stretch)
         folded = normal.casefold()
         # What is normal already comes back as the very same object; whether it is has been seen at a glance.
         if normal is not stretch or len(folded) > len(stretch):
-            self._characters -= len(folded)
+            self.characters -= len(folded)
         return folded
 
 
@@ -243,8 +243,13 @@ def _fold_pieces(text: str, allowance: WordAllowance) -> str:
     """
     pieces = dict.fromkeys(text.split())
     foreign = only_known("\n".join([piece for piece in pieces if not piece.isascii()]))
-    folded_pieces = iter("".join(map(allowance.fold, _foldable_stretches(foreign))).split("\n"))
+    folded_pieces = iter(fold_stretches(foreign, allowance).split("\n"))
     return " ".join([piece if piece.isascii() else next(folded_pieces) for piece in pieces])
+
+
+def fold_stretches(text: str, allowance: WordAllowance) -> str:
+    """Return ``text`` folded in stretches, within the allowance."""
+    return "".join(map(allowance.fold, _foldable_stretches(text)))
 
 
 def _foldable_stretches(text: str) -> Iterator[str]:

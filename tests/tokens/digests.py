@@ -10,26 +10,28 @@ from pathlib import Path
 
 from nbstream.mail.message import Message
 from nbstream.tokens import TOKENIZER_VERSION
+from nbstream.tokens.attributes import extract_attributes
+from nbstream.tokens.numbers import extract_numbers
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from tests.tokens.generated_mail import TRUSTED_AUTHSERV_IDS, generated_mail
 
 FILE = Path(__file__).with_name("digests.tsv")
 
 
-def digests() -> list[str]:
+OPTIONS = TokenizerOptions(trusted_authserv_ids=TRUSTED_AUTHSERV_IDS)
+
+
+def digests(tokenizer: Tokenizer) -> list[str]:
     """A line for each message: name, digest of the tokens, key."""
-    tokenizer = Tokenizer(
-        TokenizerOptions(attributes=True, numbers=True, trusted_authserv_ids=TRUSTED_AUTHSERV_IDS)
-    )
     lines = [f"tokenizer\t{TOKENIZER_VERSION}\t"]
     for name, raw in generated_mail():
         message = Message.parse(raw)
-        tokens = tokenizer.tokenize(message)
-        content = b"\0".join(b"\n".join(group) for group in tokens.groups)
-        content += repr((tokens.attributes, tokens.numbers)).encode()
-        lines.append(f"{name}\t{hashlib.blake2b(content, digest_size=12).hexdigest()}\t{message.key}")
+        taken = tokenizer.take_apart(message)
+        content = b"\0".join(b"\n".join(group) for group in taken.tokens.groups)
+        content += repr((extract_attributes(message), extract_numbers(message))).encode()
+        lines.append(f"{name}\t{hashlib.blake2b(content, digest_size=12).hexdigest()}\t{taken.key}")
     return lines
 
 
 if __name__ == "__main__":
-    FILE.write_text("\n".join(digests()) + "\n")
+    FILE.write_text("\n".join(digests(Tokenizer(OPTIONS))) + "\n")

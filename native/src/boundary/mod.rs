@@ -2,6 +2,8 @@
 
 pub mod table;
 
+mod take_apart;
+
 const INTERFACE: &[u8] = include_bytes!("../../../nbstream/engine/interface.h");
 const TOKENIZER_VERSION: u32 = 5;
 

@@ -3,6 +3,8 @@
 use super::bytes::up_to;
 
 mod not_ascii;
+mod single_byte_tables;
+pub mod single_bytes;
 
 /// Returns what `decode_text` makes of `content`, where that is the same bytes: ASCII in a charset that has it.
 ///

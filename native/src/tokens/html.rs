@@ -1,0 +1,394 @@
+//! Turns HTML into the text that a reader sees, in three passes that each read every character once.
+//!
+//! All text here is in lower case. Each function consumes what it has scanned, whatever follows, so no input costs
+//! more than its length.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use crate::foreign::HandBack;
+use crate::mail::bytes;
+use crate::tokens::ascii;
+use crate::tokens::html_references::{HTML5, LOW_NUMBERS, MAX_LEGACY_BYTES};
+use crate::tokens::unicode;
+
+/// How many different character references of a message are resolved, give or take a thousand.
+pub const MAX_REFERENCES: usize = 5_000;
+const SAMPLE_PIECES: usize = 1000;
+/// More make a number that is no character.
+const MAX_DIGITS: usize = 8;
+const MAX_NAME_BYTES: usize = 32;
+const REPLACEMENT: &str = "\u{fffd}";
+
+const HTML_STARTS: [&str; 4] = ["<!doctype html", "<html", "<body", "<table"];
+const START_CHARACTERS: usize = 200;
+/// Elements whose content a reader does not see.
+const UNSEEN_ELEMENTS: [&str; 3] = ["script", "style", "title"];
+const INLINE_ELEMENTS: [&str; 13] = [
+    "a", "abbr", "b", "big", "em", "font", "i", "ins", "s", "small", "span", "strong", "tt",
+];
+
+/// Returns whether a text part (lower case) is HTML: by its type, or because it begins like HTML.
+pub fn is_html(content_type: &[u8], text: &str) -> bool {
+    if content_type == b"text/html" {
+        return true;
+    }
+    let start =
+        text[..unicode::offset_of(text, START_CHARACTERS)].trim_start_matches(unicode::is_space);
+    HTML_STARTS.iter().any(|name| {
+        start
+            .strip_prefix(name)
+            .map_or(false, |rest| !begins_with_word(rest))
+    })
+}
+
+/// Returns the text of an HTML source (lower case) without tags, comments, scripts and styles.
+pub fn visible_text<'a>(
+    source: &'a str,
+    references: &mut References,
+) -> Result<Cow<'a, str>, HandBack> {
+    let visible = match replaced(source, "", invisible_end) {
+        Cow::Borrowed(text) => replaced(text, " ", tag_end),
+        Cow::Owned(text) => Cow::Owned(replaced(&text, " ", tag_end).into_owned()),
+    };
+    match visible {
+        Cow::Borrowed(text) => references.resolve(text),
+        Cow::Owned(text) => match references.resolve(&text)? {
+            Cow::Borrowed(_) => Ok(Cow::Owned(text)),
+            Cow::Owned(resolved) => Ok(Cow::Owned(resolved)),
+        },
+    }
+}
+
+/// Returns `source` with `replacement` for each match; `match_end` says where one that begins at a "<" ends.
+fn replaced<'a>(
+    source: &'a str,
+    replacement: &str,
+    match_end: impl Fn(&str, usize) -> Option<usize>,
+) -> Cow<'a, str> {
+    let mut result = String::new();
+    let mut written = 0;
+    let mut start = 0;
+    while let Some(at) = bytes::find_byte(&source.as_bytes()[start..], b'<') {
+        start += at;
+        match match_end(source, start) {
+            Some(end) => {
+                result.push_str(&source[written..start]);
+                result.push_str(replacement);
+                written = end;
+                start = end;
+            }
+            None => start += 1,
+        }
+    }
+    if written == 0 {
+        return Cow::Borrowed(source);
+    }
+    result.push_str(&source[written..]);
+    Cow::Owned(result)
+}
+
+/// Returns where ends what no reader sees and the "<" at `start` begins: a comment, an unseen element, or a tag of
+/// an inline element, on both sides of which the text is joined.
+fn invisible_end(source: &str, start: usize) -> Option<usize> {
+    let content = source.as_bytes();
+    let behind = start + 1;
+    if content[behind..].starts_with(b"!--") {
+        return Some(end_of(content, b"-->", behind + 3));
+    }
+    let is_end_tag = content.get(behind) == Some(&b'/');
+    let name_start = behind + usize::from(is_end_tag);
+    let name_bytes = content[name_start..]
+        .iter()
+        .take_while(|byte| ascii::is_word(**byte))
+        .count();
+    let name_end = name_start + name_bytes;
+    let name = &source[name_start..name_end];
+    let is_unseen = !is_end_tag && UNSEEN_ELEMENTS.contains(&name);
+    if !(is_unseen || INLINE_ELEMENTS.contains(&name) || name == "u")
+        || begins_with_word(&source[name_end..])
+    {
+        return None;
+    }
+    if !is_unseen {
+        return Some(end_of(content, b">", name_end));
+    }
+    let mut end_tag = *b"</______";
+    end_tag[2..2 + name.len()].copy_from_slice(name.as_bytes());
+    let content_end = end_of(content, &end_tag[..2 + name.len()], name_end);
+    Some(end_of(content, b">", content_end))
+}
+
+/// Returns where the tag ends that the "<" at `start` begins.
+fn tag_end(source: &str, start: usize) -> Option<usize> {
+    let content = source.as_bytes();
+    match content.get(start + 1)? {
+        b'/' | b'!' | b'?' | b'a'..=b'z' => Some(end_of(content, b">", start + 2)),
+        _ => None,
+    }
+}
+
+/// Returns the end of the first `needle` at `start` or after it, or the end of `content` where there is none.
+fn end_of(content: &[u8], needle: &[u8], start: usize) -> usize {
+    bytes::find_from(content, needle, start).map_or(content.len(), |at| at + needle.len())
+}
+
+fn begins_with_word(text: &str) -> bool {
+    text.chars().next().map_or(false, unicode::is_word)
+}
+
+/// The character references of one message, each of which is resolved once.
+///
+/// At most `MAX_REFERENCES` different ones are resolved: HTML has 2,125 names, and no text has more characters.
+#[derive(Debug, Default)]
+pub struct References {
+    resolved: HashMap<String, Cow<'static, str>>,
+}
+
+impl References {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns `text` with its character references resolved, as `resolve_character_references` does. A reference
+    /// to a character that the tables do not know hands the message back.
+    pub fn resolve<'a>(&mut self, text: &'a str) -> Result<Cow<'a, str>, HandBack> {
+        let content = text.as_bytes();
+        let mut start = match bytes::find_byte(content, b'&') {
+            Some(start) => start,
+            None => return Ok(Cow::Borrowed(text)),
+        };
+        // After how many references it is asked whether the limit is reached; far from it that does not matter.
+        let step = if self.resolved.len() + (text.len() - start) / 2 >= MAX_REFERENCES {
+            reference_step(text)
+        } else {
+            SAMPLE_PIECES
+        };
+        let mut result = String::with_capacity(text.len());
+        let mut written = 0;
+        let mut count = 0;
+        let mut is_open = true;
+        loop {
+            match reference_end(content, start) {
+                Some(end) => {
+                    if count % step == 0 {
+                        is_open = self.resolved.len() < MAX_REFERENCES;
+                    }
+                    count += 1;
+                    result.push_str(&text[written..start]);
+                    self.push_resolved(&text[start..end], is_open, &mut result)?;
+                    written = end;
+                    start = end;
+                }
+                None => start += 1,
+            }
+            match bytes::find_byte(&content[start..], b'&') {
+                Some(at) => start += at,
+                None => break,
+            }
+        }
+        result.push_str(&text[written..]);
+        Ok(Cow::Owned(result))
+    }
+
+    fn push_resolved(
+        &mut self,
+        reference: &str,
+        is_open: bool,
+        result: &mut String,
+    ) -> Result<(), HandBack> {
+        if let Some(resolved) = self.resolved.get(reference) {
+            result.push_str(resolved);
+        } else if is_open {
+            let resolved = resolve_reference(reference)?;
+            result.push_str(&resolved);
+            self.resolved.insert(reference.to_owned(), resolved);
+        } else {
+            result.push_str(reference);
+        }
+        Ok(())
+    }
+}
+
+/// Returns 1 where the text between "&" and "&" repeats itself, else `SAMPLE_PIECES`: Python reads such a text piece
+/// by piece, and another one in steps of so many references.
+fn reference_step(text: &str) -> usize {
+    let mut sample: Vec<&str> = text.splitn(SAMPLE_PIECES + 1, '&').skip(1).collect();
+    sample.pop();
+    let different: HashSet<&str> = sample.iter().copied().collect();
+    if different.len() * 4 >= sample.len() {
+        SAMPLE_PIECES
+    } else {
+        1
+    }
+}
+
+/// Returns `text` with its character references resolved, as `html.unescape` does. A number may have any length.
+pub fn resolve_character_references(text: &str) -> Result<Cow<'_, str>, HandBack> {
+    References::new().resolve(text)
+}
+
+/// Returns where the character reference ends whose "&" is at `start`; none where no reference begins there.
+fn reference_end(content: &[u8], start: usize) -> Option<usize> {
+    let name = &content[start + 1..];
+    if let Some(number) = name.strip_prefix(b"#") {
+        let (digits, marks) = match number.first() {
+            Some(b'x' | b'X') => (run(&number[1..], u8::is_ascii_hexdigit), 2),
+            _ => (run(number, u8::is_ascii_digit), 1),
+        };
+        let end = start + 1 + marks + digits;
+        return (digits > 0).then(|| end + usize::from(content.get(end) == Some(&b';')));
+    }
+    let letters = run(
+        bytes::up_to(name, MAX_NAME_BYTES + 1),
+        u8::is_ascii_alphanumeric,
+    );
+    if (2..=MAX_NAME_BYTES).contains(&letters)
+        && name[0].is_ascii_alphabetic()
+        && name.get(letters) == Some(&b';')
+    {
+        return Some(start + letters + 2);
+    }
+    legacy_name_bytes(bytes::up_to(name, letters)).map(|length| start + 1 + length)
+}
+
+fn run(content: &[u8], is_inside: impl Fn(&u8) -> bool) -> usize {
+    content.iter().take_while(|byte| is_inside(byte)).count()
+}
+
+/// Returns how long the longest beginning of `name` is that is a name without a semicolon.
+fn legacy_name_bytes(name: &[u8]) -> Option<usize> {
+    (2..=MAX_LEGACY_BYTES.min(name.len()))
+        .rev()
+        .find(|length| html5(&name[..*length]).is_some())
+}
+
+/// Returns what a name stands for, which may end with a semicolon.
+fn html5(name: &[u8]) -> Option<&'static str> {
+    let place = HTML5.binary_search_by(|(known, _)| known.as_bytes().cmp(name));
+    place.ok().map(|place| HTML5[place].1)
+}
+
+/// Returns the characters of what `reference_end` finds; of an unknown name only a known beginning.
+fn resolve_reference(reference: &str) -> Result<Cow<'static, str>, HandBack> {
+    let name = &reference[1..];
+    if let Some(number) = name.strip_prefix('#') {
+        return resolve_number(number);
+    }
+    if let Some(known) = html5(name.as_bytes()) {
+        return Ok(Cow::Borrowed(known));
+    }
+    Ok(Cow::Owned(match legacy_name_bytes(name.as_bytes()) {
+        Some(length) => {
+            let known = html5(name[..length].as_bytes()).unwrap_or_default();
+            known.to_owned() + &name[length..]
+        }
+        None => reference.to_owned(),
+    }))
+}
+
+/// Returns the character of a number, which may have an "x" before it and a ";" behind it.
+fn resolve_number(number: &str) -> Result<Cow<'static, str>, HandBack> {
+    let (digits, radix) = match number.strip_prefix(&['x', 'X'][..]) {
+        Some(digits) => (digits, 16),
+        None => (number, 10),
+    };
+    let digits = digits.trim_end_matches(';').trim_start_matches('0');
+    let digits = &digits[..digits.len().min(MAX_DIGITS)];
+    // The digits are checked; none are left of a zero.
+    let number = u64::from_str_radix(digits, radix).unwrap_or(0);
+    if let Some(low) = LOW_NUMBERS.get(number as usize) {
+        return Ok(Cow::Borrowed(low));
+    }
+    let character = match u32::try_from(number).ok().and_then(char::from_u32) {
+        Some(character) => character,
+        None => return Ok(Cow::Borrowed(REPLACEMENT)),
+    };
+    if (0xfdd0..0xfdf0).contains(&number) || number & 0xfffe == 0xfffe {
+        return Ok(Cow::Borrowed(""));
+    }
+    if !unicode::is_known(character) {
+        return Err(HandBack);
+    }
+    Ok(Cow::Owned(character.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn visible(source: &str) -> String {
+        visible_text(source, &mut References::new())
+            .unwrap()
+            .into_owned()
+    }
+
+    fn resolved(text: &str) -> String {
+        resolve_character_references(text).unwrap().into_owned()
+    }
+
+    #[test]
+    fn text_around_inline_tags_is_joined_and_around_others_separated() {
+        assert_eq!(visible("v<b></b>ia<br>gra<p/>x"), "via gra x");
+        assert_eq!(visible("<a-b>x<bx>y<b\u{e9}>z"), "x y z");
+        assert_eq!(visible("<<b>a>x"), " x");
+    }
+
+    #[test]
+    fn comments_scripts_and_styles_are_left_out() {
+        assert_eq!(visible("a<!-- <b> -->b<!-->c"), "ab");
+        assert_eq!(visible("a<script>x</script >b<style x</sty"), "ab");
+        assert_eq!(visible("a<title>x<title></title"), "a");
+        assert_eq!(visible("a</script>b<scriptx>c"), "a b c");
+    }
+
+    #[test]
+    fn what_is_no_tag_stays() {
+        assert_eq!(visible("1 < 2 <3"), "1 < 2 <3");
+        assert_eq!(visible("x<a"), "x");
+    }
+
+    #[test]
+    fn html_is_known_by_its_type_or_its_beginning() {
+        assert!(is_html(b"text/html", ""));
+        assert!(is_html(b"text/plain", " \u{a0}<!doctype html>"));
+        assert!(is_html(b"text/plain", "<body"));
+        assert!(!is_html(b"text/plain", "<bodyx"));
+        assert!(is_html(
+            b"text/plain",
+            &(" ".repeat(195) + "<bodyx and more")
+        ));
+    }
+
+    #[test]
+    fn references_are_resolved_as_html_unescape_does() {
+        assert_eq!(resolved("&amp;&lt&nbsp;&eacute"), "&<\u{a0}\u{e9}");
+        assert_eq!(
+            resolved("&notit;&notin;&nope;&a;&"),
+            "\u{ac}it;\u{2209}&nope;&a;&"
+        );
+        assert_eq!(
+            resolved("&#65;&#x42&#0000000000067;&#xD800;"),
+            "ABC\u{fffd}"
+        );
+        assert_eq!(
+            resolved("&#128;&#1;&#xfdd0;&#99999999999;&#;&#x;"),
+            "\u{20ac}\u{fffd}&#;&#x;"
+        );
+        assert_eq!(resolved("&#0;&#x110000;"), "\u{fffd}\u{fffd}");
+    }
+
+    #[test]
+    fn a_character_beyond_the_tables_hands_the_message_back() {
+        assert_eq!(resolve_character_references("&#x1f6dc;"), Err(HandBack));
+    }
+
+    #[test]
+    fn of_too_many_different_references_the_first_are_resolved() {
+        let text: String = (20_000..26_000)
+            .map(|number| format!("&#{number};"))
+            .collect();
+        let resolved = resolved(&text);
+        assert!(resolved.contains('\u{61a7}') && resolved.ends_with("&#25999;"));
+    }
+}

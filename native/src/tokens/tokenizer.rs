@@ -1,0 +1,157 @@
+//! Message to tokens: collects the tokens of the other modules in a fixed order, within bounds.
+
+use crate::foreign::{Foreign, HandBack};
+use crate::mail::bytes::{contains, up_to};
+use crate::mail::message::Message;
+use crate::tokens::authentication::authentication_tokens;
+use crate::tokens::encoding::push_encoded;
+use crate::tokens::header_tokens::{header_tokens, sender_fields};
+use crate::tokens::html::{self, References};
+use crate::tokens::lower_text::lower_text;
+use crate::tokens::raw_header::raw_header_tokens;
+use crate::tokens::structure::{bare_text_tokens, structure_tokens};
+use crate::tokens::token_list::TokenList;
+use crate::tokens::unicode;
+use crate::tokens::urls::{self, find_links, push_link_tokens};
+use crate::tokens::words::{distinct_words, spread_choice, WordAllowance};
+
+/// At most `max_tokens` distinct tokens are made of a message. `has_trusted_servers` is whether the results of
+/// authentication of some servers are read.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenizerOptions {
+    pub max_tokens: usize,
+    pub has_trusted_servers: bool,
+}
+
+/// The distinct tokens of a message, in the three groups from which clues are chosen: of `head` the first `head_size`.
+#[derive(Debug)]
+pub struct Tokens {
+    head: TokenList,
+    head_size: usize,
+    body: TokenList,
+    raw_header: TokenList,
+}
+
+impl Tokens {
+    /// How many tokens the groups have: head, body, then the header as it is written.
+    pub fn sizes(&self) -> [usize; 3] {
+        [self.head_size, self.body.len(), self.raw_header.len()]
+    }
+
+    /// The tokens of the groups, each token followed by a line feed.
+    pub fn lines(&self) -> [&[u8]; 3] {
+        [
+            self.head.lines(self.head_size),
+            self.body.lines(self.body.len()),
+            self.raw_header.lines(self.raw_header.len()),
+        ]
+    }
+}
+
+/// Returns the tokens of `message`, in their groups.
+pub fn tokenize(
+    message: &Message,
+    options: &TokenizerOptions,
+    foreign: &mut dyn Foreign,
+) -> Result<Tokens, HandBack> {
+    let sender_fields = sender_fields(message.fields());
+    let raw_header = if message.is_mail() {
+        raw_header_tokens(&sender_fields, options.max_tokens / 4)
+    } else {
+        TokenList::new()
+    };
+    let limit = options.max_tokens - raw_header.len();
+    let mut head = TokenList::distinct();
+    if !message.is_mail() {
+        push_encoded(&mut head, &[b"fields:none"]);
+        bare_text_tokens(bare_text(message), foreign, &mut head)?;
+    } else {
+        if options.has_trusted_servers {
+            authentication_tokens(message.fields(), foreign, &mut head)?;
+        }
+        header_tokens(message.fields(), &sender_fields, foreign, &mut head)?;
+        structure_tokens(&message.parts, foreign, &mut head)?;
+    }
+    let body = body_tokens(message, limit, foreign)?;
+    // Head and body each have half of what is left: else 34 long To fields would leave nothing of the body.
+    let head_limit = (limit - limit / 2).max(limit.saturating_sub(body.len()));
+    let head_size = head.len().min(head_limit);
+    Ok(Tokens {
+        head,
+        head_size,
+        body: spread_choice(body, limit - head_size),
+        raw_header,
+    })
+}
+
+fn bare_text<'a>(message: &Message<'a>) -> &'a [u8] {
+    up_to(message.raw, message.limits.look_bytes)
+}
+
+/// Returns the distinct tokens of words and links, in order: at most `limit` words of each text, and links.
+fn body_tokens(
+    message: &Message,
+    limit: usize,
+    foreign: &mut dyn Foreign,
+) -> Result<TokenList, HandBack> {
+    let mut texts = BodyTexts {
+        limit,
+        tokens: TokenList::distinct(),
+        references: References::new(),
+        allowance: WordAllowance::new(),
+        resolved_left: urls::MAX_RESOLVED_CHARACTERS,
+    };
+    if message.is_mail() {
+        for part in &message.parts {
+            if !part.is_container && part.content_type.starts_with(b"text/") {
+                let text = lower_text(&part.payload, part.charset.as_deref(), foreign)?;
+                texts.push(&text, &part.content_type, foreign)?;
+            }
+        }
+    } else {
+        let text = lower_text(bare_text(message), None, foreign)?;
+        texts.push(&text, b"text/plain", foreign)?;
+    }
+    let end = message.unread_end()?;
+    if !end.is_empty() {
+        let is_html = contains(&end, b"</");
+        let text = lower_text(&end, None, foreign)?;
+        let content_type: &[u8] = if is_html { b"text/html" } else { b"text/plain" };
+        texts.push(&text, content_type, foreign)?;
+    }
+    Ok(texts.tokens)
+}
+
+/// The tokens of the texts of a message, and what these texts share.
+struct BodyTexts {
+    limit: usize,
+    tokens: TokenList,
+    references: References,
+    allowance: WordAllowance,
+    resolved_left: usize,
+}
+
+impl BodyTexts {
+    /// Appends the tokens of `text`, which is in lower case.
+    fn push(
+        &mut self,
+        text: &str,
+        content_type: &[u8],
+        foreign: &mut dyn Foreign,
+    ) -> Result<(), HandBack> {
+        let words = if html::is_html(content_type, text) {
+            let visible = html::visible_text(text, &mut self.references)?;
+            distinct_words(&visible, self.limit, &mut self.allowance, foreign)?
+        } else {
+            distinct_words(text, self.limit, &mut self.allowance, foreign)?
+        };
+        for word in words.iter() {
+            self.tokens.push(&[b"body:", word]);
+        }
+        for link in find_links(text, self.resolved_left, &mut self.references)?.iter() {
+            push_link_tokens(&mut self.tokens, link, foreign)?;
+        }
+        self.resolved_left = self.resolved_left.saturating_sub(unicode::length(text));
+        Ok(())
+    }
+}

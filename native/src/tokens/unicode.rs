@@ -1,0 +1,94 @@
+//! The characters that tokens are made of: those of Unicode 14.0, whatever version the interpreter knows.
+//!
+//! What they are is in tables that Python's own tables made (`characters`). A text with a character that is not in
+//! them is handed back.
+
+use crate::tokens::characters::{
+    BLOCK, BLOCKS, BLOCK_NUMBERS, CLASSES, END, FOLDED, KNOWN, SPACE, WORD,
+};
+
+/// Returns the bits of `characters` for a character; none of a character that is not in the tables.
+pub fn class(character: char) -> u8 {
+    let number = character as usize;
+    if number >= END {
+        return 0;
+    }
+    let block = BLOCKS[usize::from(BLOCK_NUMBERS[number / BLOCK])];
+    CLASSES[usize::from(block[number % BLOCK] - b'A')]
+}
+
+/// Returns whether the tables know the character.
+pub fn is_known(character: char) -> bool {
+    class(character) & KNOWN != 0
+}
+
+/// Returns whether the tables know each character of `text`.
+pub fn is_known_text(text: &str) -> bool {
+    text.is_ascii() || text.chars().all(is_known)
+}
+
+/// Returns whether `\w` matches the character.
+pub fn is_word(character: char) -> bool {
+    class(character) & WORD != 0
+}
+
+/// Returns whether `\s` matches the character, which is `str.isspace`.
+pub fn is_space(character: char) -> bool {
+    class(character) & SPACE != 0
+}
+
+/// Returns whether the character is of a script whose words have no spaces between them.
+pub fn is_unspaced(character: char) -> bool {
+    matches!(character, '\u{e00}'..='\u{eff}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}'
+        | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}')
+}
+
+/// Returns what NFKC and case folding make of a character with the bit `characters::MAPPED`.
+pub fn mapped(character: char) -> &'static str {
+    FOLDED
+        .binary_search_by_key(&character, |(from, _)| *from)
+        .map_or("", |place| FOLDED[place].1)
+}
+
+/// Returns where the character behind the first `count` characters of `text` begins.
+pub fn offset_of(text: &str, count: usize) -> usize {
+    if text.len() <= count {
+        return text.len();
+    }
+    if text.is_ascii() {
+        return count;
+    }
+    text.char_indices()
+        .nth(count)
+        .map_or(text.len(), |(offset, _)| offset)
+}
+
+/// Returns how many characters `text` has.
+pub fn length(text: &str) -> usize {
+    if text.is_ascii() {
+        text.len()
+    } else {
+        text.chars().count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_are_what_python_says() {
+        assert!(is_word('é') && is_word('_') && is_word('中') && !is_word('\u{a0}'));
+        assert!(is_space('\u{a0}') && is_space('\u{1c}') && is_space('\u{2003}') && !is_space('x'));
+        assert!(is_known('\u{e000}') && !is_known('\u{1f6dc}') && !is_known('\u{20000}'));
+        assert_eq!(mapped('\u{ff21}'), "a");
+        assert_eq!(mapped('ß'), "ss");
+    }
+
+    #[test]
+    fn offsets_count_characters() {
+        assert_eq!(offset_of("aéb", 2), 3);
+        assert_eq!(offset_of("ab", 9), 2);
+        assert_eq!(length("aéb"), 3);
+    }
+}

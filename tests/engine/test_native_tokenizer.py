@@ -1,0 +1,151 @@
+"""The native library takes messages apart as Python does, to the byte."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.mail.message import Message
+from nbstream.mail.mime import MessageLimits
+from nbstream.tokens.native_tokenizer import NativeTokenizer, make_tokenizer
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
+from tests import corpora
+from tests.engine.native import native_library
+from tests.expensive_messages import KNOWN
+from tests.mutation import mutations
+from tests.tokens.digests import FILE, OPTIONS, digests
+from tests.tokens.generated_mail import HTML, LINKS, SCRIPTS, WORDS, generated_mail, message
+
+MUTATED = int(os.environ.get("NBSTREAM_MUTATED", "1500"))
+"""How many mutated messages are compared."""
+
+PIECES = (
+    b"&nbsp;", b"&#", b"&#x1f6", b"&eacute", b"<script", b"</script>", b"<!--", b"-->", b"<b>", b"http://",
+    b"www.", b"://", b"%41", b"%e9", b"\xe9", b"\x1c", b"charset=iso-8859-1", b"charset=koi8-r", b"charset=gb2312",
+    *(character.encode() for character in "éß\u03a3İ\u0301中\ufdfa\u3000\xa0ﬁ\x85\U0001d4d0\U0001f600"),
+    b"Authentication-Results: y.example; spf=pass smtp.mailfrom=a@b.example\r\n",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def native() -> NativeTokenizer:
+    return NativeTokenizer(OPTIONS, native_library())
+
+
+def differing(native: Tokenizer, messages: Iterable[Message]) -> list[bytes]:
+    """The messages that Python takes apart in another way."""
+    python = Tokenizer(native.options)
+    return [message.raw for message in messages if native.take_apart(message) != python.take_apart(message)]
+
+
+def originals() -> list[bytes]:
+    """Messages with every kind of token, and small ones that are made to cost much."""
+    mail = [raw for _, raw in generated_mail() if len(raw) < 50_000]
+    return mail + [recipe.message(3_000) for recipe in KNOWN.values()]
+
+
+def test_generated_mail_is_taken_apart_alike(native: NativeTokenizer) -> None:
+    raws = [raw for _, raw in generated_mail()] + [recipe.message(60_000) for recipe in KNOWN.values()]
+    assert differing(native, map(Message.parse, raws)) == []
+
+
+def test_the_digests_are_those_of_python(native: NativeTokenizer) -> None:
+    assert digests(native) == FILE.read_text().splitlines()
+
+
+def test_mutated_mail_is_taken_apart_alike(native: NativeTokenizer) -> None:
+    draw = random.Random(5)
+    small = [MessageLimits(400), MessageLimits(3_000, 3), MessageLimits(70_000, 200, 1)]
+    messages = (
+        Message(Message.parse(raw).raw, draw.choice([MessageLimits(), *small]), draw.random() < 0.05)
+        for raw in mutations(originals(), MUTATED, seed=5, words=PIECES)
+    )
+    assert differing(native, messages) == []
+
+
+TEXTS = st.text(
+    st.sampled_from(
+        [*"<>&;#x/ab1Z .@-_'%\n\"", *"éÉßΣİſ中\uff71\uff9e\u0301\u00a0\u2028\ufb01\u0e01\u1100\uac00½€\U0001f600"]
+    ),
+    max_size=600,
+)
+
+
+@given(TEXTS, st.sampled_from(["text/plain", "text/html"]))
+def test_any_text_is_taken_apart_alike(native: NativeTokenizer, text: str, content_type: str) -> None:
+    raw = message([("Subject", "x")], text, f"{content_type}; charset=utf-8")
+    assert differing(native, [Message.parse(raw), Message.from_text(text)]) == []
+
+
+@given(
+    st.binary(max_size=300), st.sampled_from(["utf-8", "us-ascii", "iso-8859-9", "windows-1256", "koi8-r", "x"])
+)
+def test_any_bytes_are_read_alike(native: NativeTokenizer, content: bytes, charset: str) -> None:
+    raw = message([("Subject", "x")], content, f"text/plain; charset={charset}")
+    assert differing(native, [Message.parse(raw)]) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{WORDS} {LINKS} " * 400,
+        HTML * 300,
+        " ".join(SCRIPTS) * 200,
+        "".join(f"&#{number};" for number in range(20_000, 27_000)) + "&#30000;" * 9_000,
+        "&ab" * 9_000 + "".join(f"&x{number};" for number in range(6_000)),
+        " ".join(f"w{number}" for number in range(70_000)),
+        " ".join(f"É{number}" for number in range(70_000)),
+        "".join(map(chr, range(0x4E00, 0x9E00))) * 3,
+        "\uff21" * 300_000 + " \uff21\uff11 \u338f",
+        " ".join("y" * 30 + str(number) for number in range(40_000)),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_the_limits_of_work_are_the_same(native: NativeTokenizer, text: str) -> None:
+    raws = [message([], text, f"{content_type}; charset=utf-8") for content_type in ("text/plain", "text/html")]
+    assert differing(native, map(Message.parse, raws)) == []
+
+
+@pytest.mark.parametrize("max_tokens", [1, 7, 100, 20_000])
+def test_the_limit_of_tokens_is_the_same(max_tokens: int) -> None:
+    native = NativeTokenizer(TokenizerOptions(max_tokens), native_library())
+    text = " ".join(f"a-long-word-{number:010d}" for number in range(15_000))
+    assert differing(native, map(Message.parse, [message([], text), text.encode(), *originals()[:60]])) == []
+
+
+def test_a_message_that_the_library_hands_back_is_taken_apart_by_python(native: NativeTokenizer) -> None:
+    later = Message.parse(message([("Subject", "x")], "\U0001f6dc later than Unicode 14"))
+    assert native.take_apart(later) == Tokenizer(OPTIONS).take_apart(later)
+
+
+def test_messages_are_taken_apart_in_threads(native: NativeTokenizer) -> None:
+    messages = [Message.parse(raw) for raw in originals()[:200]]
+    expected = list(map(Tokenizer(OPTIONS).take_apart, messages))
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(native.take_apart, messages)) == expected
+
+
+def test_python_makes_attributes_and_numbers() -> None:
+    library = native_library()
+    assert isinstance(make_tokenizer(TokenizerOptions(), library), NativeTokenizer)
+    for options in (TokenizerOptions(attributes=True), TokenizerOptions(numbers=True)):
+        assert not isinstance(make_tokenizer(options, library), NativeTokenizer)
+    assert not isinstance(make_tokenizer(TokenizerOptions(), None), NativeTokenizer)
+
+
+@pytest.mark.parametrize("read", [corpora.torture_messages, lambda folder: _stream(folder, 20_000)])
+def test_real_mail_is_taken_apart_alike(
+    native: NativeTokenizer, read: Callable[[Path], list[bytes]], tmp_path: Path
+) -> None:
+    assert differing(native, map(Message.parse, read(tmp_path))) == []
+
+
+def _stream(folder: Path, limit: int) -> list[bytes]:
+    return [raw for _, raw in corpora.trec_stream(folder, limit)]
