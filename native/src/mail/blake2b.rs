@@ -90,7 +90,7 @@ impl<const SIZE: usize> Blake2b<SIZE> {
             v[14] = !v[14];
         }
         for round in 0..12 {
-            let s = &SIGMA[round % 10];
+            let s = SIGMA[round % 10].map(|word| word & 15);
             mix(&mut v, 0, 4, 8, 12, m[s[0]], m[s[1]]);
             mix(&mut v, 1, 5, 9, 13, m[s[2]], m[s[3]]);
             mix(&mut v, 2, 6, 10, 14, m[s[4]], m[s[5]]);

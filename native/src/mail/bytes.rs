@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// Whether `byte` is white space to `bytes.strip()` and to `\s` of a pattern of bytes.
-pub fn is_space(byte: u8) -> bool {
+pub const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
