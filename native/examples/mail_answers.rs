@@ -70,6 +70,9 @@ fn answer(question: &[&[u8]]) -> Option<Strings> {
             vec![transfer_encodings::decode_quoted_printable(text, true)]
         }
         [b"decode_encoded_words", value] => vec![encoded_words::ascii_text(value)?.into_owned()],
+        [b"decode_encoded_words in UTF-8", value] => {
+            vec![encoded_words::utf8_text(value)?.into_owned()]
+        }
         [b"decode_text", content] => vec![charsets::ascii_text(content, None)?.to_vec()],
         [b"decode_text", content, charset] => {
             vec![charsets::ascii_text(content, Some(charset))?.to_vec()]

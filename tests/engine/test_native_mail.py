@@ -87,11 +87,12 @@ def test_messages_that_are_made_to_cost_much_have_the_same_parts(native: NativeM
     [
         b"Subject: =?utf-8?q?a_b?=\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n\xc3\xa4",
         b'Content-Type: multipart/mixed; boundary="b c"\r\n\r\n--b c\r\n\r\ntext\r\n--b c--\r\n',
+        "From: caf\u00e9 \u3000\r\nSubject: =?utf-8?b?w6k=?=\r\n\r\ncaf\u00e9".encode(),
         b"From: a\r\n\r\n" + b"some text\r\n" * 20_000,
     ],
-    ids=("encoded words", "parts", "long"),
+    ids=("encoded words", "parts", "fields in UTF-8", "long"),
 )
-def test_what_is_written_in_ascii_is_not_left_to_python(native: NativeMail, raw: bytes) -> None:
+def test_python_is_not_asked_without_need(native: NativeMail, raw: bytes) -> None:
     answer = native.ask_message(Message(raw, MessageLimits(look_bytes=100_000)))
 
     assert answer is not None
@@ -116,11 +117,22 @@ def test_a_structure_that_is_not_ascii_is_left_to_python(native: NativeMail, fie
 @given(
     pieces(
         *(b"=?utf-8?q?", b"=?us-ascii*en?B?", b"YWJj", b"?=", b"=?", b"?", b"=", b"=20", b"_", b" ", b"\r\n"),
-        *(b"=?utf-16?b?", b"=?x?q?a?=", b"=?" + b"a" * 64 + b"?q?", b"=?" + b"a" * 65 + b"?q?"),
+        *(
+            b"\xc3\xa4",
+            b"=C3=A4",
+            b"w6Q=",
+            b"=?utf-16?b?",
+            b"=?x?q?a?=",
+            b"=?" + b"a" * 64 + b"?q?",
+            b"=?" + b"a" * 65 + b"?q?",
+        ),
     )
 )
 def test_encoded_words(native: NativeMail, value: bytes) -> None:
-    assert not wrong(native.ask(b"decode_encoded_words", value), utf8(decode_encoded_words(value)))
+    expected = utf8(decode_encoded_words(value))
+
+    assert not wrong(native.ask(b"decode_encoded_words", value), expected)
+    assert not wrong(native.ask(b"decode_encoded_words in UTF-8", value), expected)
 
 
 @given(

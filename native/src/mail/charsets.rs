@@ -13,6 +13,18 @@ pub fn ascii_text<'a>(content: &'a [u8], charset: Option<&[u8]>) -> Option<&'a [
     (content.is_ascii() && charset.map_or(true, has_ascii)).then(|| content)
 }
 
+/// Returns what `decode_text` makes of `content`, in UTF-8, where that is the same bytes; else None, as `ascii_text`.
+pub fn utf8_text<'a>(content: &'a [u8], charset: Option<&[u8]>) -> Option<&'a [u8]> {
+    let is_utf8 = || charset.map_or(true, is_read_as_utf8) && std::str::from_utf8(content).is_ok();
+    ascii_text(content, charset).or_else(|| is_utf8().then(|| content))
+}
+
+/// Whether right UTF-8 is read as that in `charset`. `_UNLABELLED` in Python has the same names, but for "utf8".
+fn is_read_as_utf8(charset: &[u8]) -> bool {
+    let names: [&[u8]; 4] = [b"utf-8", b"us-ascii", b"ascii", b"utf8"];
+    names.iter().any(|name| name.eq_ignore_ascii_case(charset))
+}
+
 /// Whether ASCII text is itself in `charset`. Unknown names are read as UTF-8, which has ASCII.
 fn has_ascii(charset: &[u8]) -> bool {
     charset.is_ascii()
@@ -86,6 +98,19 @@ mod tests {
     #[test]
     fn text_beyond_ascii_is_left_to_python() {
         assert_eq!(ascii_text("\u{e9}".as_bytes(), None), None);
+    }
+
+    #[test]
+    fn right_utf_8_is_itself_where_it_is_labelled_so_or_not_at_all() {
+        for charset in [None, Some(&b"UTF-8"[..]), Some(b"us-ascii")] {
+            assert_eq!(
+                utf8_text(b"caf\xc3\xa9", charset),
+                Some(&b"caf\xc3\xa9"[..])
+            );
+            assert_eq!(utf8_text(b"caf\xe9", charset), None);
+        }
+        assert_eq!(utf8_text(b"caf\xc3\xa9", Some(b"iso-8859-1")), None);
+        assert_eq!(utf8_text(b"cafe", Some(b"utf-7")), None);
     }
 
     #[test]

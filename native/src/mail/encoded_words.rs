@@ -23,12 +23,19 @@ pub fn ascii_text(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     if !value.is_ascii() {
         return None;
     }
+    utf8_text(value).filter(|text| text.is_ascii())
+}
+
+/// Returns what `decode_encoded_words` makes of `value`, in UTF-8; None where it has text in another charset.
+pub fn utf8_text(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     let unfolded = match without_line_ends(value) {
         Cow::Borrowed(unfolded) => Cow::Borrowed(strip(unfolded)),
         Cow::Owned(unfolded) => Cow::Owned(strip(&unfolded).to_vec()),
     };
     if !contains(&unfolded, b"=?") {
-        return Some(unfolded);
+        return charsets::utf8_text(&unfolded, None)
+            .is_some()
+            .then(|| unfolded);
     }
     let joined = without_space_between_words(&unfolded);
     let mut text = Vec::with_capacity(joined.len());
@@ -51,12 +58,12 @@ pub fn ascii_text(value: &[u8]) -> Option<Cow<'_, [u8]>> {
         };
         // What follows "*" is a language (RFC 2231 5).
         let charset = word.charset.split(|&byte| byte == b'*').next();
-        text.extend_from_slice(&joined[position..word.start]);
-        text.extend_from_slice(charsets::ascii_text(&content, charset)?);
+        text.extend_from_slice(charsets::utf8_text(&joined[position..word.start], None)?);
+        text.extend_from_slice(charsets::utf8_text(&content, charset)?);
         position = end + 2;
         next = find_beginning(&joined, position);
     }
-    text.extend_from_slice(&joined[position..]);
+    text.extend_from_slice(charsets::utf8_text(&joined[position..], None)?);
     Some(Cow::Owned(text))
 }
 
@@ -156,6 +163,17 @@ mod tests {
             b"=?utf-16?q?a?=",
         ] {
             assert_eq!(ascii_text(value), None);
+        }
+        assert_eq!(utf8_text(b"caf\xe9"), None);
+    }
+
+    #[test]
+    fn text_in_utf_8_needs_no_decoding() {
+        for value in [
+            &b"\r\n caf\xc3\xa9"[..],
+            b"=?utf-8?q?caf?= =?utf-8?b?w6k=?=",
+        ] {
+            assert_eq!(utf8_text(value).as_deref(), Some(&b"caf\xc3\xa9"[..]));
         }
     }
 }

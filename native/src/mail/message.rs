@@ -200,27 +200,33 @@ fn field_without_white_space(
     field: &HeaderField<'_>,
     foreign: &mut dyn Foreign,
 ) -> Result<Vec<u8>, HandBack> {
-    match encoded_words::ascii_text(&field.value) {
-        Some(text) => Ok(without_white_space_of_text(&text)),
+    match encoded_words::utf8_text(&field.value).and_then(without_white_space) {
+        Some(text) => Ok(text),
         None => single_answer(foreign, Question::KeyField, &field.value),
     }
 }
 
 /// Returns the text of a field without white space, with encoded words as they are written.
 fn undecoded(field: &HeaderField<'_>, foreign: &mut dyn Foreign) -> Result<Vec<u8>, HandBack> {
-    match charsets::ascii_text(&field.value, None) {
-        Some(text) if has_encoded_words(text) => Ok(without_white_space_of_text(text)),
-        Some(_) => field_without_white_space(field, foreign),
+    if !has_encoded_words(&field.value) {
+        return field_without_white_space(field, foreign);
+    }
+    let value = charsets::utf8_text(&field.value, None).map(Cow::Borrowed);
+    match value.and_then(without_white_space) {
+        Some(text) => Ok(text),
         None => single_answer(foreign, Question::FormerKeyField, &field.value),
     }
 }
 
-/// Returns `text` without the ASCII characters at which `str.split()` splits.
-fn without_white_space_of_text(text: &[u8]) -> Vec<u8> {
-    text.iter()
-        .copied()
-        .filter(|&byte| !bytes::is_space(byte) && !matches!(byte, 0x1c..=0x1f))
-        .collect()
+/// Returns `text`, in UTF-8, without the characters at which `str.split()` splits.
+fn without_white_space(text: Cow<'_, [u8]>) -> Option<Vec<u8>> {
+    let is_space =
+        |&character: &char| character.is_whitespace() || matches!(character, '\x1c'..='\x1f');
+    let characters = std::str::from_utf8(&text).ok()?.chars();
+    let left: String = characters
+        .filter(|character| !is_space(character))
+        .collect();
+    Some(left.into_bytes())
 }
 
 fn single_answer(
