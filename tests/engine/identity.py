@@ -1,0 +1,328 @@
+"""Whether both engines give the same result for a message, to the last bit.
+
+Each engine has a filter of its own over a model of its own; both are taught the same. Of each message are
+compared: key, former key, tokens in their order and their groups, clues with their ratios and counts, score,
+prior, probability, verdict and its reason. Floats are compared by all their bits.
+
+    python -m tests.engine.identity --messages 1000000 --seed 7 --processes 2
+    python -m tests.engine.identity --corpora DIR        (every message of the archives there, in place of those)
+
+It prints the messages that differ, and of all messages the shares that the library handed back as a whole and
+about which it asked Python. ``--keep DIR`` writes each message that differs into a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import random
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nbstream.assembly.filter import make_filter, message_limits
+from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
+from nbstream.config import Settings
+from nbstream.engine.choice import PYTHON, Engine, choose_engine
+from nbstream.filter import Filter, SilentObserver
+from nbstream.mail.message import Message
+from nbstream.policy.incoming_message import incoming_message
+from nbstream.store.model.memory_model import MemoryModel
+from nbstream.tokens import TOKENIZER_VERSION
+from nbstream.tokens.tokenizer import Tokenizer
+from tests.fuzz.target import load_target
+from tests.letters import letters
+from tests.listeners.smtp.test_broken_mail import RICH
+from tests.mutation import mutations
+from tests.tokens.generated_mail import TRUSTED_AUTHSERV_IDS, generated_mail
+
+if TYPE_CHECKING:
+    from nbstream.filter.results import Check, CheckSeconds
+    from nbstream.tokens.tokenizer import Tokens
+
+_NOW = 1_800_000_000.0
+_CHUNK = 5000  # messages that one pair of models checks
+_TAUGHT = 160  # letters, before the first check: enough for verdicts
+_LEARNED_SHARE = 0.03
+_SETTINGS = tuple(
+    Settings.model_validate(values)
+    for values in (
+        {},
+        {"trusted_authserv_ids": tuple(TRUSTED_AUTHSERV_IDS), "own_received_fields": 1},
+        {"limits": {"look_bytes": 2000, "max_parts": 3, "max_depth": 2, "max_tokens": 60}},
+    )
+)
+_WORDS = (
+    b"Authentication-Results: y.example; spf=pass smtp.mailfrom=a@b.example\r\n",
+    b"Content-Type: text/html; charset=utf-8\r\n",
+    b"Content-Transfer-Encoding: quoted-printable\r\n",
+    b"Subject: =?iso-8859-1?q?caf=E9?= =?utf-8?b?w6k=?=\r\n",
+    b"Date: Sat, 21 Nov 2026 10:00:00 +0100\r\n",
+    b"http://www.example.com/a?b=1",
+    b"<a href=http://x.example/>",
+    b"&amp;&#233;&eacute;",
+    "é日本".encode(),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A message for which the engines differ, by its name, and what differs: once by each engine."""
+
+    name: str
+    raw: bytes
+    what: str
+    python: str
+    native: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What came out of a number of messages."""
+
+    messages: int = 0
+    handed_back: int = 0
+    asked: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+    def add(self, other: Report) -> None:
+        """Count the messages of another report too."""
+        self.messages += other.messages
+        self.handed_back += other.handed_back
+        self.asked += other.asked
+        self.differences += other.differences
+
+    def describe(self) -> str:
+        """Return one line."""
+        share = 100 / max(1, self.messages)
+        return (
+            f"{self.messages} messages, {len(self.differences)} differ; "
+            f"handed back {self.handed_back * share:.2f} %, asked about {self.asked * share:.2f} %"
+        )
+
+
+class _Checked(SilentObserver):
+    """Notes the tokens of the last check."""
+
+    tokens: Tokens | None = None
+
+    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
+        self.tokens = tokens
+
+
+class _Calls:
+    """Counts the calls of some methods of an object, which work as before."""
+
+    def __init__(self, target: Any, *names: str) -> None:
+        self.count = 0
+        for name in names:
+            setattr(target, name, partial(self._call, getattr(target, name)))
+
+    def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        self.count += 1
+        return method(*arguments)
+
+
+class _Site:
+    """One engine with a model of its own, and a filter for each of the settings."""
+
+    def __init__(self, engine: Engine, half_life: HalfLife) -> None:
+        model, self._observer = MemoryModel(half_life), _Checked()
+        self.filters = [self._filter(settings, model, engine) for settings in _SETTINGS]
+
+    def _filter(self, settings: Settings, model: MemoryModel, engine: Engine) -> Filter:
+        made = make_filter(settings, model, model, self._observer, engine=engine)
+        return Filter(replace(made.parts, clock=lambda: _NOW), made.policy)
+
+    async def observe(self, number: int, message: Message) -> dict[str, object]:
+        """Return all that is compared of a message."""
+        check = await self.filters[number].check(message)
+        tokens = self._observer.tokens
+        assert tokens is not None
+        return {"sizes": tokens.sizes, "tokens": tokens.all.joined, **_observed_check(check)}
+
+    async def learn(self, number: int, message: Message, label: str | None) -> dict[str, object]:
+        """Learn or unlearn a message, and return all that is compared of the lesson."""
+        spam_filter = self.filters[number]
+        if label is None:
+            lesson = await spam_filter.unlearn(message, "test")
+        else:
+            lesson = await spam_filter.learn(message, label, "test")
+        after = {f"{name} after": value for name, value in _observed_check(lesson.after).items()}
+        return {"outcome": lesson.outcome, **_observed_check(lesson.before), **after}
+
+
+def _observed_check(check: Check) -> dict[str, object]:
+    return {
+        "key": check.id,
+        "former key": check.former_id,
+        "clues": tuple((name, ratio.hex()) for name, ratio in check.clues),
+        "score": check.score.hex(),
+        "prior": check.prior.hex(),
+        "probability": check.probability.hex(),
+        "verdict": check.verdict,
+        "reason": check.reason,
+        "explanation": repr(check.explain(_NOW)),
+    }
+
+
+def native_engine() -> Engine:
+    """Return the native engine. Raises ``ConfigError`` where it does not fit."""
+    return choose_engine("native", TOKENIZER_VERSION, environment={})
+
+
+def compare(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine | None = None) -> Report:
+    """Compare the engines on these messages, which have names; ``seed`` chooses settings and lessons.
+
+    ``engine`` is compared with Python's; by default it is the native one.
+    """
+    return asyncio.run(_compare(messages, seed, engine or native_engine()))
+
+
+async def _compare(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine) -> Report:
+    draw, report = random.Random(seed), Report()
+    half_life = HalfLife(30.0, _NOW - 86400.0 * draw.randrange(100)) if draw.random() < 0.3 else NO_HALF_LIFE
+    sites = _Site(PYTHON, half_life), _Site(engine, half_life)
+    for label, raw in letters(_TAUGHT, seed):
+        for site in sites:
+            await site.learn(0, Message.parse(raw), label)
+    tokenizers: list[Any] = [spam_filter.parts.tokenizer for spam_filter in sites[1].filters]
+    natives = [each for each in tokenizers if type(each) is not Tokenizer]
+    handed_back = [_Calls(native._specification, "take_apart") for native in natives]
+    asked = [_Calls(native._foreign_pieces, "answer") for native in natives]
+    for name, raw in messages:
+        before = sum(calls.count for calls in handed_back), sum(calls.count for calls in asked)
+        if difference := await _compare_message(name, raw, sites, draw):
+            report.differences.append(difference)
+        report.messages += 1
+        report.handed_back += sum(calls.count for calls in handed_back) > before[0]
+        report.asked += sum(calls.count for calls in asked) > before[1]
+    return report
+
+
+async def _compare_message(
+    name: str, raw: bytes, sites: tuple[_Site, _Site], draw: random.Random
+) -> Difference | None:
+    number, is_bare, is_learned = draw.choice((0, 0, 1, 2)), draw.random() < 0.1, draw.random() < _LEARNED_SHARE
+    label = draw.choice(("spam", "ham", None))
+    limits = message_limits(_SETTINGS[number])
+    observations = []
+    for site in sites:
+        # Each site gets a message of its own: a message keeps what was once computed of it.
+        if is_bare:
+            message = Message.from_text(raw.decode("utf-8", "replace"), limits)
+        else:
+            message = incoming_message(raw, limits)
+        observed = await site.observe(number, message)
+        lesson = await site.learn(number, message, label) if is_learned else {}
+        observations.append({**observed, **{f"lesson: {key}": value for key, value in lesson.items()}})
+    python, native = observations
+    what = next((key for key in python if python[key] != native[key]), None)
+    if what is None:
+        return None
+    name = f"{name}, settings {number}{', bare text' if is_bare else ''}"
+    return Difference(name, raw, what, *where_they_differ(python[what], native[what]))
+
+
+def where_they_differ(python: object, native: object) -> tuple[str, str]:
+    """Return the first parts of two values that differ: tokens one by one, all else as a whole."""
+    if isinstance(python, bytes) and isinstance(native, bytes):
+        ours, theirs = python.split(b"\n"), native.split(b"\n")
+        first = next((n for n, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
+        first = min(len(ours), len(theirs)) if first is None else first
+        return f"{first}: {ours[first : first + 3]!r}", f"{first}: {theirs[first : first + 3]!r}"
+    return repr(python), repr(native)
+
+
+@cache
+def _originals() -> Sequence[bytes]:
+    seeds = load_target("message_tokens").seeds
+    return (RICH, *seeds, *(raw for _, raw in letters(50)), *(raw for _, raw in generated_mail()))
+
+
+def mutated_mail(count: int, seed: int, originals: Sequence[bytes] = ()) -> Iterator[tuple[str, bytes]]:
+    """Yield mutated messages with their names: of ``originals``, or of generated mail with every kind of token."""
+    for number, raw in enumerate(mutations(originals or _originals(), count, seed, _WORDS)):
+        yield f"seed {seed}, message {number}", raw
+
+
+def corpus_mail(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of all archives (``*.tar.*``) in ``folder``, with their names."""
+    for archive in sorted(folder.glob("*.tar.*")):
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                file = tar.extractfile(member)
+                if file:
+                    yield f"{archive.name}: {member.name}", file.read()
+
+
+def _chunks(messages: Iterator[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
+    while chunk := list(islice(messages, 1000)):
+        yield chunk
+
+
+def _compare_mutated(chunk: tuple[int, int]) -> Report:
+    count, seed = chunk
+    return compare(mutated_mail(count, seed), seed)
+
+
+def _compare_given(messages: list[tuple[str, bytes]]) -> Report:
+    return compare(messages, seed=len(messages))
+
+
+def compare_mutated(count: int, seed: int, processes: int) -> Iterator[Report]:
+    """Compare the engines on mutated messages in several processes, and yield reports as they come."""
+    counts = [min(_CHUNK, count - start) for start in range(0, count, _CHUNK)]
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap_unordered(
+            _compare_mutated, zip(counts, range(seed * 10**6, sys.maxsize), strict=False)
+        )
+
+
+def compare_corpora(folder: Path, processes: int) -> Iterator[Report]:
+    """Compare the engines on every message of the archives in ``folder``, and yield reports as they come."""
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap_unordered(_compare_given, _chunks(corpus_mail(folder)))
+
+
+def main() -> int:
+    """Compare, print what differs, and return 1 if anything does."""
+    parser = argparse.ArgumentParser(prog="python -m tests.engine.identity", description="compare both engines")
+    parser.add_argument("--messages", type=int, default=20_000, help="how many mutated messages (default: 20000)")
+    parser.add_argument("--seed", type=int, default=1, help="of the mutations, and of what is learned")
+    parser.add_argument("--corpora", type=Path, metavar="DIR", help="compare the archives there")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="where messages that differ are written")
+    options = parser.parse_args()
+    report, started = Report(), time.monotonic()
+    if options.corpora:
+        reports = compare_corpora(options.corpora, options.processes)
+    else:
+        reports = compare_mutated(options.messages, options.seed, options.processes)
+    for part in reports:
+        report.add(part)
+        for difference in part.differences:
+            _show(difference, options.keep)
+        print(f"\r{time.monotonic() - started:.0f} s: {report.describe()}", end="", file=sys.stderr)
+    print(file=sys.stderr)
+    print(report.describe())
+    return int(bool(report.differences))
+
+
+def _show(difference: Difference, folder: Path | None) -> None:
+    print(f"\n{difference.name}: {difference.what}\n  python {difference.python}\n  native {difference.native}")
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+        name = "".join(c if c.isalnum() else "-" for c in difference.name)
+        (folder / name).write_bytes(difference.raw)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

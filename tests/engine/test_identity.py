@@ -1,0 +1,48 @@
+"""Both engines give the same keys, tokens, clues, scores and verdicts. ``make soak`` compares many more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nbstream.assembly.filter import make_filter
+from nbstream.engine.choice import PYTHON
+from nbstream.engine.library import LIBRARY_FILE
+from tests.conftest import missing
+from tests.engine import identity
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_engines_agree_on_mutated_mail(seed: int) -> None:
+    if not LIBRARY_FILE.exists():
+        missing("the native library")
+    report = identity.compare(identity.mutated_mail(2500, seed), seed)
+    assert (report.messages, report.differences) == (2500, [])
+
+
+def test_a_difference_is_found_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that is another one after all: it makes fewer tokens."""
+    other = replace(PYTHON, reason="another")
+
+    def make(settings: Any, *arguments: Any, engine: Any) -> Any:
+        if engine is other:
+            limits = settings.limits.model_copy(update={"max_tokens": settings.limits.max_tokens // 4})
+            settings = settings.model_copy(update={"limits": limits})
+        return make_filter(settings, *arguments, engine=engine)
+
+    monkeypatch.setattr(identity, "make_filter", make)
+    long = ("long", b"Subject: hello\n\n" + b" ".join(b"word%d" % n for n in range(3000)))
+    report = identity.compare([long, ("short", b"Subject: hello\n\nhow are you")], seed=1, engine=other)
+
+    assert [difference.name.partition(",")[0] for difference in report.differences] == ["long"]
+    (difference,) = report.differences
+    assert difference.what == "sizes"
+    assert difference.python != difference.native
+
+
+def test_the_first_token_that_differs_is_shown() -> None:
+    python, native = identity.where_they_differ(b"a\nb\nc\nd", b"a\nb\nx\nd")
+    assert (python, native) == ("2: [b'c', b'd']", "2: [b'x', b'd']")
+    assert identity.where_they_differ(b"a", b"a\nb")[1] == "1: [b'b']"
