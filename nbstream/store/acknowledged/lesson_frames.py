@@ -38,21 +38,18 @@ class LessonFrames:
 
 def pack_frame(lesson: AcknowledgedLesson) -> bytes:
     """The frame of a lesson."""
-    content = b"".join(
-        part
-        for string in (
-            _FORMAT_VERSION,
-            lesson.model.encode(),
-            lesson.identity.encode(),
-            lesson.change,
-            lesson.message_key.encode(),
-            lesson.former_version.encode(),
-            b"%d" % len(lesson.note_fields),
-            *lesson.note_fields,
-            *lesson.entry_fields,
-        )
-        for part in (_LENGTH.pack(len(string)), string)
+    strings = (
+        _FORMAT_VERSION,
+        lesson.model.encode(),
+        lesson.identity.encode(),
+        lesson.change,
+        lesson.message_key.encode(),
+        lesson.former_version.encode(),
+        b"%d" % len(lesson.note_fields),
+        *lesson.note_fields,
+        *lesson.entry_fields,
     )
+    content = b"".join([_LENGTH.pack(len(string)) + string for string in strings])
     return _HEADER.pack(len(content), zlib.crc32(content)) + content
 
 

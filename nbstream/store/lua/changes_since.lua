@@ -2,17 +2,17 @@
 --
 -- KEYS: changes, history, totals, importing.
 -- ARGV: 1 stream id of the last change that is known   2 stream id of the last history record that is known
---       3 the largest number of changes, and of records, to return
---       4 prefix of the keys of ledger entries (they belong to the model, and so share its hash tag)
+--       3 the largest number of changes to return   4 and of records
+--       5 prefix of the keys of ledger entries (they belong to the model, and so share its hash tag)
 -- Returns the changes; the stream id of the last history record; for each message in the records its key, the
 -- milliseconds until its entry expires and the entry's names and values; the names and values of the totals; and the
 -- state of the import that is under way ('' = none).
 
 local changes_key, history_key, totals_key, importing_key = unpack(KEYS)
-local last_change, last_record, max_count, ledger_prefix = unpack(ARGV)
+local last_change, last_record, max_changes, max_records, ledger_prefix = unpack(ARGV)
 
-local changes = redis.call('XRANGE', changes_key, '(' .. last_change, '+', 'COUNT', max_count)
-local records = redis.call('XRANGE', history_key, '(' .. last_record, '+', 'COUNT', max_count)
+local changes = redis.call('XRANGE', changes_key, '(' .. last_change, '+', 'COUNT', max_changes)
+local records = redis.call('XRANGE', history_key, '(' .. last_record, '+', 'COUNT', max_records)
 local entries = {}
 for _, record in ipairs(records) do
   local fields = record[2]

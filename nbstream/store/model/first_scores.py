@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.model.keys import ModelKeys
 
-_READ_COUNT = 500
+_READ_COUNT = 10  # changes: of 64 lessons each they are 2 MB
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import struct
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from nbstream.errors import StoreUnavailable
 from nbstream.store.model import history, ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.keys import ModelKeys
@@ -58,8 +59,8 @@ class PackedLesson:
     """A lesson, and its names and values in turn as they are stored: of the record and of the new ledger entry."""
 
     commit: LessonCommit
-    note_fields: tuple[bytes, ...]
-    entry_fields: tuple[bytes, ...]
+    note_fields: Sequence[str | bytes]
+    entry_fields: Sequence[str | bytes]
 
     @classmethod
     def pack(cls, commit: LessonCommit) -> PackedLesson:
@@ -67,7 +68,7 @@ class PackedLesson:
         new = commit.new
         entry_fields = [item for field in new.pack().items() for item in field] if new else []
         note_fields = history.history_fields(new, commit.note, commit.attempt)
-        return cls(commit, _as_bytes(note_fields), _as_bytes(entry_fields))
+        return cls(commit, note_fields, entry_fields)
 
 
 class LearnScriptKeys(NamedTuple):
@@ -120,33 +121,43 @@ class LessonArguments(NamedTuple):
 
 
 class _ClassSum:
-    """What several lessons add to one class."""
+    """What several lessons add to one class: ``entries`` are added (sign 1) or taken back (sign -1)."""
 
     def __init__(self) -> None:
-        self.tokens: dict[bytes, int] = {}
-        self.sums: dict[bytes, int] = {}
+        self.entries: list[tuple[int, ledger.LedgerEntry]] = []
+        self.tokens: dict[bytes, None] = {}
         self.messages = 0
         self.weight = 0
 
-    def add(self, entry: ledger.LedgerEntry, sign: int) -> None:
-        """Add an entry (sign 1), or take it back (sign -1)."""
+    def add(self, sign: int, entry: ledger.LedgerEntry) -> None:
+        """Add an entry, or take it back."""
+        self.entries.append((sign, entry))
         self.messages += sign
         self.weight += sign * entry.weight * len(entry.tokens)
         if entry.weight:
-            _add_all(self.tokens, dict.fromkeys(entry.tokens, sign * entry.weight))
-        _add_all(self.sums, {name: sign * amount for name, amount in entry.sums})
+            self.tokens.update(dict.fromkeys(entry.tokens))
 
-    def additions(self, names: tuple[bytes, ...]) -> bytes:
-        """What is added to the count of each name, as the script reads it."""
-        if not self.tokens and not self.sums:
+    @property
+    def sums(self) -> Iterator[bytes]:
+        """The names of the sums, each as often as it occurs."""
+        return (name for _, entry in self.entries for name, _ in entry.sums)
+
+    def additions(self, index_of: Mapping[bytes, int]) -> bytes:
+        """What is added to the count of each name, as the script reads it; ``index_of`` has all names in order."""
+        if not self.tokens and not any(entry.sums for _, entry in self.entries):
             return b""
-        integers = np.empty(len(names), dtype=_INTEGER)
+        integers = np.zeros(len(index_of), dtype=_INTEGER)
         integers["type"] = _INTEGER_TYPE
-        if names == (*self.tokens, *self.sums):  # as where no other class is touched
-            integers["value"] = [*self.tokens.values(), *self.sums.values()]
-        else:
-            integers["value"] = [self.tokens.get(name) or self.sums.get(name, 0) for name in names]
-        return _ARRAY_HEADER.pack(_ARRAY_TYPE, len(names)) + integers.tobytes()
+        amounts = np.zeros(len(index_of), dtype=np.int64)
+        for sign, entry in self.entries:
+            if entry.weight:
+                size = len(entry.tokens)
+                rows = np.fromiter(map(index_of.__getitem__, entry.tokens), dtype=np.intp, count=size)
+                amounts[rows] += sign * entry.weight  # the tokens of an entry are distinct
+            for name, amount in entry.sums:
+                amounts[index_of[name]] += sign * amount
+        integers["value"] = amounts
+        return _ARRAY_HEADER.pack(_ARRAY_TYPE, len(index_of)) + integers.tobytes()
 
 
 class LessonBatch:
@@ -162,9 +173,9 @@ class LessonBatch:
         """Add one more lesson."""
         self.lessons.append(lesson)
         if old := lesson.commit.old:
-            self._sums[CLASSES.index(old.label)].add(old, -1)
+            self._sums[CLASSES.index(old.label)].add(-1, old)
         if new := lesson.commit.new:
-            self._sums[CLASSES.index(new.label)].add(new, 1)
+            self._sums[CLASSES.index(new.label)].add(1, new)
 
     def has_room(self, lesson: PackedLesson) -> bool:
         """Whether one more lesson stays within the limits of one step."""
@@ -188,8 +199,9 @@ class LessonBatch:
 
         The change stream keeps as many lessons as ever, and so less changes of many lessons.
         """
-        tokens = dict.fromkeys(name for class_sum in self._sums for name in class_sum.tokens)
-        names = (*tokens, *dict.fromkeys(name for class_sum in self._sums for name in class_sum.sums))
+        tokens = dict.fromkeys(chain.from_iterable(class_sum.tokens for class_sum in self._sums))
+        names = (*tokens, *dict.fromkeys(chain.from_iterable(class_sum.sums for class_sum in self._sums)))
+        index_of = dict(zip(names, range(len(names)), strict=True))
         arguments: ScriptArguments = [
             *LearnScriptArguments(
                 names=ledger.join_tokens(names),
@@ -203,7 +215,7 @@ class LessonBatch:
             )
         ]
         for class_sum in self._sums:
-            arguments += ClassArguments(class_sum.additions(names), class_sum.messages, class_sum.weight)
+            arguments += ClassArguments(class_sum.additions(index_of), class_sum.messages, class_sum.weight)
         for lesson in self.lessons:
             arguments += _lesson_arguments(lesson)
             arguments += lesson.note_fields
@@ -247,18 +259,6 @@ def _lesson_arguments(lesson: PackedLesson) -> LessonArguments:
         history_length=len(lesson.note_fields),
         entry_length=len(lesson.entry_fields),
     )
-
-
-def _add_all(amounts: dict[bytes, int], added: dict[bytes, int]) -> None:
-    if not amounts:
-        amounts.update(added)
-        return
-    for name, amount in added.items():
-        amounts[name] = amounts.get(name, 0) + amount
-
-
-def _as_bytes(fields: Iterable[str | bytes]) -> tuple[bytes, ...]:
-    return tuple(field if isinstance(field, bytes) else field.encode() for field in fields)
 
 
 def _column(entry: ledger.LedgerEntry | None) -> int:

@@ -422,7 +422,7 @@ class Model:
                 recorded = PackedLesson.pack(LessonCommit(lesson.message_key, None, entry, note))
             else:
                 continue
-            fields = recorded.note_fields, recorded.entry_fields
+            fields = _as_bytes(recorded.note_fields), _as_bytes(recorded.entry_fields)
             lessons.append(
                 AcknowledgedLesson(keys.model, identity, change, lesson.message_key, former_version, *fields)
             )
@@ -459,6 +459,10 @@ def _entry_in_place(lesson: LessonCommit, result: CommitResult, since: float) ->
     entry = result.entry if isinstance(result, ledger.LedgerConflict) else None
     is_same = entry and lesson.new and entry.label == lesson.new.label and entry.learned_at >= since
     return entry if is_same else None
+
+
+def _as_bytes(fields: Sequence[str | bytes]) -> tuple[bytes, ...]:
+    return tuple([field if isinstance(field, bytes) else field.encode() for field in fields])
 
 
 def _value_or_error(read: Callable[[_Stored], _Value], stored: _Stored) -> _Value | StoreIncompatible:

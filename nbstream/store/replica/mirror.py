@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 _BLOCK_SECONDS = 1.0
 _MAX_SILENT_BLOCKS = 3  # without a reply for that long, Redis is regarded as unavailable
-_READ_COUNT = 500
+_READ_COUNT = 10  # changes: of 64 lessons each they are 2 MB, and stop other work for some 30 ms
 _APPLIED_SECONDS = 5.0
 _REMEMBERED_CHANGES = 1000
 _LOG_EVERY = 30  # attempts, two seconds apart: about once a minute

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from nbstream.store.model.model import Model
 
 _LEDGER_BATCH = 500  # keys of one SCAN; their entries are read in one round trip, 1 to 2 MB
-_CHANGES_BATCH = (
-    100  # 1 ms of Redis; reading is faster than learning over the same connection, so it comes to an end
-)
+# Some ms of Redis; reading is faster than learning over the same connection, so it comes to an end.
+_CHANGES_BATCH = 10  # of 64 lessons each they are 2 MB
+_RECORDS_BATCH = 100
 
 
 class ModelSnapshot:
@@ -105,7 +105,7 @@ class ModelSnapshot:
             with store_errors():
                 changes, record, entries, totals, importing = await self._changed_script(
                     keys=[keys.changes, keys.history, keys.totals, keys.importing],
-                    args=[change, record, _CHANGES_BATCH, keys.ledger("")],
+                    args=[change, record, _CHANGES_BATCH, _RECORDS_BATCH, keys.ledger("")],
                 )
             if importing.startswith(IMPORT_READY):
                 raise StoreUnavailable("an import into this model is not finished: run nbstream import again")
@@ -121,7 +121,7 @@ class ModelSnapshot:
             for message_key, milliseconds, pairs in entries:
                 yield archive.LedgerRecord(message_key.decode(), _hash_from_pairs(pairs), milliseconds)
             self._guard.check()
-            if len(changes) < _CHANGES_BATCH and len(entries) < _CHANGES_BATCH:
+            if len(changes) < _CHANGES_BATCH and len(entries) < _RECORDS_BATCH:
                 yield archive.TotalsRecord({name: int(value) for name, value in _hash_from_pairs(totals).items()})
                 return
 

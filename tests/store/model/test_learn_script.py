@@ -90,7 +90,7 @@ def test_the_arguments_of_the_classes_and_of_the_lessons_follow_the_named_argume
         note = [next(arguments) for _ in range(lessons[-1].history_length)]
         packed = [next(arguments) for _ in range(lessons[-1].entry_length)]
         lesson = batch.lessons[len(lessons) - 1]
-        assert (tuple(note), tuple(packed)) == (lesson.note_fields, lesson.entry_fields)
+        assert (note, packed) == (lesson.note_fields, lesson.entry_fields)
     assert next(arguments, None) is None
     assert (named.names, named.token_count) == (b"\n".join([*TOKENS[:3], b"=x"]), 3)
     assert (named.lesson_count, named.max_changes) == (2, LIMITS.max_changes // 2)
@@ -106,13 +106,9 @@ def test_a_lesson_is_packed_with_the_fields_of_its_record_and_of_its_new_entry()
     new, removal = entry("spam", TOKENS), LessonCommit("m", entry("ham", TOKENS), None, NOTE)
     learned = new_lesson("m", new)
 
-    assert [field.decode("latin-1") for field in learned.note_fields] == history_fields(
-        new, NOTE, learned.commit.attempt
-    )
-    assert dict(zip(learned.entry_fields[0::2], learned.entry_fields[1::2], strict=True)) == {
-        name.encode(): value if isinstance(value, bytes) else value.encode() for name, value in new.pack().items()
-    }
-    assert PackedLesson.pack(removal).entry_fields == ()
+    assert learned.note_fields == history_fields(new, NOTE, learned.commit.attempt)
+    assert dict(zip(learned.entry_fields[0::2], learned.entry_fields[1::2], strict=True)) == new.pack()
+    assert PackedLesson.pack(removal).entry_fields == []
 
 
 def long_entry(first: int, tokens: int) -> LedgerEntry:
