@@ -155,21 +155,31 @@ impl KnownTokens {
     }
 
     /// Returns a hash of `token` that depends on the keys: each 8 bytes are mixed in by a multiplication, of whose
-    /// 128 bits both halves count.
+    /// 128 bits both halves count. The last 8 bytes may overlap those before them.
     fn hash(&self, token: &[u8]) -> u32 {
         let mut state = self.keys[0] ^ token.len() as u64;
-        let mut chunks = token.chunks_exact(8);
-        for chunk in &mut chunks {
-            let mut word = [0; 8];
-            word.copy_from_slice(chunk);
-            state = folded_product(state ^ u64::from_le_bytes(word), self.keys[1]);
-        }
-        let mut word = [0; 8];
-        let rest = chunks.remainder();
-        word[..rest.len()].copy_from_slice(rest);
-        state = folded_product(state ^ u64::from_le_bytes(word), self.keys[1]);
+        let last = match token.len().checked_sub(8) {
+            Some(start) => {
+                for at in (0..start).step_by(8) {
+                    state = folded_product(state ^ word_at(token, at), self.keys[1]);
+                }
+                word_at(token, start)
+            }
+            None => token
+                .iter()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        };
+        state = folded_product(state ^ last, self.keys[1]);
         (folded_product(state, self.keys[1]) >> 32) as u32
     }
+}
+
+/// Returns the 8 bytes of `token` at `start` as a number; 0 where there are fewer.
+fn word_at(token: &[u8], start: usize) -> u64 {
+    let bytes = token
+        .get(start..start + 8)
+        .and_then(|word| word.try_into().ok());
+    bytes.map_or(0, u64::from_le_bytes)
 }
 
 fn folded_product(first: u64, second: u64) -> u64 {
