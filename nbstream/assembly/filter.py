@@ -92,13 +92,13 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
 ) -> filter_.Filter:
     """Return the filter over a model.
 
-    ``engine`` takes messages apart; the counts that it scores by are those of ``counts``, whatever holds them.
+    ``engine`` takes messages apart and scores them by the counts of ``counts``, whatever holds them.
     ``counts`` is the mirror or the model itself that people teach, ``autolearn_layer`` the layer that is learned
     without people.
     """
     parts = filter_.FilterParts(
         tokenizer=make_tokenizer(tokenizer_options(settings)),
-        classifier=classifier.Classifier(classifier_options(settings)),
+        classifier=classifier.Classifier(classifier_options(settings), engine.library),
         calibration=calibration.Calibration(),
         model=model,
         counts=counts,

@@ -29,11 +29,15 @@ from nbstream.bayes.event_models import (
 )
 from nbstream.bayes.half_life import grow_weight
 from nbstream.bayes.multinomial import HAM, SPAM
+from nbstream.bayes.native_multinomial import NativeMultinomial
+from nbstream.bayes.score import Score
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import ctypes
 
     from nbstream.bayes.counts import Sums
+    from nbstream.bayes.native_multinomial import TableScore
+    from nbstream.engine.table import Table
     from nbstream.tokens.tokenizer import Tokens
 
 
@@ -72,23 +76,15 @@ class ClassifierOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """A score: the ``log_odds`` of spam in nats, before calibration.
+class Classifier:
+    """Scores the tokens of a message against class counts, and computes what a lesson adds to them.
 
-    ``clues`` are the features that voted, strongest first; ``prior`` is the rest of the log-odds. The prior and
-    the log-ratios of all clues add up to ``log_odds``.
+    Where there is a native ``library``, it computes the scores that it can, with the same result.
     """
 
-    log_odds: float = 0.0
-    clues: Sequence[Clue] = ()
-    prior: float = 0.0
-
-
-class Classifier:
-    """Scores the tokens of a message against class counts, and computes what a lesson adds to them."""
-
-    def __init__(self, options: ClassifierOptions = ClassifierOptions()) -> None:
+    def __init__(
+        self, options: ClassifierOptions = ClassifierOptions(), library: ctypes.CDLL | None = None
+    ) -> None:
         self._options = options
         self._models = _build_event_models(options)
         bounds = accumulate((len(model.sum_names) for model in self._models), initial=0)
@@ -99,11 +95,16 @@ class Classifier:
         """Whether a score reads the counts of all tokens of the model."""
         first = self._models[0] if len(self._models) == 1 else None
         self._only_multinomial = first if isinstance(first, MultinomialModel) else None
+        self._native = NativeMultinomial.for_model(library, self._only_multinomial) if library else None
         self._last_prior = (0,) * len(CLASSES), prior_log_odds(Totals(), options.prior)
 
     def score(self, tokens: Tokens, counts: FeatureCounts) -> Score:
         """Return the score of ``tokens``; the sums in ``counts`` are in the order of ``self.sum_names``."""
-        prior = self._prior_log_odds(counts.totals)
+        if self._native:
+            score = self._native.score(tokens, counts, self._prior_log_odds)
+            if score:
+                return score
+        prior = self._prior_log_odds(counts.totals.messages)
         if self._only_multinomial:  # as by default
             clues = self._only_multinomial.clues(tokens, counts)
             return Score(math.fsum([prior, *clues.ratios.tolist()]), clues, prior)
@@ -114,6 +115,13 @@ class Classifier:
         ]
         log_odds = math.fsum([prior, *(ratio for ratio, _ in votes)])
         return Score(log_odds, tuple(Clue(name, ratio) for ratio, name in sort_by_strength(votes)), prior)
+
+    def score_in_table(self, tokens: Tokens, table: Table, unit: float) -> TableScore | None:
+        """Return the score of ``tokens`` by their counts in ``table``, which are not looked up before.
+
+        ``unit`` is as in ``FeatureCounts``. Returns None where their counts have to be looked up.
+        """
+        return self._native.score_in_table(tokens, table, unit, self._prior_log_odds) if self._native else None
 
     def weigh_lesson(
         self,
@@ -146,12 +154,12 @@ class Classifier:
         """Return the sums that are learned with ``tokens`` at this weight."""
         return [lesson_sum for model in self._models for lesson_sum in model.lesson_sums(tokens, weight)]
 
-    def _prior_log_odds(self, totals: Totals) -> float:
-        """Return the prior log-odds, computed again only when a message was learned."""
-        messages, prior = self._last_prior
-        if messages != totals.messages:
-            prior = prior_log_odds(totals, self._options.prior)
-            self._last_prior = totals.messages, prior
+    def _prior_log_odds(self, messages: tuple[int, ...]) -> float:
+        """Return the prior log-odds by learned messages, computed again only when a message was learned."""
+        last_messages, prior = self._last_prior
+        if messages != last_messages:
+            prior = prior_log_odds(Totals(messages), self._options.prior)
+            self._last_prior = messages, prior
         return prior
 
     def _counts_by_model(self, counts: FeatureCounts) -> list[FeatureCounts]:

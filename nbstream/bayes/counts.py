@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nbstream.engine.table import Table
+
 Sums: TypeAlias = "Sequence[tuple[bytes, int]]"
 """Distinct names of sums, each with the amount that a message adds to it."""
 
@@ -131,6 +133,11 @@ class CountsView(ABC):
 
         Each call returns the same array object until a count changes, so that callers can cache by its identity.
         """
+
+    @property
+    def native_table(self) -> Table | None:
+        """The table of the native library that has the counts now, if there is one."""
+        return None
 
     @property
     @abstractmethod

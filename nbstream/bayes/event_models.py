@@ -96,16 +96,18 @@ class MultinomialModel:
         """Return the same votes as a lazy sequence of clues."""
         ratios = self._ratios(counts)
         start, strongest = 0, []
-        for group, limit in zip(tokens.groups, self._group_limits(counts.totals), strict=True):
+        for group, limit in zip(tokens.groups, self.group_limits(sum(counts.totals.messages)), strict=True):
             end = start + len(group)
             strongest.append(strongest_indices(group, ratios[start:end], limit) + start)
             start = end
         indices = np.sort(np.concatenate(strongest))
         return TokenClues(tokens, indices, ratios[indices])
 
-    def _group_limits(self, totals: Totals) -> tuple[int, ...]:
-        """Return how many clues of each group vote for a class, in the order of ``Tokens.groups``."""
-        messages = sum(totals.messages)
+    def group_limits(self, messages: int) -> tuple[int, int, int]:
+        """Return how many clues of each group vote for a class, in the order of ``Tokens.groups``.
+
+        ``messages`` is how many the model has learned.
+        """
         limits = self.clue_limits[0]
         for later_limits in self.clue_limits[1:]:
             if messages >= later_limits.messages:

@@ -42,6 +42,11 @@ class TableView(CountsView):
         """The table that has the counts now."""
         raise NotImplementedError
 
+    @property
+    def native_table(self) -> Table | None:
+        """The same, for whoever knows other counts as well."""
+        return self.table
+
     def __len__(self) -> int:
         """Return the number of tokens and sums that have a count other than zero."""
         return self.table.describe().names

@@ -57,3 +57,18 @@ void nbn_answer(void *answer, const uint8_t *content, size_t length);
  * groups of tokens, the key and the former key with 24 characters each, the tokens separated by line feeds. */
 int64_t nbn_take_apart(const uint8_t *raw, size_t length, const nbn_take_apart_options *options, nbn_ask ask,
                        uint8_t *output, size_t capacity);
+
+/* The score of a message. See native/src/score. joined: its tokens, separated by line feeds. out: the 5 totals and the
+ * log-odds; then, with room for `capacity` clues each, the indices of the clues, their log-ratios, and two counts for
+ * each clue. Returns the number of clues, or an error as above; -8 where the model has learned another number of
+ * messages than the request is for (the totals are in out), -9 where Python has to compute the score. */
+typedef struct {
+    uint64_t sizes[3];   /* of the groups of tokens */
+    uint64_t limits[3];  /* how many of a group vote for each class */
+    int64_t messages[2]; /* for which limits and prior were computed: of ham, of spam */
+    double alpha, unit, prior;
+} nbn_score_request;
+int64_t nbn_score_in_table(const nbn_table *table, const uint8_t *joined, size_t length,
+                           const nbn_score_request *request, int64_t *out, size_t capacity);
+int64_t nbn_score_rows(const uint8_t *joined, size_t length, const int64_t *rows, size_t count,
+                       const int64_t *totals /* 5 */, const nbn_score_request *request, int64_t *out, size_t capacity);

@@ -63,6 +63,10 @@ class HypotheticalCounts:
         """The time base of the model, and of the changes."""
         return self._model.half_life
 
+    @property
+    def native_table(self) -> None:
+        """None: the counts are not in a table."""
+
     def replace_entry(self, old: LedgerEntry | None, new: LedgerEntry | None) -> None:
         """Suppose that ``old`` is taken back and ``new`` is added. Call it before the first look-up."""
         if old:

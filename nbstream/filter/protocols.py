@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.counts import Totals
     from nbstream.bayes.half_life import HalfLife
+    from nbstream.engine.table import Table
     from nbstream.errors import StoreIncompatible, StoreUnavailable
     from nbstream.filter.results import Check, CheckSeconds, Lesson
     from nbstream.policy.first_scores import FirstScores
@@ -27,6 +28,13 @@ class CountSource(Protocol):
     @property
     def half_life(self) -> HalfLife:
         """The time base of the counts."""
+
+    @property
+    def native_table(self) -> Table | None:
+        """The table of the native library that has the counts now, None where they are elsewhere.
+
+        Raises ``StoreUnavailable`` where no counts are loaded.
+        """
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens`` or sums, shape (n, classes), and the totals."""

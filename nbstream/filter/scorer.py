@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.calibration import SCORE_BINS
-from nbstream.bayes.classifier import Score
 from nbstream.bayes.clues import Clue, sort_by_strength
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
 from nbstream.bayes.event_models import FeatureCounts
+from nbstream.bayes.score import Score
 from nbstream.errors import StoreUnavailable
 from nbstream.filter.message_counts import AutolearnedCounts, MessageCounts
 from nbstream.filter.results import Check
@@ -99,6 +99,14 @@ class Scorer:
 
     async def check_now(self, message_key: str, tokens: Tokens) -> Check:
         """Return the check of a message by the counts of this moment."""
+        table = None if self._autolearned_counts else self._counts.native_table
+        if table:
+            growth = self._counts.half_life.growth(self._clock())
+            scored = self._classifier.score_in_table(tokens, table, WEIGHT_ONE * growth)
+            if scored:
+                evidence = ScoreCounts((), scored.rows, growth)
+                sums, first_scores = await self._counts.sums(self._sum_names), await self.first_scores()
+                return self._decide(message_key, scored.score, evidence, scored.totals, sums, first_scores)
         return self.check(message_key, tokens, await self.read_counts(tokens.all.names))
 
     def check(self, message_key: str, tokens: Tokens, counts: MessageCounts) -> Check:
@@ -108,11 +116,28 @@ class Scorer:
         if counts.autolearned:
             features = _counts_of_both(features, counts.autolearned)
             both = self._classifier.score(tokens, features)
-            log_odds = limit_log_odds(score.log_odds, both.log_odds, lambda odds: self._probability(odds, counts))
+            log_odds = limit_log_odds(
+                score.log_odds,
+                both.log_odds,
+                lambda odds: self._probability(odds, counts.sums, counts.totals, counts.growth),
+            )
             score = both if log_odds == both.log_odds else _limited_score(both, log_odds)
-        probability = self._probability(score.log_odds, counts)
-        state = self._model_state(counts.totals)
-        thresholds = self.thresholds(self._policy.default_policy, counts.first_scores)
+        evidence = ScoreCounts.of_clues(score.clues, *self._names_and_rows(tokens, features), counts.growth)
+        return self._decide(message_key, score, evidence, counts.totals, counts.sums, counts.first_scores)
+
+    def _decide(
+        self,
+        message_key: str,
+        score: Score,
+        evidence: ScoreCounts,
+        totals: Totals,
+        sums: NDArray[np.int64],
+        first_scores: FirstScores,
+    ) -> Check:
+        """Return the check of a message with this score; the rest is as in ``MessageCounts``."""
+        probability = self._probability(score.log_odds, sums, totals, evidence.growth)
+        state = self._model_state(totals)
+        thresholds = self.thresholds(self._policy.default_policy, first_scores)
         verdict, reason = decide_verdict(probability, thresholds, state)
         return Check(
             message_key,
@@ -124,7 +149,7 @@ class Scorer:
             score.clues,
             thresholds,
             score.prior,
-            ScoreCounts.of_clues(score.clues, *self._names_and_rows(tokens, features), counts.growth),
+            evidence,
         )
 
     def _feature_counts(self, tokens: Tokens, counts: MessageCounts) -> FeatureCounts:
@@ -144,10 +169,10 @@ class Scorer:
             return tokens.all.names, features.tokens
         return (*tokens.all.names, *self._model_sum_names), np.concatenate((features.tokens, features.sums))
 
-    def _probability(self, log_odds: float, counts: MessageCounts) -> float:
+    def _probability(self, log_odds: float, sums: NDArray[np.int64], totals: Totals, growth: float) -> float:
         """Return P(spam) by the calibration, which people alone teach."""
-        bins = counts.sums if not self._model_sum_names else counts.sums[: len(SCORE_BINS)]
-        return self._calibration.probability(log_odds, bins, counts.totals, WEIGHT_ONE * counts.growth)
+        bins = sums[: len(SCORE_BINS)] if self._model_sum_names else sums  # the same object as long as it can be
+        return self._calibration.probability(log_odds, bins, totals, WEIGHT_ONE * growth)
 
     def decide_again(self, check: Check, totals: Totals, first_scores: FirstScores) -> Check:
         """Decide a check again, by the number of learned messages and the thresholds of this moment."""

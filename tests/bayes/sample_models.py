@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from nbstream.bayes import bernoulli, categorical, gaussian, multinomial
-from nbstream.bayes.classifier import Classifier, ClassifierOptions, EventModelOptions, Score
-from nbstream.bayes.counts import CLASSES, ClassCounts
+from nbstream.bayes.classifier import Classifier, ClassifierOptions, EventModelOptions
+from nbstream.bayes.counts import CLASSES, ClassCounts, Counts
 from nbstream.bayes.event_models import FeatureCounts
 from nbstream.bayes.multinomial import Lidstone, MEstimate
+from nbstream.bayes.score import Score
 from nbstream.tokens.tokenizer import Tokens
 
 CHOICES: dict[str, EventModelOptions] = {
@@ -42,7 +43,7 @@ def classifier_of(choice: str) -> Classifier:
     return Classifier(ClassifierOptions(CHOICES[choice], lesson_weight=None))
 
 
-def teach(counts: ClassCounts, classifier: Classifier, tokens: Tokens, label: str) -> None:
+def teach(counts: Counts, classifier: Classifier, tokens: Tokens, label: str) -> None:
     """Score one message, then learn it with the weight that the classifier gives it."""
     score = score_of(counts, classifier, tokens)
     weight, sums = classifier.weigh_lesson(tokens, score.log_odds, label)
@@ -58,7 +59,7 @@ def trained_counts(classifier: Classifier, messages: int = 30) -> ClassCounts:
     return counts
 
 
-def feature_counts(counts: ClassCounts, classifier: Classifier, tokens: Tokens) -> FeatureCounts:
+def feature_counts(counts: Counts, classifier: Classifier, tokens: Tokens) -> FeatureCounts:
     """The counts of the features of a message."""
     return FeatureCounts(
         counts.look_up(tokens.all),
@@ -68,6 +69,6 @@ def feature_counts(counts: ClassCounts, classifier: Classifier, tokens: Tokens) 
     )
 
 
-def score_of(counts: ClassCounts, classifier: Classifier, tokens: Tokens) -> Score:
+def score_of(counts: Counts, classifier: Classifier, tokens: Tokens) -> Score:
     """The score of a message."""
     return classifier.score(tokens, feature_counts(counts, classifier, tokens))

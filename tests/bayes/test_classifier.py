@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from nbstream.bayes import lesson_weight, priors
 from nbstream.bayes.calibration import SCORE_BINS
-from nbstream.bayes.classifier import Classifier, ClassifierOptions, EventModelOptions, Score, prior_log_odds
+from nbstream.bayes.classifier import Classifier, ClassifierOptions, EventModelOptions, prior_log_odds
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Totals, is_sum
 from nbstream.bayes.event_models import ClueLimits, FeatureCounts
+from nbstream.bayes.score import Score
 from nbstream.tokens.tokenizer import Tokens
 from tests.bayes.sample_models import (
     CHOICES,

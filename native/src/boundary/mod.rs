@@ -1,5 +1,6 @@
 //! The C interface, `nbstream/engine/interface.h`. All `unsafe` code is here.
 
+pub mod score;
 pub mod table;
 
 mod take_apart;

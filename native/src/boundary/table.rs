@@ -26,7 +26,7 @@ fn code(error: TableError) -> i64 {
 }
 
 /// Runs `work`; returns what it returns, or the code of the error.
-fn answer(work: impl FnOnce() -> Result<i64, TableError>) -> i64 {
+pub fn answer(work: impl FnOnce() -> Result<i64, TableError>) -> i64 {
     catch_unwind(AssertUnwindSafe(work))
         .map(|result| result.unwrap_or_else(code))
         .unwrap_or(PANICKED)
@@ -36,7 +36,7 @@ fn answer(work: impl FnOnce() -> Result<i64, TableError>) -> i64 {
 ///
 /// # Safety
 /// They are there and nobody changes them during the call of the C function.
-unsafe fn values<'a, T>(start: *const T, count: usize) -> &'a [T] {
+pub unsafe fn values<'a, T>(start: *const T, count: usize) -> &'a [T] {
     if count == 0 || start.is_null() {
         return &[];
     }
@@ -48,7 +48,7 @@ unsafe fn values<'a, T>(start: *const T, count: usize) -> &'a [T] {
 ///
 /// # Safety
 /// The room is there, and nobody else uses it during the call of the C function.
-unsafe fn room<'a, T>(start: *mut T, count: usize) -> &'a mut [T] {
+pub unsafe fn room<'a, T>(start: *mut T, count: usize) -> &'a mut [T] {
     if count == 0 || start.is_null() {
         return &mut [];
     }

@@ -57,7 +57,7 @@ pub fn score(
         indices.extend(group.into_iter().map(|index| index + start));
         start = end;
     }
-    if start != names.len() {
+    if start != names.len() || start != rows.len() {
         return None;
     }
     let chosen: Vec<f64> = indices.iter().map(|&index| ratios[index]).collect();

@@ -80,6 +80,10 @@ class AutolearnModel:
         self.half_life = model.half_life
         return model
 
+    @property
+    def native_table(self) -> None:
+        """None: Redis has the counts."""
+
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens`` or sums, shape (n, classes), and the totals of the current epoch."""
         return await (await self.current_model()).look_up(tokens)

@@ -19,20 +19,32 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from nbstream.bayes.counts import Counts
+    from nbstream.engine.table import Table
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.learn_script import LessonCommit
 
 
 class MemoryModel:
-    """Counts and their ledger in this process."""
+    """Counts and their ledger in this process. ``counts`` are where the counts go, in the beginning empty."""
 
-    def __init__(self, half_life: HalfLife = NO_HALF_LIFE, first_scores: int = MAX_FIRST_SCORES) -> None:
+    def __init__(
+        self,
+        half_life: HalfLife = NO_HALF_LIFE,
+        first_scores: int = MAX_FIRST_SCORES,
+        counts: Counts | None = None,
+    ) -> None:
         self.half_life = half_life
         self._max_first_scores = first_scores
-        self._counts = ClassCounts()
+        self._counts = ClassCounts() if counts is None else counts
         self._ledger: dict[str, dict[str, str | bytes]] = {}
         self._first_scores = FirstScores()
         self._changes = 0
+
+    @property
+    def native_table(self) -> Table | None:
+        """The table of the native library that has the counts, if there is one."""
+        return self._counts.native_table
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens``, shape (n, classes), and the totals."""
@@ -100,7 +112,7 @@ class MemoryModel:
         return change
 
 
-def _apply_to_counts(counts: ClassCounts, old: LedgerEntry | None, new: LedgerEntry | None) -> None:
+def _apply_to_counts(counts: Counts, old: LedgerEntry | None, new: LedgerEntry | None) -> None:
     """Take back the counts of ``old`` and add those of ``new``."""
     if old:
         counts.subtract(old.tokens, CLASSES.index(old.label), old.weight, old.sums)

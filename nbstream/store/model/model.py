@@ -134,6 +134,10 @@ class Model:
 
     # Counts
 
+    @property
+    def native_table(self) -> None:
+        """None: Redis has the counts."""
+
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens``, shape (n, classes), and the totals, in one round trip.
 

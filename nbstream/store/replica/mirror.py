@@ -36,6 +36,7 @@ from nbstream.store.redis_errors import readable_replies, store_errors
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nbstream.engine.table import Table
     from nbstream.store.model.model import Model
 
 _log = logging.getLogger(__name__)
@@ -199,6 +200,14 @@ class Mirror:
         Takes 30 ms for half a million tokens. Raises ``StoreUnavailable`` before the first load.
         """
         return self._loaded_replica().counts.snapshot()
+
+    @property
+    def native_table(self) -> Table | None:
+        """The table of the native library that has the counts now; None where they are in a dictionary.
+
+        Raises ``StoreUnavailable`` before the first load.
+        """
+        return self._loaded_replica().counts.native_table
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens``, shape (n, classes), and the totals; never waits.

@@ -1,0 +1,23 @@
+"""The result of scoring a message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nbstream.bayes.clues import Clue
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A score: the ``log_odds`` of spam in nats, before calibration.
+
+    ``clues`` are the features that voted, strongest first; ``prior`` is the rest of the log-odds. The prior and
+    the log-ratios of all clues add up to ``log_odds``.
+    """
+
+    log_odds: float = 0.0
+    clues: Sequence[Clue] = ()
+    prior: float = 0.0

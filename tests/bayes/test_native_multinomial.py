@@ -1,0 +1,130 @@
+"""The native library scores as Python does: the same clues in the same order, and each float to the last bit."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.bayes import multinomial
+from nbstream.bayes.classifier import Classifier, ClassifierOptions, EventModelOptions
+from nbstream.bayes.clues import TokenClues
+from nbstream.bayes.counts import ClassCounts, Totals
+from nbstream.bayes.event_models import ClueLimits, FeatureCounts
+from nbstream.bayes.multinomial import Lidstone, MEstimate
+from nbstream.bayes.score import Score
+from nbstream.bayes.table_counts import TableCounts
+from nbstream.engine.score import NativeScoring, ScoreOptions
+from nbstream.tokens.tokenizer import Tokens
+from tests.bayes.sample_models import sample_message, teach
+from tests.engine.tables import native_library, table_functions
+
+LIMITS = (ClueLimits(0, head=2, body=3, raw_header=1), ClueLimits(50, head=4, body=0, raw_header=2))
+# Few different counts make votes that are equal, large ones are rounded when they become floats.
+COUNTS = st.sampled_from([0, 0, 1000, 1000, 2000, 300, -700, 1]) | st.integers(-(2**52), 2**53)
+TOTALS = st.builds(
+    Totals,
+    st.tuples(st.integers(-1, 60), st.integers(-1, 60)),
+    st.tuples(st.integers(-10, 2**53), st.integers(-10, 2**53)),
+    st.integers(-5, 2**40),
+)
+ROWS = st.lists(st.tuples(st.binary(max_size=3), COUNTS, COUNTS), max_size=60, unique_by=lambda row: row[0])
+
+
+def classifiers(smoothing: float = 0.12) -> tuple[Classifier, Classifier]:
+    """One of Python alone, and one with the native library."""
+    model = multinomial.MultinomialOptions(Lidstone(smoothing))
+    options = ClassifierOptions(EventModelOptions(model), clue_limits=LIMITS)
+    return Classifier(options), Classifier(options, native_library())
+
+
+def bits(score: Score) -> tuple[bytes, ...]:
+    assert isinstance(score.clues, TokenClues)
+    floats = struct.pack("=2d", score.log_odds, score.prior)
+    return floats, score.clues.ratios.tobytes(), score.clues.token_indices.astype(np.int64).tobytes()
+
+
+@given(
+    ROWS,
+    TOTALS,
+    st.tuples(st.integers(0, 60), st.integers(0, 60)),
+    st.sampled_from([1000, 1000.0, 1234.5, 2.0**30]),
+    st.sampled_from([0.12, 1.0, 1e-9, 1e9]),
+)
+def test_a_score_by_given_counts_is_the_same(
+    rows: list[tuple[bytes, int, int]],
+    totals: Totals,
+    ends: tuple[int, int],
+    unit: float,
+    smoothing: float,
+) -> None:
+    names = [b"t:" + name.replace(b"\n", b"") + b"%d" % n for n, (name, _, _) in enumerate(rows)]
+    first, second = sorted(ends)
+    tokens = Tokens(names[:first], names[first:second], raw_header=names[second:])
+    counts = FeatureCounts(
+        np.array([row[1:] for row in rows], np.int64).reshape(-1, 2), np.empty((0, 2), np.int64), totals, unit=unit
+    )
+    python, native = classifiers(smoothing)
+
+    assert bits(native.score(tokens, counts)) == bits(python.score(tokens, counts))
+
+
+def test_a_score_by_the_counts_in_a_table_is_the_same_after_each_lesson() -> None:
+    python, native = classifiers()
+    counts, table_counts = ClassCounts(), TableCounts.empty(table_functions())
+    for n in range(60):
+        for label in ("ham", "spam"):
+            tokens = sample_message(label, n)
+            for learned in (counts, table_counts):
+                teach(learned, python, tokens, label)
+
+            scored = native.score_in_table(tokens, table_counts.table, 1000.0)
+
+            expected = python.score(
+                tokens, FeatureCounts(counts.look_up(tokens.all), counts.look_up(()), counts.totals)
+            )
+            assert scored is not None
+            assert bits(scored.score) == bits(expected)
+            assert isinstance(expected.clues, TokenClues)
+            assert scored.rows.tolist() == counts.look_up(tokens.all)[expected.clues.token_indices].tolist()
+            assert scored.totals == counts.totals
+
+
+def test_what_the_library_cannot_compute_is_left_to_python_which_says_why() -> None:
+    counts = FeatureCounts(np.array([[0, 2**60]]), np.empty((0, 2), np.int64), Totals(), unit=1e-300)
+    for classifier in classifiers(1e-320):
+        with pytest.raises(RuntimeWarning, match="overflow"):
+            classifier.score(Tokens((b"t:a",), ()), counts)
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        EventModelOptions(multinomial.MultinomialOptions(MEstimate(1.0))),
+        replace(EventModelOptions(), multinomial=None, bernoulli=EventModelOptions().bernoulli),
+    ],
+)
+def test_other_models_have_no_native_way(models: EventModelOptions) -> None:
+    table = TableCounts.empty(table_functions()).table
+    classifier = Classifier(ClassifierOptions(models), native_library())
+    assert classifier.score_in_table(Tokens((b"t:a",), ()), table, 1000.0) is None
+
+
+def test_tokens_that_do_not_fit_their_groups_are_no_score() -> None:
+    scoring, options = NativeScoring(native_library(), 6), ScoreOptions((0, 0), (1, 1, 1), 0.12, 0.0)
+    table = TableCounts.empty(table_functions()).table
+    for sizes in ((1, 0, 0), (3, 0, 0), (2**63, 2**63, 2), (2**64 - 1, 0, 0)):
+        assert scoring.score_in_table(table, b"a:1\na:2", sizes, options, 1000.0) is None
+        assert scoring.score_rows(np.ones((2, 2), np.int64), (0,) * 5, b"a:1\na:2", sizes, options, 1.0) is None
+    assert scoring.score_rows(np.ones((3, 2), np.int64), (0,) * 5, b"a:1\na:2", (2, 0, 0), options, 1.0) is None
+    assert scoring.score_in_table(table, b"a:1\na:2", (2, 0, 0), options, 1000.0) is not None
+
+
+def test_more_clues_than_there_is_room_for_are_no_score() -> None:
+    scoring, options = NativeScoring(native_library(), 1), ScoreOptions((0, 0), (2, 2, 2), 0.12, 0.0)
+    rows = np.array([[1000, 0], [0, 1000]])
+    assert scoring.score_rows(rows, (0, 0, 1000, 1000, 2), b"a:1\na:2", (2, 0, 0), options, 1000.0) is None

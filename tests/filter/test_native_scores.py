@@ -1,0 +1,69 @@
+"""A check is the same, field by field and byte by byte, whether Python or the native library scores."""
+
+from __future__ import annotations
+
+import ctypes
+
+from nbstream.bayes.calibration import Calibration
+from nbstream.bayes.classifier import Classifier, ClassifierOptions
+from nbstream.bayes.counts import Counts
+from nbstream.bayes.half_life import HalfLife
+from nbstream.bayes.table_counts import TableCounts
+from nbstream.filter import Filter, FilterParts, FilterPolicy
+from nbstream.mail.message import Message
+from nbstream.policy.lesson_source import Insistence
+from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
+from nbstream.store.model.memory_model import MemoryModel
+from nbstream.store.recent.explanations import pack_explanation
+from nbstream.tokens.tokenizer import Tokenizer
+from tests.engine.tables import native_library, table_functions
+from tests.letters import letters
+from tests.mutation import mutations
+
+NOW = 1_800_000_000.0
+POLICY = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.1, 0.9)), {"spam": 1, "ham": 1})
+
+
+def filter_over(counts: Counts | None, library: ctypes.CDLL | None, half_life: HalfLife) -> Filter:
+    model = MemoryModel(half_life, counts=counts)
+    classifier = Classifier(ClassifierOptions(), library)
+    parts = FilterParts(
+        tokenizer=Tokenizer(),
+        classifier=classifier,
+        calibration=Calibration(),
+        model=model,
+        counts=model,
+        clock=lambda: NOW,
+    )
+    return Filter(parts, POLICY)
+
+
+async def compare_all(half_life: HalfLife) -> None:
+    library = native_library()
+    filters = [
+        filter_over(None, None, half_life),
+        filter_over(None, library, half_life),
+        filter_over(TableCounts.empty(table_functions()), library, half_life),
+    ]
+    learned = list(letters(300))
+    strangers = [raw for _, raw in letters(40, seed=8)]
+    for number, (label, raw) in enumerate(learned):
+        message, told = Message.parse(raw), label if number % 17 else "spam"
+        lessons = [await each.learn(message, told, "test", insistence=Insistence.AT_ONCE) for each in filters]
+        assert lessons[0] == lessons[1] == lessons[2]
+        if number % 10 == 9:
+            assert len({str(await each.unlearn(message, "test")) for each in filters}) == 1
+    for raw in (*strangers, *mutations([raw for _, raw in learned[:50]], 300)):
+        message = Message.parse(raw)
+        checks = [await each.check(message) for each in filters]
+        assert checks[0] == checks[1] == checks[2]
+        tokens = filters[0].parts.tokenizer.tokenize(message).all.names
+        assert len({pack_explanation(check.explain(NOW), tokens) for check in checks}) == 1
+
+
+async def test_checks_and_lessons_are_the_same() -> None:
+    await compare_all(HalfLife())
+
+
+async def test_checks_and_lessons_are_the_same_where_old_lessons_count_less() -> None:
+    await compare_all(HalfLife(30.0, NOW - 20 * 86_400))
