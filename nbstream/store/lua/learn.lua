@@ -25,7 +25,7 @@ local totals_key,
 
 local names,  -- the distinct names of tokens and then of sums to which the lessons add, separated by line feeds
   token_count,  -- how many of them are tokens
-  max_changes,  -- about how many changes stay in the change stream
+  max_changes,  -- about how many changes stay in the change stream; after a batch, how many lessons
   max_history_records,  -- about how many records stay in the history
   max_first_scores,  -- how many first scores of each class stay
   ledger_seconds,  -- after how many seconds a new ledger entry expires
@@ -234,8 +234,22 @@ for _, class in ipairs(classes) do
     add_to_change('first:' .. class.label, table.concat(first_scores, '\n'))
   end
 end
-if lesson_count > 1 then add_to_change('lessons', lesson_count) end
-local id = redis.call('XADD', changes_key, 'MAXLEN', '~', max_changes, '*', unpack(change))
+local id
+if lesson_count == 1 then
+  id = redis.call('XADD', changes_key, 'MAXLEN', '~', max_changes, '*', unpack(change))
+else
+  add_to_change('lessons', lesson_count)
+  id = redis.call('XADD', changes_key, '*', unpack(change))
+  -- A batch is as long as its lessons. So the stream keeps as many lessons as changes, not as many batches.
+  local oldest, start = '-', '-'
+  for _ = 0, 2 * lesson_count do
+    local entry = redis.call('XRANGE', changes_key, start, '+', 'COUNT', 1)[1]
+    local fields = entry[2]
+    oldest, start = entry[1], '(' .. entry[1]
+    if tonumber(fields[2]) > sequence - max_changes then break end  -- the sequence number is the first field
+  end
+  redis.call('XTRIM', changes_key, 'MINID', oldest)
+end
 
 -- The record keeps the whole entry that is replaced.
 for _, lesson in ipairs(lessons) do

@@ -195,10 +195,7 @@ class LessonBatch:
         return [*named, *keys.counts, *keys.first_scores, *entry_keys]
 
     def pack_arguments(self, limits: RetentionLimits) -> ScriptArguments:
-        """The arguments of the script.
-
-        The change stream keeps as many lessons as ever, and so less changes of many lessons.
-        """
+        """The arguments of the script."""
         tokens = dict.fromkeys(chain.from_iterable(class_sum.tokens for class_sum in self._sums))
         names = (*tokens, *dict.fromkeys(chain.from_iterable(class_sum.sums for class_sum in self._sums)))
         index_of = dict(zip(names, range(len(names)), strict=True))
@@ -206,7 +203,7 @@ class LessonBatch:
             *LearnScriptArguments(
                 names=ledger.join_tokens(names),
                 token_count=len(tokens),
-                max_changes=limits.max_changes // len(self.lessons),
+                max_changes=limits.max_changes,
                 max_history_records=limits.max_history_records,
                 max_first_scores=limits.max_first_scores,
                 ledger_seconds=limits.ledger_seconds,

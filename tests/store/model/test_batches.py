@@ -25,7 +25,7 @@ from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
 from tests.store.algebra import equals_redis_exactly, stored, summed
-from tests.store.lessons import SUM_NAMES, TOKENS
+from tests.store.lessons import SUM_NAMES, TOKENS, change, entry
 from tests.store.notes import NOTE
 from tests.store.proxy import Fate, Proxy
 from tests.store.replica.test_mirror import running
@@ -273,3 +273,17 @@ async def test_a_batch_that_is_out_of_memory_changes_nothing_and_each_lesson_is_
     assert await everything(model) == before
     assert await is_one_change(model, await model.commit_lessons(lessons))
     await client.aclose()
+
+
+async def test_the_change_stream_keeps_the_changes_of_the_last_lessons(client: Redis) -> None:
+    model = await open_model(client)
+    model.retention = replace(model.retention, max_changes=10)
+    for number in range(30):
+        await change(model, f"m{number}", entry("ham", TOKENS[:1]))
+
+    for n in range(8):
+        lessons = [LessonCommit(f"b{n}.{i}", None, entry("ham", TOKENS[:1]), NOTE) for i in range(4)]
+        assert await is_one_change(model, await model.commit_lessons(lessons))
+
+    entries: Any = await client.xrange(model.keys.changes)
+    assert [int(fields[b"sequence"]) for _, fields in entries] == [54, 58, 62]
