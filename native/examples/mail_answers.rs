@@ -4,6 +4,7 @@
 //! numbers as 32 bits in little-endian order. The first string names the function. An empty list as the answer
 //! means that the function leaves the question to Python.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 
 use nbstream_native::foreign::{Foreign, HandBack, Question};
@@ -69,14 +70,10 @@ fn answer(question: &[&[u8]]) -> Option<Strings> {
         [b"a2b_qp in a header", text] => {
             vec![transfer_encodings::decode_quoted_printable(text, true)]
         }
-        [b"decode_encoded_words", value] => vec![encoded_words::ascii_text(value)?.into_owned()],
-        [b"decode_encoded_words in UTF-8", value] => {
-            vec![encoded_words::utf8_text(value)?.into_owned()]
-        }
-        [b"decode_text", content] => vec![charsets::ascii_text(content, None)?.to_vec()],
-        [b"decode_text", content, charset] => {
-            vec![charsets::ascii_text(content, Some(charset))?.to_vec()]
-        }
+        [b"decode_encoded_words", value] => text(encoded_words::decode_encoded_words(value))?,
+        [b"undecoded_words", value] => text(encoded_words::undecoded_words(value))?,
+        [b"decode_text", content] => text(charsets::decode_text(content, None))?,
+        [b"decode_text", content, charset] => text(charsets::decode_text(content, Some(charset)))?,
         [b"blake2b", content] => vec![blake2b::blake2b::<15>(content).to_vec()],
         [b"base32", content] => vec![base32::encode(content.try_into().ok()?).to_vec()],
         [b"parse_parameters", value, name] => {
@@ -85,9 +82,13 @@ fn answer(question: &[&[u8]]) -> Option<Strings> {
             answer.extend(described(&parameters.get(name)));
             answer
         }
-        [b"decode_unread_end", raw] => vec![unread_end::decode_unread_end(raw, None).ok()?],
+        [b"decode_unread_end", raw] => {
+            vec![unread_end::decode_unread_end(raw, None).ok()?.into_bytes()]
+        }
         [b"decode_unread_end", raw, charset] => {
-            vec![unread_end::decode_unread_end(raw, Some(charset)).ok()?]
+            vec![unread_end::decode_unread_end(raw, Some(charset))
+                .ok()?
+                .into_bytes()]
         }
         [b"Message", raw, look_bytes, max_parts, max_depth, is_bare_text] => {
             let limits = Limits {
@@ -99,6 +100,10 @@ fn answer(question: &[&[u8]]) -> Option<Strings> {
         }
         _ => panic!("unknown question"),
     })
+}
+
+fn text(text: Option<Cow<'_, str>>) -> Option<Strings> {
+    Some(vec![text?.into_owned().into_bytes()])
 }
 
 fn parse_number(text: &[u8]) -> Option<usize> {
@@ -125,7 +130,9 @@ fn described_message(message: &Message<'_>) -> Strings {
         message.is_mail().to_string().into_bytes(),
         key.map_or(b"?".to_vec(), |key| key.to_vec()),
         former.unwrap_or_else(|_| b"?".to_vec()),
-        message.unread_end().unwrap_or_else(|_| b"?".to_vec()),
+        message
+            .unread_end()
+            .map_or(b"?".to_vec(), String::into_bytes),
     ];
     for part in &message.parts {
         push_part(&mut strings, part);

@@ -1,10 +1,57 @@
-//! Charsets of text that is all ASCII: see `nbstream/mail/charsets.py`. All other text is decoded by Python.
+//! Text in the charset that a message names: see `nbstream/mail/charsets.py`.
+//!
+//! Text in UTF-8, in the charsets of single bytes that are frequent in mail, and without a charset is decoded here;
+//! Python decodes all other text.
+
+use std::borrow::Cow;
 
 use super::bytes::up_to;
 
 mod not_ascii;
 mod single_byte_tables;
-pub mod single_bytes;
+mod single_bytes;
+
+/// These say nothing: many programs write them whatever they send.
+const UNLABELLED: [&[u8]; 3] = [b"us-ascii", b"utf-8", b"ascii"];
+const UTF8_NAMES: [&[u8]; 2] = [b"utf8", b"utf_8"];
+const MAX_NAME_BYTES: usize = 64;
+
+/// Returns `content` as text in `charset`; None where Python must decode it.
+pub fn decode_text<'a>(content: &'a [u8], charset: Option<&[u8]>) -> Option<Cow<'a, str>> {
+    if let Some(text) = ascii_text(content, charset) {
+        return std::str::from_utf8(text).ok().map(Cow::Borrowed);
+    }
+    let name = charset.map(|charset| up_to(charset, MAX_NAME_BYTES).to_ascii_lowercase());
+    match name.as_deref() {
+        None => decode_unlabelled(content),
+        Some(name) if UNLABELLED.contains(&name) => decode_unlabelled(content),
+        Some(name) if UTF8_NAMES.contains(&name) => {
+            std::str::from_utf8(content).ok().map(Cow::Borrowed)
+        }
+        Some(name) => Some(Cow::Owned(single_bytes::decode(
+            content,
+            single_bytes::table(name)?,
+        ))),
+    }
+}
+
+/// Returns `content` as UTF-8; where it is none, as Windows-1252. Where only its last character is incomplete, the
+/// text was cut there.
+fn decode_unlabelled(content: &[u8]) -> Option<Cow<'_, str>> {
+    let error = match std::str::from_utf8(content) {
+        Ok(text) => return Some(Cow::Borrowed(text)),
+        Err(error) => error,
+    };
+    let before = up_to(content, error.valid_up_to());
+    let wrong = error.error_len().unwrap_or(content.len() - before.len());
+    if before.len() + wrong == content.len() && !before.is_ascii() {
+        return std::str::from_utf8(before).ok().map(Cow::Borrowed);
+    }
+    Some(Cow::Owned(single_bytes::decode(
+        content,
+        single_bytes::table(b"windows-1252")?,
+    )))
+}
 
 /// Returns what `decode_text` makes of `content`, where that is the same bytes: ASCII in a charset that has it.
 ///
@@ -13,23 +60,11 @@ pub fn ascii_text<'a>(content: &'a [u8], charset: Option<&[u8]>) -> Option<&'a [
     (content.is_ascii() && charset.map_or(true, has_ascii)).then(|| content)
 }
 
-/// Returns what `decode_text` makes of `content`, in UTF-8, where that is the same bytes; else None, as `ascii_text`.
-pub fn utf8_text<'a>(content: &'a [u8], charset: Option<&[u8]>) -> Option<&'a [u8]> {
-    let is_utf8 = || charset.map_or(true, is_read_as_utf8) && std::str::from_utf8(content).is_ok();
-    ascii_text(content, charset).or_else(|| is_utf8().then(|| content))
-}
-
-/// Whether right UTF-8 is read as that in `charset`. `_UNLABELLED` in Python has the same names, but for "utf8".
-fn is_read_as_utf8(charset: &[u8]) -> bool {
-    let names: [&[u8]; 4] = [b"utf-8", b"us-ascii", b"ascii", b"utf8"];
-    names.iter().any(|name| name.eq_ignore_ascii_case(charset))
-}
-
 /// Whether ASCII text is itself in `charset`. Unknown names are read as UTF-8, which has ASCII.
 fn has_ascii(charset: &[u8]) -> bool {
     charset.is_ascii()
         && not_ascii::NAMES
-            .binary_search(&normalize_encoding(up_to(charset, 64)).as_slice())
+            .binary_search(&normalize_encoding(up_to(charset, MAX_NAME_BYTES)).as_slice())
             .is_err()
 }
 
@@ -100,17 +135,37 @@ mod tests {
         assert_eq!(ascii_text("\u{e9}".as_bytes(), None), None);
     }
 
+    fn text(content: &[u8], charset: Option<&str>) -> Option<String> {
+        decode_text(content, charset.map(str::as_bytes)).map(Cow::into_owned)
+    }
+
     #[test]
-    fn right_utf_8_is_itself_where_it_is_labelled_so_or_not_at_all() {
-        for charset in [None, Some(&b"UTF-8"[..]), Some(b"us-ascii")] {
+    fn text_without_a_charset_is_utf_8_or_windows_1252() {
+        for charset in [None, Some("UTF-8"), Some("us-ascii")] {
             assert_eq!(
-                utf8_text(b"caf\xc3\xa9", charset),
-                Some(&b"caf\xc3\xa9"[..])
+                text("\u{e9}".as_bytes(), charset).as_deref(),
+                Some("\u{e9}")
             );
-            assert_eq!(utf8_text(b"caf\xe9", charset), None);
+            assert_eq!(
+                text(b"\xe9\x80", charset).as_deref(),
+                Some("\u{e9}\u{20ac}")
+            );
+            assert_eq!(text(b"\xc3\xa9\xc3", charset).as_deref(), Some("\u{e9}"));
+            assert_eq!(text(b"a\xc3", charset).as_deref(), Some("a\u{c3}"));
         }
-        assert_eq!(utf8_text(b"caf\xc3\xa9", Some(b"iso-8859-1")), None);
-        assert_eq!(utf8_text(b"cafe", Some(b"utf-7")), None);
+    }
+
+    #[test]
+    fn charsets_of_single_bytes_have_tables() {
+        assert_eq!(text(b"\xe9", Some("ISO-8859-1")).as_deref(), Some("\u{e9}"));
+        assert_eq!(text(b"\xcf", Some("KOI8-R")).as_deref(), Some("\u{43e}"));
+    }
+
+    #[test]
+    fn other_charsets_are_left_to_python() {
+        assert_eq!(text(b"\xc4\xe3", Some("gb2312")), None);
+        assert_eq!(text(b"\xe9", Some("utf8")), None);
+        assert_eq!(text(b"cafe", Some("utf-7")), None);
     }
 
     #[test]

@@ -16,29 +16,27 @@ struct Beginning<'a> {
     is_base64: bool,
 }
 
-/// Returns what `decode_encoded_words` makes of `value`, where that is ASCII: unfolded, with encoded words decoded.
-///
-/// It is None where Python must decode the value, because it is not ASCII or uses a charset that is not like ASCII.
+/// Returns the raw value of a header field as text, where that is ASCII: unfolded, with its encoded words decoded.
 pub fn ascii_text(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     if !value.is_ascii() {
         return None;
     }
-    utf8_text(value).filter(|text| text.is_ascii())
+    match decode_encoded_words(value)? {
+        Cow::Borrowed(text) => Some(Cow::Borrowed(text.as_bytes())),
+        Cow::Owned(text) => text.is_ascii().then(|| Cow::Owned(text.into_bytes())),
+    }
 }
 
-/// Returns what `decode_encoded_words` makes of `value`, in UTF-8; None where it has text in another charset.
-pub fn utf8_text(value: &[u8]) -> Option<Cow<'_, [u8]>> {
-    let unfolded = match without_line_ends(value) {
-        Cow::Borrowed(unfolded) => Cow::Borrowed(strip(unfolded)),
-        Cow::Owned(unfolded) => Cow::Owned(strip(&unfolded).to_vec()),
-    };
+/// Returns the raw value of a header field as text: unfolded, with its encoded words decoded (RFC 2047).
+///
+/// It is None where Python must decode a piece of it.
+pub fn decode_encoded_words(value: &[u8]) -> Option<Cow<'_, str>> {
+    let unfolded = unfold(value);
     if !contains(&unfolded, b"=?") {
-        return charsets::utf8_text(&unfolded, None)
-            .is_some()
-            .then(|| unfolded);
+        return decode_unlabelled(unfolded);
     }
     let joined = without_space_between_words(&unfolded);
-    let mut text = Vec::with_capacity(joined.len());
+    let mut text = String::with_capacity(joined.len());
     let mut position = 0;
     let mut next = find_beginning(&joined, 0);
     while let Some(word) = next {
@@ -58,13 +56,35 @@ pub fn utf8_text(value: &[u8]) -> Option<Cow<'_, [u8]>> {
         };
         // What follows "*" is a language (RFC 2231 5).
         let charset = word.charset.split(|&byte| byte == b'*').next();
-        text.extend_from_slice(charsets::utf8_text(&joined[position..word.start], None)?);
-        text.extend_from_slice(charsets::utf8_text(&content, charset)?);
+        text.push_str(&charsets::decode_text(&joined[position..word.start], None)?);
+        text.push_str(&charsets::decode_text(&content, charset)?);
         position = end + 2;
         next = find_beginning(&joined, position);
     }
-    text.extend_from_slice(charsets::utf8_text(&joined[position..], None)?);
+    text.push_str(&charsets::decode_text(&joined[position..], None)?);
     Some(Cow::Owned(text))
+}
+
+/// Returns the raw value of a header field as text, with its encoded words as they are written.
+pub fn undecoded_words(value: &[u8]) -> Option<Cow<'_, str>> {
+    decode_unlabelled(unfold(value))
+}
+
+/// Returns `value` without its folds and without white space at its ends.
+fn unfold(value: &[u8]) -> Cow<'_, [u8]> {
+    match without_line_ends(value) {
+        Cow::Borrowed(unfolded) => Cow::Borrowed(strip(unfolded)),
+        Cow::Owned(unfolded) => Cow::Owned(strip(&unfolded).to_vec()),
+    }
+}
+
+fn decode_unlabelled(value: Cow<'_, [u8]>) -> Option<Cow<'_, str>> {
+    match value {
+        Cow::Borrowed(value) => charsets::decode_text(value, None),
+        Cow::Owned(value) => {
+            charsets::decode_text(&value, None).map(|text| Cow::Owned(text.into_owned()))
+        }
+    }
 }
 
 /// Returns `value` without the white space that separates an encoded word from the next one.
@@ -164,16 +184,16 @@ mod tests {
         ] {
             assert_eq!(ascii_text(value), None);
         }
-        assert_eq!(utf8_text(b"caf\xe9"), None);
+        assert_eq!(decode_encoded_words(b"=?gb2312?q?=C4=E3?="), None);
     }
 
     #[test]
-    fn text_in_utf_8_needs_no_decoding() {
+    fn text_in_a_known_charset_is_decoded() {
         for value in [
             &b"\r\n caf\xc3\xa9"[..],
             b"=?utf-8?q?caf?= =?utf-8?b?w6k=?=",
         ] {
-            assert_eq!(utf8_text(value).as_deref(), Some(&b"caf\xc3\xa9"[..]));
+            assert_eq!(decode_encoded_words(value).as_deref(), Some("caf\u{e9}"));
         }
     }
 }

@@ -8,7 +8,7 @@ use super::encoded_words::{self, has_encoded_words};
 use super::header_fields::{self, HeaderField};
 use super::mime::{self, FileName, Limits, MimePart};
 use super::unread_end::decode_unread_end;
-use super::{base32, bytes, charsets};
+use super::{base32, bytes};
 use crate::foreign::{Foreign, HandBack, Question};
 
 const KEY_FIELDS: [&[u8]; 4] = [b"message-id", b"date", b"from", b"subject"];
@@ -76,8 +76,8 @@ impl<'a> Message<'a> {
 
     /// The text at the end of a message that is too long to be parsed as a whole; empty for any other message.
     ///
-    /// `HandBack` where it is not all ASCII.
-    pub fn unread_end(&self) -> Result<Vec<u8>, HandBack> {
+    /// `HandBack` where Python must decode it.
+    pub fn unread_end(&self) -> Result<String, HandBack> {
         let start = if !self.is_mail {
             self.limits.look_bytes
         } else if self.parts.len() < self.limits.max_parts {
@@ -87,7 +87,7 @@ impl<'a> Message<'a> {
         };
         let start = start.max(self.raw.len().saturating_sub(self.limits.end_bytes()));
         match self.raw.get(start..) {
-            None | Some([]) => Ok(Vec::new()),
+            None | Some([]) => Ok(String::new()),
             Some(end) => decode_unread_end(end, self.last_charset()),
         }
     }
@@ -200,8 +200,8 @@ fn field_without_white_space(
     field: &HeaderField<'_>,
     foreign: &mut dyn Foreign,
 ) -> Result<Vec<u8>, HandBack> {
-    match encoded_words::utf8_text(&field.value).and_then(without_white_space) {
-        Some(text) => Ok(text),
+    match encoded_words::decode_encoded_words(&field.value) {
+        Some(text) => Ok(without_white_space(&text)),
         None => single_answer(foreign, Question::KeyField, &field.value),
     }
 }
@@ -211,22 +211,21 @@ fn undecoded(field: &HeaderField<'_>, foreign: &mut dyn Foreign) -> Result<Vec<u
     if !has_encoded_words(&field.value) {
         return field_without_white_space(field, foreign);
     }
-    let value = charsets::utf8_text(&field.value, None).map(Cow::Borrowed);
-    match value.and_then(without_white_space) {
-        Some(text) => Ok(text),
+    match encoded_words::undecoded_words(&field.value) {
+        Some(text) => Ok(without_white_space(&text)),
         None => single_answer(foreign, Question::FormerKeyField, &field.value),
     }
 }
 
-/// Returns `text`, in UTF-8, without the characters at which `str.split()` splits.
-fn without_white_space(text: Cow<'_, [u8]>) -> Option<Vec<u8>> {
+/// Returns `text` without the characters at which `str.split()` splits, in UTF-8.
+fn without_white_space(text: &str) -> Vec<u8> {
     let is_space =
         |&character: &char| character.is_whitespace() || matches!(character, '\x1c'..='\x1f');
-    let characters = std::str::from_utf8(&text).ok()?.chars();
-    let left: String = characters
+    let left: String = text
+        .chars()
         .filter(|character| !is_space(character))
         .collect();
-    Some(left.into_bytes())
+    left.into_bytes()
 }
 
 fn single_answer(

@@ -8,8 +8,8 @@ use crate::foreign::HandBack;
 const MIN_BASE64_BYTES: usize = 60;
 const MIN_BINARY_LINE_BYTES: usize = 40;
 
-/// Returns the text in `raw`, the last bytes of a message, in `charset`; `HandBack` where it is not all ASCII.
-pub fn decode_unread_end(raw: &[u8], charset: Option<&[u8]>) -> Result<Vec<u8>, HandBack> {
+/// Returns the text in `raw`, the last bytes of a message, in `charset`; `HandBack` where Python must decode it.
+pub fn decode_unread_end(raw: &[u8], charset: Option<&[u8]>) -> Result<String, HandBack> {
     // The last line may have no end, and the first one no beginning.
     let lines = [raw, b"\r\n"].concat();
     let mut texts = Vec::new();
@@ -34,12 +34,12 @@ pub fn decode_unread_end(raw: &[u8], charset: Option<&[u8]>) -> Result<Vec<u8>, 
     if contains(&rest, b"=3D") || contains(&rest, b"=\r\n") {
         rest = decode_quoted_printable(&rest, false);
     }
-    let mut text = charsets::ascii_text(&rest, charset)
+    let mut text = charsets::decode_text(&rest, charset)
         .ok_or(HandBack)?
-        .to_vec();
+        .into_owned();
     for content in &texts {
-        text.push(b'\n');
-        text.extend_from_slice(charsets::ascii_text(content, charset).ok_or(HandBack)?);
+        text.push('\n');
+        text.push_str(&charsets::decode_text(content, charset).ok_or(HandBack)?);
     }
     Ok(text)
 }
@@ -101,11 +101,8 @@ mod tests {
         let picture = b"AAAB".repeat(18);
         let raw = [b"a =3D\r\n", &text[..], b"\r\n--b\r\n", &picture[..]].concat();
         let expected =
-            b"a =\r\n\r\n--b\r\n\r\n\nsome textsome textsome textsome textsome textsome text\n";
+            "a =\r\n\r\n--b\r\n\r\n\nsome textsome textsome textsome textsome textsome text\n";
         let decoded = decode_unread_end(&raw, None).unwrap_or_default();
-        assert_eq!(
-            String::from_utf8_lossy(&decoded),
-            String::from_utf8_lossy(expected)
-        );
+        assert_eq!(decoded, expected);
     }
 }

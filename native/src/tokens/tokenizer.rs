@@ -1,7 +1,7 @@
 //! Message to tokens: collects the tokens of the other modules in a fixed order, within bounds.
 
 use crate::foreign::{Foreign, HandBack};
-use crate::mail::bytes::{contains, up_to};
+use crate::mail::bytes::up_to;
 use crate::mail::message::Message;
 use crate::tokens::authentication::authentication_tokens;
 use crate::tokens::encoding::push_encoded;
@@ -114,8 +114,8 @@ fn body_tokens(
     }
     let end = message.unread_end()?;
     if !end.is_empty() {
-        let is_html = contains(&end, b"</");
-        let text = lower_text(&end, None, foreign)?;
+        let is_html = end.contains("</");
+        let text = lower_text(end.as_bytes(), None, foreign)?;
         let content_type: &[u8] = if is_html { b"text/html" } else { b"text/plain" };
         texts.push(&text, content_type, foreign)?;
     }
