@@ -19,7 +19,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run test test-interpreter soak fuzz bench accuracy peers strangers picture capacity reference docs dist format clean python redis corpora
+.PHONY: run test test-interpreter soak native-check fuzz bench accuracy peers strangers picture capacity reference docs dist format clean python redis corpora
 
 run: python redis $(VENV)/run.stamp $(LIBRARY)
 	@exec $(VENV)/bin/nbstream serve --hints
@@ -39,6 +39,19 @@ test-interpreter: $(VENV)/test.stamp $(LIBRARY)
 # Long runs: broken and mutated mail. One process, so that a test that hangs is really hanging.
 soak: $(VENV)/test.stamp $(LIBRARY)
 	$(PYTEST) -r s -m soak
+
+# The native engine with checks of overflow: its own tests, then these again and mutated mail under valgrind, then a
+# comparison with Python on mutated mail: make native-check MESSAGES=100000
+MESSAGES ?= 20000
+CARGO ?= cargo
+CARGO_TEST = $(CARGO) test --quiet --offline --locked --profile checked --lib --manifest-path native/Cargo.toml
+CHECKED := native/target/checked/libnbstream_native.so
+native-check: $(VENV)/test.stamp
+	$(CARGO_TEST)
+	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='valgrind --quiet --error-exitcode=1' $(CARGO_TEST)
+	$(CARGO) build --quiet --offline --locked --profile checked --lib --manifest-path native/Cargo.toml
+	$(VENV)/bin/python -m tests.engine.valgrind $(CHECKED)
+	$(VENV)/bin/python -m tests.engine.identity --library $(CHECKED) --messages $(MESSAGES) --processes 2
 
 # Coverage-guided fuzzing of everything that reads bytes from outside, with atheris: make fuzz SECONDS=600
 # Some targets alone: make fuzz SECONDS=60 ONLY='url mime'. The names: .venv/bin/python -m tests.fuzz --list

@@ -8,7 +8,8 @@ prior, probability, verdict and its reason. Floats are compared by all their bit
     python -m tests.engine.identity --corpora DIR        (every message of the archives there, in place of those)
 
 It prints the messages that differ, and of all messages the shares that the library handed back as a whole and
-about which it asked Python. ``--keep DIR`` writes each message that differs into a file.
+about which it asked Python. A panic of the library, which hands the message back, is an error too. ``--keep DIR``
+writes each message that differs into a file, and ``--library FILE`` compares another build.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import multiprocessing
+import os
 import random
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import islice
@@ -31,6 +35,7 @@ from nbstream.assembly.filter import make_filter, message_limits
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.config import Settings
 from nbstream.engine.choice import PYTHON, Engine, choose_engine
+from nbstream.engine.library import LIBRARY_FILE
 from nbstream.filter import Filter, SilentObserver
 from nbstream.mail.message import Message
 from nbstream.policy.incoming_message import incoming_message
@@ -91,6 +96,12 @@ class Report:
     handed_back: int = 0
     asked: int = 0
     differences: list[Difference] = field(default_factory=list)
+    panics: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the engines agree on all messages, and nothing went wrong in the library."""
+        return not self.differences and not self.panics
 
     def add(self, other: Report) -> None:
         """Count the messages of another report too."""
@@ -98,12 +109,13 @@ class Report:
         self.handed_back += other.handed_back
         self.asked += other.asked
         self.differences += other.differences
+        self.panics += other.panics
 
     def describe(self) -> str:
         """Return one line."""
         share = 100 / max(1, self.messages)
         return (
-            f"{self.messages} messages, {len(self.differences)} differ; "
+            f"{self.messages} messages, {len(self.differences)} differ, {len(self.panics)} panics; "
             f"handed back {self.handed_back * share:.2f} %, asked about {self.asked * share:.2f} %"
         )
 
@@ -173,9 +185,9 @@ def _observed_check(check: Check) -> dict[str, object]:
     }
 
 
-def native_engine() -> Engine:
-    """Return the native engine. Raises ``ConfigError`` where it does not fit."""
-    return choose_engine("native", TOKENIZER_VERSION, environment={})
+def native_engine(library: Path = LIBRARY_FILE) -> Engine:
+    """Return the native engine of a library. Raises ``ConfigError`` where it does not fit."""
+    return choose_engine("native", TOKENIZER_VERSION, file=library, environment={})
 
 
 def compare(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine | None = None) -> Report:
@@ -183,7 +195,46 @@ def compare(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine | N
 
     ``engine`` is compared with Python's; by default it is the native one.
     """
-    return asyncio.run(_compare(messages, seed, engine or native_engine()))
+    with _panics() as panics:
+        report = asyncio.run(_compare(messages, seed, engine or native_engine()))
+    report.panics += panics
+    return report
+
+
+@contextmanager
+def _panics() -> Iterator[list[str]]:
+    """Collect the lines by which Rust says that it panicked; whatever else goes to standard error is lost."""
+    lines: list[str] = []
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield lines
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            text = file.read().decode("utf-8", "replace")
+            lines += [line for line in text.splitlines() if "panicked at" in line]
+
+
+def exercise(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine) -> Report:
+    """Let one engine alone check these messages; the report has the panics."""
+    report, draw = Report(), random.Random(seed)
+
+    async def work() -> None:
+        site = _Site(engine, NO_HALF_LIFE)
+        for label, raw in letters(_TAUGHT, seed):
+            await site.learn(0, Message.parse(raw), label)
+        for _, raw in messages:
+            number = draw.randrange(len(_SETTINGS))
+            await site.observe(number, incoming_message(raw, message_limits(_SETTINGS[number])))
+            report.messages += 1
+
+    with _panics() as panics:
+        asyncio.run(work())
+    report.panics += panics
+    return report
 
 
 async def _compare(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine) -> Report:
@@ -268,28 +319,27 @@ def _chunks(messages: Iterator[tuple[str, bytes]]) -> Iterator[list[tuple[str, b
         yield chunk
 
 
-def _compare_mutated(chunk: tuple[int, int]) -> Report:
+def _compare_mutated(library: Path, chunk: tuple[int, int]) -> Report:
     count, seed = chunk
-    return compare(mutated_mail(count, seed), seed)
+    return compare(mutated_mail(count, seed), seed, native_engine(library))
 
 
-def _compare_given(messages: list[tuple[str, bytes]]) -> Report:
-    return compare(messages, seed=len(messages))
+def _compare_given(library: Path, messages: list[tuple[str, bytes]]) -> Report:
+    return compare(messages, len(messages), native_engine(library))
 
 
-def compare_mutated(count: int, seed: int, processes: int) -> Iterator[Report]:
+def compare_mutated(count: int, seed: int, processes: int, library: Path = LIBRARY_FILE) -> Iterator[Report]:
     """Compare the engines on mutated messages in several processes, and yield reports as they come."""
-    counts = [min(_CHUNK, count - start) for start in range(0, count, _CHUNK)]
+    sizes = (min(_CHUNK, count - start) for start in range(0, count, _CHUNK))
+    chunks = [(size, seed * 10**6 + number) for number, size in enumerate(sizes)]
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(
-            _compare_mutated, zip(counts, range(seed * 10**6, sys.maxsize), strict=False)
-        )
+        yield from pool.imap_unordered(partial(_compare_mutated, library), chunks)
 
 
-def compare_corpora(folder: Path, processes: int) -> Iterator[Report]:
+def compare_corpora(folder: Path, processes: int, library: Path = LIBRARY_FILE) -> Iterator[Report]:
     """Compare the engines on every message of the archives in ``folder``, and yield reports as they come."""
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(_compare_given, _chunks(corpus_mail(folder)))
+        yield from pool.imap_unordered(partial(_compare_given, library), _chunks(corpus_mail(folder)))
 
 
 def main() -> int:
@@ -300,20 +350,23 @@ def main() -> int:
     parser.add_argument("--corpora", type=Path, metavar="DIR", help="compare the archives there")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where messages that differ are written")
+    parser.add_argument("--library", type=Path, metavar="FILE", default=LIBRARY_FILE)
     options = parser.parse_args()
     report, started = Report(), time.monotonic()
     if options.corpora:
-        reports = compare_corpora(options.corpora, options.processes)
+        reports = compare_corpora(options.corpora, options.processes, options.library)
     else:
-        reports = compare_mutated(options.messages, options.seed, options.processes)
+        reports = compare_mutated(options.messages, options.seed, options.processes, options.library)
     for part in reports:
         report.add(part)
         for difference in part.differences:
             _show(difference, options.keep)
+        for panic in part.panics:
+            print(f"\n{panic}")
         print(f"\r{time.monotonic() - started:.0f} s: {report.describe()}", end="", file=sys.stderr)
     print(file=sys.stderr)
     print(report.describe())
-    return int(bool(report.differences))
+    return int(not report.is_clean)
 
 
 def _show(difference: Difference, folder: Path | None) -> None:

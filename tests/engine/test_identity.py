@@ -9,17 +9,16 @@ import pytest
 
 from nbstream.assembly.filter import make_filter
 from nbstream.engine.choice import PYTHON
-from nbstream.engine.library import LIBRARY_FILE
-from tests.conftest import missing
 from tests.engine import identity
+from tests.engine.native import native_library
+from tests.engine.valgrind import library_errors
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_engines_agree_on_mutated_mail(seed: int) -> None:
-    if not LIBRARY_FILE.exists():
-        missing("the native library")
+    native_library()
     report = identity.compare(identity.mutated_mail(2500, seed), seed)
-    assert (report.messages, report.differences) == (2500, [])
+    assert (report.messages, report.differences, report.panics) == (2500, [], [])
 
 
 def test_a_difference_is_found_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,3 +45,11 @@ def test_the_first_token_that_differs_is_shown() -> None:
     python, native = identity.where_they_differ(b"a\nb\nc\nd", b"a\nb\nx\nd")
     assert (python, native) == ("2: [b'c', b'd']", "2: [b'x', b'd']")
     assert identity.where_they_differ(b"a", b"a\nb")[1] == "1: [b'b']"
+
+
+def test_errors_of_valgrind_count_where_the_library_has_a_part() -> None:
+    log = (
+        "==7== Invalid read of size 8\n==7==    at 0x1: list_dealloc (listobject.c:1)\n==7== \n"
+        "==7== Invalid read of size 1\n==7==    at 0x2: look_up (table.rs:12)\n==7== \n"
+    )
+    assert [error.splitlines()[0] for error in library_errors(log)] == ["Invalid read of size 1"]
