@@ -1,7 +1,8 @@
 """Waits at a tenth, half and nine tenths of the highest rate of a listener, with messages at random moments.
 
 The highest rate is measured just before, with the same client over four connections. CPU shares and the client's
-own waits are in the figures: both run on the same machine.
+own waits are in the figures: both run on the same machine. Beside the waits stand those of a queue, simulated: its
+service times are those of messages that came one after another, and its messages come at random moments too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 
 import uvloop
 
+from nbstream.capacity.queueing import simulate_load
 from tests.benchmarks.speed import clients
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.figures import percentile
@@ -19,6 +21,7 @@ from tests.benchmarks.speed.plan import (
     HTTP,
     MILLISECONDS,
     PERCENTILES,
+    QUEUE,
     RATE,
     SHARES,
     SMTP,
@@ -44,6 +47,7 @@ def run(bench: Bench) -> None:
 async def _measure(bench: Bench, listener: str, connect: clients.Connect, requests: Sequence[bytes]) -> None:
     seconds = bench.scale.seconds
     await clients.for_seconds(connect, requests, CONNECTIONS, min(1.0, seconds))
+    alone = await clients.for_seconds(connect, requests, 1, seconds)
     capacity = (await clients.for_seconds(connect, requests, CONNECTIONS, seconds)).rate
     bench.record(f"{listener}, all it can do", RATE, capacity)
     for share in SHARES:
@@ -51,4 +55,7 @@ async def _measure(bench: Bench, listener: str, connect: clients.Connect, reques
         milliseconds = {name: 1000 * percentile(load.waits, part) for name, part in PERCENTILES.items()}
         for name, value in milliseconds.items():
             bench.record(f"{listener} at {share:.0%}, {name}", MILLISECONDS, value)
-        bench.record(f"{listener} at {share:.0%}, p99 of p50", TIMES, milliseconds["p99"] / milliseconds["p50"])
+        times = f"{listener} at {share:.0%}, p99 of p50"
+        bench.record(times, TIMES, milliseconds["p99"] / milliseconds["p50"])
+        queue = simulate_load(alone.waits, share)
+        bench.record(times, TIMES, queue.p99 / queue.p50, who=QUEUE)

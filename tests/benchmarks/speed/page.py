@@ -34,7 +34,8 @@ TEXTS = {
 
 CPU of the process. `check` is the work of a daemon from the bytes of a message to its verdict, with metrics and
 with remembering the message in Redis; bare is without these two. The CPU of Redis itself is in the figures of the
-listeners. `bogofilter -b` is one process for all messages, its start and reading its files included.
+listeners. `bogofilter -b` is one process for all messages, its start and reading its files included. The stages
+are those of the Python engine.
 """,
     "sizes": """\
 ## By the size of the message
@@ -52,7 +53,8 @@ for both sides. SMTP is without the messages that aiosmtpd refuses for their lon
     "latency": """\
 ## Waits
 
-Messages at random moments, at a share of the rate that the listener reaches with the same client.
+Messages at random moments, at a share of the rate that the listener reaches with the same client. The simulated
+queue is the limit: one worker that serves in the order of arrival waits no less, however fast it is.
 """,
     "learning": """\
 ## Learning
