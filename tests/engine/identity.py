@@ -33,9 +33,11 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream.assembly.filter import make_filter, message_limits
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
+from nbstream.bayes.table_counts import TableCounts
 from nbstream.config import Settings
 from nbstream.engine.choice import PYTHON, Engine, choose_engine
 from nbstream.engine.library import LIBRARY_FILE
+from nbstream.engine.table import TableFunctions
 from nbstream.filter import Filter, SilentObserver
 from nbstream.mail.message import Message
 from nbstream.policy.incoming_message import incoming_message
@@ -146,7 +148,8 @@ class _Site:
     """One engine with a model of its own, and a filter for each of the settings."""
 
     def __init__(self, engine: Engine, half_life: HalfLife) -> None:
-        model, self._observer = MemoryModel(half_life), _Checked()
+        counts = TableCounts.empty(TableFunctions(engine.library)) if engine.library else None
+        model, self._observer = MemoryModel(half_life, counts=counts), _Checked()
         self.filters = [self._filter(settings, model, engine) for settings in _SETTINGS]
 
     def _filter(self, settings: Settings, model: MemoryModel, engine: Engine) -> Filter:
