@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from nbstream.engine.choice import PYTHON, Engine
 from nbstream.filter.scorer import Scorer
 from nbstream.mail import mime
 from nbstream.tokens import tokenizer
+from nbstream.tokens.native_tokenizer import make_tokenizer
 
 if TYPE_CHECKING:
     from nbstream.config import EventModelsSettings, MultinomialSettings, Settings
@@ -84,7 +85,7 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
     counts: filter_.CountSource,
     observer: filter_.FilterObserver | None = None,
     *,
-    make_tokenizer: type[tokenizer.Tokenizer] = tokenizer.Tokenizer,
+    wrap_tokenizer: Callable[[tokenizer.Tokenizer], tokenizer.Tokenizer] | None = None,
     checked_messages: filter_.CheckedMessageSource | None = None,
     autolearn_layer: filter_.AutolearnLayer | None = None,
     check_queue: filter_.CheckQueue | None = None,
@@ -93,11 +94,13 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
     """Return the filter over a model.
 
     ``engine`` takes messages apart and scores them by the counts of ``counts``, whatever holds them.
+    ``wrap_tokenizer`` may wrap what takes messages apart.
     ``counts`` is the mirror or the model itself that people teach, ``autolearn_layer`` the layer that is learned
     without people.
     """
+    own_tokenizer = make_tokenizer(tokenizer_options(settings), engine.library)
     parts = filter_.FilterParts(
-        tokenizer=make_tokenizer(tokenizer_options(settings)),
+        tokenizer=wrap_tokenizer(own_tokenizer) if wrap_tokenizer else own_tokenizer,
         classifier=classifier.Classifier(classifier_options(settings), engine.library),
         calibration=calibration.Calibration(),
         model=model,

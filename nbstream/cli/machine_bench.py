@@ -28,7 +28,7 @@ from nbstream.filter import RememberingObserver
 from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.model.temporary import temporary_model
 from nbstream.store.redis_errors import store_errors
-from nbstream.tokens.tokenizer import Tokenizer
+from nbstream.tokens.native_tokenizer import make_tokenizer
 
 if TYPE_CHECKING:
     from nbstream.assembly.store import RedisClients
@@ -189,7 +189,7 @@ class _MachineBench:
         return {number: max(0.0, median(values)) for number, values in costs.items()}, idle
 
     def _describe_mail(self) -> MailSample:
-        tokenizer = Tokenizer(tokenizer_options(self._settings))
+        tokenizer = make_tokenizer(tokenizer_options(self._settings), self._engine.library)
         tokens = [len(tokenizer.tokenize(incoming_message(raw, self._limits)).all) for raw in self._checked]
         sizes = [len(raw) for raw in self._checked]
         return MailSample(

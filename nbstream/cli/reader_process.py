@@ -76,9 +76,10 @@ def read_chunks(
         except InputError as error:
             errors.append(error)
             continue
-        messages.append(TokenizedMessage(message.key, tokenizer.tokenize(message), message.former_key))
-        if not message.is_mail:
-            bare_texts.append(BareText(source.name, message.key))
+        taken = tokenizer.take_apart(message)
+        messages.append(TokenizedMessage(taken.key, taken.tokens, taken.former_key))
+        if not taken.is_mail:
+            bare_texts.append(BareText(source.name, taken.key))
         if len(messages) == _MESSAGES_PER_CHUNK:
             yield MessageChunk(tuple(messages), tuple(bare_texts), tuple(errors), last=False)
             for items in (messages, bare_texts, errors):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.learn_script import LessonCommit
     from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
-    from nbstream.tokens.tokenizer import TokenizerOptions, Tokens
+    from nbstream.tokens.tokenizer import TakenApart, Tokens
 
 _SOURCE = "evaluate"
 
@@ -126,16 +126,21 @@ class CachingTokenizer(Tokenizer):
     A run needs the tokens of each message twice, for the check and for the lesson.
     """
 
-    def __init__(self, options: TokenizerOptions) -> None:
-        super().__init__(options)
-        self._cache: WeakKeyDictionary[Message, Tokens] = WeakKeyDictionary()
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer.options)
+        self._tokenizer = tokenizer
+        self._cache: WeakKeyDictionary[Message, TakenApart] = WeakKeyDictionary()
+
+    def take_apart(self, message: Message) -> TakenApart:
+        """Return the key and the tokens of ``message``."""
+        taken = self._cache.get(message)
+        if taken is None:
+            taken = self._cache[message] = self._tokenizer.take_apart(message)
+        return taken
 
     def tokenize(self, message: Message) -> Tokens:
         """Return the tokens of ``message``."""
-        tokens = self._cache.get(message)
-        if tokens is None:
-            tokens = self._cache[message] = super().tokenize(message)
-        return tokens
+        return self.take_apart(message).tokens
 
 
 class LessonCountingStore:

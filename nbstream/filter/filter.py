@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nbstream.mail.message import Message
     from nbstream.policy.recipient_rules import RecipientTreatment
     from nbstream.store.model.ledger import LedgerEntry
+    from nbstream.tokens.tokenizer import TakenApart
 
 _MAX_CONFLICTS = 20
 _THREAD_BYTES = 64 * 1024
@@ -67,15 +68,15 @@ class Filter:
         requested = time.perf_counter()
         if self.parts.check_queue and len(message.raw) <= _THREAD_BYTES:
             await self.parts.check_queue.wait_for_turn()
-        tokens, seconds = await self._tokenize(message, requested)
+        taken, seconds = await self._take_apart(message, requested)
         started = time.perf_counter()
-        check = await self._scorer.check_now(message.key, tokens)
-        if message.former_key:
-            check = replace(check, former_id=message.former_key)
+        check = await self._scorer.check_now(taken.key, taken.tokens)
+        if taken.former_key:
+            check = replace(check, former_id=taken.former_key)
         seconds = replace(seconds, score=time.perf_counter() - started)
         if decide:
             check = await decide(check)
-        self.parts.observer.checked(check, tokens, seconds)
+        self.parts.observer.checked(check, taken.tokens, seconds)
         return check
 
     async def learn(
@@ -280,22 +281,17 @@ class Filter:
     async def _tokenize_learnable(self, message: LearnableMessage) -> TokenizedMessage:
         if isinstance(message, CheckedMessage):
             return TokenizedMessage(message.key, message.tokens, message.former_key)
-        tokens, _ = await self._tokenize(message, time.perf_counter())
-        # The key comes last: its first use parses the message, which is done by now, in a thread if it is large.
-        return TokenizedMessage(message.key, tokens, message.former_key)
+        taken, _ = await self._take_apart(message, time.perf_counter())
+        return TokenizedMessage(taken.key, taken.tokens, taken.former_key)
 
-    async def _tokenize(self, message: Message, requested: float) -> tuple[Tokens, CheckSeconds]:
-        """Return the tokens and the seconds of each stage; the message waited from the moment ``requested`` on."""
+    async def _take_apart(self, message: Message, requested: float) -> tuple[TakenApart, CheckSeconds]:
+        """Return the key, the tokens and the seconds of each stage; the message waited since ``requested``."""
         if len(message.raw) > _THREAD_BYTES:
             async with self.parts.large_messages:
-                return await asyncio.to_thread(self._tokenize_now, message, requested)
-        return self._tokenize_now(message, requested)
+                return await asyncio.to_thread(self._take_apart_now, message, requested)
+        return self._take_apart_now(message, requested)
 
-    def _tokenize_now(self, message: Message, requested: float) -> tuple[Tokens, CheckSeconds]:
+    def _take_apart_now(self, message: Message, requested: float) -> tuple[TakenApart, CheckSeconds]:
         started = time.perf_counter()
-        message.key  # noqa: B018 - parses the parts and computes the key; the message keeps both
-        message.former_key  # noqa: B018 - likewise
-        parsed = time.perf_counter()
-        tokens = self.parts.tokenizer.tokenize(message)
-        ended = time.perf_counter()
-        return tokens, CheckSeconds(started - requested, parsed - started, ended - parsed)
+        taken = self.parts.tokenizer.take_apart(message)
+        return taken, CheckSeconds(started - requested, time.perf_counter() - started)

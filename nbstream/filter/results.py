@@ -75,16 +75,16 @@ class CheckSeconds:
     """How long each stage of one check took, in seconds.
 
     ``wait`` is the time until the check began: in the check queue, and for a thread where the message is large.
+    ``tokenize`` is the time in which the message was taken apart, and has its key as well.
     """
 
     wait: float
-    parse: float
     tokenize: float
     score: float = 0.0
 
     def by_stage(self) -> dict[str, float]:
         """The seconds by the name of the stage, as metrics show them."""
-        return {"wait": self.wait, "parse": self.parse, "tokenize": self.tokenize, "score": self.score}
+        return {"wait": self.wait, "tokenize": self.tokenize, "score": self.score}
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,14 @@ class Message:
         """Return the first header field of this name (lower case), or None."""
         return self._first_fields.get(name)
 
+    def find_field(self, name: str) -> HeaderField | None:
+        """Return ``first_field(name)`` for one who asks nothing else: no other field or part is read."""
+        if self.is_bare_text:
+            return None
+        read = self.raw[: mime.parsed_bytes(self.raw, self.limits)]
+        end = min(header_fields.body_offset(read), mime.MAX_HEADER_BYTES)
+        return header_fields.find_field(read, end, name)
+
     @cached_property
     def _first_fields(self) -> dict[str, HeaderField]:
         return {field.name: field for field in reversed(self.fields)}

@@ -24,8 +24,7 @@ class FilterMetrics:
         self._feedback = feedback
         self._check_seconds = Histogram(
             "nbstream_check_seconds",
-            "Seconds of each stage of a check: wait (behind other checks, or for a thread), parse, tokenize, "
-            "score.",
+            "Seconds of each stage of a check: wait (behind other checks, or for a thread), tokenize, score.",
             ["stage"],
             buckets=_STAGE_BUCKETS,
             registry=registry.counts,

@@ -54,7 +54,7 @@ def action_of_verdict(verdict: Verdict) -> str:
 
 def message_id_field(message: Message) -> str:
     """Return the message's Message-ID without angle brackets, or ``undef`` where it has none, as rspamd does."""
-    field = message.first_field("message-id")
+    field = message.find_field("message-id")
     return (field.text.strip().strip("<>") if field else "") or "undef"
 
 

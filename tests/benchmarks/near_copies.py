@@ -107,7 +107,7 @@ def origins(message: Message) -> tuple[str, ...]:
 async def count_near_copies(messages: Iterable[LabelledContent]) -> NearCopies:
     """Check and learn a stream of mail in the default configuration, and count its near-copies."""
     settings, model, counter = Settings(), MemoryModel(), CopyCounter()
-    spam_filter = make_filter(settings, model, model, make_tokenizer=CachingTokenizer)
+    spam_filter = make_filter(settings, model, model, wrap_tokenizer=CachingTokenizer)
     for labelled in messages:
         assert isinstance(labelled.content, bytes)
         message = incoming_message(labelled.content, message_limits(settings))

@@ -48,7 +48,7 @@ async def run_over(
 ) -> tuple[EvaluationResult, LessonCountingStore]:
     counts = model or MemoryModel()
     lesson_store = LessonCountingStore(counts)
-    spam_filter = make_filter(SETTINGS, lesson_store, counts, make_tokenizer=CachingTokenizer)
+    spam_filter = make_filter(SETTINGS, lesson_store, counts, wrap_tokenizer=CachingTokenizer)
     return await evaluate(spam_filter, messages, options, message_limits(SETTINGS)), lesson_store
 
 

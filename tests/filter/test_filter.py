@@ -269,7 +269,7 @@ async def test_every_check_and_lesson_is_observed_once(client: Redis) -> None:
 
     ((check, seconds),) = recorder.checks
     assert check.id == PRIZE.key
-    assert set(seconds.by_stage()) == {"wait", "parse", "tokenize", "score"}
+    assert set(seconds.by_stage()) == {"wait", "tokenize", "score"}
     assert min(seconds.by_stage().values()) >= 0
     assert [(lesson.outcome, source) for lesson, source in recorder.lessons] == [(LessonOutcome.LEARNED, "smtp")]
 
@@ -285,7 +285,7 @@ async def test_a_check_in_the_queue_waits_while_those_before_it_are_tokenized(cl
 
     seconds = {check.id: seconds for check, seconds in recorder.checks}
     _, second, third = (seconds[message.key] for message in messages)
-    assert third.wait > second.parse + second.tokenize
+    assert third.wait > second.tokenize
 
 
 async def test_a_large_message_is_scored_like_a_small_one(client: Redis) -> None:

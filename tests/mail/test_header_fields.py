@@ -36,6 +36,14 @@ def test_fields_are_read_in_order_with_their_folds() -> None:
     assert fields[0].text == "one two"
 
 
+@given(st.lists(st.sampled_from([b"A: 1", b"b :2", b" b: 3", b"B", b"B\t:", b"\tx", b"b: \xe9", b"ab: 4", b""])))
+def test_a_field_is_found_as_it_is_read(lines: list[bytes]) -> None:
+    raw = b"\r\n".join(lines)
+    end = header_fields.body_offset(raw)
+    read = [field for field in header_fields.parse_fields(raw, end) if field.name == "b"]
+    assert header_fields.find_field(raw, end, "b") == (read[0] if read else None)
+
+
 def test_a_field_has_its_name_as_it_is_written() -> None:
     raw = b"SubJECT : x\r\n" + b"N" * 300 + b": y\r\n\r\n"
 

@@ -139,7 +139,7 @@ async def _run(
             counting_store,
             model,
             learner,
-            make_tokenizer=CachingTokenizer,
+            wrap_tokenizer=CachingTokenizer,
             autolearn_layer=layer,
             engine=make_engine(settings),
         )

@@ -11,6 +11,7 @@ from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
 from nbstream import config
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import message_limits, open_one_shot_filter, tokenizer_options
 from nbstream.cli import interrupts, message_files, reader_process
 from nbstream.cli.actor import current_user
@@ -19,7 +20,7 @@ from nbstream.cli.terminal import print_error
 from nbstream.errors import NbstreamError, StoreIncompatible
 from nbstream.filter import LessonOutcome, describe_known_messages, describe_lesson
 from nbstream.policy.lesson_source import Insistence, LessonSource
-from nbstream.tokens.tokenizer import Tokenizer
+from nbstream.tokens.native_tokenizer import make_tokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.paths and not options.ids:
         options.wrong_usage("a PATH or --id ID is needed")
     settings = config.load_settings(config.find_config_file(options.config))
-    tokenizer = Tokenizer(tokenizer_options(settings))
+    tokenizer = make_tokenizer(tokenizer_options(settings), make_engine(settings).library)
     with reader_process.in_own_process(
         reader_process.read_chunks(options.paths, options.label, tokenizer, message_limits(settings))
     ) as chunks:
