@@ -149,7 +149,9 @@ def make_recent_messages(
     """
     memory = settings.memory
     options = checked_messages.RecentMessagesOptions(memory.hours * 3600, memory.messages, memory.explanations)
-    return checked_messages.RecentMessages(model.client, model.keys, options, report_dropped)
+    return checked_messages.RecentMessages(
+        model.client, model.keys, options, report_dropped, lambda: model.formats
+    )
 
 
 @asynccontextmanager

@@ -1,9 +1,10 @@
 """Migration of a model from an older tokenizer or schema to this one, and back: only its signature changes.
 
-Rules: counts and ledger are not touched. The model and its autolearn layer are signed in one atomic step, or
-neither is. No daemon may use the model meanwhile: a daemon reads the signature only once, and would continue to
-learn as before. Daemons are recognized by the commands and names of Redis's clients: each daemon follows a stream,
-and from 0.1.1 on each names its model.
+Rules: counts and ledger are not touched. On the way back, stored forms that the former schema does not have are
+converted before the model is signed: an interruption leaves a model of the present schema. The model and its
+autolearn layer are signed in one atomic step, or neither is. No daemon may use the model meanwhile: a daemon reads
+the signature only once, and would continue to learn as before. Daemons are recognized by the commands and names of
+Redis's clients: each daemon follows a stream, and from 0.1.1 on each names its model.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from nbstream.store.model.formats import FORMER_SCHEMA
 from nbstream.store.model.former_version import FIELD, after_migration, before_migration, is_former
 from nbstream.store.model.keys import AutolearnKeys, ModelKeys
 from nbstream.store.model.signature import current_signature, expected_signature, read_schema
+from nbstream.store.recent.conversion import deflate_messages
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ async def _sign(client: Redis, model: str, now: float | None, *, force: bool) ->
             has_layer = await pipe.exists(layer_schema)
             if not force:
                 await _refuse_daemons(client, model)
+            if now is None:
+                await deflate_messages(client, keys)
             signed = before_migration(stored) if now is None else after_migration(stored, current_signature(), now)
             pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
             for schema in (keys.schema, layer_schema) if has_layer else (keys.schema,):

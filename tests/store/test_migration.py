@@ -26,6 +26,7 @@ from nbstream.policy.policy import ThresholdPolicy
 from nbstream.policy.verdict import ModelState
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.migration import migrate, migrate_back
+from nbstream.store.model.formats import FORMER_SCHEMA, SCHEMA_VERSION, ModelFormats
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_import import ModelImport, finish_import
@@ -65,8 +66,20 @@ async def opened(client: Redis) -> Filter:
 
 async def remember(client: Redis, checked: CheckedMessage) -> None:
     """Remember a checked message, as a daemon does."""
-    model = make_model(SETTINGS, client)
-    await client.set(model.keys.checked(checked.key), checked.pack(), ex=3600)
+    model = await make_model(SETTINGS, client).open()
+    recent = make_recent_messages(SETTINGS, model)
+    writing = asyncio.create_task(recent.run())
+    recent.remember(checked)
+    await recent.wait_until_written()
+    writing.cancel()
+    await asyncio.wait([writing])
+
+
+async def recall(client: Redis, key: str) -> CheckedMessage:
+    """The message as a daemon that has just been started recalls it."""
+    message = await make_recent_messages(SETTINGS, await make_model(SETTINGS, client).open()).recall(key)
+    assert message
+    return message
 
 
 async def learned_messages(client: Redis) -> int:
@@ -253,7 +266,7 @@ async def test_feedback_by_the_present_id_finds_what_was_learned_under_the_older
     checked = CheckedMessage(
         message.key, Tokenizer().tokenize(message), 0.5, "unsure", former_key=message.former_key
     )
-    assert CheckedMessage.unpack(checked.key, checked.pack()) == checked
+    assert CheckedMessage.unpack(checked.key, checked.pack(ModelFormats(SCHEMA_VERSION))) == checked
     await remember(old, checked)
 
     by_id = await spam_filter.recall(message.key)
@@ -371,6 +384,23 @@ async def test_a_new_layer_has_the_schema_of_its_model(client: Redis) -> None:
 
     assert layer.keys.schema == "nbstream:{default}:auto:1:schema"
     assert await client.hget(layer.keys.schema, "schema") == b"2"
+
+
+async def test_checked_messages_are_recalled_before_the_migration_after_it_and_after_the_way_back(
+    client: Redis,
+) -> None:
+    await restore(client, "0.4.0")
+    keys = [Message.parse(raw).key for _, raw in taught("0.4.0")[:3]]
+    recalled = [await recall(client, key) for key in keys]
+
+    await migrate(client, MODEL, 1.0)
+    assert [await recall(client, key) for key in keys] == recalled
+    await remember(client, CheckedMessage("another", recalled[0].tokens, 0.5, "unsure"))
+
+    await migrate_back(client, MODEL)
+    assert [await recall(client, key) for key in keys] == recalled
+    packed: Any = await client.get("nbstream:{default}:checked:another")
+    assert packed == (await recall(client, "another")).pack(ModelFormats(FORMER_SCHEMA))
 
 
 async def test_two_processes_of_one_model_read_each_other_s_forms(client: Redis) -> None:

@@ -7,8 +7,8 @@ counted: the only loss is feedback that has nothing but the id. At most ``messag
 ``seconds``; a batch removes the oldest messages, at most twice as many as it adds.
 
 An explanation is stored directly after its message, under the same key: Redis has both or neither, and a reader of
-the message alone ignores the rest. Messages that an older version deflated without a dictionary can be read; that
-older version cannot read what is deflated with one, and says so.
+the message alone ignores the rest. The form in which a message is written depends on the schema of the model.
+Every form can be read, whatever the schema.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,9 +24,10 @@ from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import Verdict
 from nbstream.store.lua import lua_script
+from nbstream.store.model.formats import ModelFormats
 from nbstream.store.model.history import Assessment
-from nbstream.store.model.ledger import inflate_first, join_tokens, split_tokens
-from nbstream.store.recent import explanations
+from nbstream.store.model.ledger import join_tokens, split_tokens
+from nbstream.store.recent import compression, explanations
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.tokenizer import Tokens
 
@@ -47,28 +47,6 @@ _WRITTEN_SECONDS = (
 )  # by then another process has written its last check, unless Redis is slow
 _PACKED_AT_ONCE = 4  # messages packed before other tasks have their turn: 0.3 ms
 _READ_COUNT = 100
-_ZLIB_LEVEL = 1  # as in the ledger
-# With these a message takes 32 kB of memory to deflate instead of 256 kB, and the result is as small.
-_WINDOW_BITS, _MEMORY_LEVEL = 12, 5
-# With this dictionary a deflated message is smaller by a tenth. It is part of the stored format: with another
-# dictionary the messages in Redis cannot be read. The most frequent tokens stand at the end, as zlib advises.
-_DICTIONARY = b"\n".join(
-    b"""
-    body:please body:click body:free body:email body:here body:http body:www body:com url.scheme:https
-    url.scheme:http url.path:html url.path:index absent:reply-to x-mailer:microsoft x-mailer:outlook
-    x-priority:3 field:X-Mailer field:Reply-To field:List-Id field:Content-Transfer-Encoding
-    encoding:quoted-printable:t/html encoding:8bit:t/plain encoding:7bit:t/plain
-    content-transfer-encoding:7bit content-type:text/plain type:multipart/alternative charset:us-ascii
-    charset:utf-8 tree:0t/plain order:subject>date order:from>to order:message-id>date order:to>subject
-    order:mime-version>content-type same-domain:return-path:True same-domain:message-id:False
-    date.shape:Aa,_9_Aa_9_9:9:9_-9 from.shape:"a_a"_<a@a> return-path.shape:<a@a> return-path.addresses:1
-    from.local:a to.local:a to.shape:a@a subject.length: received:2 mime-version:1.0 field:MIME-Version
-    field:Message-ID field:Content-Type field:Subject field:Date field:From field:To field:Received
-    field:Return-Path from.addresses:1 to.addresses:1 type:text/html type:text/plain kind:text:1 parts:1
-    size:t/plain: body:was body:on body:this body:is body:if body:not body:be body:with body:that body:your
-    body:you body:in body:for body:of body:and body:to body:a body:the
-    """.split()
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +64,13 @@ class CheckedMessage:
     policy: str = DEFAULT_RULE_NAME
     former_key: str | None = None
 
-    def pack(self) -> bytes:
-        """Return the stored form, without the key; no token contains a line feed or a NUL."""
+    def pack(self, formats: ModelFormats) -> bytes:
+        """Return the stored form for a model of these ``formats``, without the key."""
+        content = self.content()
+        return compression.compress(content) if formats.zstd_messages else compression.deflate(content)
+
+    def content(self) -> bytes:
+        """Return the stored form before it is compressed; no token contains a line feed or a NUL."""
         sections = [
             Assessment(self.probability, self.verdict).pack().encode(),
             join_tokens(self.tokens.head),
@@ -99,8 +82,7 @@ class CheckedMessage:
             sections.append(self.policy.encode())
         if self.former_key:
             sections.append(self.former_key.encode())
-        compressor = zlib.compressobj(_ZLIB_LEVEL, wbits=_WINDOW_BITS, memLevel=_MEMORY_LEVEL, zdict=_DICTIONARY)
-        return compressor.compress(b"\0".join(sections)) + compressor.flush()
+        return b"\0".join(sections)
 
     @classmethod
     def unpack(cls, key: str, packed: bytes) -> CheckedMessage:
@@ -114,8 +96,8 @@ class CheckedMessage:
         Raises ``StoreIncompatible`` if another program packed it.
         """
         try:
-            joined, rest = inflate_first(packed, _DICTIONARY)
-            packed_assessment, head, body, attributes, numbers, *optional = joined.split(b"\0")
+            content, rest = compression.decompress_first(packed)
+            packed_assessment, head, body, attributes, numbers, *optional = content.split(b"\0")
             assessment = Assessment.unpack(packed_assessment)
             Verdict(assessment.verdict)  # or ValueError
             policy, former_key = _read_optional_sections(optional)
@@ -126,7 +108,7 @@ class CheckedMessage:
                 tuple(map(_read_name_and_value, split_tokens(attributes))),
                 tuple((name, int(value)) for name, value in map(_read_name_and_value, split_tokens(numbers))),
             )
-        except (ValueError, zlib.error) as error:
+        except ValueError as error:
             raise StoreIncompatible("a checked message cannot be read: another program wrote it") from error
         return cls(key, tokens, assessment.probability, assessment.verdict, policy, former_key), rest
 
@@ -188,7 +170,8 @@ class _QueuedMessage:
 class RecentMessages:
     """The recently checked messages of one model in Redis.
 
-    ``on_dropped`` is called with the number of messages that were not written.
+    ``on_dropped`` is called with the number of messages that were not written. ``formats`` returns the formats of
+    the model, which are known when it has been opened.
     """
 
     def __init__(
@@ -197,11 +180,13 @@ class RecentMessages:
         keys: ModelKeys,
         options: RecentMessagesOptions,
         on_dropped: Callable[[int], None],
+        formats: Callable[[], ModelFormats] = ModelFormats,
     ) -> None:
         self._client = client
         self._keys = keys
         self._options = options
         self._on_dropped = on_dropped
+        self._formats = formats
         self._queue: asyncio.Queue[_QueuedMessage] = asyncio.Queue(MAX_QUEUED)
         self._unwritten: dict[str, _QueuedMessage] = {}
         self._remember_script = client.register_script(lua_script("remember.lua"))
@@ -324,7 +309,7 @@ class RecentMessages:
         return self._keys.checked(message_key.decode())
 
     async def _write_batch(self, batch: Sequence[_QueuedMessage]) -> None:
-        now, options = time.time(), self._options
+        now, options, formats = time.time(), self._options, self._formats()
         args: list[str | bytes | int | float]
         args = [options.seconds, now - options.seconds, options.messages, self._keys.checked("")]
         for number, queued in enumerate(batch, 1):
@@ -332,7 +317,7 @@ class RecentMessages:
             packed_explanation = (
                 explanations.pack_explanation(explanation, message.tokens.all) if explanation else b""
             )
-            args += queued.checked_at, message.key, message.pack() + packed_explanation
+            args += queued.checked_at, message.key, message.pack(formats) + packed_explanation
             if number % _PACKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
         with store_errors():

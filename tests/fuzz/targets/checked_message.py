@@ -1,7 +1,7 @@
 """A remembered message with its explanation: any stored bytes are refused with the documented error, or read.
 
-The first byte says whether the rest is what is stored, or the message before it is deflated, 0xff, and its
-explanation.
+The first byte says whether the rest is what is stored, or the message before it is deflated or compressed, 0xff,
+and its explanation.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import zlib
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.explanation import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
+from nbstream.store.model.formats import SCHEMA_VERSION, ModelFormats
+from nbstream.store.recent import compression
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.store.recent.explanations import pack_explanation, unpack_explanation
 from nbstream.tokens.tokenizer import Tokens
@@ -25,17 +27,16 @@ _TOKENS = Tokens(
 
 def _check(data: bytes) -> None:
     choices = Choices(data)
-    if choices.number(2):
-        stored = choices.rest
-    else:
+    stored = choices.rest
+    if pack := (zlib.compress, None, compression.compress, compression.deflate)[choices.number(4)]:
         sections, _, rest = choices.rest.partition(b"\xff")
-        stored = zlib.compress(sections, 1) + rest
+        stored = pack(sections) + rest
     try:
         message, packed_explanation = CheckedMessage.unpack_first(_KEY, stored)
     except StoreIncompatible:
         return
     _check_explanation(packed_explanation, message.tokens.all.names)
-    again = CheckedMessage.unpack(_KEY, message.pack())
+    again = CheckedMessage.unpack(_KEY, message.pack(ModelFormats(SCHEMA_VERSION)))
     assert again.tokens.all == message.tokens.all
     assert (again.verdict, again.policy) == (message.verdict, message.policy)
 
@@ -67,14 +68,17 @@ _NESTED_EXPLANATION = b"2" + struct.pack("<4dIIB", 0, 0, 0, 0, 1900, 0, 4) + b"[
 TARGET = FuzzTarget(
     _check,
     (
-        b"\1" + _MESSAGE.pack() + _PACKED_EXPLANATION,
+        b"\1" + _MESSAGE.pack(ModelFormats()) + _PACKED_EXPLANATION,
         b"\0"
         + b"0.75 unsure\0from:ann\nsubject:x\0body:a\nurl:b\nraw:c\0type text/plain\0size 7\xff"
         + _PACKED_EXPLANATION,
-        b"\1" + _MESSAGE.pack() + _NESTED_EXPLANATION,
+        b"\1" + _MESSAGE.pack(ModelFormats()) + _NESTED_EXPLANATION,
         b"\0" + b"nan \0\0\0\0\0policy\0former\xff2",
         b"\0" + b"1 spam\0a\0b\0c d\0e 1_0\0p\0f\0g\xff1",
-        b"\1" + _MESSAGE.pack()[:-3],
+        b"\1" + _MESSAGE.pack(ModelFormats())[:-3],
+        b"\1" + _MESSAGE.pack(ModelFormats(SCHEMA_VERSION)) + _PACKED_EXPLANATION,
+        b"\1" + _MESSAGE.pack(ModelFormats(SCHEMA_VERSION))[:-3],
+        b"\2" + _MESSAGE.content() + b"\xff" + _PACKED_EXPLANATION,
     ),
     words=(b"\0", b"\n", b" ", b"nan", b"\xff2", b"[[", b'["', b"null", b"\xff\xff\xff\x7f", b"{}"),
     max_bytes=3000,

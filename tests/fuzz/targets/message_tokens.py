@@ -9,6 +9,7 @@ from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
 from nbstream.policy.clues_field import escape_token
 from nbstream.policy.incoming_message import incoming_message
+from nbstream.store.model.formats import SCHEMA_VERSION, ModelFormats
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.attributes import ATTRIBUTE_VALUES
 from nbstream.tokens.encoding import MAX_TOKEN_BYTES
@@ -48,7 +49,7 @@ def _check(data: bytes) -> None:
     assert all(value in ATTRIBUTE_VALUES[name] for name, value in tokens.attributes)
     assert all(abs(value) < 2**31 for _, value in tokens.numbers)
     checked = CheckedMessage(messages[0].key, tokens, 0.5, "unsure", former_key=messages[0].former_key)
-    stored = CheckedMessage.unpack(checked.key, checked.pack())
+    stored = CheckedMessage.unpack(checked.key, checked.pack(ModelFormats(SCHEMA_VERSION)))
     assert (stored.tokens.all, stored.tokens.numbers) == (tokens.all, tokens.numbers)
     assert (stored.tokens.attributes, stored.former_key) == (tokens.attributes, checked.former_key)
 
