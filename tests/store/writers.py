@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import multiprocessing
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from multiprocessing.context import ForkServerProcess
+from typing import TypeAlias
 
 import uvloop
 from redis.asyncio import Redis
@@ -18,6 +20,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
+from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.policy import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
@@ -27,6 +30,9 @@ from tests.waiting import DEADLINE_SECONDS
 
 Plan = Sequence[tuple[int, str | None]]
 """Which letter is learned as what; None unlearns it."""
+
+PlanWriter: TypeAlias = Callable[[str, Sequence[Plan]], Coroutine[None, None, None]]
+"""What teaches all plans at once over connections to a URL: ``write`` or ``write_in_bulk``."""
 
 LETTERS = [Message.parse(raw) for _, raw in letters(200)]
 
@@ -71,6 +77,38 @@ async def write(url: str, plans: Sequence[Plan]) -> None:
         await client.aclose()
 
 
+async def write_in_bulk(url: str, plans: Sequence[Plan]) -> None:
+    """Teach all plans at once, in batches of what has the same label."""
+    clients = [open_client(ConnectionOptions(url)) for _ in plans]
+    await asyncio.gather(*(teach_in_bulk(client, plan) for client, plan in zip(clients, plans, strict=True)))
+    for client in clients:
+        await client.aclose()
+
+
+async def teach_in_bulk(client: Redis, plan: Plan) -> None:
+    """Teach a plan in batches of what has the same label, into a model of the present schema.
+
+    Where Redis was away, all of it is taught again.
+    """
+    while True:
+        try:
+            spam_filter = filter_of(client)
+            assert isinstance(spam_filter.parts.model, Model)
+            await spam_filter.parts.model.open()
+            for label, part in itertools.groupby(plan, key=lambda step: step[1]):
+                numbers = [number for number, _ in part]
+                await spam_filter.learn_many(_letters_of(numbers), label, LessonSource("test", ""), lambda _: None)
+        except StoreUnavailable:
+            await asyncio.sleep(0.01)  # Redis may be away
+        else:
+            return
+
+
+async def _letters_of(numbers: Sequence[int]) -> AsyncIterator[Message]:
+    for number in numbers:
+        yield LETTERS[number]
+
+
 def random_plans(seed: int, writers: int, messages: int, steps: int) -> list[Plan]:
     """Plans with common messages: every writer teaches the same ones."""
     draw = random.Random(seed)
@@ -79,14 +117,16 @@ def random_plans(seed: int, writers: int, messages: int, steps: int) -> list[Pla
     ]
 
 
-def _main(url: str, plans: Sequence[Plan]) -> None:
-    uvloop.run(write(url, plans))
+def _main(write_all: PlanWriter, url: str, plans: Sequence[Plan]) -> None:
+    uvloop.run(write_all(url, plans))
 
 
 @asynccontextmanager
-async def other_process(url: str, plans: Sequence[Plan]) -> AsyncIterator[ForkServerProcess]:
-    """A process that calls ``write``; it is killed at the end if it still runs."""
-    process = _context.Process(target=_main, args=(url, plans))
+async def other_process(
+    url: str, plans: Sequence[Plan], write_all: PlanWriter = write
+) -> AsyncIterator[ForkServerProcess]:
+    """A process that calls ``write_all``; it is killed at the end if it still runs."""
+    process = _context.Process(target=_main, args=(write_all, url, plans))
     await asyncio.to_thread(process.start)
     try:
         yield process

@@ -27,7 +27,17 @@ from tests.store.algebra import (
 )
 from tests.store.proxy import Fate, Proxy
 from tests.store.replicas import replicated
-from tests.store.writers import LETTERS, Plan, has_changed, other_process, random_plans, wait_until_written, write
+from tests.store.writers import (
+    LETTERS,
+    Plan,
+    PlanWriter,
+    has_changed,
+    other_process,
+    random_plans,
+    wait_until_written,
+    write,
+    write_in_bulk,
+)
 from tests.waiting import until
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
@@ -129,27 +139,29 @@ async def test_lessons_whose_connection_breaks_count_once(
 # Ends by kill -9
 
 FEW: Plan = [(0, "ham"), (0, "spam"), (1, "spam"), (1, None)]
+FEW_IN_BULK: Plan = [*((n, "ham") for n in range(5)), *((n, "spam") for n in range(1, 7)), (2, None), (3, None)]
 
 
+@pytest.mark.parametrize(("plan", "write_all"), [(FEW, write), (FEW_IN_BULK, write_in_bulk)], ids=["each", "bulk"])
 async def test_a_writer_killed_between_any_two_steps_leaves_no_half_and_what_it_repeats_counts_once(
-    client: Redis, shared_redis: RedisServer, tmp_path: Path
+    client: Redis, shared_redis: RedisServer, tmp_path: Path, plan: Plan, write_all: PlanWriter
 ) -> None:
     """Redis sees no difference between an end before an answer, and one after it but before the next request."""
     model, steps = model_of(client), 0
-    while await ends_at(steps, shared_redis, tmp_path / "s"):
+    while await ends_at(steps, shared_redis, tmp_path / "s", plan, write_all):
         assert await stored(model) == await summed(model)
         assert await first_scores(model) == await first_scores_of_entries(model)
-        await write(shared_redis.url, [FEW])
+        await write_all(shared_redis.url, [plan])
         assert await stored(model) == await summed(model)
         assert await first_scores(model) == await first_scores_of_entries(model)
-        assert await learned(model) == last_labels([FEW])
+        assert await learned(model) == last_labels([plan])
         await client.flushall()
         steps += 1
 
-    assert steps > 3 * len(FEW)
+    assert steps > 3 * len(list(itertools.groupby(plan, key=lambda taught: taught[1])))
 
 
-async def ends_at(step: int, redis: RedisServer, socket: Path) -> bool:
+async def ends_at(step: int, redis: RedisServer, socket: Path, plan: Plan, write_all: PlanWriter) -> bool:
     """Kill a writer while it waits for its reply number ``step``; return False where it ended before."""
     requests = 0
 
@@ -158,23 +170,29 @@ async def ends_at(step: int, redis: RedisServer, socket: Path) -> bool:
         requests += 1
         return Fate.KEEP_REPLY if requests == step + 1 else Fate.PASS
 
-    async with Proxy(redis.socket, socket, keep_one_reply) as proxy, other_process(proxy.url, [FEW]) as process:
+    async with (
+        Proxy(redis.socket, socket, keep_one_reply) as proxy,
+        other_process(proxy.url, [plan], write_all) as process,
+    ):
         await until(lambda: proxy.broken > 0 or not process.is_alive())
         if not proxy.broken:
             await wait_until_written(process)
         return proxy.broken > 0
 
 
+@pytest.mark.parametrize("write_all", [write, write_in_bulk], ids=["each", "bulk"])
 async def test_a_server_that_is_killed_keeps_what_it_acknowledged_and_what_is_repeated_counts_once(
-    own_redis: RedisServer,
+    own_redis: RedisServer, write_all: PlanWriter
 ) -> None:
     own_redis.stop()
     own_redis.start(*DURABLE)
     client = open_client(ConnectionOptions(own_redis.url))
     model, plans = model_of(client), separate_plans(seed=8, writers=4, steps=60)
+    if write_all is write_in_bulk:  # the same label for many in a row
+        plans = [sorted(plan, key=lambda taught: str(taught[1])) for plan in plans]
 
-    async with other_process(own_redis.url, plans[2:]) as process:
-        writing = asyncio.create_task(write(own_redis.url, plans[:2]))
+    async with other_process(own_redis.url, plans[2:], write_all) as process:
+        writing = asyncio.create_task(write_all(own_redis.url, plans[:2]))
         for times in (20, 40, 60, 80):
             await until(partial(has_changed, model, times))
             own_redis.stop()
