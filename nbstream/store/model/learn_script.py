@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 MAX_BATCH_LESSONS = 64
 """How many lessons the script commits in one step at most."""
 
-MAX_BATCH_COUNTS = 8_000
-"""How many counts several lessons of one step may change: Redis does nothing else meanwhile, for 10 to 20 ms.
+MAX_BATCH_COUNTS = 6_000
+"""How many counts several lessons of one step may change: Redis does nothing else meanwhile, for 10 ms or so.
 
 One lesson may change more, as one message may have more tokens.
 """

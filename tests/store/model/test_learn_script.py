@@ -121,7 +121,7 @@ def long_entry(first: int, tokens: int) -> LedgerEntry:
         ([], []),
         ([entry("spam", TOKENS)] * (2 * MAX_BATCH_LESSONS + 1), [MAX_BATCH_LESSONS, MAX_BATCH_LESSONS, 1]),
         ([long_entry(0, 2000)] * 6, [6]),
-        ([long_entry(2000 * n, 2000) for n in range(9)], [4, 4, 1]),
+        ([long_entry(2000 * n, 2000) for n in range(7)], [3, 3, 1]),
         ([long_entry(0, MAX_BATCH_COUNTS + 1), *[entry("spam", TOKENS)] * 3], [1, 3]),
     ],
     ids=["none", "many", "of the same tokens", "of other tokens", "of too many tokens"],
