@@ -15,10 +15,11 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -34,6 +35,8 @@ from nbstream.store.model.learn_script import LessonCommit
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from nbstream.filter.lesson_plan import LessonPlanner
     from nbstream.filter.message_counts import MessageCounts
     from nbstream.filter.parts import FilterParts
@@ -175,9 +178,12 @@ class BulkLearner:
             count_names(message.tokens, entry if isinstance(entry, LedgerEntry) else None)
             for message, entry in zip(messages, entries, strict=True)
         ]
-        return _BatchCounts(
-            names, await self._scorer.read_counts(tuple(dict.fromkeys(chain.from_iterable(names))))
-        )
+        row_numbers = defaultdict[bytes, int](count().__next__)  # each new name gets the next number
+        rows_by_message = [
+            np.fromiter(map(row_numbers.__getitem__, message_names), np.intp, len(message_names))
+            for message_names in names
+        ]
+        return _BatchCounts(names, rows_by_message, await self._scorer.read_counts(tuple(row_numbers)))
 
     async def _commit_batch(self, plan: _BatchPlan, request: BulkRequest) -> None:
         """Write the planned lessons of a batch, and report all of its lessons."""
@@ -238,17 +244,22 @@ class BulkLearner:
 
 
 class _BatchCounts:
-    """The counts that a batch needs, plus its own lessons. ``names`` are the names of counts of each message."""
+    """The counts that a batch needs, plus its own lessons.
 
-    def __init__(self, names: Sequence[tuple[bytes, ...]], counts: MessageCounts) -> None:
+    ``names`` are the names of counts of each message, ``rows_by_message`` the numbers of their rows in ``counts``.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[tuple[bytes, ...]],
+        rows_by_message: Sequence[NDArray[np.intp]],
+        counts: MessageCounts,
+    ) -> None:
         self._names = names
+        self._rows_by_message = rows_by_message
         self._counts = counts
         self._sums = counts.sums
         self._totals = counts.totals
-        row_of = dict(zip(counts.names, range(len(counts.names)), strict=True)).__getitem__
-        self._rows_by_message = [
-            np.fromiter(map(row_of, message_names), np.intp, len(message_names)) for message_names in names
-        ]
 
     def message_counts(self, i: int) -> MessageCounts:
         """Return the counts of message ``i``, with the lessons so far."""
