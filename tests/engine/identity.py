@@ -43,7 +43,7 @@ from nbstream.mail.message import Message
 from nbstream.policy.incoming_message import incoming_message
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.tokens import TOKENIZER_VERSION
-from nbstream.tokens.tokenizer import Tokenizer
+from nbstream.tokens.native_tokenizer import NativeTokenizer
 from tests.fuzz.target import load_target
 from tests.letters import letters
 from tests.listeners.smtp.test_broken_mail import RICH
@@ -58,6 +58,7 @@ _NOW = 1_800_000_000.0
 _CHUNK = 5000  # messages that one pair of models checks
 _TAUGHT = 160  # letters, before the first check: enough for verdicts
 _LEARNED_SHARE = 0.03
+_BARE_SHARE = 0.1
 _SETTINGS = tuple(
     Settings.model_validate(values)
     for values in (
@@ -156,22 +157,36 @@ class _Site:
         made = make_filter(settings, model, model, self._observer, engine=engine)
         return Filter(replace(made.parts, clock=lambda: _NOW), made.policy)
 
-    async def observe(self, number: int, message: Message) -> dict[str, object]:
+    async def teach(self, seed: int) -> None:
+        """Teach letters, enough for verdicts."""
+        for label, raw in letters(_TAUGHT, seed):
+            await self.filters[0].learn(Message.parse(raw), label, "test")
+
+    async def observe(self, raw: bytes, way: Way) -> dict[str, object]:
         """Return all that is compared of a message."""
-        check = await self.filters[number].check(message)
+        # Each site makes a message of its own: a message keeps what was once computed of it.
+        limits, spam_filter = message_limits(_SETTINGS[way.settings]), self.filters[way.settings]
+        if way.is_bare_text:
+            message = Message.from_text(raw.decode("utf-8", "replace"), limits)
+        else:
+            message = incoming_message(raw, limits)
+        check = await spam_filter.check(message)
         tokens = self._observer.tokens
         assert tokens is not None
-        return {"sizes": tokens.sizes, "tokens": tokens.all.joined, **_observed_check(check)}
+        observed = {"sizes": tokens.sizes, "tokens": tokens.all.joined, **_observed_check(check)}
+        if way.is_learned:
+            observed |= await _observed_lesson(spam_filter, message, way.label)
+        return observed
 
-    async def learn(self, number: int, message: Message, label: str | None) -> dict[str, object]:
-        """Learn or unlearn a message, and return all that is compared of the lesson."""
-        spam_filter = self.filters[number]
-        if label is None:
-            lesson = await spam_filter.unlearn(message, "test")
-        else:
-            lesson = await spam_filter.learn(message, label, "test")
-        after = {f"{name} after": value for name, value in _observed_check(lesson.after).items()}
-        return {"outcome": lesson.outcome, **_observed_check(lesson.before), **after}
+
+async def _observed_lesson(spam_filter: Filter, message: Message, label: str | None) -> dict[str, object]:
+    if label is None:
+        lesson = await spam_filter.unlearn(message, "test")
+    else:
+        lesson = await spam_filter.learn(message, label, "test")
+    before = {f"{name} before the lesson": value for name, value in _observed_check(lesson.before).items()}
+    after = {f"{name} after the lesson": value for name, value in _observed_check(lesson.after).items()}
+    return {"outcome": lesson.outcome, **before, **after}
 
 
 def _observed_check(check: Check) -> dict[str, object]:
@@ -222,16 +237,14 @@ def _panics() -> Iterator[list[str]]:
 
 
 def exercise(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine) -> Report:
-    """Let one engine alone check these messages; the report has the panics."""
+    """Let one engine alone check and learn these messages; the report has the panics."""
     report, draw = Report(), random.Random(seed)
 
     async def work() -> None:
         site = _Site(engine, NO_HALF_LIFE)
-        for label, raw in letters(_TAUGHT, seed):
-            await site.learn(0, Message.parse(raw), label)
+        await site.teach(seed)
         for _, raw in messages:
-            number = draw.randrange(len(_SETTINGS))
-            await site.observe(number, incoming_message(raw, message_limits(_SETTINGS[number])))
+            await site.observe(raw, Way.drawn(draw))
             report.messages += 1
 
     with _panics() as panics:
@@ -243,17 +256,15 @@ def exercise(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine) -
 async def _compare(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine) -> Report:
     draw, report = random.Random(seed), Report()
     half_life = HalfLife(30.0, _NOW - 86400.0 * draw.randrange(100)) if draw.random() < 0.3 else NO_HALF_LIFE
-    sites = _Site(PYTHON, half_life), _Site(engine, half_life)
-    for label, raw in letters(_TAUGHT, seed):
-        for site in sites:
-            await site.learn(0, Message.parse(raw), label)
-    tokenizers: list[Any] = [spam_filter.parts.tokenizer for spam_filter in sites[1].filters]
-    natives = [each for each in tokenizers if type(each) is not Tokenizer]
+    pair = EnginePair(engine, half_life)
+    await pair.teach(seed)
+    tokenizers = [spam_filter.parts.tokenizer for spam_filter in pair.sites[1].filters]
+    natives: list[Any] = [tokenizer for tokenizer in tokenizers if isinstance(tokenizer, NativeTokenizer)]
     handed_back = [_Calls(native._specification, "take_apart") for native in natives]
     asked = [_Calls(native._foreign_pieces, "answer") for native in natives]
     for name, raw in messages:
         before = sum(calls.count for calls in handed_back), sum(calls.count for calls in asked)
-        if difference := await _compare_message(name, raw, sites, draw):
+        if difference := await pair.compare(name, raw, Way.drawn(draw)):
             report.differences.append(difference)
         report.messages += 1
         report.handed_back += sum(calls.count for calls in handed_back) > before[0]
@@ -261,28 +272,50 @@ async def _compare(messages: Iterable[tuple[str, bytes]], seed: int, engine: Eng
     return report
 
 
-async def _compare_message(
-    name: str, raw: bytes, sites: tuple[_Site, _Site], draw: random.Random
-) -> Difference | None:
-    number, is_bare, is_learned = draw.choice((0, 0, 1, 2)), draw.random() < 0.1, draw.random() < _LEARNED_SHARE
-    label = draw.choice(("spam", "ham", None))
-    limits = message_limits(_SETTINGS[number])
-    observations = []
-    for site in sites:
-        # Each site gets a message of its own: a message keeps what was once computed of it.
-        if is_bare:
-            message = Message.from_text(raw.decode("utf-8", "replace"), limits)
-        else:
-            message = incoming_message(raw, limits)
-        observed = await site.observe(number, message)
-        lesson = await site.learn(number, message, label) if is_learned else {}
-        observations.append({**observed, **{f"lesson: {key}": value for key, value in lesson.items()}})
-    python, native = observations
-    what = next((key for key in python if python[key] != native[key]), None)
-    if what is None:
-        return None
-    name = f"{name}, settings {number}{', bare text' if is_bare else ''}"
-    return Difference(name, raw, what, *where_they_differ(python[what], native[what]))
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What is done with a message: by which settings, as a bare text or as mail, and whether it is learned.
+
+    A ``label`` of None stands for unlearning.
+    """
+
+    settings: int = 0
+    is_bare_text: bool = False
+    is_learned: bool = False
+    label: str | None = None
+
+    @classmethod
+    def drawn(cls, draw: random.Random) -> Way:
+        """Return one way of all."""
+        return cls(
+            draw.choice((0, 0, 1, 2)),
+            draw.random() < _BARE_SHARE,
+            draw.random() < _LEARNED_SHARE,
+            draw.choice(("spam", "ham", None)),
+        )
+
+    def __str__(self) -> str:
+        return f"settings {self.settings}{', bare text' if self.is_bare_text else ''}"
+
+
+class EnginePair:
+    """Python's engine and another one, each with a model of its own. Both are taught the same."""
+
+    def __init__(self, engine: Engine, half_life: HalfLife = NO_HALF_LIFE) -> None:
+        self.sites = _Site(PYTHON, half_life), _Site(engine, half_life)
+
+    async def teach(self, seed: int) -> None:
+        """Teach letters, enough for verdicts."""
+        for site in self.sites:
+            await site.teach(seed)
+
+    async def compare(self, name: str, raw: bytes, way: Way) -> Difference | None:
+        """Return in what the engines differ on a message, or None."""
+        python, native = [await site.observe(raw, way) for site in self.sites]
+        what = next((key for key in python if python[key] != native[key]), None)
+        if what is None:
+            return None
+        return Difference(f"{name}, {way}", raw, what, *where_they_differ(python[what], native[what]))
 
 
 def where_they_differ(python: object, native: object) -> tuple[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +41,17 @@ def test_a_difference_is_found_and_shown(monkeypatch: pytest.MonkeyPatch) -> Non
     (difference,) = report.differences
     assert difference.what == "sizes"
     assert difference.python != difference.native
+
+
+def test_a_panic_of_the_library_is_an_error() -> None:
+    def messages() -> Iterator[tuple[str, bytes]]:
+        os.write(2, b"something else\nthread '<unnamed>' panicked at src/lib.rs:1:2:\n")
+        yield "one", b"Subject: hello\n\nhow are you"
+
+    report = identity.compare(messages(), seed=1, engine=PYTHON)
+
+    assert (report.differences, report.panics) == ([], ["thread '<unnamed>' panicked at src/lib.rs:1:2:"])
+    assert not report.is_clean
 
 
 def test_the_first_token_that_differs_is_shown() -> None:

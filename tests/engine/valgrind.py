@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.engine import identity
 
 _ERROR = re.compile(r"^==\d+== (?=\S)", re.MULTILINE)  # the first line of each error is not indented
-_FRAME = re.compile(r"\.rs:\d+\)|libnbstream_native")
+_FRAME = re.compile(r"(?:at|by) 0x[0-9A-F]+: .*(?:\.rs:\d+\)|libnbstream_native)")
 _PROGRAM = "from tests.engine.valgrind import exercise; exercise({library!r}, {messages}, {seed})"
 
 
