@@ -1,6 +1,6 @@
 //! Turns header fields into tokens: who wrote, by which way, with which program, and how the fields are laid out.
 //!
-//! The texts of the functions here are ASCII: a field with other text is left to Python.
+//! A field is left to Python where the tables do not have what its text needs.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -11,10 +11,14 @@ use crate::mail::encoded_words;
 use crate::mail::header_fields::HeaderField;
 use crate::tokens::ascii::{self, is_space};
 use crate::tokens::encoding::push_encoded;
+use crate::tokens::lower_text::lower_case;
 use crate::tokens::signatures::{is_arc_signature, signature_tokens};
 use crate::tokens::token_list::TokenList;
+use crate::tokens::unicode;
 use crate::tokens::urls::parent_domains;
-use crate::tokens::words::{short_ascii_words, text_shape};
+use crate::tokens::words::{
+    distinct_words, fold_text, short_ascii_words, text_shape, WordAllowance,
+};
 
 /// How many bytes of a value are read.
 pub const MAX_VALUE_BYTES: usize = 2000;
@@ -190,51 +194,79 @@ fn digit(number: usize) -> u8 {
     b'0' + number.min(9) as u8
 }
 
+/// Appends the tokens of one field to `tokens`, a list of distinct tokens.
 fn field_tokens(
     field: &HeaderField,
     foreign: &mut dyn Foreign,
     tokens: &mut TokenList,
 ) -> Result<(), HandBack> {
-    let name: &[u8] = &field.name;
-    let text = match field_text(&field.value) {
-        Some(text) => text,
-        None => {
-            let answer = foreign.ask(Question::FieldTokens, &[name, &field.value])?;
-            answer
-                .iter()
-                .for_each(|token| push_encoded(tokens, &[token]));
-            return Ok(());
-        }
-    };
-    match name {
-        b"received" => received_tokens(&text, tokens),
-        b"from" | b"reply-to" | b"return-path" | b"sender" | b"errors-to" | b"to" | b"cc"
-        | b"resent-from" => address_tokens(name, &text, tokens),
-        b"subject" => subject_tokens(name, &text, tokens),
-        b"message-id" => message_id_tokens(name, &text, tokens),
-        b"date" => date_tokens(name, &text, tokens),
-        b"x-mailer" | b"user-agent" => program_tokens(name, &text, tokens),
-        b"dkim-signature" | b"domainkey-signature" | b"arc-seal" | b"arc-message-signature" => {
-            signature_tokens(name, &text, tokens)
-        }
-        _ => other_tokens(name, &text, tokens),
+    // Where a text turns out to be beyond the tables, its first tokens are in the list already. They are the first
+    // ones of the answer too.
+    if native_field_tokens(field, foreign, tokens).is_none() {
+        let answer = foreign.ask(Question::FieldTokens, &[&field.name, &field.value])?;
+        answer
+            .iter()
+            .for_each(|token| push_encoded(tokens, &[token]));
     }
     Ok(())
 }
 
-/// Returns the text of the raw value of a field where it is ASCII, else nothing: `_field_text`.
-fn field_text(value: &[u8]) -> Option<Cow<'_, [u8]>> {
+/// Appends the tokens of one field; None where Python must make them.
+fn native_field_tokens(
+    field: &HeaderField,
+    foreign: &mut dyn Foreign,
+    tokens: &mut TokenList,
+) -> Option<()> {
+    let name: &[u8] = &field.name;
+    let text = field_text(&field.value)?;
+    let ascii_text = text.is_ascii().then(|| text.as_bytes());
+    match name {
+        b"from" | b"reply-to" | b"return-path" | b"sender" | b"errors-to" | b"to" | b"cc"
+        | b"resent-from" => address_tokens(name, &text, tokens)?,
+        b"subject" => subject_tokens(name, &text, foreign, tokens)?,
+        b"received" => received_tokens(ascii_text?, tokens),
+        b"message-id" => message_id_tokens(name, ascii_text?, tokens),
+        b"date" => date_tokens(name, ascii_text?, tokens),
+        b"x-mailer" | b"user-agent" => program_tokens(name, ascii_text?, tokens),
+        b"dkim-signature" | b"domainkey-signature" | b"arc-seal" | b"arc-message-signature" => {
+            signature_tokens(name, ascii_text?, tokens)
+        }
+        _ => other_tokens(name, &text, tokens)?,
+    }
+    Some(())
+}
+
+/// Returns the text of the raw value of a field; None where Python must read it: `_field_text`.
+fn field_text(value: &[u8]) -> Option<Cow<'_, str>> {
     let read = up_to(value, MAX_VALUE_BYTES);
     if !read.is_ascii() || contains(read, b"=?") {
-        return encoded_words::ascii_text(value).map(|mut text| {
-            match &mut text {
-                Cow::Borrowed(text) => *text = up_to(text, MAX_VALUE_BYTES),
-                Cow::Owned(text) => text.truncate(MAX_VALUE_BYTES),
+        let text = encoded_words::decode_encoded_words(value)?;
+        let end = unicode::offset_of(&text, MAX_VALUE_BYTES);
+        return unicode::is_known_text(&text[..end]).then(|| match text {
+            Cow::Borrowed(text) => Cow::Borrowed(&text[..end]),
+            Cow::Owned(mut text) => {
+                text.truncate(end);
+                Cow::Owned(text)
             }
-            text
         });
     }
-    Some(without_line_ends(read))
+    match without_line_ends(read) {
+        Cow::Borrowed(text) => std::str::from_utf8(text).ok().map(Cow::Borrowed),
+        Cow::Owned(text) => String::from_utf8(text).ok().map(Cow::Owned),
+    }
+}
+
+/// Returns `text` in lower case; None where Python must do that.
+fn lower(text: &str) -> Option<String> {
+    if text.is_ascii() {
+        return Some(text.to_ascii_lowercase());
+    }
+    lower_case(text)?.ok()
+}
+
+/// Returns the first `count` characters of `text`.
+fn first_characters(text: &str, count: usize) -> &str {
+    &text[..unicode::offset_of(text, count)]
 }
 
 /// Appends tokens for the fields that are present, the spelling and order of names, and missing fields.
@@ -271,94 +303,134 @@ fn layout_tokens(fields: &[HeaderField], sender_fields: &[&HeaderField], tokens:
     }
 }
 
-/// Appends tokens for addresses, their domains and local parts, and the words of display names.
-fn address_tokens(name: &[u8], text: &[u8], tokens: &mut TokenList) {
-    let lower = text.to_ascii_lowercase();
+/// Appends tokens for addresses, their domains and local parts, and the words of display names; None where Python
+/// must make them.
+fn address_tokens(name: &[u8], text: &str, tokens: &mut TokenList) -> Option<()> {
     let mut limited = Limited::new(tokens, 60);
     let mut addresses = 0;
-    let mut rest: &[u8] = &lower;
-    while let Some(start) = rest
-        .iter()
-        .position(|character| is_address_character(*character))
-    {
+    let mut rest = text;
+    while let Some(start) = rest.find(is_address_character) {
         let (local, behind) = address_run(&rest[start..]);
-        let (domain, behind_domain) = match behind.split_first() {
-            Some((b'@', domain)) => address_run(domain),
-            _ => (&[] as &[u8], behind),
+        let (domain, behind_domain) = match behind.strip_prefix('@') {
+            Some(domain) => address_run(domain),
+            None => ("", behind),
         };
         if domain.is_empty() {
-            limited.push(&[name, b".name:", up_to(local, 40)]);
+            let folded = fold_text(local)?;
+            limited.push(&[name, b".name:", first_characters(&folded, 40).as_bytes()]);
             rest = behind;
             continue;
+        }
+        if !local.is_ascii() || !domain.is_ascii() {
+            return None;
         }
         rest = behind_domain;
         addresses += 1;
         if addresses <= 5 {
+            let (local, domain) = (local.to_ascii_lowercase(), domain.to_ascii_lowercase());
+            let (local, domain) = (local.as_bytes(), domain.as_bytes());
             limited.push_cut(60, &[name, b":", local, b"@", domain]);
             parent_domains(domain).for_each(|host| limited.push(&[name, b":", host]));
             limited.push(&[name, b".local:", &text_shape(local, 24)]);
         }
         if limited.is_full() {
-            return;
+            return Some(());
         }
     }
     limited.push(&[name, b".addresses:", &[digit(addresses)]]);
-    limited.push(&[name, b".shape:", &address_list_outline(text)]);
+    limited.push(&[name, b".shape:", address_list_outline(text).as_bytes()]);
+    Some(())
 }
 
 /// Returns the characters of an address or a word at the beginning of `text`, and what follows them.
-fn address_run(text: &[u8]) -> (&[u8], &[u8]) {
-    let end = text
-        .iter()
-        .position(|character| !is_address_character(*character));
+fn address_run(text: &str) -> (&str, &str) {
+    let end = text.find(|character| !is_address_character(character));
     text.split_at(end.unwrap_or(text.len()))
 }
 
-fn is_address_character(character: u8) -> bool {
-    is_value_character(character) && !matches!(character, b':' | b'@') || character == b'\''
+fn is_address_character(character: char) -> bool {
+    is_value_character(character) && !matches!(character, ':' | '@') || character == '\''
 }
 
 /// Returns whether the character belongs to a word of a value: `_FIELD_WORD`.
-fn is_value_character(character: u8) -> bool {
-    !is_space(character)
-        && !matches!(
-            character,
-            b'<' | b'>' | b'(' | b')' | b'[' | b']' | b',' | b';' | b'"' | b'\''
-        )
+fn is_value_character(character: char) -> bool {
+    const MARKS: [char; 10] = ['<', '>', '(', ')', '[', ']', ',', ';', '"', '\''];
+    !unicode::is_space(character) && !MARKS.contains(&character)
+}
+
+/// Returns the words of a value in lower case, which is `text`.
+fn value_words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|character| !is_value_character(character))
+        .filter(|word| !word.is_empty())
 }
 
 /// Returns the beginning of an address list with each name and each address replaced by "a".
-fn address_list_outline(text: &[u8]) -> Vec<u8> {
-    let mut outline: Vec<u8> = Vec::with_capacity(24);
+fn address_list_outline(text: &str) -> String {
+    let mut outline = String::with_capacity(24);
     let mut is_in_name = false;
-    for character in up_to(text, 100) {
-        let is_name = ascii::is_word(*character) || matches!(character, b'.' | b'+' | b'=' | b'-');
+    for character in text.chars().take(100) {
+        let is_name = unicode::is_word(character) || matches!(character, '.' | '+' | '=' | '-');
         if !(is_name && is_in_name) {
-            outline.push(if is_name { b'a' } else { *character });
+            outline.push(if is_name { 'a' } else { character });
         }
         is_in_name = is_name;
     }
-    outline.truncate(24);
+    outline.truncate(unicode::offset_of(&outline, 24));
     outline
 }
 
-/// Appends tokens for the words of the subject, made like those of the body, and for how it is written.
-fn subject_tokens(name: &[u8], text: &[u8], tokens: &mut TokenList) {
-    short_ascii_words(&text.to_ascii_lowercase(), |word| match word {
-        [word] => push_encoded(tokens, &[name, b":", word]),
-        _ => push_encoded(tokens, &[name, b":", &word.concat()]),
-    });
-    if text.iter().any(u8::is_ascii_uppercase) && !text.iter().any(u8::is_ascii_lowercase) {
+/// Appends tokens for the words of the subject, made like those of the body, and for how it is written; None where
+/// Python must make them.
+fn subject_tokens(
+    name: &[u8],
+    text: &str,
+    foreign: &mut dyn Foreign,
+    tokens: &mut TokenList,
+) -> Option<()> {
+    if text.is_ascii() {
+        short_ascii_words(text.to_ascii_lowercase().as_bytes(), |word| match word {
+            [word] => push_encoded(tokens, &[name, b":", word]),
+            _ => push_encoded(tokens, &[name, b":", &word.concat()]),
+        });
+    } else {
+        let words = distinct_words(text, usize::MAX, &mut WordAllowance::new(), foreign).ok()?;
+        words
+            .iter()
+            .for_each(|word| push_encoded(tokens, &[name, b":", word]));
+    }
+    if is_upper(text)? {
         push_encoded(tokens, &[name, b".capitals"]);
     }
-    if contains(text, b"  ") {
+    if text.contains("  ") {
         push_encoded(tokens, &[name, b".spaces"]);
     }
-    if let Some(last) = text.last().filter(|last| !last.is_ascii_alphanumeric()) {
-        push_encoded(tokens, &[name, b".end:", &[*last]]);
+    let is_mark = |character: &char| *character == '_' || !unicode::is_word(*character);
+    if let Some(last) = text.chars().last().filter(is_mark) {
+        let mark = last.to_string();
+        push_encoded(tokens, &[name, b".end:", mark.as_bytes()]);
     }
-    let length = ascii::bit_length(text.len()).to_string();
+    let length = ascii::bit_length(unicode::length(text)).to_string();
     push_encoded(tokens, &[name, b".length:", length.as_bytes()]);
+    Some(())
+}
+
+/// Returns whether there are capitals and no other letters that have a case: `str.isupper`. None where Python must say
+/// that: what Rust says of letters beyond ASCII depends on its version.
+fn is_upper(text: &str) -> Option<bool> {
+    if text.chars().any(is_small_letter) {
+        Some(false)
+    } else if text.is_ascii() {
+        Some(text.chars().any(|character| character.is_ascii_uppercase()))
+    } else {
+        None
+    }
+}
+
+/// Returns whether the character is a small letter of a frequent alphabet.
+fn is_small_letter(character: char) -> bool {
+    character.is_ascii_lowercase()
+        || matches!(character, '\u{df}'..='\u{f6}' | '\u{f8}'..='\u{ff}' | '\u{3b1}'..='\u{3c9}'
+            | '\u{430}'..='\u{44f}')
 }
 
 /// Appends tokens for hosts, addresses, protocol and server program of one Received field.
@@ -440,7 +512,8 @@ fn strip_start(text: &[u8]) -> &[u8] {
 /// Appends tokens for the program that wrote the message, as a whole and word by word.
 fn program_tokens(name: &[u8], text: &[u8], tokens: &mut TokenList) {
     let lower = text.to_ascii_lowercase();
-    let words: Vec<&[u8]> = ascii::runs(&lower, is_value_character).take(10).collect();
+    let is_inside = |character| is_value_character(char::from(character));
+    let words: Vec<&[u8]> = ascii::runs(&lower, is_inside).take(10).collect();
     push_encoded(tokens, &[name, b":", &text_shape(text, 40)]);
     push_encoded(tokens, &[name, b":", up_to(&words.join(&b'_'), 50)]);
     for word in words {
@@ -448,18 +521,20 @@ fn program_tokens(name: &[u8], text: &[u8], tokens: &mut TokenList) {
     }
 }
 
-/// Appends tokens for the first words of any other field, whose prefix is never that of another group.
-fn other_tokens(name: &[u8], text: &[u8], tokens: &mut TokenList) {
+/// Appends tokens for the first words of any other field, whose prefix is never that of another group; None where
+/// Python must make them.
+fn other_tokens(name: &[u8], text: &str, tokens: &mut TokenList) -> Option<()> {
     let is_reserved = matches!(name, b"body" | b"raw" | b"autolearn") || name.starts_with(b"url");
     let prefix: [&[u8]; 2] = if is_reserved {
         [b"field-", up_to(name, 18)]
     } else {
         [b"", up_to(name, 24)]
     };
-    let lower = text.to_ascii_lowercase();
-    for word in ascii::runs(&lower, is_value_character).take(10) {
-        push_encoded(tokens, &[prefix[0], prefix[1], b":", up_to(word, 36)]);
+    for word in value_words(&lower(text)?).take(10) {
+        let word = first_characters(word, 36).as_bytes();
+        push_encoded(tokens, &[prefix[0], prefix[1], b":", word]);
     }
+    Some(())
 }
 
 /// Appends tokens for whether the senders agree and whether a reply refers to a message.
@@ -474,40 +549,41 @@ fn relation_tokens(
     };
     let related: Vec<&HeaderField> = RELATED_FIELDS.iter().filter_map(first).collect();
     let references: Vec<&HeaderField> = REFERENCE_FIELDS.iter().filter_map(first).collect();
-    let texts: Option<Vec<Cow<[u8]>>> = related
-        .iter()
-        .map(|field| field_text(&field.value))
-        .collect();
-    let texts = match texts {
-        Some(texts) => texts,
-        None => {
-            let asked = related.iter().chain(&references);
-            let arguments: Vec<&[u8]> = asked
-                .flat_map(|field| [&*field.name, &*field.value])
-                .collect();
-            let answer = foreign.ask(Question::RelationTokens, &arguments)?;
-            answer
-                .iter()
-                .for_each(|token| push_encoded(tokens, &[token]));
-            return Ok(());
-        }
-    };
-    let mut sender = Vec::new();
-    for (field, text) in related.iter().zip(&texts) {
+    if native_relation_tokens(&related, !references.is_empty(), tokens).is_none() {
+        let asked = related.iter().chain(&references);
+        let arguments: Vec<&[u8]> = asked
+            .flat_map(|field| [&*field.name, &*field.value])
+            .collect();
+        let answer = foreign.ask(Question::RelationTokens, &arguments)?;
+        answer
+            .iter()
+            .for_each(|token| push_encoded(tokens, &[token]));
+    }
+    Ok(())
+}
+
+fn native_relation_tokens(
+    related: &[&HeaderField],
+    has_references: bool,
+    tokens: &mut TokenList,
+) -> Option<()> {
+    let mut sender = String::new();
+    for field in related {
+        let text = field_text(&field.value)?;
         match &*field.name {
-            b"from" => sender = organizational_domain(text),
+            b"from" => sender = organizational_domain(&text)?,
             b"subject" => {
-                if up_to(text, 3).eq_ignore_ascii_case(b"re:") {
-                    push_encoded(tokens, &[b"reply:", truth(!references.is_empty())]);
+                if first_characters(&text, 3).eq_ignore_ascii_case("re:") {
+                    push_encoded(tokens, &[b"reply:", truth(has_references)]);
                 }
             }
             name => {
-                let is_same = organizational_domain(text) == sender;
+                let is_same = organizational_domain(&text)? == sender;
                 push_encoded(tokens, &[b"same-domain:", name, b":", truth(is_same)]);
             }
         }
     }
-    Ok(())
+    Some(())
 }
 
 /// The fields that `relation_tokens` reads, in the order of its tokens.
@@ -529,18 +605,17 @@ fn truth(value: bool) -> &'static [u8] {
     }
 }
 
-/// Returns the last two labels of the domain of the last address in `text`.
-fn organizational_domain(text: &[u8]) -> Vec<u8> {
-    let domain = ascii::rpartition(text, b'@').1;
-    let is_host = |character: u8| ascii::is_word(character) || matches!(character, b'.' | b'-');
-    let end = domain.iter().position(|character| !is_host(*character));
-    let host = ascii::strip(up_to(domain, end.unwrap_or(domain.len())), |c| c == b'.');
-    let dots = host
-        .iter()
-        .enumerate()
-        .filter(|(_, character)| **character == b'.');
-    let start = dots.rev().nth(1).map_or(0, |(at, _)| at + 1);
-    host[start..].to_ascii_lowercase()
+/// Returns the last two labels of the domain of the last address in `text`; None where that is not ASCII.
+fn organizational_domain(text: &str) -> Option<String> {
+    let domain = text.rsplit('@').next().filter(|domain| domain.is_ascii())?;
+    let is_host = |character: char| character.is_ascii_alphanumeric() || "_.-".contains(character);
+    let end = domain.find(|character| !is_host(character));
+    let host = domain[..end.unwrap_or(domain.len())].trim_matches('.');
+    let start = host
+        .rmatch_indices('.')
+        .nth(1)
+        .map_or(0, |(dot, _)| dot + 1);
+    Some(host[start..].to_ascii_lowercase())
 }
 
 /// Appends tokens until there are so many; equal ones count too.
@@ -741,21 +816,41 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ascii_is_left_to_python() {
-        let tokens = all_tokens(&[
-            field("To", "\u{e9}"),
-            field("From", "\u{e9}"),
-            field("Subject", "Re: x"),
-        ]);
-        for token in [
-            "FieldTokens",
-            "to",
-            "from",
-            "RelationTokens",
-            "from+subject",
-        ] {
+    fn what_the_tables_do_not_have_is_left_to_python() {
+        let fields = [
+            field("To", "\u{1f6dc}"),
+            field("From", "<a@b.\u{e9}>"),
+            field("Date", "\u{e9}"),
+        ];
+        let tokens = all_tokens(&fields);
+        for token in ["FieldTokens", "to", "from", "date", "RelationTokens"] {
             assert!(tokens.iter().any(|other| other == token), "{}", token);
         }
+    }
+
+    #[test]
+    fn text_beyond_ascii_is_read_here() {
+        assert_eq!(
+            tokens_of("From", "\u{c9}va \u{ff21} <a@b>"),
+            [
+                "from.name:\u{e9}va",
+                "from.name:a",
+                "from:a@b",
+                "from:b",
+                "from.local:a",
+                "from.addresses:1",
+                "from.shape:a_a_<a@a>",
+            ]
+        );
+        assert_eq!(
+            tokens_of("Subject", "=?utf-8?q?=C3=89t=C3=A9=C2=BB?="),
+            [
+                "subject:\u{e9}t\u{e9}",
+                "subject.end:\u{bb}",
+                "subject.length:3"
+            ]
+        );
+        assert_eq!(tokens_of("X-O", "\u{c9}\u{a0}A"), ["x-o:\u{e9}", "x-o:a"]);
     }
 
     #[test]

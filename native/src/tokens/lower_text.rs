@@ -30,7 +30,7 @@ pub fn lower_text(
 
 /// Returns `text` in lower case; None where Python must do that: a capital sigma depends on what stands around it,
 /// and a text with many U+0130 becomes much longer.
-fn lower_case(text: &str) -> Option<Result<String, HandBack>> {
+pub fn lower_case(text: &str) -> Option<Result<String, HandBack>> {
     let mut lower = String::with_capacity(text.len());
     let mut longer = 0;
     let mut length = 0;

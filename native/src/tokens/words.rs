@@ -358,6 +358,10 @@ fn fold_pieces<'a>(
         Some(folded) => folded,
         None => ask_to_fold(joined, allowance, foreign)?,
     };
+    // U+FA6C, for example, becomes a character beyond the tables.
+    if !unicode::is_known_text(&folded) {
+        return Err(HandBack);
+    }
     let has_unspaced = folded.chars().any(unicode::is_unspaced);
     let mut folded_pieces = folded.split('\n');
     let mut result = String::with_capacity(text.len());
@@ -479,6 +483,23 @@ fn ask_to_fold(
     allowance.characters = left.ok_or(HandBack)?;
     String::from_utf8(answer.join(&b'\n')).map_err(|_| HandBack)
 }
+
+/// Returns `text` in lower case with compatibility forms unified, as `fold_text` does; None where Python must do that.
+pub fn fold_text(text: &str) -> Option<String> {
+    if text.is_ascii() {
+        return Some(text.to_ascii_lowercase());
+    }
+    // Of a longer run of characters that may be combining marks, Python leaves some out.
+    let is_mark = |c: &char| !c.is_ascii() && !unicode::is_word(*c) && !unicode::is_space(*c);
+    if text.chars().filter(is_mark).count() > MAX_COMBINING_MARKS {
+        return None;
+    }
+    let mut folded = String::with_capacity(text.len());
+    push_folded(text, &mut folded)?;
+    Some(folded)
+}
+
+const MAX_COMBINING_MARKS: usize = 16;
 
 /// Returns the outline of `text`: runs of digits become 9, of capitals A, of other letters a. Each byte is one
 /// character (ASCII or Latin-1).
