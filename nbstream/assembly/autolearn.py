@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.assembly.filter import make_scorer
-from nbstream.assembly.store import make_autolearn_model, make_mirror
+from nbstream.assembly.store import make_autolearn_model
 from nbstream.filter import Autolearner, AutolearnLayer, AutolearnReconciler
 from nbstream.policy.autolearn import AutolearnOptions
 
@@ -33,11 +33,15 @@ class AutolearnParts:
 
 
 def make_autolearn_parts(
-    settings: Settings, clients: RedisClients, model: Model, mirror: Mirror, metrics: DaemonMetrics
+    settings: Settings,
+    clients: RedisClients,
+    model: Model,
+    mirror: Mirror,
+    layer_mirror: Mirror,
+    metrics: DaemonMetrics,
 ) -> AutolearnParts:
     """Return the parts beside ``model``, which people teach, and its ``mirror``."""
     layer_model = make_autolearn_model(settings, clients.client)
-    layer_mirror = make_mirror(settings, clients, make_autolearn_model(settings, clients.blocking_client))
     layer = AutolearnLayer(layer_model, layer_mirror)
     return AutolearnParts(
         layer_model,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from nbstream.assembly.autolearn import AutolearnParts, make_autolearn_parts
 from nbstream.assembly.delivery import make_next_hop, make_quarantine
 from nbstream.assembly.filter import make_filter
-from nbstream.assembly.store import make_mirror, make_model, make_recent_messages
+from nbstream.assembly.store import make_autolearn_model, make_mirror, make_model, make_recent_messages
 from nbstream.filter import CheckQueue, CompositeObserver, RememberingObserver
 from nbstream.relay.quarantine_retention import QuarantineRetention
 from nbstream.store.acknowledged.lesson_restorer import LessonRestorer
@@ -17,6 +17,7 @@ from nbstream.store.replica.eviction import Evictor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
@@ -55,17 +56,39 @@ class ServerParts:
     autolearn: AutolearnParts | None
 
 
-def make_parts(settings: Settings, engine: Engine, clients: RedisClients, metrics: DaemonMetrics) -> ServerParts:
-    """Return the parts; nothing is contacted or started."""
+def make_parts(
+    settings: Settings,
+    engine: Engine,
+    clients: RedisClients,
+    metrics: DaemonMetrics,
+    shared_memory: Path | None = None,
+) -> ServerParts:
+    """Return the parts; nothing is contacted or started.
+
+    Processes with the same folder ``shared_memory`` share the counts.
+    """
     model = make_model(settings, clients.client, clients.journal)
-    mirror = make_mirror(settings, clients, make_model(settings, clients.blocking_client, clients.journal))
+    mirror = make_mirror(
+        settings,
+        clients,
+        make_model(settings, clients.blocking_client, clients.journal),
+        engine,
+        shared_memory / "counts" if shared_memory else None,
+    )
     if clients.journal:
         clients.journal.report_unrecorded_to(metrics.store.lessons_unrecorded)
     recent_messages = make_recent_messages(settings, model, metrics.store.not_remembered)
     observers: list[FilterObserver] = [metrics.filter, RememberingObserver(recent_messages.remember)]
     autolearn = None
     if settings.autolearn:
-        autolearn = make_autolearn_parts(settings, clients, model, mirror, metrics)
+        layer_mirror = make_mirror(
+            settings,
+            clients,
+            make_autolearn_model(settings, clients.blocking_client),
+            engine,
+            shared_memory / "autolearned" if shared_memory else None,
+        )
+        autolearn = make_autolearn_parts(settings, clients, model, mirror, layer_mirror, metrics)
         observers.append(autolearn.learner)
         metrics.watch_autolearned(autolearn.mirror)
     spam_filter = make_filter(

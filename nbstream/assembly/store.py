@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from nbstream.assembly.engine import table_functions
+from nbstream.engine.choice import PYTHON
 from nbstream.store import connection
 from nbstream.store.acknowledged.lesson_files import FOLDER
 from nbstream.store.acknowledged.lesson_journal import LessonJournal
@@ -18,13 +21,19 @@ from nbstream.store.model.replica_wait import ReplicaWaitOptions
 from nbstream.store.model.temporary import temporary_model, temporary_name
 from nbstream.store.recent import checked_messages
 from nbstream.store.replica.mirror import Mirror
+from nbstream.store.replica.segments import NoSharedMemory, Segments
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pydantic import SecretStr
     from redis.asyncio import Redis
 
     from nbstream.config import Settings, TcpAddress
+    from nbstream.engine.choice import Engine
     from nbstream.store.model.acknowledgement import LessonRecorder
+
+_log = logging.getLogger(__name__)
 
 _DAY_SECONDS = 86_400
 
@@ -134,10 +143,25 @@ def make_autolearn_model(settings: Settings, client: Redis, name: str | None = N
     return AutolearnModel(client, name or settings.model.name, settings.model.ledger_days * _DAY_SECONDS)
 
 
-def make_mirror(settings: Settings, clients: RedisClients, model: Model | AutolearnModel) -> Mirror:
-    """Return the mirror of a model, whose client is ``clients.blocking_client``."""
+def make_mirror(
+    settings: Settings,
+    clients: RedisClients,
+    model: Model | AutolearnModel,
+    engine: Engine = PYTHON,
+    shared_folder: Path | None = None,
+) -> Mirror:
+    """Return the mirror of a model, whose client is ``clients.blocking_client``.
+
+    Processes with the same ``shared_folder``, which is in shared memory, share the counts if the engine can.
+    """
     restart = clients.embedded.ensure_running if clients.embedded else None
-    return Mirror(model, settings.redis.timeout_seconds, restart)
+    functions, segments = table_functions(engine), None
+    if functions and shared_folder:
+        try:
+            segments = Segments(functions, shared_folder)
+        except NoSharedMemory as error:
+            _log.warning("this process keeps its own copy of the counts: %s", error)
+    return Mirror(model, settings.redis.timeout_seconds, restart, table_functions=functions, segments=segments)
 
 
 def make_recent_messages(

@@ -87,12 +87,14 @@ class CountsChange:
     """What a change of the stream sets.
 
     ``columns`` has, for some classes, the number of the class and the counts of the distinct ``tokens`` in it.
+    ``stored`` is the change itself, or one before it that is known to be stored.
     """
 
     tokens: Sequence[bytes]
     columns: Sequence[tuple[int, NDArray[np.int64]]]
     totals: Totals
     position: ChangePosition
+    stored: ChangePosition
 
 
 class CountsView(ABC):

@@ -59,7 +59,12 @@ class TableView(CountsView):
     @property
     def position(self) -> ChangePosition:
         """The last change of the stream that was applied."""
-        return ChangePosition(*self.table.describe().position)
+        return ChangePosition(*self.table.describe().position[:3])
+
+    @property
+    def stored_position(self) -> ChangePosition:
+        """A change that was known to be stored when the last one was applied, or that one itself."""
+        return ChangePosition(*self.table.describe().position[3:])
 
     def look_up(self, tokens: Sequence[bytes]) -> NDArray[np.int64]:
         """Return the counts of ``tokens``, shape (tokens, classes); an unknown token has zeros."""
@@ -181,7 +186,7 @@ class TableCounts(TableView, Counts):
 
     def set_totals(self, totals: Totals) -> None:
         """Set the totals as a whole."""
-        self._write(lambda _: None, 0, 0, totals)
+        self._write(lambda _: None, 0, 0, _numbers(totals))
 
     def set_counts(self, tokens: Sequence[bytes], rows: NDArray[np.int64]) -> None:
         """Set the counts of distinct ``tokens``; a token whose row is all zeros is forgotten."""
@@ -201,15 +206,21 @@ class TableCounts(TableView, Counts):
             for column, values in change.columns:
                 table.set_column(joined, column, values)
 
-        self._write(write, len(change.tokens), len(joined), change.totals, change.position)
+        self._write(
+            write,
+            len(change.tokens),
+            len(joined),
+            _numbers(change.totals),
+            (*_place(change.position), *_place(change.stored)),
+        )
 
     def _write(
         self,
         write: Callable[[Table], None],
         tokens: int,
         length: int,
-        totals: Totals | None = None,
-        position: ChangePosition | None = None,
+        totals: tuple[int, ...] | None = None,
+        position: tuple[int, ...] | None = None,
     ) -> None:
         """Make a change of at most so many new ``tokens``, whose names take ``length`` bytes."""
         while not _change(self._table, write, totals, position):
@@ -232,7 +243,7 @@ class TableCounts(TableView, Counts):
             next_row = self._table.copy_rows(target, self._copied, rows)
 
         now = self._table.describe()
-        if not _change(self._larger, copy, _totals(now.totals), ChangePosition(*now.position)):
+        if not _change(self._larger, copy, now.totals, now.position):
             self._larger = None
         elif next_row:
             self._copied = next_row
@@ -271,8 +282,8 @@ def _new_table(
 def _change(
     table: Table,
     write: Callable[[Table], None],
-    totals: Totals | None,
-    position: ChangePosition | None,
+    totals: tuple[int, ...] | None,
+    position: tuple[int, ...] | None,
 ) -> bool:
     """Make a change and return True, or change nothing and return False where the table is full."""
     table.begin()
@@ -282,10 +293,7 @@ def _change(
                 _roll_back(table)
                 return False
         now = table.describe()
-        table.commit(
-            now.totals if totals is None else (*totals.messages, *totals.tokens, totals.vocabulary_size),
-            now.position if position is None else (position.milliseconds, position.number, position.sequence),
-        )
+        table.commit(now.totals if totals is None else totals, now.position if position is None else position)
     except BaseException:
         _roll_back(table)
         raise
@@ -304,6 +312,14 @@ def _roll_back(table: Table) -> None:
     first = table.roll_back(0, _ROLLED_BACK)
     while first:
         first = table.roll_back(first, _ROLLED_BACK)
+
+
+def _numbers(totals: Totals) -> tuple[int, ...]:
+    return (*totals.messages, *totals.tokens, totals.vocabulary_size)
+
+
+def _place(position: ChangePosition) -> tuple[int, int, int]:
+    return position.milliseconds, position.number, position.sequence
 
 
 def _totals(numbers: tuple[int, ...]) -> Totals:

@@ -22,6 +22,8 @@ from nbstream.daemon.store_checks import open_store, warn_about_durability
 from nbstream.daemon.tasks import cancel_and_wait
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from nbstream.assembly.listeners import ListenerEntry
     from nbstream.assembly.parts import ServerParts
     from nbstream.assembly.store import RedisClients
@@ -45,15 +47,23 @@ class Server:
     ``worker`` is the number of this process among several, from 1 on; None where it is the only one. The only one,
     or the first, also does what is done once for all: the quarantine's retention, the vocabulary's limit, taking
     back what was learned without people and is disputed, and the warning of a Redis that would lose something.
+    Processes with the same folder ``shared_memory`` share the counts.
     """
 
     def __init__(
-        self, settings: Settings, engine: Engine, metrics: DaemonMetrics, *, worker: int | None = None
+        self,
+        settings: Settings,
+        engine: Engine,
+        metrics: DaemonMetrics,
+        *,
+        worker: int | None = None,
+        shared_memory: Path | None = None,
     ) -> None:
         self.settings = settings
         """The settings in force: only ``config.LIVE_SECTIONS`` of them ever change."""
         self._engine = engine
         self._metrics = metrics
+        self._shared_memory = shared_memory
         self._does_chores = worker in {None, 1}
         self._log_fields = {} if worker is None else {"worker": worker}
         self._parts: ServerParts | None = None
@@ -111,7 +121,7 @@ class Server:
         if self._does_chores:
             for warning in self.settings.redis.warnings:
                 _log.warning("%s", warning)
-        parts = make_parts(self.settings, self._engine, clients, self._metrics)
+        parts = make_parts(self.settings, self._engine, clients, self._metrics, self._shared_memory)
         await self._run_until_stopped(_REDIS_SECONDS, open_store(parts))
         self._parts = parts
         runtime = self._runtime = make_runtime(self.settings, parts.spam_filter)

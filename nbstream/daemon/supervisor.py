@@ -1,10 +1,10 @@
 """The daemon as several processes: a supervisor, which handles no mail itself, and workers that share listeners.
 
 Rules: the supervisor has everything of which there is only one: the lock of the state folder, the signals, the
-control socket, the addresses, the listener for metrics, and a use of the embedded Redis. It reads and checks the
-settings once, and either all workers apply them or none does. A worker that dies is replaced. One that says that
-the configuration or the stored model cannot be used, or dies before any was ready, ends the daemon, as it would
-end a single process.
+control socket, the addresses, the listener for metrics, the folder in shared memory, and a use of the embedded
+Redis. It reads and checks the settings once, and either all workers apply them or none does. A worker that dies is
+replaced. One that says that the configuration or the stored model cannot be used, or dies before any was ready,
+ends the daemon, as it would end a single process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from nbstream import logs
@@ -24,6 +24,7 @@ from nbstream.daemon import addresses, signals
 from nbstream.daemon.control import serve_control
 from nbstream.daemon.process import log_ready, log_start
 from nbstream.daemon.reloader import Reloader
+from nbstream.daemon.shared_memory import open_shared_folder
 from nbstream.daemon.shared_sockets import SharedSockets
 from nbstream.daemon.tasks import cancel_and_wait
 from nbstream.daemon.worker_slot import WorkerContext, WorkerSlot
@@ -36,6 +37,8 @@ from nbstream.store.embedded.locks import lock_daemon, translate_os_errors
 from nbstream.store.embedded.server import EmbeddedRedis
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from nbstream.config import Settings
     from nbstream.daemon.addresses import ListenAddresses
     from nbstream.listeners.http.listener import HttpListener
@@ -63,6 +66,7 @@ class Supervisor:
         self._reloader = Reloader(settings, self._apply_settings, self)
         self._slots: list[WorkerSlot] = []
         self._stop = asyncio.Event()
+        self._shared_memory: Path | None = None
         self._metrics: DaemonMetrics | None = None
 
     def stop(self) -> None:
@@ -91,7 +95,7 @@ class Supervisor:
         signals.handle_signals(self.stop, self.reload)
         log_start(self._engine)
         state = self._settings.state_dir
-        with lock_daemon(state):
+        with lock_daemon(state), ExitStack() as stack:
             with translate_os_errors(state):
                 multiprocess.prepare_folder(
                     self._metrics_folder, [multiprocess.SUPERVISOR, *map(str, self._worker_numbers)]
@@ -102,6 +106,8 @@ class Supervisor:
                 serve_control(self._reloader, state, self._engine, self._worker_pids),
                 self._embedded_redis(),
             ):
+                if self._engine.library:  # the counts of Python cannot be shared
+                    self._shared_memory = stack.enter_context(open_shared_folder())
                 await self._serve(self._metrics, on_ready)
                 _log.info("stopped")
 
@@ -147,6 +153,7 @@ class Supervisor:
                 settings_since=lambda: self._settings_since,
                 share_sockets=shared_sockets.open_for_worker,
                 metrics_folder=self._metrics_folder,
+                shared_memory=self._shared_memory,
                 on_worker_death=metrics.process.worker_died,
                 any_was_ready=lambda: any(slot.ready.is_set() for slot in self._slots),
             )

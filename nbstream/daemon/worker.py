@@ -44,7 +44,12 @@ FAILED_FOR_GOOD = 78
 
 
 def start_message(
-    settings: Settings, since: float, number: int, metrics: Path, inherited: Mapping[str, list[int]]
+    settings: Settings,
+    since: float,
+    number: int,
+    metrics: Path,
+    shared_memory: Path | None,
+    inherited: Mapping[str, list[int]],
 ) -> ChannelMessage:
     """Return the first message to a worker; ``inherited`` are the descriptors of its sockets, by listener."""
     return {
@@ -53,6 +58,7 @@ def start_message(
         "since": since,
         "number": number,
         "metrics": str(metrics),
+        "shared_memory": str(shared_memory) if shared_memory else None,
         "sockets": inherited,
     }
 
@@ -90,7 +96,8 @@ async def _run_server(channel: Channel, first: ChannelMessage) -> None:
     multiprocess.join_folder(folder, str(number))
     engine = make_engine(settings)
     metrics = DaemonMetrics.create(folder, engine)
-    server = Server(settings, engine, metrics, worker=number)
+    shared_memory = Path(first["shared_memory"]) if first["shared_memory"] else None
+    server = Server(settings, engine, metrics, worker=number, shared_memory=shared_memory)
     metrics.process.set_policy(config.policy_hash(settings), since=float(first["since"]))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.stop)
     sockets = {

@@ -56,6 +56,7 @@ class WorkerContext:
     settings_since: Callable[[], float]
     share_sockets: Callable[[], ListenerSockets]
     metrics_folder: Path
+    shared_memory: Path | None
     on_worker_death: Callable[[], object]
     any_was_ready: Callable[[], bool]
     """Returns whether any worker was ever ready: then another one may be, too."""
@@ -203,7 +204,12 @@ class WorkerSlot:
     def _start_message(self, inherited: Mapping[str, list[int]]) -> ChannelMessage:
         context = self._context
         return start_message(
-            context.settings(), context.settings_since(), self.number, context.metrics_folder, inherited
+            context.settings(),
+            context.settings_since(),
+            self.number,
+            context.metrics_folder,
+            context.shared_memory,
+            inherited,
         )
 
     async def _spawn(self, theirs: socket.socket) -> tuple[Process, Mapping[str, list[int]]]:

@@ -10,16 +10,17 @@ uint32_t nbn_tokenizer_version(void);
  * error: -1 arguments that do not fit together, -2 full, -3 damaged, -4 busy (changes come too fast to be read),
  * -5 a change was begun and not committed, -6 no change was begun, -7 a fault of the library.
  * joined: names, separated by line feeds. rows: the counts of ham and spam for each name. totals: learned messages of
- * ham and spam, their tokens, vocabulary. position: both numbers of a stream id, and the sequence number. */
+ * ham and spam, their tokens, vocabulary. position: both numbers of a stream id, and the sequence number, of the last change, and of one that was
+ * known to be stored when it was applied. */
 typedef struct nbn_table nbn_table;
 int64_t nbn_table_bytes(uint64_t rows, uint64_t long_name_words);
 int64_t nbn_table_create(uint8_t *region, size_t length, uint64_t rows, uint64_t long_name_words,
                          const uint64_t *key_and_identity /* 2 + 2 */);
 nbn_table *nbn_table_open(uint8_t *region, size_t length);
 void nbn_table_close(nbn_table *table);
-/* out: epoch, 5 totals, 3 of the position, names, sums, rows, rows used, rows reserved, words of long names, of these
+/* out: epoch, 5 totals, 6 of the position, names, sums, rows, rows used, rows reserved, words of long names, of these
  * used, of these reserved, 2 of the identity, bytes before the first row. */
-int64_t nbn_table_describe(const nbn_table *table, int64_t *out /* 20 */);
+int64_t nbn_table_describe(const nbn_table *table, int64_t *out /* 23 */);
 int64_t nbn_table_look_up(const nbn_table *table, const uint8_t *joined, size_t length, int64_t *rows, size_t count,
                           int64_t *totals /* 5 */);
 int64_t nbn_table_read(const nbn_table *table, uint32_t without_sums, int64_t *rows, size_t count, uint8_t *names,
@@ -31,7 +32,7 @@ int64_t nbn_table_set_counts(const nbn_table *table, const uint8_t *joined, size
                              size_t count);
 int64_t nbn_table_set_column(const nbn_table *table, const uint8_t *joined, size_t length, const int64_t *counts,
                              size_t count, uint32_t column);
-int64_t nbn_table_commit(const nbn_table *table, const int64_t *totals /* 5 */, const uint64_t *position /* 3 */);
+int64_t nbn_table_commit(const nbn_table *table, const int64_t *totals /* 5 */, const uint64_t *position /* 6 */);
 int64_t nbn_table_roll_back(const nbn_table *table, uint64_t first, uint64_t rows);
 int64_t nbn_table_copy_rows(const nbn_table *table, const nbn_table *target, uint64_t first, uint64_t rows);
 

@@ -22,12 +22,11 @@ CLASSES = 2
 ROW_BYTES = 64
 WORD_BYTES = 8
 
-_FULL = -2
+_ARGUMENTS, _FULL = -1, -2
 _COMMITTED_OFFSET = 8 * 8  # bytes: AT_COMMITTED of native/src/table/layout.rs
-_DESCRIPTION_WORDS = 20
+_DESCRIPTION_WORDS = 23
 _RESERVE_STEP = 1 << 20  # bytes: the kernel clears them in some 0.2 ms
 _ERRORS = {
-    -1: "the arguments do not fit together",
     -3: "the memory holds what no table writes",
     -4: "changes come faster than they can be read",
     -5: "a change was begun and not committed",
@@ -91,8 +90,9 @@ class TableDescription:
     """What is known of a table after its last change.
 
     ``epoch`` is the number of the change, ``totals`` are learned messages of ham and spam, their tokens, and the
-    size of the vocabulary, ``position`` both numbers of a stream id and a sequence number. ``names`` counts those
-    that have counts, the sums included. Long names are measured in words of 8 bytes.
+    size of the vocabulary. ``position`` has both numbers of a stream id and a sequence number, of the last change,
+    and of one that was known to be stored when it was applied. ``names`` counts those that have counts, the sums
+    included. Long names are measured in words of 8 bytes.
     """
 
     epoch: int
@@ -121,7 +121,10 @@ class TableDescription:
 
 
 class Table:
-    """One table in one memory, which it keeps. Its methods raise ``TableFailure``."""
+    """One table in one memory, which it keeps.
+
+    Its methods raise ``TableFailure``, and ``ValueError`` where names and counts do not fit together.
+    """
 
     def __init__(self, functions: TableFunctions, memory: Memory) -> None:
         """Open a table that is in ``memory`` already."""
@@ -129,10 +132,10 @@ class Table:
         self._functions = functions
         self.memory = memory
         self._bytes = np.frombuffer(memory.buffer, np.uint8)  # keeps the memory mapped
-        self._committed = np.frombuffer(memory.buffer, np.uint64, 1, _COMMITTED_OFFSET)
         self._handle = functions.open(self._bytes.ctypes.data, len(self._bytes))
         if not self._handle:
             raise TableFailure("the memory holds no table")
+        self._committed = np.frombuffer(memory.buffer, np.uint64, 1, _COMMITTED_OFFSET)
 
     def __del__(self) -> None:
         if self._handle:
@@ -177,17 +180,17 @@ class Table:
         return TableDescription(
             epoch=words[0],
             totals=tuple(words[1:6]),
-            position=tuple(words[6:9]),
-            names=words[9],
-            sums=words[10],
-            rows=words[11],
-            rows_used=words[12],
-            rows_reserved=words[13],
-            long_name_words=words[14],
-            long_names_used=words[15],
-            long_names_reserved=words[16],
-            identity=tuple(word % (1 << 64) for word in words[17:19]),
-            head_bytes=words[19],
+            position=tuple(words[6:12]),
+            names=words[12],
+            sums=words[13],
+            rows=words[14],
+            rows_used=words[15],
+            rows_reserved=words[16],
+            long_name_words=words[17],
+            long_names_used=words[18],
+            long_names_reserved=words[19],
+            identity=tuple(word % (1 << 64) for word in words[20:22]),
+            head_bytes=words[22],
         )
 
     def look_up(self, joined: bytes, count: int) -> tuple[NDArray[np.int64], tuple[int, ...]]:
@@ -284,6 +287,8 @@ def table_bytes(functions: TableFunctions, rows: int, long_name_words: int) -> i
 def _check(code: int) -> int:
     if code == _FULL:
         raise TableFull
+    if code == _ARGUMENTS:
+        raise ValueError("names and counts do not fit together, or a table cannot be so large")
     if code < 0:
         raise TableFailure(_ERRORS.get(code, f"error {code}"))
     return code

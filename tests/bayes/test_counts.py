@@ -308,7 +308,7 @@ def test_a_change_of_the_stream_sets_counts_totals_and_position(make_counts: Mak
     assert counts.position == NO_CHANGE
     totals, position = Totals((1, 2), (3, 4), 5), ChangePosition(1_700_000_000_000, 3, 77)
 
-    counts.apply(CountsChange([b"a", b"b"], [(1, np.array([9, 0]))], totals, position))
+    counts.apply(CountsChange([b"a", b"b"], [(1, np.array([9, 0]))], totals, position, position))
 
     rows, seen_totals = counts.look_up_with_totals([b"a", b"b"])
     assert rows.tolist() == [[1, 9], [0, 0]]
@@ -317,5 +317,5 @@ def test_a_change_of_the_stream_sets_counts_totals_and_position(make_counts: Mak
 
 def test_a_change_without_tokens_sets_the_totals(make_counts: MakeCounts) -> None:
     counts = make_counts()
-    counts.apply(CountsChange([], [], Totals((1, 0), (0, 0), 0), ChangePosition(5, 0, 1)))
+    counts.apply(CountsChange([], [], Totals((1, 0), (0, 0), 0), ChangePosition(5, 0, 1), NO_CHANGE))
     assert (counts.totals.messages, len(counts)) == ((1, 0), 0)

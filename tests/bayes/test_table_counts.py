@@ -9,7 +9,7 @@ import random
 import numpy as np
 import pytest
 
-from nbstream.bayes.counts import ChangePosition, ClassCounts, CountsChange, Totals
+from nbstream.bayes.counts import NO_CHANGE, ChangePosition, ClassCounts, CountsChange, Totals
 from nbstream.bayes.table_counts import PrivateMemory, TableCounts
 from nbstream.engine.table import Table, TableFailure
 from tests.engine.tables import table_functions
@@ -48,7 +48,9 @@ def lesson(draw: random.Random, sequence: int) -> CountsChange:
     """A change of 40 of 20,000 tokens, one of five with a long name; some are forgotten."""
     tokens = [b"token %d%s" % (n, b" of a long name" * (n % 5 == 0)) for n in draw.sample(range(20_000), k=40)]
     columns = [(column, np.array(draw.choices(range(3), k=40))) for column in (0, 1)]
-    return CountsChange(tokens, columns, Totals((sequence, 1), (5, 5), 7), ChangePosition(5, 0, sequence))
+    return CountsChange(
+        tokens, columns, Totals((sequence, 1), (5, 5), 7), ChangePosition(5, 0, sequence), NO_CHANGE
+    )
 
 
 def contents(counts: ClassCounts | TableCounts) -> dict[bytes, tuple[int, ...]]:
@@ -122,7 +124,7 @@ def test_counts_are_taken_over_without_the_change_that_was_not_ended() -> None:
 
 def test_names_and_their_number_must_agree() -> None:
     counts = TableCounts.empty(table_functions())
-    with pytest.raises(TableFailure, match="do not fit"):
+    with pytest.raises(ValueError, match="do not fit"):
         counts.look_up([b"a\nb"])
 
 

@@ -25,7 +25,9 @@ async def test_a_worker_that_hangs_is_replaced(tmp_path: Path, monkeypatch: pyte
     multiprocess.prepare_folder(folder, ["1"])
     slot = WorkerSlot(
         1,
-        WorkerContext(lambda: settings, lambda: 0.0, dict, folder, lambda: deaths.append(slot.pid), lambda: True),
+        WorkerContext(
+            lambda: settings, lambda: 0.0, dict, folder, None, lambda: deaths.append(slot.pid), lambda: True
+        ),
     )
     working = asyncio.create_task(slot.run())
     try:

@@ -46,7 +46,7 @@ from tests.conftest import RedisServer
 from tests.filter.filters import PRIZE, Together, budgeted_filter, every_choice, make_filter, with_parts
 from tests.letters import letters
 from tests.store.proxy import Fate, LosesOneReply, Proxy
-from tests.store.replica.test_mirror import running
+from tests.store.replica.mirrors import running
 
 
 class Recorder(SilentObserver):

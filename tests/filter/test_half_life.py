@@ -34,7 +34,7 @@ from tests.bayes.sample_models import CHOICES
 from tests.letters import letters
 from tests.store.algebra import NOTHING, live_entries, stored, summed
 from tests.store.lessons import change, entry
-from tests.store.replica.test_mirror import running
+from tests.store.replica.mirrors import running
 
 DAYS = 10.0
 HALF_LIFE = DAYS * 86_400

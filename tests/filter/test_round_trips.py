@@ -15,7 +15,7 @@ from tests.conftest import RedisServer
 from tests.filter.filters import PRIZE, make_filter
 from tests.letters import letters
 from tests.store.proxy import Fate, Proxy
-from tests.store.replica.test_mirror import running
+from tests.store.replica.mirrors import running
 
 
 async def test_a_lesson_takes_one_round_trip_and_relearning_and_unlearning_two(

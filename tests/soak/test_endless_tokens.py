@@ -17,8 +17,9 @@ from nbstream.store.replica.eviction import Evictor
 from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
 from tests.store.lessons import change, entry
+from tests.store.replica.mirrors import running
 from tests.store.replica.test_eviction import assert_totals_match, caught_up, running_evictor
-from tests.store.replica.test_mirror import equals_redis, running
+from tests.store.replica.test_mirror import equals_redis
 from tests.waiting import until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]

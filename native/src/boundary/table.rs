@@ -11,7 +11,7 @@ use crate::table::{Counts, Table, TableError};
 pub type TableHandle = Table<'static>;
 
 const WORD_BYTES: usize = 8;
-const DESCRIPTION_WORDS: usize = 20;
+const DESCRIPTION_WORDS: usize = 23;
 const PANICKED: i64 = -7;
 
 fn code(error: TableError) -> i64 {
@@ -147,10 +147,10 @@ pub unsafe extern "C" fn nbn_table_close(handle: *mut TableHandle) {
     }
 }
 
-/// Writes what is known of the table into `out`: 20 words, in the order that the header file gives.
+/// Writes what is known of the table into `out`: 23 words, in the order that the header file gives.
 ///
 /// # Safety
-/// `handle` is open, and `out` points to 20 words.
+/// `handle` is open, and `out` points to 23 words.
 #[no_mangle]
 pub unsafe extern "C" fn nbn_table_describe(handle: *const TableHandle, out: *mut i64) -> i64 {
     answer(|| {
@@ -167,6 +167,9 @@ pub unsafe extern "C" fn nbn_table_describe(handle: *const TableHandle, out: *mu
             state.position[0] as i64,
             state.position[1] as i64,
             state.position[2] as i64,
+            state.position[3] as i64,
+            state.position[4] as i64,
+            state.position[5] as i64,
             state.names as i64,
             state.sums as i64,
             usage.rows as i64,
@@ -373,7 +376,7 @@ pub unsafe extern "C" fn nbn_table_set_column(
     })
 }
 
-/// Makes the change visible, with these totals (five numbers) and this position (three).
+/// Makes the change visible, with these totals (five numbers) and this position (six).
 ///
 /// # Safety
 /// As for `nbn_table_set_counts`.
@@ -386,9 +389,11 @@ pub unsafe extern "C" fn nbn_table_commit(
     answer(|| {
         // SAFETY: by the contract of this function.
         let (table, totals, position) =
-            unsafe { (table(handle)?, values(totals, 5), values(position, 3)) };
+            unsafe { (table(handle)?, values(totals, 5), values(position, 6)) };
         match (totals, position) {
-            (&[a, b, c, d, e], &[x, y, z]) => table.commit([a, b, c, d, e], [x, y, z]).map(|_| 0),
+            (&[a, b, c, d, e], &[u, v, w, x, y, z]) => {
+                table.commit([a, b, c, d, e], [u, v, w, x, y, z]).map(|_| 0)
+            }
             _ => Err(TableError::Arguments),
         }
     })

@@ -26,10 +26,10 @@ pub const HEADER_WORDS: usize = AT_STATES + 2 * STATE_WORDS + 16;
 // The words of a state.
 pub const TOTALS: usize = 0; // messages of ham and spam, tokens of ham and spam, vocabulary
 pub const TOTALS_WORDS: usize = 5;
-pub const POSITION: usize = 5; // both numbers of the stream id, and the sequence number
-pub const POSITION_WORDS: usize = 3;
-pub const NAMES: usize = 8; // names with a count other than zero, the sums included
-pub const SUMS: usize = 9; // sums with a count other than zero
+pub const POSITION: usize = 5; // of the last change, and of one that was known to be stored
+pub const POSITION_WORDS: usize = 6; // both numbers of the stream id, and the sequence number, of each
+pub const NAMES: usize = 11; // names with a count other than zero, the sums included
+pub const SUMS: usize = 12; // sums with a count other than zero
 
 // The words of a row. A row is one line of the processor's cache.
 pub const ROW_WORDS: usize = 8;

@@ -55,7 +55,8 @@ pub struct State {
     pub epoch: u64,
     /// Learned messages of ham and spam, tokens of ham and spam, and the size of the vocabulary.
     pub totals: [i64; layout::TOTALS_WORDS],
-    /// The last change that was applied: both numbers of its stream id, and its sequence number.
+    /// The last change that was applied, and one that was known to be stored then: both numbers of the stream id, and
+    /// the sequence number, of each.
     pub position: [u64; layout::POSITION_WORDS],
     /// How many names have a count other than zero, the sums included.
     pub names: u64,

@@ -85,7 +85,7 @@ fn put(table: &Table, rows: &HashMap<Vec<u8>, Counts>, number: i64) {
     for (name, counts) in rows {
         table.set(name, |_| *counts).unwrap();
     }
-    let position = [number as u64, 0, number as u64];
+    let position = [number as u64; 6];
     table.commit([number; 5], position).unwrap();
 }
 
@@ -120,7 +120,9 @@ fn random_changes_give_what_a_hash_map_holds() {
                     expected.insert(name, [value, 0]);
                 }
             }
-            table.commit([number; 5], [9, 8, number as u64]).unwrap();
+            table
+                .commit([number; 5], [9, 8, number as u64, 7, 6, 5])
+                .unwrap();
             expected.retain(|_, counts| *counts != [0, 0]);
             assert_eq!(content(&table), expected);
             let all: Vec<Vec<u8>> = (0..300).map(name).collect();
@@ -132,7 +134,7 @@ fn random_changes_give_what_a_hash_map_holds() {
             }
             assert_eq!(
                 (state.totals, state.position),
-                ([number; 5], [9, 8, number as u64])
+                ([number; 5], [9, 8, number as u64, 7, 6, 5])
             );
             assert_eq!(state.names, expected.len() as u64);
             let sums = expected.keys().filter(|name| names::is_sum(name)).count();
@@ -157,7 +159,7 @@ fn a_change_is_seen_when_it_is_committed() {
         ([1, 2], [0, 0])
     );
     assert_eq!(table.state().unwrap().names, 1);
-    table.commit([2; 5], [0, 0, 2]).unwrap();
+    table.commit([2; 5], [2; 6]).unwrap();
     assert_eq!(
         (look_up_one(&table, b"a"), look_up_one(&table, b"b")),
         ([5, 5], [6, 6])
@@ -170,7 +172,7 @@ fn a_change_that_was_begun_has_to_be_ended_first() {
     let words = memory(10, 0);
     let table = new_table(&words, 10, 0);
     assert_eq!(table.set(b"a", |_| [1, 1]), Err(TableError::NotBegun));
-    assert_eq!(table.commit([0; 5], [0; 3]), Err(TableError::NotBegun));
+    assert_eq!(table.commit([0; 5], [0; 6]), Err(TableError::NotBegun));
     table.begin().unwrap();
     assert_eq!(table.begin(), Err(TableError::Unfinished));
 }
@@ -189,7 +191,7 @@ fn a_full_table_says_so_and_goes_on_after_more_was_reserved() {
     assert_eq!(table.set(&[b'm'; 24], |_| [2, 2]), Err(TableError::Full));
     table.set(b"c", |_| [3, 3]).unwrap();
     assert_eq!(table.set(b"d", |_| [4, 4]), Err(TableError::Full));
-    table.commit([0; 5], [0; 3]).unwrap();
+    table.commit([0; 5], [0; 6]).unwrap();
     assert_eq!(content(&table).len(), 3);
     assert_eq!(look_up_one(&table, &[b'l'; 25]), [2, 2]);
     assert_eq!(table.reserve(4, 4), Err(TableError::Arguments));
@@ -331,7 +333,7 @@ fn readers_beside_a_writer_see_nothing_but_committed_changes() {
                     };
                     let number = state.totals[0];
                     assert_eq!(state.totals, [number; 5]);
-                    assert_eq!(state.position, [number as u64; 3]);
+                    assert_eq!(state.position, [number as u64; 6]);
                     assert!(
                         rows.iter().all(|counts| *counts == [number, -number]),
                         "{number}: {rows:?}"
@@ -354,7 +356,7 @@ fn readers_beside_a_writer_see_nothing_but_committed_changes() {
                 assert_eq!(table.roll_back(0, usize::MAX), Ok(None));
                 continue;
             }
-            table.commit([number; 5], [number as u64; 3]).unwrap();
+            table.commit([number; 5], [number as u64; 6]).unwrap();
         }
         done.store(true, Ordering::Release);
     });
@@ -393,7 +395,7 @@ fn damaged_memory_gives_an_error_or_counts_and_nothing_worse() {
                 damaged.begin(),
                 damaged.set(b"some name that is long enough", |_| [1, 1]),
             );
-            let _ = (damaged.roll_back(0, 100), damaged.commit([0; 5], [0; 3]));
+            let _ = (damaged.roll_back(0, 100), damaged.commit([0; 5], [0; 6]));
         }
     }
     assert!(Table::open(&words[..words.len() - 1]).is_err());
@@ -407,7 +409,7 @@ fn names_that_share_a_hash_are_told_apart() {
     let table = new_table(&words, 10, 0);
     table.begin().unwrap();
     table.set(b"a", |_| [1, 1]).unwrap();
-    table.commit([0; 5], [0; 3]).unwrap();
+    table.commit([0; 5], [0; 6]).unwrap();
     let hash = table.hash(b"b");
     words[table.first_slot(hash)].store(hash << 32 | 1, Ordering::Release);
     assert_eq!(look_up_one(&table, b"b"), [0, 0]);

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from nbstream import config
 from nbstream.assembly.autolearn import make_autolearner
-from nbstream.assembly.engine import make_engine
+from nbstream.assembly.engine import make_counts, make_engine
 from nbstream.assembly.filter import make_filter, message_limits
 from nbstream.assembly.store import make_autolearn_model, open_temporary_model
 from nbstream.cli import interrupts, message_files, output_files
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from nbstream.config import Settings
+    from nbstream.engine.choice import Engine
     from nbstream.evaluation.report import EvaluationReport, RowArrays
     from nbstream.evaluation.streams import LabelledStream
     from nbstream.policy.verdict import Thresholds
@@ -128,10 +129,11 @@ async def _run(
     settings: Settings, url: str | None, stream: LabelledStream, evaluation_options: EvaluationOptions
 ) -> tuple[EvaluationResult, LessonCountingStore]:
     interrupts.cancel_on(signal.SIGTERM, signal.SIGHUP)
-    async with _open_model(settings, url) as model:
+    engine = make_engine(settings)
+    async with _open_model(settings, url, engine) as model:
         counting_store, layer, learner = LessonCountingStore(model), None, None
         if settings.autolearn:
-            autolearn_model = await _autolearn_model(settings, model)
+            autolearn_model = await _autolearn_model(settings, model, engine)
             layer = AutolearnLayer(autolearn_model, autolearn_model)
             learner = make_autolearner(settings, counting_store, model, layer)
         spam_filter = make_filter(
@@ -141,7 +143,7 @@ async def _run(
             learner,
             wrap_tokenizer=CachingTokenizer,
             autolearn_layer=layer,
-            engine=make_engine(settings),
+            engine=engine,
         )
         with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
             return await evaluate(
@@ -149,19 +151,21 @@ async def _run(
             ), counting_store
 
 
-async def _autolearn_model(settings: Settings, model: MemoryModel | Model) -> MemoryModel | AutolearnModel:
+async def _autolearn_model(
+    settings: Settings, model: MemoryModel | Model, engine: Engine
+) -> MemoryModel | AutolearnModel:
     """Return the layer that is learned without people, stored where ``model`` is, and removed with it."""
     if isinstance(model, MemoryModel):
-        return MemoryModel()
+        return MemoryModel(counts=make_counts(engine))
     layer = make_autolearn_model(settings, model.client, model.keys.model)
     await layer.open()
     return layer
 
 
 @asynccontextmanager
-async def _open_model(settings: Settings, url: str | None) -> AsyncIterator[MemoryModel | Model]:
+async def _open_model(settings: Settings, url: str | None, engine: Engine) -> AsyncIterator[MemoryModel | Model]:
     if url is None:
-        yield MemoryModel(first_scores=settings.memory.first_scores)
+        yield MemoryModel(first_scores=settings.memory.first_scores, counts=make_counts(engine))
         return
     try:
         redis = _redis_settings(settings, read_redis_url(url))

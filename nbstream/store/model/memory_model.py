@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nbstream.bayes.counts import CLASSES, ClassCounts, Totals
+from nbstream.bayes.counts import CLASSES, ClassCounts, Counts, Totals
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.policy.first_scores import FirstScores
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
@@ -48,7 +48,7 @@ class MemoryModel:
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens``, shape (n, classes), and the totals."""
-        return self._counts.look_up(tokens), self._counts.totals
+        return self._counts.look_up_with_totals(tokens)
 
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """The counts of these sums, shape (n, classes): the very same array until a count changes."""

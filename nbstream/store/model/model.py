@@ -168,8 +168,9 @@ class Model:
 
     async def counts(self) -> ClassCounts:
         """All counts of the model, with their totals; this takes some seconds for a million tokens."""
+        counts = ClassCounts()
         with store_errors():
-            counts = await scan_counts(self.client, self.keys)
+            await scan_counts(self.client, self.keys, counts)
         counts.set_totals(await self.totals())
         return counts
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, ClassCounts
+from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.first_scores import FirstScores
 from nbstream.store.cancellation import stop_if_cancelled
@@ -22,6 +22,7 @@ from nbstream.store.connection import ServerGuard
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+    from nbstream.bayes.counts import Counts
     from nbstream.store.model.keys import ModelKeys
 
 SCAN_STEP = 2000  # fields: 1 to 2 ms of Redis
@@ -44,14 +45,14 @@ async def scan_keys(client: Redis, pattern: str, count: int) -> AsyncIterator[li
     await guard.check_keys()
 
 
-async def scan_counts(client: Redis, keys: ModelKeys) -> ClassCounts:
-    """The counts of all tokens and sums, without totals.
+async def scan_counts(client: Redis, keys: ModelKeys, counts: Counts) -> None:
+    """Add the counts of all tokens and sums to ``counts``, which are empty, without totals.
 
     Raises what redis-py raises, and ``StoreUnavailable`` where another server answers in the middle.
 
     All classes are scanned at once: while the client reads a step of one class, Redis works on another.
     """
-    counts, guard = ClassCounts(), ServerGuard(client)
+    guard = ServerGuard(client)
     scans = [
         asyncio.create_task(_scan_column(client, key, counts, column, guard))
         for column, key in enumerate(keys.counts)
@@ -62,10 +63,9 @@ async def scan_counts(client: Redis, keys: ModelKeys) -> ClassCounts:
         for scan in scans:
             scan.cancel()
         await asyncio.gather(*scans, return_exceptions=True)
-    return counts
 
 
-async def _scan_column(client: Redis, key: str, counts: ClassCounts, column: int, guard: ServerGuard) -> None:
+async def _scan_column(client: Redis, key: str, counts: Counts, column: int, guard: ServerGuard) -> None:
     cursor = None
     while cursor != 0:
         stop_if_cancelled()

@@ -5,25 +5,44 @@ there. A change carries resulting counts, so it does no harm when the scan has a
 numbered one after the other: a gap (the stream was trimmed past our position) or a step back (a failover lost
 entries) means that the counts are scanned again, and the old ones serve meanwhile. So does another server, since
 its stream may have gone another way. Whatever comes next, the change before it must still be in the stream under
-its number: a promoted replica may have continued with other lessons under the same numbers. The writer's own
-mirror gets its changes from the stream like all others.
+its number: a promoted replica may have continued with other lessons under the same numbers. Whoever teaches gets
+his own changes from the stream like all others.
+
+Where the workers of a daemon share the counts (``segments``), one of them, the writer, applies the changes to
+them. The others, the readers, follow the stream as well, since first scores, losses and waiting lessons are their
+own, and look each second whether there is a writer. If there is none, one of them takes over: it takes back what
+was not committed, and goes on in the stream where the counts stand; where the stream does not, it scans. A writer
+that loses Redis lets others write. A reader that is ahead of the writer for longer than three seconds says that it
+does not follow.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, ClassCounts, Totals
+from nbstream.bayes.counts import (
+    CLASSES,
+    NO_CHANGE,
+    ChangePosition,
+    ClassCounts,
+    Counts,
+    CountsChange,
+    Totals,
+)
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
+from nbstream.bayes.table_counts import TableCounts
+from nbstream.engine.table import TableFailure
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.policy.first_scores import FirstScores
 from nbstream.store.backoff import Backoff
@@ -32,12 +51,16 @@ from nbstream.store.connection import ServerGuard
 from nbstream.store.model.change import lesson_count
 from nbstream.store.model.scan import scan_counts, scan_first_scores
 from nbstream.store.redis_errors import readable_replies, store_errors
+from nbstream.store.replica.segments import NoSharedMemory, SharedView, counts_identity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nbstream.engine.table import Table
+    from nbstream.bayes.counts import CountsView
+    from nbstream.bayes.table_counts import TableView
+    from nbstream.engine.table import Table, TableFunctions
     from nbstream.store.model.model import Model
+    from nbstream.store.replica.segments import Segments
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +70,12 @@ _READ_COUNT = 10  # changes: of 64 lessons each they are 2 MB, and stop other wo
 _APPLIED_SECONDS = 5.0
 _REMEMBERED_CHANGES = 1000
 _LOG_EVERY = 30  # attempts, two seconds apart: about once a minute
+_LOOK_SECONDS = 0.05  # between two looks for counts that another process loads
+_POLL_SECONDS = 0.001  # between two looks whether the writer has applied a lesson
+
+
+class _TakeOver(Exception):
+    """This mirror has become the writer of the shared counts."""
 
 
 class _RescanNeeded(Exception):
@@ -58,14 +87,21 @@ class _Replica:
     """The counts in memory, and up to which change they are complete.
 
     ``last_id`` is the stream id of the last change that was applied, ``sequence`` its number, ``half_life`` the
-    time base of the counts.
+    time base of the counts. The counts of a reader are applied by another process. ``stored`` is a change that
+    Redis has: it was looked for, or it was scanned.
     """
 
-    counts: ClassCounts
+    counts: Counts | SharedView
     first_scores: FirstScores
     last_id: bytes
     sequence: int
-    half_life: HalfLife = NO_HALF_LIFE
+    half_life: HalfLife
+    stored: ChangePosition
+
+    @property
+    def position(self) -> ChangePosition:
+        """The last change that was applied here."""
+        return ChangePosition(*_stream_position(self.last_id), self.sequence)
 
     def apply(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> None:
         """Take over the resulting counts of the next change; raise ``_RescanNeeded`` for any other one."""
@@ -78,15 +114,16 @@ class _Replica:
         sequence = int(fields[b"sequence"])
         if sequence != self.sequence + lesson_count(fields):
             raise _RescanNeeded(f"change {sequence} came after {self.sequence}")
-        if fields[b"tokens"]:
-            tokens = fields[b"tokens"].split(b"\n")
-            for column, label in enumerate(CLASSES):
-                resulting = fields.get(b"counts:" + label.encode())
-                if resulting is not None:
-                    self.counts.set_column(tokens, column, np.fromstring(resulting, dtype=np.int64, sep=" "))
+        columns, tokens = [], fields[b"tokens"].split(b"\n") if fields[b"tokens"] else []
+        for column, label in enumerate(CLASSES):
+            resulting = fields.get(b"counts:" + label.encode())
+            if tokens and resulting is not None:
+                columns.append((column, np.fromstring(resulting, dtype=np.int64, sep=" ")))
+        totals = _parse_totals(fields[b"totals"])
         self.first_scores.apply_change(fields)
-        self.counts.set_totals(_parse_totals(fields[b"totals"]))
         self.sequence, self.last_id = sequence, entry_id
+        if isinstance(self.counts, Counts):
+            self.counts.apply(CountsChange(tokens, columns, totals, self.position, self.stored))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +157,8 @@ class Mirror:
 
     ``source`` has a Redis client that belongs to the mirror alone and does not retry by itself: after a connection
     has broken the next one may lead to another server, so everything is compared anew. ``before_connect`` is
-    awaited before each attempt to connect.
+    awaited before each attempt to connect. With ``table_functions`` the counts are in a table of the native
+    library, and with ``segments`` other processes share it.
     """
 
     def __init__(
@@ -128,10 +166,17 @@ class Mirror:
         source: MirrorSource,
         timeout_seconds: float,
         before_connect: Callable[[], Awaitable[None]] | None = None,
+        *,
+        table_functions: TableFunctions | None = None,
+        segments: Segments | None = None,
     ) -> None:
         self._source = source
         self._before_connect = before_connect
         self._block_seconds = min(_BLOCK_SECONDS, timeout_seconds / 2)  # the reply must come before the deadline
+        self._table_functions = table_functions
+        self._segments = segments
+        self._damage = ""
+        self._awaited = NO_CHANGE
         self._replica: _Replica | None = None
         self._change_waiters: list[_ChangeWaiter] = []
         self._last_reply_at = time.monotonic()
@@ -158,9 +203,18 @@ class Mirror:
         return 0.0 if self.following else time.monotonic() - self._last_reply_at
 
     @property
+    def role(self) -> Literal["alone", "writer", "reader"]:
+        """Whether this process writes the counts that are shared, reads them, or has its own."""
+        if self._segments is None:
+            return "alone"
+        return "writer" if self._segments.is_writer else "reader"
+
+    @property
     def totals(self) -> Totals | None:
         """The totals as this mirror knows them; None before the first load."""
-        return None if self._replica is None else self._replica.counts.totals
+        with suppress(StoreUnavailable), self._reading() as counts:
+            return counts.totals
+        return None
 
     @property
     def half_life(self) -> HalfLife:
@@ -170,18 +224,27 @@ class Mirror:
     @property
     def vocabulary_size(self) -> int:
         """The number of distinct tokens with a count above zero; 0 before the first load."""
-        return 0 if self._replica is None else self._replica.counts.totals.vocabulary_size
+        totals = self.totals
+        return 0 if totals is None else totals.vocabulary_size
 
     @property
     def largest_count(self) -> int:
         """The largest of all totals, counts and sums; 0 before the first load."""
-        return 0 if self._replica is None else self._replica.counts.largest_count
+        with suppress(StoreUnavailable), self._reading() as counts:
+            return counts.largest_count
+        return 0
 
     async def wait_for_more_tokens(self, tokens: int) -> None:
         """Return when this mirror holds more distinct tokens than ``tokens``, whatever their counts are."""
-        while self._replica is None or self._replica.counts.distinct_tokens <= tokens:
+        while self._distinct_tokens <= tokens:
             self._changed.clear()
             await self._changed.wait()
+
+    @property
+    def _distinct_tokens(self) -> int:
+        with suppress(StoreUnavailable), self._reading() as counts:
+            return counts.distinct_tokens
+        return -1
 
     @property
     def last_change(self) -> KnownChange | None:
@@ -199,7 +262,8 @@ class Mirror:
 
         Takes 30 ms for half a million tokens. Raises ``StoreUnavailable`` before the first load.
         """
-        return self._loaded_replica().counts.snapshot()
+        with self._reading() as counts:
+            return counts.snapshot()
 
     @property
     def native_table(self) -> Table | None:
@@ -207,29 +271,32 @@ class Mirror:
 
         Raises ``StoreUnavailable`` before the first load.
         """
-        return self._loaded_replica().counts.native_table
+        with self._reading() as counts:
+            return counts.native_table
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens``, shape (n, classes), and the totals; never waits.
 
         Raises ``StoreUnavailable`` before the first load.
         """
-        counts = self._loaded_replica().counts
-        return counts.look_up(tokens), counts.totals
+        with self._reading() as counts:
+            return counts.look_up_with_totals(tokens)
 
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """Return the counts of these sums, shape (n, classes); never waits.
 
         Returns the same array until a count changes. Raises ``StoreUnavailable`` before the first load.
         """
-        return self._loaded_replica().counts.sums(names)
+        with self._reading() as counts:
+            return counts.sums(names)
 
     async def vocabulary_counts(self) -> NDArray[np.int64]:
         """Return the counts of all tokens, shape (n, classes); never waits.
 
         Returns the same array until a count changes. Raises ``StoreUnavailable`` before the first load.
         """
-        return self._loaded_replica().counts.vocabulary_counts()
+        with self._reading() as counts:
+            return counts.vocabulary_counts()
 
     @property
     def loaded_first_scores(self) -> FirstScores:
@@ -249,17 +316,35 @@ class Mirror:
         Raises ``StoreUnavailable`` when that takes longer than 5 seconds; the change is durable all the same.
         """
         position = _stream_position(change)
-        if self._replica is not None and _stream_position(self._replica.last_id) >= position:
-            return
         waiter = _ChangeWaiter(position, asyncio.get_running_loop().create_future())
         self._change_waiters.append(waiter)
         try:
             async with asyncio.timeout(_APPLIED_SECONDS):
-                await waiter.applied
+                if self._replica is None or _stream_position(self._replica.last_id) < position:
+                    await waiter.applied
+                while not self._shows(position):  # noqa: ASYNC110 - no event comes from another process
+                    await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError as error:
             raise StoreUnavailable("the change is stored, but the counts in memory do not follow Redis") from error
         finally:
             self._change_waiters.remove(waiter)
+
+    def _shows(self, position: tuple[int, int]) -> bool:
+        """Return whether the counts have the change at ``position``, which this mirror has seen in the stream."""
+        with self._reading() as counts:
+            if not isinstance(counts, SharedView):
+                return True
+            shared = counts.position
+            return (shared.milliseconds, shared.number) >= position
+
+    @contextmanager
+    def _reading(self) -> Iterator[CountsView]:
+        """Give the counts; raise ``StoreUnavailable`` before the first load, and where they are damaged."""
+        try:
+            yield self._loaded_replica().counts
+        except TableFailure as error:
+            self._damage = str(error)
+            raise StoreUnavailable("the counts in memory are damaged; they are loaded anew") from error
 
     def _loaded_replica(self) -> _Replica:
         if self._replica is None:
@@ -269,14 +354,36 @@ class Mirror:
     async def run(self) -> None:
         """Load the counts and follow the changes until cancelled; connect again by itself when Redis is back."""
         backoff = Backoff(draw=random.random)
-        while True:
-            stop_if_cancelled()
-            try:
-                with readable_replies():
-                    await self._load_and_follow(backoff)
-            except (_RescanNeeded, NbstreamError) as error:
-                self._note_disconnect(str(error), loud=backoff.failures % _LOG_EVERY == 0)
-                await asyncio.sleep(backoff.next_wait())
+        try:
+            while True:
+                stop_if_cancelled()
+                try:
+                    with readable_replies():
+                        await self._load_and_follow(backoff)
+                except _TakeOver:
+                    _log.info("the writer of the shared counts has ended; this process writes them now")
+                except (NoSharedMemory, TableFailure) as error:
+                    self._leave_shared_memory(error)
+                except (_RescanNeeded, NbstreamError) as error:
+                    self._stop_writing()
+                    self._note_disconnect(str(error), loud=backoff.failures % _LOG_EVERY == 0)
+                    await asyncio.sleep(backoff.next_wait())
+        finally:
+            self._stop_writing()
+
+    def _stop_writing(self) -> None:
+        if self._segments:
+            self._segments.stop_writing()
+
+    def _leave_shared_memory(self, error: Exception) -> None:
+        """Go on with counts in the memory of this process alone; without sharing, with those of Python."""
+        _log.warning("this process keeps its own copy of the counts from now on: %s", error)
+        if self._segments is None:
+            self._table_functions = None
+        elif self._segments.is_writer:
+            self._segments.remove_current()
+            self._segments.stop_writing()
+        self._segments, self._damage = None, ""
 
     async def _load_and_follow(self, backoff: Backoff) -> None:
         if self._before_connect:
@@ -292,7 +399,7 @@ class Mirror:
         await self._follow(model, replica, guard)
 
     def _announce_loaded(self, log_name: str, replica: _Replica) -> None:
-        self._connected, self._last_reply_at = True, time.monotonic()
+        self._connected, self._last_reply_at, self._awaited = True, time.monotonic(), replica.position
         self.loads += 1
         self._load_waiter.set()
         self.loaded.set()
@@ -349,13 +456,50 @@ class Mirror:
         _log.log(logging.ERROR if loud else logging.DEBUG, "mirror: %s", problem)
 
     async def _load(self, model: Model) -> _Replica:
+        """Load the counts, or find those that another process has loaded, and go to the end of the stream."""
+        if self._segments is None:
+            return await self._scan(model)
+        identity, needed = _identity(model), math.inf
+        while not self._segments.try_to_write():
+            stop_if_cancelled()
+            position, view = await model.position(), self._segments.view(identity)
+            needed = min(needed, position.sequence)  # less than at first where Redis has lost changes meanwhile
+            if view is not None and view.position.sequence >= needed and await _are_stored(model, view):
+                return await self._replica_of(view, model, position.change, position.sequence)
+            await asyncio.sleep(_LOOK_SECONDS)
+        counts = await asyncio.to_thread(self._segments.take_over, identity)
+        if counts is not None and await _are_stored(model, counts):
+            place = counts.position
+            with suppress(_RescanNeeded):
+                return await self._replica_of(counts, model, _stream_id(place), place.sequence)
+        return await self._scan(model)
+
+    async def _scan(self, model: Model) -> _Replica:
         """Scan all counts, then replay what was learned meanwhile."""
         position = await model.position()
+        counts = self._new_counts(model, position.totals.vocabulary_size)
         with store_errors():
-            counts = await scan_counts(model.client, model.keys)
+            await scan_counts(model.client, model.keys, counts)
+        place = ChangePosition(*_stream_position(position.change), position.sequence)
+        counts.apply(CountsChange((), (), position.totals, place, place))
+        replica = await self._replica_of(counts, model, position.change, position.sequence)
+        if isinstance(counts, TableCounts):
+            counts.publish()
+        return replica
+
+    def _new_counts(self, model: Model, tokens: int) -> Counts:
+        if self._segments:
+            return self._segments.new_counts(tokens, _identity(model))
+        return TableCounts.empty(self._table_functions, tokens=tokens) if self._table_functions else ClassCounts()
+
+    async def _replica_of(
+        self, counts: Counts | SharedView, model: Model, last_id: bytes, sequence: int
+    ) -> _Replica:
+        """Return the replica with counts after the change ``last_id``, or with those that follow by themselves."""
+        with store_errors():
             first_scores = await scan_first_scores(model.client, model.keys)
-        counts.set_totals(position.totals)
-        replica = _Replica(counts, first_scores, position.change, position.sequence, model.half_life)
+        stored = ChangePosition(*_stream_position(last_id), sequence)
+        replica = _Replica(counts, first_scores, last_id, sequence, model.half_life, stored)
         await self._replay(model, replica)
         return replica
 
@@ -378,13 +522,15 @@ class Mirror:
             with store_errors():
                 streams: Any = await client.xread({changes: replica.last_id}, count=_READ_COUNT, block=block)
             guard.check()
-            self._last_reply_at = time.monotonic()
+            self._note_reply(replica)
             predecessor, applied = self.last_change, []
+            replica.stored = replica.position
             for entry_id, fields in stream_entries(streams):
                 replica.apply(entry_id, fields)
                 applied.append(KnownChange(entry_id, replica.sequence))
             self._known.extend(applied)
             self._wake_waiters(replica)
+            self._watch_segments(replica)
             # A server may be replaced behind an open connection, and its next change may have the next number.
             # This is asked for after the waiters were woken, so that no lesson waits for it.
             if not applied:
@@ -393,6 +539,25 @@ class Mirror:
                 for _ in applied:
                     self._known.pop()
                 raise _RescanNeeded(f"change {predecessor.sequence} that is known here is not in Redis")
+
+    def _note_reply(self, replica: _Replica) -> None:
+        """Note that the counts equal Redis: those of a reader do once the writer is where the reader was."""
+        if replica.counts.position.sequence >= self._awaited.sequence:
+            self._awaited, self._last_reply_at = replica.position, time.monotonic()
+
+    def _watch_segments(self, replica: _Replica) -> None:
+        """Raise ``_TakeOver`` where nobody writes the shared counts, other errors where they cannot be used."""
+        if self._damage:
+            raise NoSharedMemory(f"the counts are damaged: {self._damage}")
+        if self._segments is None:
+            return
+        if isinstance(replica.counts, SharedView):
+            if self._segments.try_to_write():
+                raise _TakeOver
+            if replica.counts.is_superseded:
+                raise _RescanNeeded("the shared counts are gone, or those of another model")
+        elif isinstance(replica.counts, TableCounts) and not self._segments.uses(replica.counts):
+            raise NoSharedMemory("somebody has removed the file of the shared counts")
 
     async def _check_position(self, model: Model, replica: _Replica) -> None:
         """Raise ``_RescanNeeded`` if Redis has fewer changes than this mirror, or another one in its place.
@@ -417,6 +582,27 @@ def _stream_position(stream_id: bytes) -> tuple[int, int]:
     """Return a stream id as two numbers, which compare in the order of the stream; an empty id is before all."""
     milliseconds, _, number = stream_id.partition(b"-")
     return int(milliseconds or 0), int(number or 0)
+
+
+def _stream_id(position: ChangePosition) -> bytes:
+    return b"%d-%d" % (position.milliseconds, position.number)
+
+
+def _identity(model: Model) -> tuple[int, int]:
+    return counts_identity(model.keys.totals, model.half_life)
+
+
+async def _are_stored(model: Model, counts: TableView) -> bool:
+    """Return whether Redis has, or had, the changes that are in these counts.
+
+    The last change is not enough: the writer looks for the one before it only after it has applied the next.
+    """
+    return all(
+        [
+            place.sequence == 0 or await model.has_change(_stream_id(place), place.sequence)
+            for place in (counts.stored_position, counts.position)
+        ]
+    )
 
 
 def stream_entries(streams: Any) -> Sequence[tuple[bytes, Mapping[bytes, bytes]]]:

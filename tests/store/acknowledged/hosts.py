@@ -21,7 +21,7 @@ from nbstream.store.connection import ClusterNodes, ConnectionOptions, open_clie
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.store.replica.test_mirror import running
+from tests.store.replica.mirrors import running
 
 
 @dataclass

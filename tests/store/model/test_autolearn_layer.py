@@ -25,7 +25,8 @@ from nbstream.tokens.tokenizer import Tokens
 from tests.store.algebra import NOTHING, stored, summed
 from tests.store.lessons import TOKENS, change, entry
 from tests.store.notes import NOTE
-from tests.store.replica.test_mirror import equals_redis, running
+from tests.store.replica.mirrors import running
+from tests.store.replica.test_mirror import equals_redis
 from tests.waiting import until
 
 SINCE = 1.7e9

@@ -28,7 +28,7 @@ from tests.store.algebra import equals_redis_exactly, stored, summed
 from tests.store.lessons import SUM_NAMES, TOKENS, change, entry
 from tests.store.notes import NOTE
 from tests.store.proxy import Fate, Proxy
-from tests.store.replica.test_mirror import running
+from tests.store.replica.mirrors import running
 
 MESSAGES = [f"m{n}" for n in range(6)]
 LIMIT = 3  # first scores

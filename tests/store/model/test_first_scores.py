@@ -16,7 +16,7 @@ from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from tests.store.algebra import first_scores, first_scores_of_entries
 from tests.store.notes import NOTE
-from tests.store.replica.test_mirror import running
+from tests.store.replica.mirrors import running
 from tests.store.transfer.model_archives import export_model, import_model
 from tests.waiting import until
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.bayes.counts import ClassCounts
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.scan import SCAN_STEP, scan_counts
 
@@ -35,7 +36,8 @@ async def test_a_scan_ends_with_the_step_that_lost_a_cancellation(client: Redis)
     for key in keys.counts:
         await client.hset(key, mapping={f"body:{n}": n + 1 for n in range(10 * SCAN_STEP)})
     losing = CancellationLosingClient(client)
-    scanning = asyncio.create_task(scan_counts(losing, keys))  # type: ignore[arg-type]  # the scan uses no other method
+    scan = scan_counts(losing, keys, ClassCounts())  # type: ignore[arg-type]  # the scan uses no other method
+    scanning = asyncio.create_task(scan)
     await losing.under_way.wait()
 
     scanning.cancel()

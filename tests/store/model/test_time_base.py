@@ -14,7 +14,7 @@ from nbstream.store.model.model import Model
 from nbstream.store.model.signature import current_signature
 from nbstream.store.replica.mirror import Mirror
 from tests.store.lessons import change, entry
-from tests.store.replica.test_mirror import running
+from tests.store.replica.mirrors import running
 from tests.waiting import until
 
 

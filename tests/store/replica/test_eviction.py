@@ -25,7 +25,8 @@ from tests.filter.filters import make_filter
 from tests.letters import letters
 from tests.store.algebra import stored
 from tests.store.lessons import MESSAGES, TOKENS, Step, change, entry, steps
-from tests.store.replica.test_mirror import equals_redis, running
+from tests.store.replica.mirrors import running
+from tests.store.replica.test_mirror import equals_redis
 from tests.waiting import until
 
 LIMIT = 10_000

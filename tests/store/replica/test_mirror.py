@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import itertools
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
@@ -15,19 +17,8 @@ from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror, _stream_position
 from tests.conftest import RedisServer
 from tests.store.lessons import SUM_NAMES, TOKENS, change, entry
+from tests.store.replica.mirrors import KINDS, mirroring
 from tests.waiting import DEADLINE_SECONDS, until
-
-
-@asynccontextmanager
-async def running(mirror: Mirror) -> AsyncIterator[Mirror]:
-    task = asyncio.create_task(mirror.run())
-    try:
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            await mirror.loaded.wait()
-        yield mirror
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def equals_redis(mirror: Mirror, model: Model, tokens: list[bytes]) -> bool:
@@ -48,6 +39,20 @@ async def later_than_change(model: Model, change_id: bytes | None) -> bool:
     return (seconds * 1000 + microseconds // 1000) > _stream_position(change_id or b"")[0]
 
 
+Mirrored = Callable[..., AbstractAsyncContextManager[Mirror]]
+
+
+@pytest.fixture(params=KINDS)
+def mirrored(request: pytest.FixtureRequest, tmp_path: Path) -> Mirrored:
+    """Runs mirrors of each kind: whatever holds for one holds for the others."""
+    numbers = itertools.count()
+
+    def run(model: Model, seconds: float = 5.0) -> AbstractAsyncContextManager[Mirror]:
+        return mirroring(model, request.param, tmp_path / f"counts {next(numbers)}", seconds)
+
+    return run
+
+
 @pytest.fixture
 def model(client: Redis) -> Model:
     return Model(client, "test", 3600)
@@ -58,10 +63,10 @@ async def test_before_the_first_load_there_are_no_counts(model: Model) -> None:
         await Mirror(model, 5.0).look_up(TOKENS)
 
 
-async def test_a_mirror_loads_the_counts_and_follows_the_changes(model: Model) -> None:
+async def test_a_mirror_loads_the_counts_and_follows_the_changes(mirrored: Mirrored, model: Model) -> None:
     await change(model, "m1", entry("spam", TOKENS[:4]))
 
-    async with running(Mirror(model, 5.0)) as mirror:
+    async with mirrored(model) as mirror:
         assert await equals_redis(mirror, model, TOKENS)
         change_id = await change(model, "m1", entry("ham", TOKENS[2:], weight=5))
         assert change_id is not None
@@ -71,11 +76,11 @@ async def test_a_mirror_loads_the_counts_and_follows_the_changes(model: Model) -
         assert mirror.lag_seconds == 0
 
 
-async def test_a_mirror_loads_sums_and_follows_their_changes(model: Model) -> None:
+async def test_a_mirror_loads_sums_and_follows_their_changes(mirrored: Mirrored, model: Model) -> None:
     await change(model, "m1", entry("spam", TOKENS[:4], sums=[(b"=x", 5), (b"=messages", 1000)]))
     names = [*TOKENS, *SUM_NAMES]
 
-    async with running(Mirror(model, 5.0)) as mirror:
+    async with mirrored(model) as mirror:
         assert (await mirror.look_up([b"=x"]))[0].tolist() == [[0, 5]]
         assert await equals_redis(mirror, model, names)
         for new in (
@@ -90,12 +95,14 @@ async def test_a_mirror_loads_sums_and_follows_their_changes(model: Model) -> No
             )
 
 
-async def test_the_vocabulary_of_a_mirror_is_the_very_same_array_until_something_is_learned(model: Model) -> None:
+async def test_the_vocabulary_of_a_mirror_is_the_very_same_array_until_something_is_learned(
+    mirrored: Mirrored, model: Model
+) -> None:
     with pytest.raises(StoreUnavailable):
         await Mirror(model, 5.0).vocabulary_counts()
     await change(model, "m1", entry("spam", TOKENS[:2], sums=[(b"=x", 5)]))
 
-    async with running(Mirror(model, 5.0)) as mirror:
+    async with mirrored(model) as mirror:
         vocabulary = await mirror.vocabulary_counts()
         assert vocabulary.tolist() == [[0, 1000], [0, 1000]]
         assert await mirror.vocabulary_counts() is vocabulary
@@ -104,8 +111,8 @@ async def test_the_vocabulary_of_a_mirror_is_the_very_same_array_until_something
         assert (await mirror.vocabulary_counts()).tolist() == [[1000, 1000], [1000, 1000]]
 
 
-async def test_a_learn_with_weight_zero_still_counts_the_message(model: Model) -> None:
-    async with running(Mirror(model, 5.0)) as mirror:
+async def test_a_learn_with_weight_zero_still_counts_the_message(mirrored: Mirrored, model: Model) -> None:
+    async with mirrored(model) as mirror:
         change_id = await change(model, "m1", entry("spam", TOKENS, weight=0))
         assert change_id is not None
         await mirror.wait_until_applied(change_id)
@@ -114,7 +121,7 @@ async def test_a_learn_with_weight_zero_still_counts_the_message(model: Model) -
         assert (mirror.totals.messages, mirror.totals.vocabulary_size) == ((0, 1), 0)
 
 
-async def test_a_mirror_that_loads_under_writers_ends_equal(model: Model) -> None:
+async def test_a_mirror_that_loads_under_writers_ends_equal(mirrored: Mirrored, model: Model) -> None:
     tokens = [b"w%d" % n for n in range(3000)]
     await change(model, "first", entry("spam", tokens))
     stop = asyncio.Event()
@@ -130,7 +137,7 @@ async def test_a_mirror_that_loads_under_writers_ends_equal(model: Model) -> Non
         return last
 
     writers = [asyncio.create_task(write(number)) for number in range(3)]
-    async with running(Mirror(model, 5.0)) as mirror, running(Mirror(model, 5.0)) as late:
+    async with mirrored(model) as mirror, mirrored(model) as late:
         stop.set()
         last = max(await asyncio.gather(*writers), key=_stream_position)
         await asyncio.gather(mirror.wait_until_applied(last), late.wait_until_applied(last))
@@ -139,8 +146,8 @@ async def test_a_mirror_that_loads_under_writers_ends_equal(model: Model) -> Non
             assert await equals_redis(follower, model, [*tokens, b"=x", b"=messages"])
 
 
-async def test_a_mirror_whose_position_was_trimmed_away_scans_again(model: Model) -> None:
-    async with running(Mirror(model, 5.0)) as mirror:
+async def test_a_mirror_whose_position_was_trimmed_away_scans_again(mirrored: Mirrored, model: Model) -> None:
+    async with mirrored(model) as mirror:
         await change(model, "m1", entry("spam", TOKENS))
         # Two changes, the first trimmed before the mirror read it, as for a mirror that was away for long.
         async with model.client.pipeline(transaction=True) as pipe:
@@ -154,17 +161,19 @@ async def test_a_mirror_whose_position_was_trimmed_away_scans_again(model: Model
         assert await equals_redis(mirror, model, TOKENS)
 
 
-async def test_a_server_that_lost_everything_is_scanned_again(model: Model) -> None:
-    async with running(Mirror(model, 5.0)) as mirror:
+async def test_a_server_that_lost_everything_is_scanned_again(mirrored: Mirrored, model: Model) -> None:
+    async with mirrored(model) as mirror:
         await change(model, "m1", entry("spam", TOKENS))
         await model.client.flushall()
 
         await until(lambda: equals_redis(mirror, model, TOKENS))
 
 
-async def test_while_redis_is_away_the_old_counts_serve_and_then_it_follows_again(own_redis: RedisServer) -> None:
+async def test_while_redis_is_away_the_old_counts_serve_and_then_it_follows_again(
+    mirrored: Mirrored, own_redis: RedisServer
+) -> None:
     model = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=1)), "test", 3600)
-    async with running(Mirror(model, 5.0)) as mirror:
+    async with mirrored(model) as mirror:
         await mirror.wait_until_applied(await change(model, "m1", entry("spam", TOKENS)) or b"")
         own_redis.stop()
         await until(lambda: not mirror.following)
@@ -179,8 +188,8 @@ async def test_while_redis_is_away_the_old_counts_serve_and_then_it_follows_agai
     await model.client.aclose()
 
 
-async def test_a_cut_connection_loses_no_change(model: Model) -> None:
-    async with running(Mirror(model, 5.0)) as mirror:
+async def test_a_cut_connection_loses_no_change(mirrored: Mirrored, model: Model) -> None:
+    async with mirrored(model) as mirror:
         last = b""
         for number in range(60):
             if number % 7 == 0:
@@ -191,18 +200,20 @@ async def test_a_cut_connection_loses_no_change(model: Model) -> None:
         assert await equals_redis(mirror, model, TOKENS)
 
 
-async def test_an_idle_mirror_follows_whatever_the_deadline_of_a_command(own_redis: RedisServer) -> None:
+async def test_an_idle_mirror_follows_whatever_the_deadline_of_a_command(
+    mirrored: Mirrored, own_redis: RedisServer
+) -> None:
     follower = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=0.8), retries=0), "test", 3600)
-    async with running(Mirror(follower, 0.8)) as mirror:
+    async with mirrored(follower, 0.8) as mirror:
         for _ in range(100):
             await asyncio.sleep(0.01)
             assert mirror.following
     await follower.client.aclose()
 
 
-async def test_a_redis_that_answers_nothing_is_not_followed(own_redis: RedisServer) -> None:
+async def test_a_redis_that_answers_nothing_is_not_followed(mirrored: Mirrored, own_redis: RedisServer) -> None:
     follower = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=0.3), retries=0), "test", 3600)
-    async with running(Mirror(follower, 0.3)) as mirror:
+    async with mirrored(follower, 0.3) as mirror:
         own_redis.hang()
 
         await until(lambda: not mirror.following)
@@ -210,8 +221,10 @@ async def test_a_redis_that_answers_nothing_is_not_followed(own_redis: RedisServ
     await follower.client.aclose()
 
 
-async def test_wait_until_applied_does_not_mistake_old_counts_for_new_ones(model: Model) -> None:
-    async with running(Mirror(model, 5.0)) as mirror:
+async def test_wait_until_applied_does_not_mistake_old_counts_for_new_ones(
+    mirrored: Mirrored, model: Model
+) -> None:
+    async with mirrored(model) as mirror:
         for number in range(3):
             await mirror.wait_until_applied(await change(model, f"m{number}", entry("spam", TOKENS)) or b"")
         await model.client.flushall()
@@ -233,12 +246,12 @@ async def test_wait_until_applied_fails_for_a_change_that_never_arrives(
 
 
 async def test_a_server_that_goes_on_with_other_changes_behind_the_same_connection_is_scanned_again(
-    model: Model, own_redis: RedisServer
+    mirrored: Mirrored, model: Model, own_redis: RedisServer
 ) -> None:
     """Its changes have the numbers and the stream ids that would come next, but the one before is another one."""
     other_client = open_client(ConnectionOptions(own_redis.url))
     other = Model(other_client, "test", 3600)
-    async with running(Mirror(model, 5.0)) as mirror:
+    async with mirrored(model) as mirror:
         await change(model, "m1", entry("spam", TOKENS[:2]))
         for key in await model.client.keys():
             await other_client.restore(key, 0, await model.client.dump(key) or b"")
@@ -262,9 +275,11 @@ async def test_a_server_that_goes_on_with_other_changes_behind_the_same_connecti
     await other_client.aclose()
 
 
-async def test_a_stream_that_was_trimmed_has_lost_no_change(model: Model, shared_redis: RedisServer) -> None:
+async def test_a_stream_that_was_trimmed_has_lost_no_change(
+    mirrored: Mirrored, model: Model, shared_redis: RedisServer
+) -> None:
     follower = Model(open_client(ConnectionOptions(shared_redis.url), retries=0), "test", 3600)
-    async with running(Mirror(follower, 5.0)) as mirror:
+    async with mirrored(follower) as mirror:
         for number in range(5):
             await mirror.wait_until_applied(await change(model, f"m{number}", entry("spam", TOKENS)) or b"")
         await model.client.xtrim(model.keys.changes, maxlen=1, approximate=False)
@@ -289,8 +304,8 @@ async def test_a_change_is_known_by_its_number_and_its_stream_id(model: Model) -
     assert not await model.has_change(ids[0], 9)
 
 
-async def test_a_change_that_cannot_be_read_leads_to_a_new_scan(model: Model) -> None:
-    async with running(Mirror(model, 5.0)) as mirror:
+async def test_a_change_that_cannot_be_read_leads_to_a_new_scan(mirrored: Mirrored, model: Model) -> None:
+    async with mirrored(model) as mirror:
         await model.client.xadd(model.keys.changes, {"sequence": "1"})
         await model.client.incr(model.keys.sequence)
 

@@ -19,7 +19,7 @@ from tests.conftest import RedisServer
 from tests.store.algebra import equals_redis_exactly
 from tests.store.lessons import TOKENS, change, entry
 from tests.store.proxy import Fate, Proxy
-from tests.store.replica.test_mirror import running
+from tests.store.replica.mirrors import running
 from tests.store.replicas import replicated
 from tests.store.writers import LETTERS, filter_of, has_changed, other_process, random_plans, wait_until_written
 from tests.waiting import until

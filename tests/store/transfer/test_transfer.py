@@ -34,7 +34,8 @@ from tests.conftest import RedisServer
 from tests.store.algebra import stored
 from tests.store.lessons import SUM_NAMES, TOKENS, Step, change, entry, lessons, steps
 from tests.store.notes import NOTE
-from tests.store.replica.test_mirror import equals_redis, running
+from tests.store.replica.mirrors import running
+from tests.store.replica.test_mirror import equals_redis
 from tests.store.transfer.model_archives import export_model, import_model, open_model, stage_import, stored_hashes
 
 MANY = [b"t%d" % n for n in range(5000)]  # more than a step of a scan
