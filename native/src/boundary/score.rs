@@ -121,8 +121,9 @@ impl ScoreRequest {
             tokens: [totals[2], totals[3]],
             vocabulary: totals[4],
         };
-        let Some(score) = score(names, rows, &totals, &request) else {
-            return Ok(LEFT_TO_PYTHON);
+        let score = match score(names, rows, &totals, &request) {
+            Some(score) => score,
+            None => return Ok(LEFT_TO_PYTHON),
         };
         let clues = score.indices.len();
         if clues > capacity {
