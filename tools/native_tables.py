@@ -12,7 +12,9 @@ import pkgutil
 import unicodedata
 from collections.abc import Mapping, Sequence
 from encodings.aliases import aliases
+from functools import cache
 from html.entities import html5
+from itertools import product
 from pathlib import Path
 
 from nbstream.mail import charsets
@@ -22,6 +24,7 @@ from nbstream.tokens.words import _FOLDING_BOUNDARY
 _FOLDER = Path(__file__).parent.parent / "native" / "src"
 REFERENCES_FILE = _FOLDER / "tokens" / "html_references.rs"
 CHARACTERS_FILE = _FOLDER / "tokens" / "characters.rs"
+NOT_ASCII_FILE = _FOLDER / "mail" / "charsets" / "not_ascii.rs"
 SINGLE_BYTES_FILE = _FOLDER / "mail" / "charsets" / "single_byte_tables.rs"
 
 _HEAD = "// Written by `python -m tools.native_tables`.\n\n"
@@ -72,9 +75,40 @@ def references_source() -> str:
     )
 
 
+def _charset_names() -> set[str]:
+    modules = (module.name for module in pkgutil.iter_modules(encodings.__path__))
+    return {*aliases, *modules, *charsets._ALIASES}
+
+
+def not_ascii_source() -> str:
+    """Return the source of ``not_ascii.rs``."""
+    names = {
+        encodings.normalize_encoding(name).replace(".", "_")
+        for name in _charset_names()
+        if (codec := charsets._codec_name(name)) and not _has_ascii(codec)
+    }
+    return (
+        "//! Charsets in which ASCII text is not itself.\n"
+        f"{_HEAD}"
+        '/// The names as Python compares them, with "_" for ".", in order.\n'
+        f"#[rustfmt::skip]\npub static NAMES: [&[u8]; {len(names)}] = [\n"
+        + "".join(f'    b"{name}",\n' for name in sorted(names))
+        + "];\n"
+    )
+
+
+# Pairs, because some charsets shift at two characters: "~{" in HZ, "+A" in UTF-7.
+_ASCII_SAMPLES = [bytes(pair) for size in (1, 2) for pair in product(range(128), repeat=size)]
+
+
+@cache
+def _has_ascii(codec: str) -> bool:
+    return all(charsets.decode_text(sample, codec) == sample.decode("ascii") for sample in _ASCII_SAMPLES)
+
+
 def single_bytes_source() -> str:
     """Return the source of ``single_byte_tables.rs``."""
-    names = {*aliases, *(module.name for module in pkgutil.iter_modules(encodings.__path__)), *charsets._ALIASES}
+    names = _charset_names()
     names |= {name.replace("_", "-") for name in names}
     tables: dict[str, str] = {}
     codecs: dict[str, str] = {}
@@ -126,6 +160,7 @@ def characters_source() -> str:
         f"#[rustfmt::skip]\npub static BLOCKS: [&[u8; BLOCK]; {len(blocks)}] = [\n"
         + "".join(f'    b"{block.translate(_ESCAPED)}",\n' for block in blocks)
         + "];\n\n"
+        "#[rustfmt::skip]\n"
         f"pub static CLASSES: [u8; {len(letters)}] = [\n{_rows([f'{bits:#04x}' for bits in letters])}];\n\n"
         "/// Characters with the bit `MAPPED`, in order, and what NFKC and case folding make of them.\n"
         f"#[rustfmt::skip]\npub static FOLDED: [(char, &str); {len(folded)}] = [\n"
@@ -196,6 +231,7 @@ def sources() -> Mapping[Path, str]:
     return {
         REFERENCES_FILE: references_source(),
         CHARACTERS_FILE: characters_source(),
+        NOT_ASCII_FILE: not_ascii_source(),
         SINGLE_BYTES_FILE: single_bytes_source(),
     }
 

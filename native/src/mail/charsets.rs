@@ -57,7 +57,7 @@ fn decode_unlabelled(content: &[u8]) -> Option<Cow<'_, str>> {
 ///
 /// It is None for all other text, which Python must decode.
 pub fn ascii_text<'a>(content: &'a [u8], charset: Option<&[u8]>) -> Option<&'a [u8]> {
-    (content.is_ascii() && charset.map_or(true, has_ascii)).then(|| content)
+    (content.is_ascii() && charset.map_or(true, has_ascii)).then_some(content)
 }
 
 /// Whether ASCII text is itself in `charset`. Unknown names are read as UTF-8, which has ASCII.

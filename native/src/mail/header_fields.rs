@@ -89,7 +89,7 @@ fn parse_field_name(raw_name: &[u8]) -> Option<&[u8]> {
         .iter()
         .rposition(|byte| !matches!(byte, b' ' | b'\t'))?;
     let name = &raw_name[..=last];
-    name.iter().all(u8::is_ascii_graphic).then(|| name)
+    name.iter().all(u8::is_ascii_graphic).then_some(name)
 }
 
 #[cfg(test)]

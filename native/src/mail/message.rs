@@ -125,7 +125,7 @@ impl<'a> Message<'a> {
             None => Ok(Vec::new()),
             Some(field) => undecoded(field, foreign),
         })?;
-        Ok((former != *key).then(|| former))
+        Ok((former != *key).then_some(former))
     }
 
     /// Returns the key, where `read` returns the content of each field that counts.

@@ -1,6 +1,9 @@
-//! Charsets in which ASCII text is not itself. `python -m tools.native_charsets` wrote this file.
+//! Charsets in which ASCII text is not itself.
+// Written by `python -m tools.native_tables`.
 
-pub const NAMES: &[&[u8]] = &[
+/// The names as Python compares them, with "_" for ".", in order.
+#[rustfmt::skip]
+pub static NAMES: [&[u8]; 91] = [
     b"037",
     b"1026",
     b"1140",
