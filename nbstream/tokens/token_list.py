@@ -9,21 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import overload
 
+import numpy as np
+
+_LINE_FEED = ord("\n")
+
 
 class TokenList(Sequence[bytes]):
     """An immutable sequence of tokens; it equals the tuple of their names."""
 
-    __slots__ = ("_joined", "_names")
+    __slots__ = ("_joined", "_length", "_names")
 
     def __init__(self, names: Sequence[bytes]) -> None:
         self._names: tuple[bytes, ...] | None = tuple(names)
         self._joined: bytes | None = None
+        self._length: int | None = len(names)
 
     @classmethod
-    def from_joined(cls, joined: bytes) -> TokenList:
-        """Return the tokens of which this is the ``joined`` form."""
+    def from_joined(cls, joined: bytes, length: int | None = None) -> TokenList:
+        """Return the tokens of which this is the ``joined`` form; ``length`` is their number, if it is known."""
         tokens = cls.__new__(cls)
-        tokens._names, tokens._joined = None, joined
+        tokens._names, tokens._joined, tokens._length = None, joined, length
         return tokens
 
     @property
@@ -40,10 +45,20 @@ class TokenList(Sequence[bytes]):
             self._names = tuple(self.joined.split(b"\n")) if self._joined else ()
         return self._names
 
+    def joined_halves(self, at: int) -> tuple[bytes, bytes]:
+        """Return the joined form of the first ``at`` tokens, and that of the rest."""
+        if self._names is not None:
+            return b"\n".join(self._names[:at]), b"\n".join(self._names[at:])
+        if not 0 < at < len(self):
+            return (self.joined, b"") if at else (b"", self.joined)
+        line_feeds = np.flatnonzero(np.frombuffer(self.joined, np.uint8) == _LINE_FEED)
+        end = int(line_feeds[at - 1])
+        return self.joined[:end], self.joined[end + 1 :]
+
     def __len__(self) -> int:
-        if self._names is None and self._joined:
-            return self._joined.count(b"\n") + 1
-        return len(self.names)
+        if self._length is None:
+            self._length = self.joined.count(b"\n") + 1 if self._joined else 0
+        return self._length
 
     @overload
     def __getitem__(self, index: int) -> bytes: ...

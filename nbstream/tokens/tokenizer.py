@@ -93,7 +93,7 @@ class Tokens:
     ) -> Tokens:
         """Return the tokens whose ``all.joined`` is ``joined``, in groups of these ``sizes``."""
         tokens = cls.__new__(cls)
-        tokens._set_fields(TokenList.from_joined(joined), sizes, attributes, numbers)
+        tokens._set_fields(TokenList.from_joined(joined, sum(sizes)), sizes, attributes, numbers)
         return tokens
 
     @classmethod

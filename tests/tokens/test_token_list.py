@@ -23,6 +23,15 @@ def test_both_forms_are_the_same_tokens(names: list[bytes]) -> None:
     assert named.joined == joined.joined
 
 
+@given(names_of_tokens, st.data())
+def test_both_forms_have_the_same_halves(names: list[bytes], data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(names)))
+    halves = b"\n".join(names[:at]), b"\n".join(names[at:])
+    assert (
+        TokenList(names).joined_halves(at) == TokenList.from_joined(b"\n".join(names)).joined_halves(at) == halves
+    )
+
+
 @given(names_of_tokens, names_of_tokens)
 def test_lists_are_equal_where_their_names_are(names: list[bytes], others: list[bytes]) -> None:
     assert (TokenList(names) == TokenList.from_joined(b"\n".join(others))) is (names == others)

@@ -148,9 +148,16 @@ impl<'a> Table<'a> {
         let mut firsts = vec![0; names.len()];
         let mut found = vec![usize::MAX; names.len()];
         self.read_consistently(|epoch| {
-            // Three loops: the processor fetches the lines of many slots at once, and then those of many rows.
+            // One loop after the other: the processor fetches the lines of many slots at once, and then those of many
+            // rows, which are likely to be wanted, before any name is compared.
             for (first, &hash) in firsts.iter_mut().zip(&hashes) {
                 *first = self.load(self.first_slot(hash));
+            }
+            for (&first, &hash) in firsts.iter().zip(&hashes) {
+                let row = (first & 0xffff_ffff) as usize;
+                if first >> 32 == hash & 0xffff_ffff && (1..=self.layout.rows).contains(&row) {
+                    self.load(self.layout.row(row - 1));
+                }
             }
             for (i, name) in names.iter().enumerate() {
                 found[i] = match self.find_from(name, hashes[i], firsts[i])? {

@@ -73,8 +73,7 @@ class CheckedMessage:
         """Return the stored form before it is compressed; no token contains a line feed or a NUL."""
         sections = [
             Assessment(self.probability, self.verdict).pack().encode(),
-            join_tokens(self.tokens.head),
-            join_tokens(self.tokens.body + self.tokens.raw_header),
+            *self.tokens.all.joined_halves(self.tokens.sizes[0]),
             join_tokens([f"{name} {value}".encode() for name, value in self.tokens.attributes]),
             join_tokens([b"%s %d" % (name.encode(), number) for name, number in self.tokens.numbers]),
         ]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from nbstream import config
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import make_filter, message_limits, open_one_shot_filter
 from nbstream.assembly.policy import make_filter_policy
 from nbstream.assembly.store import make_model, make_recent_messages, open_redis
@@ -100,8 +101,9 @@ async def in_process_daemon(state: Path) -> AsyncIterator[InProcessDaemon]:
         tasks = [asyncio.create_task(mirror.run()), asyncio.create_task(memory.run())]
         try:
             await mirror.loaded.wait()
-            watched = make_filter(settings, model, mirror, observer, checked_messages=memory)
-            bare = make_filter(settings, model, mirror)
+            engine = make_engine(settings)
+            watched = make_filter(settings, model, mirror, observer, checked_messages=memory, engine=engine)
+            bare = make_filter(settings, model, mirror, engine=engine)
             yield InProcessDaemon(settings, mirror, memory, watched, bare, dropped)
         finally:
             for task in tasks:
