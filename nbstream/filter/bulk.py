@@ -1,8 +1,10 @@
-"""Teach many messages: each batch takes three round trips, and the next one is tokenized while Redis writes.
+"""Teach many messages in batches: ledger and counts are read once for each, and its lessons are written in parts.
+
+While Redis writes a part, the next one is planned, or the messages of the next batch are read.
 
 Rules:
 
-- The lessons of a batch are one atomic step, or, in a model of an older schema, each is one of its own. An
+- The lessons of a part are one atomic step or some, or, in a model of an older schema, each is one of its own. An
   interruption leaves whole lessons, and all may be taught again.
 - The weight of a lesson comes from the counts that were read with its batch, plus what the batch itself teaches
   before it. What others teach meanwhile is missing, for ``BATCH_SIZE`` messages at most.
@@ -19,6 +21,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from nbstream.policy.lesson_source import LessonSource
 
 BATCH_SIZE = 64
+PART_SIZE = 32  # about the lessons of one atomic step; see MAX_BATCH_COUNTS
 
 Batch: TypeAlias = "Mapping[str, TokenizedMessage]"
 WithdrawnLabels: TypeAlias = "Mapping[str, str | StoreIncompatible]"
@@ -67,8 +71,8 @@ class BulkRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class _BatchPlan:
-    """For each message of a batch its planned lesson, its lesson where nothing has to change, or its error.
+class _PartPlan:
+    """For each message of a part its planned lesson, its lesson where nothing has to change, or its error.
 
     ``withdrawn`` are the autolearned labels that were taken back, by message key. ``counts_full`` is the error
     that ended the plan before the end of the batch.
@@ -119,20 +123,28 @@ class BulkLearner:
             async with aclosing(_split_batches(messages, request.batch_size)) as batches:
                 async for batch in batches:
                     stop_if_cancelled()
-                    await _wait_for_commit(commit)
-                    commit = asyncio.create_task(await self._prepare_batch(batch, request))
+                    await _wait_for_commit(commit)  # before its counts are read
+                    async with aclosing(self._prepare_batch(batch, request)) as parts:
+                        async for part in parts:
+                            await _wait_for_commit(commit)
+                            commit = asyncio.create_task(part())
             await _wait_for_commit(commit)
         finally:
             if commit:  # what is on its way to Redis is reported, even if an error ends the rest
                 await asyncio.wait([commit])
                 commit.exception()
 
-    async def _prepare_batch(self, batch: Batch, request: BulkRequest) -> Coroutine[None, None, None]:
-        """Plan a batch and return the rest of the work, which mostly waits for Redis."""
+    async def _prepare_batch(
+        self, batch: Batch, request: BulkRequest
+    ) -> AsyncGenerator[Callable[[], Coroutine[None, None, None]], None]:
+        """Plan a batch, and yield for each part the rest of the work, which mostly waits for Redis."""
         messages = list(batch.values())
         if len(messages) == 1:
-            return self._learn_single(messages[0], request)
-        return self._commit_batch(await self._plan_batch(messages, request), request)
+            yield partial(self._learn_single, messages[0], request)
+            return
+        async with aclosing(self._plan_batch(messages, request)) as plans:
+            async for plan in plans:
+                yield partial(self._commit_part, plan, request)
 
     async def _learn_single(self, message: TokenizedMessage, request: BulkRequest) -> None:
         try:
@@ -142,13 +154,19 @@ class BulkLearner:
         else:
             request.report_result(lesson)
 
-    async def _plan_batch(self, messages: Sequence[TokenizedMessage], request: BulkRequest) -> _BatchPlan:
+    async def _plan_batch(
+        self, messages: Sequence[TokenizedMessage], request: BulkRequest
+    ) -> AsyncGenerator[_PartPlan, None]:
         messages = await resolve_ledger_keys(self._model, self._autolearn_layer, messages)
         withdrawn = await self._withdraw_autolearned(messages)
         entries = await self._model.entries([message.key for message in messages])
         batch_counts = await self._read_counts(messages, entries)
         lessons: list[tuple[TokenizedMessage, PlannedLesson | Lesson | StoreIncompatible]] = []
         for i, (message, entry) in enumerate(zip(messages, entries, strict=True)):
+            if len(lessons) == PART_SIZE:
+                yield _PartPlan(tuple(lessons), withdrawn)
+                lessons.clear()
+            await asyncio.sleep(0)  # the part that is being written can go on
             withdrawn_label = withdrawn.get(message.key)
             if isinstance(withdrawn_label, StoreIncompatible):
                 lessons.append((message, withdrawn_label))
@@ -166,10 +184,11 @@ class BulkLearner:
             try:
                 planned = self._planner.plan(message, request.label, before, entry, request.lesson_source)
             except CountsFull as error:
-                return _BatchPlan(tuple(lessons), withdrawn, error)
+                yield _PartPlan(tuple(lessons), withdrawn, error)
+                return
             batch_counts.apply_lesson(i, planned.counts_after)
             lessons.append((message, planned))
-        return _BatchPlan(tuple(lessons), withdrawn)
+        yield _PartPlan(tuple(lessons), withdrawn)
 
     async def _read_counts(
         self, messages: Sequence[TokenizedMessage], entries: Sequence[LedgerEntry | StoreIncompatible | None]
@@ -185,8 +204,8 @@ class BulkLearner:
         ]
         return _BatchCounts(names, rows_by_message, await self._scorer.read_counts(tuple(row_numbers)))
 
-    async def _commit_batch(self, plan: _BatchPlan, request: BulkRequest) -> None:
-        """Write the planned lessons of a batch, and report all of its lessons."""
+    async def _commit_part(self, plan: _PartPlan, request: BulkRequest) -> None:
+        """Write the planned lessons of a part, and report all of its lessons."""
         answers = await self._model.commit_lessons(plan.commits)
         if any(isinstance(answer, LedgerConflict) for answer in answers):
             # Perhaps a reply was lost and the write was repeated: then its change is one of those up to the last.

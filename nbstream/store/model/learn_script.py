@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 import struct
+from collections import defaultdict
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,7 +16,9 @@ from nbstream.errors import StoreUnavailable
 from nbstream.store.model import history, ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.keys import ModelKeys
@@ -121,43 +124,30 @@ class LessonArguments(NamedTuple):
 
 
 class _ClassSum:
-    """What several lessons add to one class: ``entries`` are added (sign 1) or taken back (sign -1)."""
+    """What several lessons add to one class.
+
+    ``token_additions`` and ``sum_additions`` are the numbers of names, and what is added to the count of each.
+    """
 
     def __init__(self) -> None:
-        self.entries: list[tuple[int, ledger.LedgerEntry]] = []
-        self.tokens: dict[bytes, None] = {}
+        self.token_additions: list[tuple[NDArray[np.intp], int]] = []
+        self.sum_additions: list[tuple[int, int]] = []
         self.messages = 0
         self.weight = 0
 
-    def add(self, sign: int, entry: ledger.LedgerEntry) -> None:
-        """Add an entry, or take it back."""
-        self.entries.append((sign, entry))
-        self.messages += sign
-        self.weight += sign * entry.weight * len(entry.tokens)
-        if entry.weight:
-            self.tokens.update(dict.fromkeys(entry.tokens))
-
-    @property
-    def sums(self) -> Iterator[bytes]:
-        """The names of the sums, each as often as it occurs."""
-        return (name for _, entry in self.entries for name, _ in entry.sums)
-
-    def additions(self, index_of: Mapping[bytes, int]) -> bytes:
-        """What is added to the count of each name, as the script reads it; ``index_of`` has all names in order."""
-        if not self.tokens and not any(entry.sums for _, entry in self.entries):
+    def additions(self, token_count: int, name_count: int) -> bytes:
+        """What is added to the count of each name, as the script reads it; empty for a class that is not touched."""
+        if not self.token_additions and not self.sum_additions:
             return b""
-        integers = np.zeros(len(index_of), dtype=_INTEGER)
+        amounts = np.zeros(name_count, dtype=np.int64)
+        for numbers, amount in self.token_additions:
+            amounts[numbers] += amount  # the tokens of one entry are distinct
+        for number, amount in self.sum_additions:
+            amounts[token_count + number] += amount
+        integers = np.empty(name_count, dtype=_INTEGER)
         integers["type"] = _INTEGER_TYPE
-        amounts = np.zeros(len(index_of), dtype=np.int64)
-        for sign, entry in self.entries:
-            if entry.weight:
-                size = len(entry.tokens)
-                rows = np.fromiter(map(index_of.__getitem__, entry.tokens), dtype=np.intp, count=size)
-                amounts[rows] += sign * entry.weight  # the tokens of an entry are distinct
-            for name, amount in entry.sums:
-                amounts[index_of[name]] += sign * amount
         integers["value"] = amounts
-        return _ARRAY_HEADER.pack(_ARRAY_TYPE, len(index_of)) + integers.tobytes()
+        return _ARRAY_HEADER.pack(_ARRAY_TYPE, name_count) + integers.tobytes()
 
 
 class LessonBatch:
@@ -165,7 +155,9 @@ class LessonBatch:
 
     def __init__(self, lessons: Iterable[PackedLesson] = ()) -> None:
         self.lessons: list[PackedLesson] = []
-        self._sums = [_ClassSum() for _ in CLASSES]
+        self._token_numbers = defaultdict[bytes, int](count().__next__)  # each new name gets the next number
+        self._sum_numbers = defaultdict[bytes, int](count().__next__)
+        self._class_sums = [_ClassSum() for _ in CLASSES]
         for lesson in lessons:
             self.add(lesson)
 
@@ -173,14 +165,26 @@ class LessonBatch:
         """Add one more lesson."""
         self.lessons.append(lesson)
         if old := lesson.commit.old:
-            self._sums[CLASSES.index(old.label)].add(-1, old)
+            self._add_entry(old, -1)
         if new := lesson.commit.new:
-            self._sums[CLASSES.index(new.label)].add(1, new)
+            self._add_entry(new, 1)
+
+    def _add_entry(self, entry: ledger.LedgerEntry, sign: int) -> None:
+        """Add an entry (sign 1), or take it back (sign -1)."""
+        class_sum, size = self._class_sums[CLASSES.index(entry.label)], len(entry.tokens)
+        class_sum.messages += sign
+        class_sum.weight += sign * entry.weight * size
+        if entry.weight:
+            numbers = np.fromiter(map(self._token_numbers.__getitem__, entry.tokens), dtype=np.intp, count=size)
+            class_sum.token_additions.append((numbers, sign * entry.weight))
+        for name, amount in entry.sums:
+            class_sum.sum_additions.append((self._sum_numbers[name], sign * amount))
 
     def has_room(self, lesson: PackedLesson) -> bool:
         """Whether one more lesson stays within the limits of one step."""
-        counts = sum(len(entry.tokens) for entry in (lesson.commit.old, lesson.commit.new) if entry)
-        counts += sum(len(class_sum.tokens) for class_sum in self._sums)
+        tokens = sum(len(entry.tokens) for entry in (lesson.commit.old, lesson.commit.new) if entry)
+        touched_classes = sum(1 for class_sum in self._class_sums if class_sum.token_additions)
+        counts = touched_classes * len(self._token_numbers) + tokens
         return len(self.lessons) < MAX_BATCH_LESSONS and counts <= MAX_BATCH_COUNTS
 
     def pack_keys(self, keys: ModelKeys) -> list[str]:
@@ -196,13 +200,11 @@ class LessonBatch:
 
     def pack_arguments(self, limits: RetentionLimits) -> ScriptArguments:
         """The arguments of the script."""
-        tokens = dict.fromkeys(chain.from_iterable(class_sum.tokens for class_sum in self._sums))
-        names = (*tokens, *dict.fromkeys(chain.from_iterable(class_sum.sums for class_sum in self._sums)))
-        index_of = dict(zip(names, range(len(names)), strict=True))
+        token_count, name_count = len(self._token_numbers), len(self._token_numbers) + len(self._sum_numbers)
         arguments: ScriptArguments = [
             *LearnScriptArguments(
-                names=ledger.join_tokens(names),
-                token_count=len(tokens),
+                names=b"\n".join((*self._token_numbers, *self._sum_numbers)),
+                token_count=token_count,
                 max_changes=limits.max_changes,
                 max_history_records=limits.max_history_records,
                 max_first_scores=limits.max_first_scores,
@@ -211,8 +213,9 @@ class LessonBatch:
                 lesson_count=len(self.lessons),
             )
         ]
-        for class_sum in self._sums:
-            arguments += ClassArguments(class_sum.additions(index_of), class_sum.messages, class_sum.weight)
+        for class_sum in self._class_sums:
+            additions = class_sum.additions(token_count, name_count)
+            arguments += ClassArguments(additions, class_sum.messages, class_sum.weight)
         for lesson in self.lessons:
             arguments += _lesson_arguments(lesson)
             arguments += lesson.note_fields
