@@ -136,7 +136,7 @@ class _ClassSum:
         self.weight = 0
 
     def additions(self, token_count: int, name_count: int) -> bytes:
-        """What is added to the count of each name, as the script reads it; empty for a class that is not touched."""
+        """What is added to the count of each name, as the script reads it; empty where nothing is added."""
         if not self.token_additions and not self.sum_additions:
             return b""
         amounts = np.zeros(name_count, dtype=np.int64)
