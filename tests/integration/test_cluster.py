@@ -47,7 +47,7 @@ def check_account(traffic: Traffic, servers: ModelServers, daemon: DaemonProcess
     assert result.entries == result.records == len(account.acknowledged)
     wait_until(lambda: stream_answers(servers) >= set(account.entries))
     assert daemon.metric('nbstream_filter_failures_total{reason="store"}') == 0
-    wait_until(lambda: daemon.get("/readyz") == (200, '{"ready": true, "degraded": {}}'))
+    wait_until(lambda: daemon.get("/readyz") == (200, '{"ready":true,"degraded":{}}'))
 
 
 def test_a_failover_under_mail_lessons_and_stream_entries_loses_nothing(

@@ -149,7 +149,7 @@ def test_commands_use_the_running_daemons_redis_and_it_sees_what_they_learn(daem
     wait_until(lambda: daemon.metric('nbstream_model_messages{class="spam"}') == 1)
     status = json.loads(command("status", "-c", daemon.config, "--json").stdout)
     assert status["daemon_pid"] == daemon.process.pid
-    assert daemon.get("/readyz") == (200, '{"ready": true, "degraded": {}}')
+    assert daemon.get("/readyz") == (200, '{"ready":true,"degraded":{}}')
 
 
 def test_a_redis_that_dies_comes_back_with_everything(daemon: DaemonProcess, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_failover_under_mail_lessons_and_stream_entries_loses_nothing(
         assert daemon.metric('nbstream_filter_failures_total{reason="store"}') == 0
         wait_until(lambda: daemon.metric('nbstream_model_messages{class="spam"}') > 0)
         assert daemon.metric("nbstream_redis_up") == 1
-        assert daemon.get("/readyz") == (200, '{"ready": true, "degraded": {}}')
+        assert daemon.get("/readyz") == (200, '{"ready":true,"degraded":{}}')
 
 
 def test_lessons_wait_while_too_few_replicas_follow_and_mail_does_not(

@@ -42,7 +42,7 @@ def check(traffic: Traffic, servers: Servers, daemon: DaemonProcess) -> None:
     assert result.entries == result.records == len(account.acknowledged)
     wait_until(lambda: stream_answers(servers) >= set(account.entries), 120)
     assert daemon.metric('nbstream_filter_failures_total{reason="store"}') == 0
-    wait_until(lambda: daemon.get("/readyz") == (200, '{"ready": true, "degraded": {}}'))
+    wait_until(lambda: daemon.get("/readyz") == (200, '{"ready":true,"degraded":{}}'))
 
 
 def kill_primary(traffic: Traffic, servers: SentinelSet, number: int) -> None:

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from nbstream.wire import api_v1, rspamd
 from nbstream.wire.api_v1 import HttpProblem
+from nbstream.wire.json_text import encode_json
 
 _RETRY_SECONDS = 5
 _RETRY_STATUSES = {503}
@@ -22,9 +23,9 @@ class RequestRefused(Exception):
         self.close = close
 
 
-def json_response(body: Any, status: int = 200) -> web.Response:
+def json_response(body: Any, status: int = 200, content_type: str = "application/json") -> web.Response:
     """Return an answer; characters outside ASCII are escaped, because a terminal may show it."""
-    return web.json_response(body, status=status)
+    return web.Response(body=encode_json(body), status=status, content_type=content_type, charset="utf-8")
 
 
 def refusal_response(
@@ -35,9 +36,9 @@ def refusal_response(
     ``allow`` is the value of the field Allow, where there is one.
     """
     if path.startswith(api_v1.PATH_PREFIX):
-        answer = web.json_response(problem.body(), status=problem.status, content_type=api_v1.PROBLEM_TYPE)
+        answer = json_response(problem.body(), problem.status, api_v1.PROBLEM_TYPE)
     else:
-        answer = web.json_response(rspamd.error_to_json(problem.detail), status=problem.status)
+        answer = json_response(rspamd.error_to_json(problem.detail), problem.status)
     if problem.status == 401:
         answer.headers["WWW-Authenticate"] = "Bearer"
     if problem.status in _RETRY_STATUSES:

@@ -73,7 +73,7 @@ async def test_any_split_of_a_request_gives_the_same_answer(http: RunningHttpLis
             await asyncio.sleep(0)  # lets the listener run
         answer = await rest(reader)
 
-    assert (status(answer), b'"verdict": "unsure"' in answer) == (200, True)
+    assert (status(answer), b'"verdict":"unsure"' in answer) == (200, True)
 
 
 async def test_a_client_may_disconnect_at_any_byte(http: RunningHttpListener) -> None:

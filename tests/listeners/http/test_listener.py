@@ -60,7 +60,7 @@ async def test_metrics_and_health_are_served() -> None:
         assert await get(f"{url}/healthz") == (200, "ok\n")
         async with aiohttp.ClientSession() as session, session.head(f"{url}/healthz") as response:
             assert response.status == 200
-        assert await get(f"{url}/readyz") == (200, '{"ready": true, "degraded": {}}')
+        assert await get(f"{url}/readyz") == (200, '{"ready":true,"degraded":{}}')
         assert (await get(f"{url}/"))[0] == 404
 
 
@@ -113,7 +113,7 @@ async def test_what_is_degraded_is_said() -> None:
     async with serving(health_routes(degraded)) as url:
         assert await get(f"{url}/readyz") == (
             503,
-            '{"ready": false, "degraded": {"next_hop": "cannot be reached"}}',
+            '{"ready":false,"degraded":{"next_hop":"cannot be reached"}}',
         )
 
 
