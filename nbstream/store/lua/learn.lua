@@ -234,22 +234,20 @@ for _, class in ipairs(classes) do
     add_to_change('first:' .. class.label, table.concat(first_scores, '\n'))
   end
 end
-local id
-if lesson_count == 1 then
-  id = redis.call('XADD', changes_key, 'MAXLEN', '~', max_changes, '*', unpack(change))
-else
+local trimming, precision, threshold = 'MAXLEN', '~', max_changes
+if lesson_count > 1 then
   add_to_change('lessons', lesson_count)
-  id = redis.call('XADD', changes_key, '*', unpack(change))
   -- A batch is as long as its lessons. So the stream keeps as many lessons as changes, not as many batches.
-  local oldest, start = '-', '-'
+  local start = '-'
+  trimming, precision, threshold = 'MINID', '=', '0'
   for _ = 0, 2 * lesson_count do
-    local entry = redis.call('XRANGE', changes_key, start, '+', 'COUNT', 1)[1]
-    local fields = entry[2]
-    oldest, start = entry[1], '(' .. entry[1]
-    if tonumber(fields[2]) > sequence - max_changes then break end  -- the sequence number is the first field
+    local oldest = redis.call('XRANGE', changes_key, start, '+', 'COUNT', 1)[1]
+    if not oldest then break end
+    threshold, start = oldest[1], '(' .. oldest[1]
+    if tonumber(oldest[2][2]) > sequence - max_changes then break end  -- the sequence number is the first field
   end
-  redis.call('XTRIM', changes_key, 'MINID', oldest)
 end
+local id = redis.call('XADD', changes_key, trimming, precision, threshold, '*', unpack(change))
 
 -- The record keeps the whole entry that is replaced.
 for _, lesson in ipairs(lessons) do

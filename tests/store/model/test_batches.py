@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
+import nbstream
 from nbstream.bayes.counts import CLASSES, Sums
 from nbstream.errors import StoreRefuses
 from nbstream.policy.first_scores import FirstScore
@@ -24,7 +25,7 @@ from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
-from tests.store.algebra import equals_redis_exactly, stored, summed
+from tests.store.algebra import NOTHING, equals_redis_exactly, stored, summed
 from tests.store.lessons import SUM_NAMES, TOKENS, change, entry
 from tests.store.notes import NOTE
 from tests.store.proxy import Fate, Proxy
@@ -32,6 +33,7 @@ from tests.store.replica.mirrors import running
 
 MESSAGES = [f"m{n}" for n in range(6)]
 LIMIT = 3  # first scores
+SET_UP = Path(nbstream.__file__).parents[1] / "deploy/redis/redis.conf"
 
 Round: TypeAlias = "dict[str, Content]"
 """What the messages of one batch are learned as."""
@@ -287,3 +289,25 @@ async def test_the_change_stream_keeps_the_changes_of_the_last_lessons(client: R
 
     entries: Any = await client.xrange(model.keys.changes)
     assert [int(fields[b"sequence"]) for _, fields in entries] == [54, 58, 62]
+
+
+async def test_the_user_of_the_set_up_for_redis_may_write_a_batch_and_trim_the_stream(
+    own_redis: RedisServer,
+) -> None:
+    """A command that is refused in the middle of a script would leave half of it."""
+    rights = next(line for line in SET_UP.read_text().splitlines() if line.startswith("user nbstream ")).split()
+    admin: Any = open_client(ConnectionOptions(own_redis.url))
+    await admin.execute_command("ACL", "SETUSER", "limited", ">secret", *rights[2:])
+    client = open_client(ConnectionOptions(own_redis.url, user="limited", password="secret"))
+    model = await open_model(client)
+    model.retention = replace(model.retention, max_changes=3)
+
+    for label in ("spam", "ham", None):
+        content: Content = (label, TOKENS, 1000, [(b"=x", 5)], 9) if label else None
+        assert await is_one_change(
+            model, await model.commit_lessons(await lessons_of(model, dict.fromkeys(MESSAGES, content)))
+        )
+
+    assert await stored(model) == NOTHING
+    await client.aclose()
+    await admin.aclose()
