@@ -105,13 +105,22 @@ class TokenClues(LazySequence[Clue]):
         if self._cached_items is not None:
             return self._cached_items[indices]
         ratios = self.ratios.tolist()
-        return tuple(Clue(name, ratios[i]) for _, name, i in self._ranked()[indices])
+        at_least = indices.stop if indices.start is None and indices.step is None else None
+        return tuple(Clue(name, ratios[i]) for _, name, i in self._ranked(at_least)[indices])
 
-    def _ranked(self) -> list[tuple[float, bytes, int]]:
-        """Return (minus strength, name, position in ``token_indices``) of each clue, strongest first."""
-        all_names = self.tokens.all
-        names = [all_names[index] for index in self.token_indices.tolist()]
-        return sorted(zip((-np.abs(self.ratios)).tolist(), names, range(len(names)), strict=True))
+    def _ranked(self, at_least: int | None = None) -> list[tuple[float, bytes, int]]:
+        """Return (minus strength, name, position in ``token_indices``) of each clue, strongest first.
+
+        With ``at_least`` only so many clues, and those that are as strong as the last of them.
+        """
+        strengths, positions = np.abs(self.ratios), np.arange(len(self.ratios))
+        if at_least is not None and 0 < at_least < len(strengths):
+            positions = np.flatnonzero(strengths >= np.partition(strengths, -at_least)[-at_least])
+        names = self.tokens.all.names
+        found = zip(
+            strengths[positions].tolist(), self.token_indices[positions].tolist(), positions.tolist(), strict=True
+        )
+        return sorted((-strength, names[index], position) for strength, index, position in found)
 
     def _compute_items(self) -> tuple[Clue, ...]:
         return self._slice(slice(None))
