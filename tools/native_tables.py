@@ -161,7 +161,8 @@ def characters_source() -> str:
         + "".join(f'    b"{block.translate(_ESCAPED)}",\n' for block in blocks)
         + "];\n\n"
         "#[rustfmt::skip]\n"
-        f"pub static CLASSES: [u8; {len(letters)}] = [\n{_rows([f'{bits:#04x}' for bits in letters])}];\n\n"
+        f"#[rustfmt::skip]\npub static CLASSES: [u8; {len(letters)}] = [\n"
+        f"{_rows([f'{bits:#04x}' for bits in letters])}];\n\n"
         "/// Characters with the bit `MAPPED`, in order, and what NFKC and case folding make of them.\n"
         f"#[rustfmt::skip]\npub static FOLDED: [(char, &str); {len(folded)}] = [\n"
         + "".join(

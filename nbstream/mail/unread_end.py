@@ -14,9 +14,9 @@ import re
 
 from nbstream.mail.charsets import decode_long_text
 
-# Possessive, so that the patterns never go back. Only groups without alternatives or look-ahead are repeated in
-# this way, because CPython before 3.11.5 matches others wrongly.
-_BASE64_LINES = re.compile(rb"^(?:[A-Za-z0-9+/]++={0,2}\r\n)++", re.MULTILINE)
+# Possessive within a line, so that the pattern never goes back. The group of a line is not: after a line that only
+# begins like base64, a possessive group of CPython before 3.11.5 ends in the middle of that line.
+_BASE64_LINES = re.compile(rb"^(?:[A-Za-z0-9+/]++={0,2}+\r\n)+", re.MULTILINE)
 _MIN_BASE64_BYTES = 60
 # Text in base64 has lines of 60 to 76 characters. What has shorter ones may also be one word a line.
 _MIN_BINARY_LINE_BYTES = 40

@@ -146,6 +146,13 @@ def test_no_more_than_an_eighth_is_read_from_the_end() -> None:
     assert len(Message.parse(raw).unread_end) <= MEGABYTE // 8 + 10
 
 
+def test_a_line_behind_base64_is_read_from_its_beginning() -> None:
+    text = Message.parse(
+        FIELDS + b"\r\n" + b"hidden " * 200_000 + b"\r\n" + PICTURE[:7_700] + b"casino: 7\r\n"
+    ).unread_end
+    assert "\ncasino: 7" in text
+
+
 def test_one_word_a_line_is_no_base64() -> None:
     words = b"".join(b"%s\r\n" % word for word in (b"casino", b"bonus", b"pills", b"winner") * 20)
     tokens = body_tokens(FIELDS + b"\r\n" + b"ham words\r\n" * 120_000 + words)

@@ -79,14 +79,12 @@ pub fn distinct_words(
     } else {
         (Cow::Borrowed(text), false)
     };
-    let mut words = TokenList::distinct();
-    for (count, word) in written_words(&folded).enumerate() {
-        if count == MAX_WRITTEN_WORDS {
-            words = chosen_words(&folded, is_foreign);
-            break;
-        }
-        push_stripped(&mut words, word);
-    }
+    // A word and what ends it have two bytes, so a shorter text has not too many.
+    let mut words = if folded.len() < 2 * MAX_WRITTEN_WORDS {
+        stripped_words(written_words(&folded).map(str::as_bytes))
+    } else {
+        chosen_words(&folded, is_foreign)
+    };
     if has_unspaced || words.iter().any(|word| word.len() > MAX_WORD_CHARACTERS) {
         words = shortened_words(&words, limit, allowance);
     }
@@ -160,12 +158,17 @@ fn is_word(character: char) -> bool {
     unicode::is_word(character) || matches!(character, '\u{20ac}' | '\u{a3}' | '\u{a5}')
 }
 
-/// Appends a word in lower case without the marks at its ends, if anything is left. Only ASCII may have capitals here.
-fn push_stripped(words: &mut TokenList, word: impl AsRef<[u8]>) {
-    let stripped = ascii::strip(word.as_ref(), is_mark_inside);
-    if !stripped.is_empty() {
-        push_lower(words, stripped);
+/// Returns the distinct words in lower case without the marks at their ends, where anything is left. Only ASCII may
+/// have capitals here.
+fn stripped_words<'a>(written: impl Iterator<Item = &'a [u8]>) -> TokenList {
+    let mut words = TokenList::distinct();
+    for word in written {
+        let stripped = ascii::strip(word, is_mark_inside);
+        if !stripped.is_empty() {
+            push_lower(&mut words, stripped);
+        }
     }
+    words
 }
 
 fn push_lower(words: &mut TokenList, word: &[u8]) {
@@ -176,7 +179,7 @@ fn push_lower(words: &mut TokenList, word: &[u8]) {
     });
 }
 
-/// Returns the words of a text that has more than `MAX_WRITTEN_WORDS`, of which so many different ones are chosen.
+/// Returns the words of a text that may have more than `MAX_WRITTEN_WORDS`: of different ones so many are chosen.
 fn chosen_words(text: &str, is_foreign: bool) -> TokenList {
     let mut written = TokenList::distinct();
     for word in written_words(text) {
@@ -186,11 +189,8 @@ fn chosen_words(text: &str, is_foreign: bool) -> TokenList {
             push_lower(&mut written, word.as_bytes());
         }
     }
-    let mut words = TokenList::distinct();
-    for position in spread_positions(written.len(), MAX_WRITTEN_WORDS, MAX_WRITTEN_WORDS / 4) {
-        push_stripped(&mut words, written.get(position));
-    }
-    words
+    let chosen = spread_positions(written.len(), MAX_WRITTEN_WORDS, MAX_WRITTEN_WORDS / 4);
+    stripped_words(chosen.map(|position| written.get(position)))
 }
 
 /// Returns all `items` where they are at most `limit`; else a choice of so many, in order: a quarter of them from
