@@ -201,11 +201,13 @@ def _character_class(character: str, seconds: frozenset[str], folded: dict[str, 
     if unicodedata.combining(first) or first in seconds:
         return bits  # what it becomes depends on the character before it
     form = normal.casefold()
-    if form == character:
+    if form == normal == character:
         return bits | _KEPT
     if form == character.lower() and normal == character and len(form) == 1:
         return bits | _LOWERED
-    if any(ord(character) in numbers for numbers in _MAPPED):
+    # Behind the limit of folding case alone is folded. The library knows that where it is the lower case.
+    is_simple = normal == character or character.casefold() == character.lower()
+    if is_simple and any(ord(character) in numbers for numbers in _MAPPED):
         folded[character] = form
         return bits | _MAPPED_BIT
     return bits

@@ -19,6 +19,7 @@ from nbstream.tokens.encoding import encode_tokens
 from nbstream.tokens.header_tokens import field_tokens, relation_tokens
 from nbstream.tokens.structure import bare_text_tokens, file_name_tokens
 from nbstream.tokens.tokenizer import lower_case
+from nbstream.tokens.unicode import only_known
 from nbstream.tokens.urls import link_tokens
 from nbstream.tokens.words import WordAllowance, fold_stretches
 
@@ -117,7 +118,7 @@ def _link_tokens(arguments: Arguments) -> Sequence[bytes]:
 
 def _folded_pieces(arguments: Arguments) -> Sequence[bytes]:
     allowance = WordAllowance(characters=int(arguments[1]))
-    folded = fold_stretches(arguments[0].decode("utf-8"), allowance)
+    folded = fold_stretches(only_known(arguments[0].decode("utf-8")), allowance)
     return [folded.encode("utf-8"), b"%d" % allowance.characters]
 
 

@@ -307,7 +307,7 @@ fn resolve_number(number: &str) -> Result<Cow<'static, str>, HandBack> {
     if (0xfdd0..0xfdf0).contains(&number) || number & 0xfffe == 0xfffe {
         return Ok(Cow::Borrowed(""));
     }
-    if !unicode::is_known(character) {
+    if !(unicode::is_known(character) || unicode::is_later_symbol(character)) {
         return Err(HandBack);
     }
     Ok(Cow::Owned(character.to_string()))
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_character_beyond_the_tables_hands_the_message_back() {
-        assert_eq!(resolve_character_references("&#x1f6dc;"), Err(HandBack));
+        assert_eq!(resolve_character_references("&#x20000;"), Err(HandBack));
     }
 
     #[test]

@@ -22,9 +22,21 @@ pub fn is_known(character: char) -> bool {
     class(character) & KNOWN != 0
 }
 
+/// Returns whether the character is a symbol that was assigned after Unicode 14.0: it is no letter, digit or space in
+/// any version, and becomes U+FFFD.
+pub fn is_later_symbol(character: char) -> bool {
+    matches!(character, '\u{1f000}'..='\u{1faff}') && !is_known(character)
+}
+
 /// Returns whether the tables know each character of `text`.
 pub fn is_known_text(text: &str) -> bool {
     text.is_ascii() || text.chars().all(is_known)
+}
+
+/// Returns whether the tables know each character of `text`, or it is a later symbol.
+pub fn is_clear_text(text: &str) -> bool {
+    let is_clear = |character| is_known(character) || is_later_symbol(character);
+    text.is_ascii() || text.chars().all(is_clear)
 }
 
 /// Returns whether `\w` matches the character.
@@ -80,6 +92,7 @@ mod tests {
     fn characters_are_what_python_says() {
         assert!(is_word('é') && is_word('_') && is_word('中') && !is_word('\u{a0}'));
         assert!(is_space('\u{a0}') && is_space('\u{1c}') && is_space('\u{2003}') && !is_space('x'));
+        assert!(is_later_symbol('\u{1f6dc}') && !is_later_symbol('\u{1f600}'));
         assert!(is_known('\u{e000}') && !is_known('\u{1f6dc}') && !is_known('\u{20000}'));
         assert_eq!(mapped('\u{ff21}'), "a");
         assert_eq!(mapped('ß'), "ss");

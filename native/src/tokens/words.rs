@@ -359,7 +359,7 @@ fn fold_pieces<'a>(
         None => ask_to_fold(joined, allowance, foreign)?,
     };
     // U+FA6C, for example, becomes a character beyond the tables.
-    if !unicode::is_known_text(&folded) {
+    if !unicode::is_clear_text(&folded) {
         return Err(HandBack);
     }
     let has_unspaced = folded.chars().any(unicode::is_unspaced);
@@ -412,24 +412,26 @@ fn ascii_bytes(content: &[u8]) -> usize {
     start + rest.count()
 }
 
-/// Returns `text` folded, in stretches as Python folds it; None where the tables do not fold a character, or where
-/// the allowance ends.
+/// Returns `text` folded, in stretches as Python folds it: behind the limit of the allowance, case alone. None where
+/// the tables do not fold a character.
 fn fold_stretches(text: &str, allowance: &mut WordAllowance) -> Option<String> {
     let mut characters_left = allowance.characters;
     let mut folded = String::with_capacity(text.len());
     let mut rest = text;
     while !rest.is_empty() {
-        if characters_left <= 0 {
-            return None;
-        }
         let (stretch, behind) = rest.split_at(stretch_bytes(rest));
-        let folded_before = folded.len();
-        let is_normal = push_folded(stretch, &mut folded)?;
-        let length = unicode::length(&folded[folded_before..]);
-        if !is_normal || length > unicode::length(stretch) {
+        rest = behind;
+        let before = folded.len();
+        let keeps_forms = characters_left <= 0;
+        let is_normal = push_folded(stretch, keeps_forms, &mut folded)?;
+        let length = unicode::length(&folded[before..]);
+        let is_longer = length > unicode::length(stretch);
+        if keeps_forms && is_longer {
+            folded.truncate(before);
+            push_lower_case(stretch, &mut folded)?;
+        } else if !keeps_forms && (is_longer || !is_normal) {
             characters_left -= length as i64;
         }
-        rest = behind;
     }
     allowance.characters = characters_left;
     Some(folded)
@@ -448,16 +450,19 @@ fn stretch_bytes(text: &str) -> usize {
         .map_or(longest, |(offset, _)| offset)
 }
 
-/// Appends what folding makes of `stretch`; returns whether NFKC keeps all of it. None where the tables do not fold
-/// a character.
-fn push_folded(stretch: &str, folded: &mut String) -> Option<bool> {
+/// Appends what folding makes of `stretch`, or what folding its case makes of it where it `keeps_forms`; returns whether
+/// NFKC keeps all of it. None where the tables do not fold a character.
+fn push_folded(stretch: &str, keeps_forms: bool, folded: &mut String) -> Option<bool> {
     let mut is_normal = true;
     for character in stretch.chars() {
         let class = unicode::class(character);
-        is_normal &= class & NORMAL != 0;
+        is_normal &= class & NORMAL != 0 || unicode::is_later_symbol(character);
         if class & KEPT != 0 {
             folded.push(character);
-        } else if class & LOWERED != 0 {
+        } else if unicode::is_later_symbol(character) {
+            folded.push('\u{fffd}');
+        } else if class & LOWERED != 0 || class & MAPPED != 0 && class & NORMAL == 0 && keeps_forms
+        {
             folded.extend(character.to_lowercase());
         } else if class & MAPPED != 0 {
             folded.push_str(unicode::mapped(character));
@@ -466,6 +471,21 @@ fn push_folded(stretch: &str, folded: &mut String) -> Option<bool> {
         }
     }
     Some(is_normal)
+}
+
+/// Appends `stretch` in lower case. None for a character whose lower case depends on what stands around it.
+fn push_lower_case(stretch: &str, lower: &mut String) -> Option<()> {
+    for character in stretch.chars() {
+        if character == '\u{3a3}' {
+            return None;
+        }
+        if unicode::is_later_symbol(character) {
+            lower.push('\u{fffd}');
+        } else {
+            lower.extend(character.to_lowercase());
+        }
+    }
+    Some(())
 }
 
 fn ask_to_fold(
@@ -481,7 +501,13 @@ fn ask_to_fold(
     let left = answer.pop().and_then(|left| String::from_utf8(left).ok());
     let left = left.and_then(|left| left.parse().ok());
     allowance.characters = left.ok_or(HandBack)?;
-    String::from_utf8(answer.join(&b'\n')).map_err(|_| HandBack)
+    // Some forms of ideographs become characters that the tables do not know.
+    let folded = String::from_utf8(answer.join(&b'\n')).map_err(|_| HandBack)?;
+    if unicode::is_clear_text(&folded) {
+        Ok(folded)
+    } else {
+        Err(HandBack)
+    }
 }
 
 /// Returns `text` in lower case with compatibility forms unified, as `fold_text` does; None where Python must do that.
@@ -495,7 +521,7 @@ pub fn fold_text(text: &str) -> Option<String> {
         return None;
     }
     let mut folded = String::with_capacity(text.len());
-    push_folded(text, &mut folded)?;
+    push_folded(text, false, &mut folded)?;
     Some(folded)
 }
 
@@ -576,7 +602,7 @@ mod tests {
             words("a\u{a0}b \u{e9}\u{c9}x, \u{e9}\u{c9}x, \u{20ac}5"),
             ["a", "b", "\u{e9}\u{e9}x", "\u{20ac}5"]
         );
-        assert_eq!(words("\u{ff26}\u{ff32}ee \u{fb01}n"), ["free", "fin"]);
+        assert_eq!(words("\u{ff26}\u{ff32}ee \u{df}"), ["free", "ss"]);
         assert_eq!(words("..."), Vec::<String>::new());
     }
 
