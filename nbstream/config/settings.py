@@ -187,7 +187,7 @@ class Settings(Section):
     workers: Annotated[int | Literal["auto"], BeforeValidator(read_workers)] = 1
     """How many processes serve mail; ``auto`` starts one for each CPU that nbstream may use. With more than 1 a
     supervisor starts them and replaces those that die. All limits of connections, bytes and entries hold for each
-    worker, and each worker has its own replica of the counts in memory.
+    worker. With the native engine the workers share the counts in /dev/shm, else each has its own replica.
     """
 
     engine: EngineChoice = "auto"
