@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from nbstream import config
-from nbstream.assembly.engine import make_engine
+from nbstream.assembly.engine import make_engine, table_functions
 from nbstream.assembly.filter import make_filter, message_limits, open_one_shot_filter
 from nbstream.assembly.policy import make_filter_policy
 from nbstream.assembly.store import make_model, make_recent_messages, open_redis
@@ -93,7 +93,12 @@ async def in_process_daemon(state: Path) -> AsyncIterator[InProcessDaemon]:
         await store.embedded.ensure_running()
         model = make_model(settings, store.client)
         await model.open()
-        mirror = Mirror(make_model(settings, store.blocking_client), settings.redis.timeout_seconds)
+        engine = make_engine(settings)
+        mirror = Mirror(
+            make_model(settings, store.blocking_client),
+            settings.redis.timeout_seconds,
+            table_functions=table_functions(engine),
+        )
         metrics, dropped = DaemonMetrics.create(), list[int]()
         metrics.watch_model(mirror, store.primary, lambda: make_filter_policy(settings))
         memory = make_recent_messages(settings, model, dropped.append)
@@ -101,7 +106,6 @@ async def in_process_daemon(state: Path) -> AsyncIterator[InProcessDaemon]:
         tasks = [asyncio.create_task(mirror.run()), asyncio.create_task(memory.run())]
         try:
             await mirror.loaded.wait()
-            engine = make_engine(settings)
             watched = make_filter(settings, model, mirror, observer, checked_messages=memory, engine=engine)
             bare = make_filter(settings, model, mirror, engine=engine)
             yield InProcessDaemon(settings, mirror, memory, watched, bare, dropped)
