@@ -24,17 +24,22 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 run: python redis $(VENV)/run.stamp $(LIBRARY)
 	@exec $(VENV)/bin/nbstream serve --hints
 
+# The whole suite on the native engine, where it was built, and the daemon from end to end on the Python one. The tests
+# of the pure layers compare the two by themselves.
+END_TO_END := $(addprefix tests/integration/test_,feedback.py http.py spamd.py explain.py workers.py)
 test: $(VENV)/test.stamp $(LIBRARY)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(PYTEST) -n 2 -r s -m "not soak"
+	NBSTREAM_ENGINE=python $(PYTEST) -n 2 -r s -m "not soak" $(END_TO_END)
 
-# The part of the tests that another interpreter may change: the pure layers, whose tokens and keys are stored, and
-# the daemon from end to end.
+# The part of the tests that another interpreter may change: the pure layers, whose tokens and keys are stored, both
+# engines, and the daemon from end to end.
 test-interpreter: $(VENV)/test.stamp $(LIBRARY)
-	$(PYTEST) -n 2 -r s tests/mail tests/tokens tests/bayes tests/policy tests/wire tests/store/test_migration.py \
-		tests/integration/test_life.py
+	$(PYTEST) -n 2 -r s tests/engine tests/mail tests/tokens tests/bayes tests/policy tests/wire \
+		tests/store/test_migration.py tests/integration/test_life.py
+	NBSTREAM_ENGINE=python $(PYTEST) -n 2 -r s tests/integration/test_life.py
 
 # Long runs: broken and mutated mail. One process, so that a test that hangs is really hanging.
 soak: $(VENV)/test.stamp $(LIBRARY)
