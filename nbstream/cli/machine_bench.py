@@ -160,9 +160,8 @@ class _MachineBench:
         )
 
     def _make_mirror(self) -> Mirror:
-        return make_mirror(
-            self._settings, self._clients, make_model(self._settings, self._clients.blocking_client)
-        )
+        model = make_model(self._settings, self._clients.blocking_client)
+        return make_mirror(self._settings, self._clients, model, self._engine)
 
     async def _measure_worker(self) -> float:
         async with measured_daemon(self._settings) as daemon:

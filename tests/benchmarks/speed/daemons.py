@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from nbstream import config
-from nbstream.assembly.engine import make_engine, table_functions
 from nbstream.assembly.filter import make_filter, message_limits, open_one_shot_filter
 from nbstream.assembly.policy import make_filter_policy
-from nbstream.assembly.store import make_model, make_recent_messages, open_redis
+from nbstream.assembly.store import make_mirror, make_model, make_recent_messages, open_redis
 from nbstream.filter import CompositeObserver, Filter, RememberingObserver
 from nbstream.mail.message import Message
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.incoming_message import incoming_message
-from nbstream.store.replica.mirror import Mirror
 from tests.benchmarks.speed.processes import Served, free_port, served
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
+    from nbstream.engine.choice import Engine
     from nbstream.store.recent.checked_messages import RecentMessages
+    from nbstream.store.replica.mirror import Mirror
     from tests.benchmarks.speed.bench import Bench, Labelled
 
 # -P: the folder that a process is started in does not decide which nbstream it runs.
@@ -85,7 +85,7 @@ class InProcessDaemon:
 
 
 @asynccontextmanager
-async def in_process_daemon(state: Path) -> AsyncIterator[InProcessDaemon]:
+async def in_process_daemon(state: Path, engine: Engine) -> AsyncIterator[InProcessDaemon]:
     """Put the parts together as ``daemon.server`` does, with metrics and recent messages, without listeners."""
     settings = config.load_settings(write_config(state))
     async with open_redis(settings) as store:
@@ -93,12 +93,7 @@ async def in_process_daemon(state: Path) -> AsyncIterator[InProcessDaemon]:
         await store.embedded.ensure_running()
         model = make_model(settings, store.client)
         await model.open()
-        engine = make_engine(settings)
-        mirror = Mirror(
-            make_model(settings, store.blocking_client),
-            settings.redis.timeout_seconds,
-            table_functions=table_functions(engine),
-        )
+        mirror = make_mirror(settings, store, make_model(settings, store.blocking_client), engine)
         metrics, dropped = DaemonMetrics.create(), list[int]()
         metrics.watch_model(mirror, store.primary, lambda: make_filter_policy(settings))
         memory = make_recent_messages(settings, model, dropped.append)

@@ -34,8 +34,7 @@ TEXTS = {
 
 CPU of the process. `check` is the work of a daemon from the bytes of a message to its verdict, with metrics and
 with remembering the message in Redis; bare is without these two. The CPU of Redis itself is in the figures of the
-listeners. `bogofilter -b` is one process for all messages, its start and reading its files included. The stages
-are those of the Python engine.
+listeners. `bogofilter -b` is one process for all messages, its start and reading its files included.
 """,
     "sizes": """\
 ## By the size of the message

@@ -1,8 +1,8 @@
 """The stages of a check, and the whole check in process, beside bogofilter's on the same messages.
 
 CPU time, taken in turns. A whole check is what the daemon does with each message: line ends and fields of its own,
-parse, key, tokens, score, verdict, metrics, and what the memory packs and sends to Redis afterwards. Bare is
-without the last two. What Redis itself spends is in the figures of the listeners alone.
+key, tokens, score, verdict, metrics, and what the memory packs and sends to Redis afterwards. Bare is without the
+last two. What Redis itself spends is in the figures of the listeners alone.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import uvloop
 
-from nbstream.assembly.filter import message_limits
+from nbstream.assembly.engine import make_engine
+from nbstream.config import Settings
+from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter
 from nbstream.mail import header_fields
-from nbstream.mail.lines import normalize_line_ends
-from nbstream.mail.message import Message
 from nbstream.policy import verdict_fields
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.bogofilter import Bogofilter
@@ -27,35 +27,41 @@ from tests.benchmarks.speed.plan import BOGOFILTER, CHECK, CPU_MICROSECONDS
 
 _MILLION = 1e6
 _AT_ONCE = 32
+_BY_PYTHON = ", engine: python"
 
 
 def run(bench: Bench) -> None:
-    """Measure both in turns; bogofilter is left out if it is missing."""
+    """Measure both engines and bogofilter in turns; bogofilter is left out if it is missing."""
     peer: Bogofilter | None = None
     with bench.skipping(BOGOFILTER):
         peer = Bogofilter(bench.shared / "bogofilter", bench.taught)
         bench.report.machine["bogofilter"] = peer.version
-    uvloop.run(_measure(bench, peer, taught(bench)))
+    uvloop.run(_measure(bench, peer, taught(bench), taught(bench)))
 
 
-async def _measure(bench: Bench, peer: Bogofilter | None, state: Path) -> None:
+async def _measure(bench: Bench, peer: Bogofilter | None, state: Path, other_state: Path) -> None:
     raws = [path.read_bytes() for _, path in bench.checked]
     bench.report.machine["mean message"] = f"{sum(map(len, raws)) / len(raws):,.0f} bytes"
     costs: dict[str, list[float]] = {}
     theirs: list[float] = []
-    stages: list[dict[str, float]] = []
-    async with in_process_daemon(state) as ours:
+    engine = make_engine(Settings())
+    bench.report.machine["engine"] = str(engine)
+    async with (
+        in_process_daemon(state, engine) as ours,
+        in_process_daemon(other_state, PYTHON) as python,
+    ):
         for _ in range(bench.scale.rounds):
-            for case, spam_filter in {CHECK: ours.watched, f"{CHECK}, bare": ours.bare}.items():
-                costs.setdefault(case, []).append(await _checks(ours, spam_filter, raws))
+            for suffix, daemon in {"": ours, _BY_PYTHON: python}.items():
+                cases = {f"{CHECK}{suffix}": daemon.watched, f"{CHECK}, bare{suffix}": daemon.bare}
+                found = {case: await _checks(daemon, each, raws) for case, each in cases.items()}
+                found |= {f"{stage}{suffix}": cost for stage, cost in (await _stages(daemon, raws)).items()}
+                for case, microseconds in found.items():
+                    costs.setdefault(case, []).append(microseconds)
             if peer:
                 seconds, verdicts = await asyncio.to_thread(peer.check, bench.checked)
                 assert len(verdicts) == len(raws), "bogofilter did not judge every file"
                 theirs.append(seconds * _MILLION / len(raws))
-            stages.append(await _stages(ours, raws))
-        assert not ours.dropped, "the memory could not keep up"
-    for stage in stages[0]:
-        bench.record(stage, CPU_MICROSECONDS, *(seconds[stage] * _MILLION / len(raws) for seconds in stages))
+        assert not ours.dropped + python.dropped, "the memory could not keep up"
     for case, values in costs.items():
         bench.record(case, CPU_MICROSECONDS, *values)
     if theirs:
@@ -94,19 +100,18 @@ class _Watch:
 
 
 async def _stages(ours: InProcessDaemon, raws: Sequence[bytes]) -> dict[str, float]:
-    """CPU seconds by stage, over all messages, with the engine of the daemon."""
-    settings, watch = ours.settings, _Watch()
-    limits, parts = message_limits(settings), ours.bare.parts
-    scorer = parts.make_scorer(ours.bare.policy)
+    """Microseconds of CPU a message by stage."""
+    settings, watch, tokenizer = ours.settings, _Watch(), ours.bare.parts.tokenizer
+    scorer = ours.bare.parts.make_scorer(ours.bare.policy)
     for raw in raws:
         await asyncio.sleep(0)  # lets the mirror run
         watch.begin()
-        content = header_fields.strip_fields(normalize_line_ends(raw), verdict_fields.VERDICT_FIELDS)
+        message = arrived(raw, settings)
         watch.end("line ends, fields of ours")
-        taken = parts.tokenizer.take_apart(Message(content, limits))
-        watch.end("key and tokens")
+        taken = tokenizer.take_apart(message)
+        watch.end("take apart")
         check = await scorer.check_now(taken.key, taken.tokens)
-        watch.end("look up and score")
+        watch.end("look up, score")
         fields = verdict_fields.render_verdict_fields(
             check.id,
             check.verdict,
@@ -116,6 +121,7 @@ async def _stages(ours: InProcessDaemon, raws: Sequence[bytes]) -> dict[str, flo
             thresholds=check.thresholds,
             clues=check.clues,
         )
-        header_fields.prepend_fields(header_fields.guard_first_line(content, verdict_fields.GUARD_FIELD), fields)
+        content = header_fields.guard_first_line(message.raw, verdict_fields.GUARD_FIELD)
+        header_fields.prepend_fields(content, fields)
         watch.end("render")
-    return watch.seconds
+    return {stage: seconds * _MILLION / len(raws) for stage, seconds in watch.seconds.items()}
