@@ -11,7 +11,7 @@ import mmap
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import ChangePosition, Counts, CountsChange, CountsView, Totals
-from nbstream.engine.table import WORD_BYTES, Table, TableFull, table_bytes
+from nbstream.engine.table import WORD_BYTES, Table, TableFailure, TableFull, table_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -263,6 +263,8 @@ class TableCounts(TableView, Counts):
         self._begin_copy(tokens, length)
         former = self._table
         while self._table is former:
+            if self._larger is None:
+                raise TableFailure("the table has more names than it says")
             self._copy_some(_MOST_COPIED)
 
 

@@ -180,7 +180,7 @@ class Table:
         return TableDescription(
             epoch=words[0],
             totals=tuple(words[1:6]),
-            position=tuple(words[6:12]),
+            position=tuple(word % (1 << 64) for word in words[6:12]),
             names=words[12],
             sums=words[13],
             rows=words[14],
@@ -225,7 +225,9 @@ class Table:
             )
             if found != _FULL:
                 return names[: int(length[0])].tobytes(), rows[: _check(found)]
-            used = self.describe()
+            before, used = used, self.describe()
+            if used == before:
+                raise TableFailure("the names take more room than the table has")
 
     def largest(self) -> int:
         """Return the largest of all totals, counts and sums."""

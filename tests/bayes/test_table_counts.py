@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -131,3 +132,28 @@ def test_names_and_their_number_must_agree() -> None:
 def test_memory_without_a_table_is_refused() -> None:
     with pytest.raises(TableFailure, match="no table"):
         Table(table_functions(), PrivateMemory(4096))
+
+
+def test_whatever_is_overwritten_gives_counts_or_an_error() -> None:
+    """Numbers of a damaged header neither ask for absurd memory nor let a change go on for ever."""
+    draw = random.Random(18)
+    for _ in range(150):
+        counts = TableCounts.empty(table_functions())
+        for sequence in range(1, 5):
+            counts.apply(lesson(draw, sequence))
+        buffer = counts.table.memory.buffer
+        for _ in range(draw.choice([1, 1, 3, 30])):
+            at = 8 * draw.randrange(draw.choice([16, 64, 64, len(buffer) // 8]))
+            buffer[at : at + 8] = draw.choice(
+                [bytes(8), b"\xff" * 8, draw.randbytes(8), bytes([draw.randrange(256), 4] + [0] * 6)]
+            )
+
+        with suppress(TableFailure):
+            counts.snapshot()
+        with suppress(TableFailure):
+            assert len(counts) >= counts.distinct_tokens >= 0
+        with suppress(TableFailure):
+            assert counts.look_up([b"token 1", b"token 5 of a long name", b"none"]).shape == (3, 2)
+        with suppress(TableFailure):
+            for sequence in range(5, 30):
+                counts.apply(lesson(draw, sequence))

@@ -28,3 +28,14 @@ def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
     file.write_text("no library")
     with pytest.raises(LibraryUnfit, match="cannot be loaded"):
         load_library(file)
+
+
+def test_a_library_that_is_cut_is_refused_before_it_is_mapped(tmp_path: Path) -> None:
+    if not LIBRARY_FILE.exists():
+        pytest.skip("the native library was not built here: there is no cargo")
+    whole = LIBRARY_FILE.read_bytes()
+    for length in (1000, len(whole) // 2, len(whole) - 1):
+        file = tmp_path / f"{length}.so"
+        file.write_bytes(whole[:length])
+        with pytest.raises(LibraryUnfit, match="is cut"):
+            load_library(file)

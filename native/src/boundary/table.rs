@@ -156,7 +156,7 @@ pub unsafe extern "C" fn nbn_table_describe(handle: *const TableHandle, out: *mu
     answer(|| {
         // SAFETY: by the contract of this function.
         let (table, out) = unsafe { (table(handle)?, room(out, DESCRIPTION_WORDS)) };
-        let (state, usage, identity) = (table.state()?, table.usage(), table.identity());
+        let ((state, usage), identity) = (table.description()?, table.identity());
         let values = [
             state.epoch as i64,
             state.totals[0],

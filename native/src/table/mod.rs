@@ -202,6 +202,24 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Returns the state after the last change, and how much of the memory is in use.
+    ///
+    /// Whoever has them may make room for so many names: numbers that no writer leaves are an error.
+    pub fn description(&self) -> Result<(State, Usage), TableError> {
+        let (state, usage) = (self.state()?, self.usage());
+        let fits = state.sums <= state.names
+            && state.names <= usage.rows_used as u64
+            && usage.rows_used <= usage.rows_reserved
+            && usage.rows_reserved <= usage.rows
+            && usage.long_names_used <= usage.long_names_reserved
+            && usage.long_names_reserved <= usage.long_name_words;
+        if fits {
+            Ok((state, usage))
+        } else {
+            Err(TableError::Damaged)
+        }
+    }
+
     /// Returns the largest of all totals and counts. Each count is as it was at some moment of the call.
     pub fn largest(&self) -> Result<i64, TableError> {
         let state = self.state()?;

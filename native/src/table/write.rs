@@ -180,7 +180,7 @@ impl Table<'_> {
         let at = usage.long_names_used;
         let end = at
             .checked_add(names::long_name_words(name.len()))
-            .ok_or(TableError::Arguments)?;
+            .ok_or(TableError::Damaged)?;
         if end > usage.long_names_reserved.min(self.layout.long_name_words) {
             return Err(TableError::Full);
         }
