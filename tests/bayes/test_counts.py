@@ -20,7 +20,7 @@ from nbstream.bayes.counts import (
     is_sum,
 )
 from nbstream.bayes.table_counts import TableCounts
-from tests.engine.tables import table_functions
+from tests.engine.native import table_functions
 
 # The last one begins like a sum and is a token: it is made from a header field whose name begins so.
 NAMES = [b"a", b"b", b"c", b"d", b"=d:e"]

@@ -21,7 +21,7 @@ from nbstream.bayes.table_counts import TableCounts
 from nbstream.engine.score import NativeScoring, ScoreOptions
 from nbstream.tokens.tokenizer import Tokens
 from tests.bayes.sample_models import sample_message, teach
-from tests.engine.tables import native_library, table_functions
+from tests.engine.native import native_library, table_functions
 
 LIMITS = (ClueLimits(0, head=2, body=3, raw_header=1), ClueLimits(50, head=4, body=0, raw_header=2))
 # Few different counts make votes that are equal, large ones are rounded when they become floats.

@@ -13,7 +13,7 @@ import pytest
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition, ClassCounts, CountsChange, Totals
 from nbstream.bayes.table_counts import PrivateMemory, TableCounts
 from nbstream.engine.table import Table, TableFailure
-from tests.engine.tables import table_functions
+from tests.engine.native import table_functions
 
 
 class Memories:

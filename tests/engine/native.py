@@ -1,19 +1,21 @@
-"""The native library for tests, which are skipped where it was not built."""
+"""The native library for tests: where it was not built, they are skipped, and fail in CI."""
 
 from __future__ import annotations
 
 import ctypes
-import os
-
-import pytest
 
 from nbstream.engine.library import LIBRARY_FILE, load_library
+from nbstream.engine.table import TableFunctions
+from tests.conftest import missing
 
 
 def native_library() -> ctypes.CDLL:
-    """The library; without one a visible skip, and a failure where ``CI=true``."""
+    """Return the native library."""
     if not LIBRARY_FILE.exists():
-        if os.environ.get("CI") == "true":
-            pytest.fail("the native library was not built")
-        pytest.skip("the native library was not built here: there is no cargo")
+        missing("the native library")
     return load_library()
+
+
+def table_functions() -> TableFunctions:
+    """Return the functions of the native library on tables."""
+    return TableFunctions(native_library())

@@ -11,14 +11,14 @@ from nbstream.engine.choice import ENVIRONMENT, PYTHON, EngineChoice, choose_eng
 from nbstream.engine.library import LIBRARY_FILE
 from nbstream.errors import ConfigError
 from nbstream.tokens import TOKENIZER_VERSION
+from tests.engine.native import native_library
 
 MISSING = Path("/nonexistent/libnbstream_native.so")
 
 
 @pytest.fixture(scope="module")
 def built() -> Path:
-    if not LIBRARY_FILE.exists():
-        pytest.skip("the native library was not built here: there is no cargo")
+    native_library()
     return LIBRARY_FILE
 
 

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.engine.library import LIBRARY_FILE, LibraryUnfit, interface_checksum, load_library
+from nbstream.engine.library import LibraryUnfit, interface_checksum, load_library
 from nbstream.tokens import TOKENIZER_VERSION
+from tests.engine.native import native_library
 
 
 def test_the_library_that_was_built_fits() -> None:
-    if not LIBRARY_FILE.exists():
-        pytest.skip("the native library was not built here: there is no cargo")
-    library = load_library()
+    library = native_library()
     assert library.nbn_interface_checksum() == interface_checksum()
     assert library.nbn_tokenizer_version() == TOKENIZER_VERSION
 

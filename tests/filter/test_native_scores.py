@@ -16,7 +16,7 @@ from nbstream.policy.policy import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.recent.explanations import pack_explanation
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.engine.tables import native_library, table_functions
+from tests.engine.native import native_library, table_functions
 from tests.letters import letters
 from tests.mutation import mutations
 

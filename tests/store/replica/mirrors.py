@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from nbstream.store.replica.segments import Segments
-from tests.engine.tables import table_functions
+from tests.engine.native import table_functions
 from tests.waiting import DEADLINE_SECONDS
 
 Kind: TypeAlias = Literal["python", "table", "writer", "reader"]

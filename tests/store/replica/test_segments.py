@@ -16,7 +16,7 @@ import pytest
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition, CountsChange, Totals
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.store.replica.segments import NoSharedMemory, SegmentFile, Segments, SharedView, counts_identity
-from tests.engine.tables import table_functions
+from tests.engine.native import table_functions
 
 IDENTITY = counts_identity("model", 1)
 

@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
-from tests.engine.tables import table_functions
+from tests.engine.native import table_functions
 from tests.store.lessons import change, entry
 from tests.store.replica.mirror_process import TOKENS, WEIGHT
 from tests.store.replica.mirrors import new_mirror, running
