@@ -233,7 +233,7 @@ fn rows_are_copied_in_steps_into_a_larger_table() {
     while let Some(row) = first {
         target.begin().unwrap();
         let result = source.copy_rows(&target, row, 10);
-        let state = source.last_state();
+        let state = source.state().unwrap();
         target.commit(state.totals, state.position).unwrap();
         if result == Err(TableError::Full) {
             reserved += 5;

@@ -1,7 +1,7 @@
 //! What only the writer of a table does. The order of the stores is what makes each of them safe to be the last one.
 
 use super::layout::{self, state_at, CLASSES, STATE_WORDS};
-use super::{names, Counts, Found, State, Table, TableError};
+use super::{names, Counts, Found, Table, TableError};
 
 impl Table<'_> {
     /// Lets the table use this many rows and words of long names; their memory must be there.
@@ -128,11 +128,6 @@ impl Table<'_> {
         } else {
             None
         })
-    }
-
-    /// Returns the state as the last change left it, for its writer.
-    pub fn last_state(&self) -> State {
-        self.state_of(self.load(layout::AT_COMMITTED))
     }
 
     fn begun_epoch(&self) -> Result<u64, TableError> {
