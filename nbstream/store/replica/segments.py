@@ -63,7 +63,11 @@ class SegmentFile:
         """Return memory of ``size`` bytes, none of which is reserved. Raises ``NoSharedMemory``."""
         with _shared_memory_errors():
             descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, _PRIVATE_MODE)
-            os.ftruncate(descriptor, size)
+            try:
+                os.ftruncate(descriptor, size)
+            except OSError:
+                os.close(descriptor)
+                raise
             return cls(folder, descriptor, writable=True)
 
     @classmethod
