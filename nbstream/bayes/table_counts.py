@@ -225,8 +225,9 @@ class TableCounts(TableView, Counts):
         """Make a change of at most so many new ``tokens``, whose names take ``length`` bytes."""
         while not _change(self._table, write, totals, position):
             self._copy_all(tokens, length)
-        if self._larger and not _change(self._larger, write, totals, position):
-            self._larger = None  # too small after all: the next copy is made for what is there then
+        larger, self._larger = self._larger, None  # one that misses a change is not used any more
+        if larger and _change(larger, write, totals, position):
+            self._larger = larger
         self._copy_some(max(_LEAST_COPIED, min(_MOST_COPIED, _COPIED_PER_TOKEN * tokens)))
 
     def _copy_some(self, rows: int) -> None:
