@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.engine.library import LibraryUnfit, interface_checksum, load_library
+from nbstream.engine.library import LIBRARY_FILE, LibraryUnfit, interface_checksum, load_library
 from nbstream.tokens import TOKENIZER_VERSION
 from tests.engine.native import native_library
 
@@ -30,8 +30,7 @@ def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_library_that_is_cut_is_refused_before_it_is_mapped(tmp_path: Path) -> None:
-    if not LIBRARY_FILE.exists():
-        pytest.skip("the native library was not built here: there is no cargo")
+    native_library()
     whole = LIBRARY_FILE.read_bytes()
     for length in (1000, len(whole) // 2, len(whole) - 1):
         file = tmp_path / f"{length}.so"
