@@ -64,11 +64,11 @@ pub fn mapped(character: char) -> &'static str {
 
 /// Returns where the character behind the first `count` characters of `text` begins.
 pub fn offset_of(text: &str, count: usize) -> usize {
-    if text.len() <= count {
-        return text.len();
-    }
-    if text.is_ascii() {
-        return count;
+    // Only so many bytes are looked at: callers ask for the next piece of a long text again and again.
+    match text.as_bytes().get(..count) {
+        None => return text.len(),
+        Some(beginning) if beginning.is_ascii() => return count,
+        Some(_) => {}
     }
     text.char_indices()
         .nth(count)
@@ -102,6 +102,9 @@ mod tests {
     fn offsets_count_characters() {
         assert_eq!(offset_of("aéb", 2), 3);
         assert_eq!(offset_of("ab", 9), 2);
+        assert_eq!(offset_of("ab", 2), 2);
+        assert_eq!(offset_of("abé", 2), 2);
+        assert_eq!(offset_of("abé", 3), 4);
         assert_eq!(length("aéb"), 3);
     }
 }
