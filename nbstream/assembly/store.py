@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from nbstream.assembly.engine import table_functions
+from nbstream.assembly.counts import table_functions
 from nbstream.engine.choice import PYTHON
 from nbstream.store import connection
 from nbstream.store.acknowledged.lesson_files import FOLDER

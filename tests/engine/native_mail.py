@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 import subprocess
@@ -52,7 +53,7 @@ class NativeMail:
 
 def build_native_mail(profile: str = "dev") -> Path | None:
     """Return the program that answers, or None where there is no cargo. Its arithmetic is checked."""
-    cargo = shutil.which("cargo")
+    cargo = shutil.which(os.environ.get("CARGO", "cargo"))
     if cargo is None:
         return None
     options = ("--quiet", "--offline", "--profile", profile, "--example", "mail_answers")

@@ -19,7 +19,8 @@ from tqdm import tqdm
 
 from nbstream import config
 from nbstream.assembly.autolearn import make_autolearner
-from nbstream.assembly.engine import make_counts, make_engine
+from nbstream.assembly.counts import make_counts
+from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import make_filter, message_limits
 from nbstream.assembly.store import make_autolearn_model, open_temporary_model
 from nbstream.cli import interrupts, message_files, output_files

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.table_counts import TableCounts, TableView
 from nbstream.engine.table import Table, TableFailure
-from nbstream.errors import NbstreamError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +32,11 @@ _WRITER_LOCK = "writer.lock"
 _PRIVATE_MODE = 0o600
 
 
-class NoSharedMemory(NbstreamError):
-    """There is no room in shared memory, or the folder cannot be used any more."""
+class NoSharedMemory(Exception):
+    """There is no room in shared memory, or the folder cannot be used any more.
+
+    It never reaches a listener or a command: the process keeps its own copy of the counts instead.
+    """
 
 
 @contextmanager
