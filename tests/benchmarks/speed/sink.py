@@ -12,12 +12,18 @@ import uvloop
 
 _EHLO = b"250-sink\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 SIZE 104857600\r\n"
 _END = b"\r\n.\r\n"
+_BUFFER_BYTES = 64 * 1024
 
 
-class Sink(asyncio.Protocol):
-    """One connection."""
+class Sink(asyncio.BufferedProtocol):
+    """One connection.
+
+    Its buffer is used again and again, and is small: with a new byte string of 256 kB for each read, one large
+    message kept this process busy for 30 ms in one step, and all other mail waited.
+    """
 
     def __init__(self) -> None:
+        self._buffer = bytearray(_BUFFER_BYTES)
         self._commands = b""
         self._in_message = False
         self._tail = b""
@@ -26,14 +32,19 @@ class Sink(asyncio.Protocol):
         self._transport: asyncio.WriteTransport = transport  # type: ignore[assignment]  # TCP's can write
         self._transport.write(b"220 sink\r\n")
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """Return where the next bytes go."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Read the bytes that have come."""
         if self._in_message:
-            self._tail = (self._tail + data)[-len(_END) :]
+            self._tail = (self._tail + self._buffer[max(0, nbytes - len(_END)) : nbytes])[-len(_END) :]
             if self._tail == _END:  # the client waits for the answer, so nothing follows
                 self._in_message = False
                 self._transport.write(b"250 taken\r\n")
             return
-        *lines, self._commands = (self._commands + data).split(b"\r\n")
+        *lines, self._commands = (self._commands + self._buffer[:nbytes]).split(b"\r\n")
         for line in lines:
             verb = line[:4].upper()
             if verb == b"DATA":
