@@ -9,10 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import overload
 
-import numpy as np
-
-_LINE_FEED = ord("\n")
-
 
 class TokenList(Sequence[bytes]):
     """An immutable sequence of tokens; it equals the tuple of their names."""
@@ -47,13 +43,11 @@ class TokenList(Sequence[bytes]):
 
     def joined_halves(self, at: int) -> tuple[bytes, bytes]:
         """Return the joined form of the first ``at`` tokens, and that of the rest."""
-        if self._names is not None:
-            return b"\n".join(self._names[:at]), b"\n".join(self._names[at:])
+        joined = self.joined
         if not 0 < at < len(self):
-            return (self.joined, b"") if at else (b"", self.joined)
-        line_feeds = np.flatnonzero(np.frombuffer(self.joined, np.uint8) == _LINE_FEED)
-        end = int(line_feeds[at - 1])
-        return self.joined[:end], self.joined[end + 1 :]
+            return (joined, b"") if at else (b"", joined)
+        rest = joined.split(b"\n", at)[at]
+        return joined[: len(joined) - len(rest) - 1], rest
 
     def __len__(self) -> int:
         if self._length is None:
