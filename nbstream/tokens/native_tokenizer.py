@@ -43,10 +43,14 @@ _Ask = ctypes.CFUNCTYPE(
 
 
 class _Output(threading.local):
-    """Where the library writes its result: for each thread a buffer of its own, which grows."""
+    """Where the library writes its result: for each thread a buffer of its own, which grows.
+
+    ``interruption`` ended an answer and has to go on when the library returns, such as ``KeyboardInterrupt``.
+    """
 
     def __init__(self) -> None:
         self.buffer = ctypes.create_string_buffer(_OUTPUT_BYTES)
+        self.interruption: BaseException | None = None
 
 
 class NativeTokenizer(Tokenizer):
@@ -107,6 +111,9 @@ class NativeTokenizer(Tokenizer):
         """Return how many bytes the result needs, which was written if it fits; -1 for a message handed back."""
         buffer = self._output.buffer
         needed: int = self._take_apart(raw, len(raw), native_options, self._ask, buffer, len(buffer))
+        interruption, self._output.interruption = self._output.interruption, None
+        if interruption:
+            raise interruption
         return needed
 
     def _answer(
@@ -118,10 +125,13 @@ class NativeTokenizer(Tokenizer):
         count: int,
     ) -> None:
         # A message without an answer is handed back. Python fails in the same way then, where somebody sees it.
-        with suppress(Exception):
-            pieces = [ctypes.string_at(arguments[place] or 0, lengths[place]) for place in range(count)]
-            content = self._foreign_pieces.answer(question, pieces)
-            self._give_answer(answer, content, len(content))
+        try:
+            with suppress(Exception):
+                pieces = [ctypes.string_at(arguments[place] or 0, lengths[place]) for place in range(count)]
+                content = self._foreign_pieces.answer(question, pieces)
+                self._give_answer(answer, content, len(content))
+        except BaseException as interruption:  # noqa: BLE001 - ctypes would drop it: nothing goes through C
+            self._output.interruption = interruption
 
 
 def make_tokenizer(options: TokenizerOptions, library: ctypes.CDLL | None) -> Tokenizer:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
+from nbstream.tokens.foreign_pieces import ForeignPieces
 from nbstream.tokens.native_tokenizer import NativeTokenizer, make_tokenizer
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from tests import corpora
@@ -139,6 +140,23 @@ def test_messages_are_taken_apart_in_threads(native: NativeTokenizer) -> None:
     expected = list(map(Tokenizer(OPTIONS).take_apart, messages))
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(native.take_apart, messages)) == expected
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_of_an_answer_goes_on_behind_the_library(
+    monkeypatch: pytest.MonkeyPatch, interruption: type[BaseException]
+) -> None:
+    native = NativeTokenizer(OPTIONS, native_library())
+    asking = Message.parse(message([("Subject", "x")], b"\xb5\xc4", "text/plain; charset=gb2312"))
+    with monkeypatch.context() as patch:
+
+        def interrupt(*_: object) -> bytes:
+            raise interruption
+
+        patch.setattr(ForeignPieces, "answer", interrupt)
+        with pytest.raises(interruption):
+            native.take_apart(asking)
+    assert differing(native, [asking]) == []
 
 
 def test_python_makes_attributes_and_numbers() -> None:

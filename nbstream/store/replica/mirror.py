@@ -467,7 +467,11 @@ class Mirror:
             if view is not None and view.position.sequence >= needed and await _are_stored(model, view):
                 return await self._replica_of(view, model, position.change, position.sequence)
             await asyncio.sleep(_LOOK_SECONDS)
-        counts = await asyncio.to_thread(self._segments.take_over, identity)
+        taking_over = asyncio.create_task(asyncio.to_thread(self._segments.take_over, identity))
+        try:
+            counts = await asyncio.shield(taking_over)
+        finally:  # also where this is cancelled: as long as the thread writes, no other process may
+            await asyncio.wait([taking_over])
         if counts is not None and await _are_stored(model, counts):
             place = counts.position
             with suppress(_RescanNeeded):

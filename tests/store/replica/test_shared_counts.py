@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import sys
+import threading
 from asyncio.subprocess import PIPE, Process
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,8 +17,10 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.bayes.table_counts import TableCounts
 from nbstream.errors import StoreUnavailable
 from nbstream.store.model.model import Model
+from nbstream.store.replica.segments import Segments
 from tests.conftest import RedisServer
 from tests.engine.native import table_functions
 from tests.store.lessons import change, entry
@@ -149,6 +152,30 @@ async def test_a_reader_takes_over_when_the_writer_ends_in_order(model: Model, t
         await until(lambda: reader.role == "writer")
         await reader.wait_until_applied(await teach(model, 2))
         assert await equals_redis(reader, model, TOKENS)
+
+
+async def test_nobody_else_writes_before_an_interrupted_take_over_has_ended(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_end, take_over = threading.Event(), threading.Event(), Segments.take_over
+
+    def take_over_slowly(segments: Segments, identity: tuple[int, int]) -> TableCounts | None:
+        began.set()
+        assert may_end.wait(DEADLINE_SECONDS)
+        return take_over(segments, identity)
+
+    monkeypatch.setattr(Segments, "take_over", take_over_slowly)
+    running_mirror = asyncio.create_task(new_mirror(model, "writer", tmp_path / "counts").run())
+    await until(began.is_set)
+    other = Segments(table_functions(), tmp_path / "counts")
+    running_mirror.cancel()
+    for _ in range(20):
+        await asyncio.sleep(0)
+        assert not other.try_to_write()
+    may_end.set()
+    await asyncio.gather(running_mirror, return_exceptions=True)
+    assert other.try_to_write()
+    other.stop_writing()
 
 
 async def test_without_room_each_process_keeps_its_own_copy(
