@@ -1,5 +1,6 @@
-/* The C interface of the native library. Both sides compute the checksum of this text and compare it when the
- * library is loaded: whoever changes a function here changes it on both sides, or the library is refused. */
+/* The C interface of the native library. Both sides compute the checksum of this text and of the version of nbstream,
+ * and compare it when the library is loaded: whoever changes a function here changes it on both sides, or the library
+ * is refused. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 """Loads the native library, and refuses one that does not fit.
 
-Rules: a library is used as a whole or not at all. It fits where its checksum of the interface is that of
-``interface.h`` beside this module.
+Rules: a library is used as a whole or not at all. It fits where its checksum of the interface and the version
+is that of ``interface.h`` beside this module and of this version of nbstream.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import struct
 from pathlib import Path
+
+from nbstream import __version__
 
 _FOLDER = Path(__file__).parent
 LIBRARY_FILE = _FOLDER / "libnbstream_native.so"
@@ -52,8 +54,8 @@ def _is_whole(file: Path) -> bool:
 
 
 def interface_checksum() -> int:
-    """Return the checksum of the interface: FNV-1a with 64 bits of ``interface.h``."""
+    """Return the checksum of the interface: FNV-1a with 64 bits of ``interface.h`` and the version."""
     checksum = 0xCBF29CE484222325
-    for byte in _INTERFACE_FILE.read_bytes():
+    for byte in _INTERFACE_FILE.read_bytes() + __version__.encode():
         checksum = (checksum ^ byte) * 0x100000001B3 % (1 << 64)
     return checksum

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from nbstream import __version__
 from nbstream.engine.library import LIBRARY_FILE, LibraryUnfit, interface_checksum, load_library
 from nbstream.tokens import TOKENIZER_VERSION
 from tests.engine.native import native_library
@@ -37,3 +39,8 @@ def test_a_library_that_is_cut_is_refused_before_it_is_mapped(tmp_path: Path) ->
         file.write_bytes(whole[:length])
         with pytest.raises(LibraryUnfit, match="is cut"):
             load_library(file)
+
+
+def test_the_crate_has_the_version_of_the_package() -> None:
+    manifest = Path(__file__).parent.parent.parent / "native" / "Cargo.toml"
+    assert tomllib.loads(manifest.read_text())["package"]["version"] == __version__

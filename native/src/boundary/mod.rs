@@ -8,9 +8,9 @@ mod take_apart;
 const INTERFACE: &[u8] = include_bytes!("../../../nbstream/engine/interface.h");
 const TOKENIZER_VERSION: u32 = 5;
 
-/// FNV-1a, 64 bits (http://www.isthe.com/chongo/tech/comp/fnv/).
-const fn fnv1a(text: &[u8]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+/// FNV-1a, 64 bits (http://www.isthe.com/chongo/tech/comp/fnv/), of what follows the text with the hash `before`.
+const fn fnv1a(before: u64, text: &[u8]) -> u64 {
+    let mut hash = before;
     let mut i = 0;
     while i < text.len() {
         hash = (hash ^ text[i] as u64).wrapping_mul(0x0000_0100_0000_01b3);
@@ -19,9 +19,12 @@ const fn fnv1a(text: &[u8]) -> u64 {
     hash
 }
 
-const CHECKSUM: u64 = fnv1a(INTERFACE);
+const CHECKSUM: u64 = fnv1a(
+    fnv1a(0xcbf2_9ce4_8422_2325, INTERFACE),
+    env!("CARGO_PKG_VERSION").as_bytes(),
+);
 
-/// The checksum of the interface that this library was built with.
+/// The checksum of the interface and of the version that this library was built with.
 #[no_mangle]
 pub extern "C" fn nbn_interface_checksum() -> u64 {
     CHECKSUM
