@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from nbstream.filter.scorer import Scorer
     from nbstream.policy.lesson_source import LessonSource
 
-BATCH_SIZE = 64
+BATCH_SIZE = 256  # most of their tokens come in several of them; for other sizes see docs/experiments.md
 PART_SIZE = 32  # about the lessons of one atomic step; see MAX_BATCH_COUNTS
 
 Batch: TypeAlias = "Mapping[str, TokenizedMessage]"

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.filter import Filter, Lesson, LessonOutcome
-from nbstream.filter.bulk import BATCH_SIZE
+from nbstream.filter.bulk import BATCH_SIZE, PART_SIZE
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -80,7 +80,9 @@ def messages_by_label(count: int) -> dict[str, list[Message]]:
 async def test_many_messages_are_learned_as_if_one_after_another_to_the_last_digit(
     client: Redis, choice: str
 ) -> None:
-    taught = messages_by_label(3 * BATCH_SIZE)
+    heaps = messages_by_label(2 * BATCH_SIZE + 3 * PART_SIZE)
+    taught = {"spam": heaps["spam"], "ham": heaps["ham"][: 2 * PART_SIZE]}
+    assert len(taught["spam"]) > BATCH_SIZE
     many, model = make_filter(client, choice=choice), Model(client, "test", 3600)
     in_bulk = [lesson for label, heap in taught.items() for lesson in await teach(many, heap, label)]
     counts, entries = await stored(model), await live_entries(model)
@@ -205,7 +207,7 @@ async def test_an_unreadable_entry_is_reported_and_the_others_are_taught(
     client: Redis, label: str | None, where: str, field: str
 ) -> None:
     site = await taught_site(client)
-    messages = messages_by_label(3 * BATCH_SIZE)["spam"]
+    messages = messages_by_label(6 * PART_SIZE)["spam"]
     await teach(site.filter, messages, "spam")
     await spoil(site.people if where == "people" else site.model, messages[3], field)
 
@@ -321,7 +323,7 @@ async def test_a_server_that_has_forgotten_the_script_gets_it_again(client: Redi
     await teach(spam_filter, messages_by_label(10)["ham"], "ham")
     await client.script_flush()
 
-    assert outcomes(await teach(spam_filter, messages_by_label(60)["spam"], "spam")).total() > BATCH_SIZE / 4
+    assert outcomes(await teach(spam_filter, messages_by_label(60)["spam"], "spam")).total() > PART_SIZE / 2
     assert await stored(Model(client, "test", 3600)) == await summed(Model(client, "test", 3600))
 
 
@@ -360,7 +362,7 @@ async def test_a_server_out_of_memory_refuses_and_the_same_is_learned_later(own_
 
 async def test_an_interruption_leaves_whole_lessons_and_reports_all_of_them(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    messages, lessons = messages_by_label(8 * BATCH_SIZE)["spam"], list[Result]()
+    messages, lessons = messages_by_label(5 * BATCH_SIZE)["spam"], list[Result]()
 
     async def interrupted() -> AsyncIterator[Message]:
         for number, message in enumerate(messages):

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_LOOK_UP_NAMES = 5_000  # of one command: Redis does nothing else meanwhile, for some milliseconds
 _LEDGER_BATCH = 200  # entries: some 240 kB
 _NO_REPLICA_WAIT = ReplicaWaitOptions()
 _SCRIPT_ATTEMPTS = 3  # to send lessons whose script the server does not know
@@ -144,16 +146,18 @@ class Model:
         This is for commands that check one message and need no mirror. A lesson may come between the two reads: a
         transaction would be refused while Redis is out of memory, although it writes nothing.
         """
+        starts = range(0, len(tokens), _LOOK_UP_NAMES)
         with store_errors():
             async with self.client.pipeline(transaction=False) as pipe:
                 pipe.hgetall(self.keys.totals)
                 for key in self.keys.counts:
-                    if tokens:
-                        pipe.hmget(key, list(tokens))
-                totals, *columns = await pipe.execute()
+                    for start in starts:
+                        pipe.hmget(key, list(tokens[start : start + _LOOK_UP_NAMES]))
+                totals, *values = await pipe.execute()
         counts = np.zeros((len(tokens), len(CLASSES)), dtype=np.int64)
-        for column, values in enumerate(columns):
-            counts[:, column] = [int(value or 0) for value in values]
+        for column in range(len(CLASSES)):
+            of_class = chain.from_iterable(values[column * len(starts) : (column + 1) * len(starts)])
+            counts[:, column] = [int(value or 0) for value in of_class]
         return counts, totals_from_hash(totals)
 
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:

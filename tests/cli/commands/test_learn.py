@@ -30,7 +30,7 @@ from tests.letters import letters
 from tests.store.algebra import live_entries, stored, summed
 from tests.waiting import until
 
-COUNT = 40 * BATCH_SIZE
+COUNT = 10 * BATCH_SIZE
 
 
 def mailbox(path: Path) -> Path:

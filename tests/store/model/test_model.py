@@ -56,6 +56,18 @@ async def test_learn_then_unlearn_gives_back_the_same_fields_and_integers(model:
     assert await model.entry("m2") is None
 
 
+async def test_the_counts_of_more_tokens_than_one_command_reads_are_in_the_order_of_the_tokens(
+    client: Redis, model: Model
+) -> None:
+    tokens = [b"w%d" % number for number in range(12_001)]
+    for factor, key in zip((1, -1), model.keys.counts, strict=True):
+        await client.hset(key, mapping={token: factor * number for number, token in enumerate(tokens)})
+
+    counts, _ = await model.look_up(tokens)
+
+    assert counts.tolist() == [[number, -number] for number in range(12_001)]
+
+
 async def test_unlearning_everything_leaves_no_counts_and_no_totals(model: Model) -> None:
     for message in MESSAGES:
         await change(model, message, entry("ham", TOKENS, sums=[(b"=x", 1000)]))
