@@ -56,6 +56,8 @@ def _run_cargo(crate: Path, target: Path, profile: str) -> Path:
         raise CannotBuild("there is no cargo")
     words = ["build", "--lib", "--offline", "--locked", "--quiet", "--profile", profile]
     paths = ["--manifest-path", str(crate / "Cargo.toml"), "--target-dir", str(target)]
+    # On a busy machine this takes half a minute, in which cargo is silent.
+    print(f"native library: {cargo} builds it ...", flush=True)
     result = subprocess.run(  # noqa: S603 - a fixed command
         [cargo, *words, *paths], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
     )
@@ -95,7 +97,10 @@ def wheel_tag() -> str:
 
 
 def main() -> int:
-    """Build the library beside the module that loads it; 1 where it was asked for and cannot be built."""
+    """Build the library beside the module that loads it; 1 where it was asked for and cannot be built.
+
+    Ctrl-C ends with 130.
+    """
     parser = argparse.ArgumentParser(prog="python -m tools.build_native", description=__doc__)
     parser.add_argument("--profile", default="release", help="release or checked (see native/Cargo.toml)")
     options = parser.parse_args()
@@ -104,6 +109,8 @@ def main() -> int:
     except CannotBuild as error:
         print(f"native library: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     print(line)
     return 0
 
