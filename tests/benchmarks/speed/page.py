@@ -66,6 +66,9 @@ something to read from its clients; with HTTP some of them are the mirror's.
 
 The time until `/readyz` answers with 200, once with Redis running, and once with the embedded Redis started too,
 which reads its file first. Bytes a token are the memory of the process above that of a worker without a model.
+Memory of a worker with tokens is what no other process uses (`Private_*` in `/proc/PID/smaps_rollup`), since
+workers share the counts. A further worker takes the place of one of two that was killed and did not write the
+counts; its time is from the first moment of its process until it is ready.
 """,
     "workers": """\
 ## Workers

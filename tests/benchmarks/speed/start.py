@@ -1,12 +1,18 @@
 """What a start takes, by the size of the model; memory, and what an idle worker uses.
 
 The tokens are made up: 13 bytes, known to one class, every fifth to both. A start is timed from the command until
-``/readyz`` says yes, with Redis running already, and with Redis started by it and loading its file first.
+``/readyz`` says yes, with Redis running already, and with Redis started by it and loading its file first. For a
+further worker, one of two is killed that does not write the counts; the time is that of the process that takes its
+place, from its first moment until it is ready. Memory is what no other process uses (``Private_*`` of
+``/proc/PID/smaps_rollup``), since pages that are shared would be counted for each worker.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import signal
 import subprocess
 import time
 import urllib.request
@@ -32,21 +38,31 @@ from tests.benchmarks.speed.plan import (
     MILLISECONDS,
     PERCENT,
     SECONDS,
+    further_worker,
     started,
+    worker,
 )
-from tests.benchmarks.speed.processes import Served, children_cpu_seconds, cpu_seconds, served
+from tests.benchmarks.speed.processes import (
+    Served,
+    age_seconds,
+    children_cpu_seconds,
+    cpu_seconds,
+    private_bytes,
+    served,
+)
 
 _MEGA = 1e6
 _AT_ONCE = 5_000
 _SETTLE_SECONDS = 3.0
+_PYTHON = "engine: python"
 
 
 def run(bench: Bench) -> None:
     """The command line, an idle worker, then models by their size."""
     _help(bench)
-    empty = _idle(bench)
+    empty, further_empty = _idle(bench)
     for tokens in bench.scale.vocabularies:
-        _start(bench, tokens, empty)
+        _start(bench, tokens, empty, further_empty)
 
 
 def _help(bench: Bench) -> None:
@@ -80,8 +96,8 @@ def _is_ready(url: str) -> bool:
         return False
 
 
-def _idle(bench: Bench) -> int:
-    """Returns the bytes of a worker with an empty model."""
+def _idle(bench: Bench) -> tuple[int, int]:
+    """Returns the private bytes of a worker with an empty model, and of one beside another one."""
     state = bench.new_folder("idle") / "state"
     settings = write_config(state)
     with _until_ready(settings) as (server, seconds):
@@ -94,13 +110,14 @@ def _idle(bench: Bench) -> int:
         time.sleep(idle)
         for name, pid in pids.items():
             bench.record(name, PERCENT, 100 * (cpu_seconds(pid) - before[name]) / idle)
-        size = server.resident_bytes
-        bench.record(IDLE, MEGABYTES, size / _MEGA)
+        bench.record(IDLE, MEGABYTES, server.resident_bytes / _MEGA)
         bench.record(started(0), SECONDS, seconds)
-    return size
+        empty = private_bytes(server.process.pid)
+    with _further_worker(write_config(state, workers="2")) as (pid, _):
+        return empty, private_bytes(pid)
 
 
-def _start(bench: Bench, tokens: int, empty: int) -> None:
+def _start(bench: Bench, tokens: int, empty: int, further_empty: int) -> None:
     state = bench.new_folder("start") / "state"
     settings = write_config(state)
     with redis_of(state) as client:
@@ -111,12 +128,44 @@ def _start(bench: Bench, tokens: int, empty: int) -> None:
         with _until_ready(settings) as (server, seconds):
             bench.record(started(tokens), SECONDS, seconds)
             bench.record(started(tokens), CPU_SECONDS, cpu_seconds(server.process.pid))
-            bench.record(f"worker of {tokens:,} tokens", MEGABYTES, server.resident_bytes / _MEGA)
-            bench.record(f"worker of {tokens:,} tokens", BYTES, (server.resident_bytes - empty) / tokens)
+            _memory(bench, worker(tokens), server.process.pid, tokens, empty)
+        python = f"{{}}, {_PYTHON}"
+        with _until_ready(write_config(state, engine="python")) as (server, seconds):
+            bench.record(python.format(started(tokens)), SECONDS, seconds)
+            _memory(bench, python.format(worker(tokens)), server.process.pid, tokens, empty)
+        with _further_worker(write_config(state, workers="2")) as (pid, seconds):
+            bench.record(further_worker(tokens), SECONDS, seconds)
+            bench.record(further_worker(tokens), CPU_SECONDS, cpu_seconds(pid))
+            _memory(bench, further_worker(tokens), pid, tokens, further_empty)
+        settings = write_config(state)
         used = after["used_memory"] - before["used_memory"]
         bench.record(f"Redis of {counts:,} counts", BYTES, used / tokens)
     with _until_ready(settings) as (_, seconds):
         bench.record(f"{started(tokens)}, and of its Redis", SECONDS, seconds)
+
+
+def _memory(bench: Bench, case: str, pid: int, tokens: int, empty: int) -> None:
+    size = private_bytes(pid)
+    bench.record(case, MEGABYTES, size / _MEGA)
+    bench.record(case, BYTES, (size - empty) / tokens)
+
+
+@contextmanager
+def _further_worker(settings: Path) -> Iterator[tuple[int, float]]:
+    """The process id of a worker that began beside one that had the counts, and the seconds until it was ready."""
+    with _until_ready(settings) as (server, _):
+        server.wait_for(lambda: len(_ready_workers(server)) == 2)
+        reader = min(_ready_workers(server), key=private_bytes)
+        os.kill(reader, signal.SIGKILL)
+        server.wait_for(lambda: len(_ready_workers(server)) == 3)
+        pid = _ready_workers(server)[-1]
+        yield pid, age_seconds(pid)
+
+
+def _ready_workers(server: Served) -> list[int]:
+    """The process ids in the log of a daemon of workers that have become ready, one after the other."""
+    lines = server.log.read_text().splitlines()
+    return [json.loads(line)["pid"] for line in lines if '"worker ready"' in line and line.endswith("}")]
 
 
 async def _sign(settings: Path) -> None:
