@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.table_counts import TableView
     from nbstream.engine.table import Table, TableFunctions
     from nbstream.store.model.model import Model
+    from nbstream.store.model.position import ModelPosition
     from nbstream.store.replica.segments import Segments
 
 _log = logging.getLogger(__name__)
@@ -464,7 +465,7 @@ class Mirror:
             stop_if_cancelled()
             position, view = await model.position(), self._segments.view(identity)
             needed = min(needed, position.sequence)  # less than at first where Redis has lost changes meanwhile
-            if view is not None and view.position.sequence >= needed and await _are_stored(model, view):
+            if view is not None and view.position.sequence >= needed and await _are_stored(model, view, position):
                 return await self._replica_of(view, model, position.change, position.sequence)
             await asyncio.sleep(_LOOK_SECONDS)
         taking_over = asyncio.create_task(asyncio.to_thread(self._segments.take_over, identity))
@@ -472,7 +473,7 @@ class Mirror:
             counts = await asyncio.shield(taking_over)
         finally:  # also where this is cancelled: as long as the thread writes, no other process may
             await asyncio.wait([taking_over])
-        if counts is not None and await _are_stored(model, counts):
+        if counts is not None and await _are_stored(model, counts, await model.position()):
             place = counts.position
             with suppress(_RescanNeeded):
                 return await self._replica_of(counts, model, _stream_id(place), place.sequence)
@@ -596,14 +597,16 @@ def _identity(model: Model) -> tuple[int, int]:
     return counts_identity(model.keys.totals, model.half_life)
 
 
-async def _are_stored(model: Model, counts: TableView) -> bool:
-    """Return whether Redis has, or had, the changes that are in these counts.
+async def _are_stored(model: Model, counts: TableView, now: ModelPosition) -> bool:
+    """Return whether Redis has, or had, the changes that are in these counts; ``now`` is where its stream ends.
 
-    The last change is not enough: the writer looks for the one before it only after it has applied the next.
+    The last change is not enough: the writer looks for the one before it only after it has applied the next. A
+    later epoch of a layer begins with a sequence number that no change has.
     """
+    end = ChangePosition(*_stream_position(now.change), now.sequence)
     return all(
         [
-            place.sequence == 0 or await model.has_change(_stream_id(place), place.sequence)
+            place.sequence == 0 or place == end or await model.has_change(_stream_id(place), place.sequence)
             for place in (counts.stored_position, counts.position)
         ]
     )

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from nbstream.store.replica.segments import Segments
@@ -31,7 +32,7 @@ async def running(mirror: Mirror) -> AsyncIterator[Mirror]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def new_mirror(model: Model, kind: Kind, folder: Path, seconds: float = 5.0) -> Mirror:
+def new_mirror(model: Model | AutolearnModel, kind: Kind, folder: Path, seconds: float = 5.0) -> Mirror:
     """Return a mirror of this kind; those with a shared table are of the same daemon if the folder is the same."""
     if kind == "python":
         return Mirror(model, seconds)

@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.bayes.counts import Totals
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.errors import StoreUnavailable
+from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from nbstream.store.replica.segments import Segments
 from tests.conftest import RedisServer
@@ -152,6 +154,24 @@ async def test_a_reader_takes_over_when_the_writer_ends_in_order(model: Model, t
         await until(lambda: reader.role == "writer")
         await reader.wait_until_applied(await teach(model, 2))
         assert await equals_redis(reader, model, TOKENS)
+
+
+async def test_all_follow_a_layer_into_an_epoch_that_has_no_changes_yet(client: Redis, tmp_path: Path) -> None:
+    await Model(client, "test", 3600).open()
+    layers = [AutolearnModel(client, "test", 3600) for _ in range(2)]
+    await layers[0].open()
+    async with (
+        running(new_mirror(layers[0], "writer", tmp_path / "counts")) as writer,
+        running(new_mirror(layers[1], "reader", tmp_path / "counts")) as reader,
+    ):
+        await reader.wait_until_applied(await change(layers[0], "m", entry("spam", TOKENS)) or b"")
+
+        await layers[0].drop_epoch()
+
+        for mirror in (writer, reader):
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                await mirror.wait_for_load_after(1)
+            assert mirror.totals == Totals()
 
 
 async def test_nobody_else_writes_before_an_interrupted_take_over_has_ended(
