@@ -111,10 +111,14 @@ class MirrorCosts:
 
 @dataclass(frozen=True, slots=True)
 class TokenMemory:
-    """The bytes of a token: in the memory of a worker, and in that of Redis."""
+    """The bytes of a token: in the memory of a worker, and in that of Redis.
+
+    ``is_shared`` says whether all workers have that memory in common.
+    """
 
     worker: float
     redis: float
+    is_shared: bool
 
 
 @dataclass(frozen=True, slots=True)

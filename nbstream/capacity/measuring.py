@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbstream.bayes.counts import ClassCounts
 from nbstream.capacity.measurements import LessonCosts, RememberedCosts, TokenMemory
 from nbstream.capacity.redis_costs import entry_bytes, main_thread_seconds, mean_memory_bytes
 from nbstream.errors import StoreUnavailable
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
+    from nbstream.bayes.counts import Counts
     from nbstream.capacity.generated_mail import GeneratedMail
     from nbstream.filter import Filter
     from nbstream.mail.mime import MessageLimits
@@ -264,21 +264,29 @@ async def following(mirror: Mirror) -> AsyncIterator[Mirror]:
         await asyncio.wait([task])
 
 
-async def token_memory(model: Model) -> TokenMemory:
-    """Return the bytes of a token in the counts of a worker and in those of Redis."""
+async def token_memory(model: Model, counts: Counts) -> TokenMemory:
+    """Return the bytes of a token in the counts of a worker and in those of Redis.
+
+    ``counts`` are empty ones of the kind that a worker has; they are filled.
+    """
     vocabulary = (await model.totals()).vocabulary_size
     in_redis = await mean_memory_bytes(model.client, model.keys.counts) * len(model.keys.counts)
-    return TokenMemory(worker_token_bytes(), in_redis / max(1, vocabulary))
+    return TokenMemory(worker_token_bytes(counts), in_redis / max(1, vocabulary), counts.native_table is not None)
 
 
-def worker_token_bytes(tokens: int = _MEMORY_TOKENS) -> float:
-    """Return the bytes that a token takes in counts of that many tokens, names of usual length included."""
+def worker_token_bytes(counts: Counts, tokens: int = _MEMORY_TOKENS) -> float:
+    """Return the bytes that a token takes in ``counts`` once they have that many, names of usual length included.
+
+    ``counts`` are empty, and are filled.
+    """
+    rows = np.ones((1000, 2), dtype=np.int64)
     tracemalloc.start()
     try:
-        counts, rows = ClassCounts(), np.ones((1000, 2), dtype=np.int64)
         for first in range(0, tokens, len(rows)):
             counts.set_counts([b"body:%09d" % number for number in range(first, first + len(rows))], rows)
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
+    if counts.native_table:  # its memory is none of Python's
+        used = counts.native_table.describe().bytes_used
     return used / len(counts)

@@ -65,6 +65,7 @@ class CapacityReport:
             },
             "token_bytes": {
                 "worker": round(measured.tokens.worker, 1),
+                "is_shared": measured.tokens.is_shared,
                 "redis": round(measured.tokens.redis, 1),
             },
             "loads": [
@@ -154,7 +155,8 @@ class CapacityReport:
             f"of Redis, and {_size(remembered.stored_bytes)} there",
         )
         tokens = measured.tokens
-        yield "a token", f"{tokens.worker:.0f} bytes", f"in each worker, and {tokens.redis:.0f} in Redis"
+        holder = "in the table of all workers" if tokens.is_shared else "in each worker"
+        yield "a token", f"{tokens.worker:.0f} bytes", f"{holder}, and {tokens.redis:.0f} in Redis"
 
     def _load_rows(self, loads: Sequence[LoadPoint]) -> Iterator[Sequence[str]]:
         cpus = self.measurements.cpus

@@ -16,6 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from nbstream import config
+from nbstream.assembly.counts import make_counts
 from nbstream.assembly.engine import make_engine
 from nbstream.assembly.filter import make_filter, message_limits, tokenizer_options
 from nbstream.assembly.store import make_mirror, make_model, make_recent_messages, open_running_redis
@@ -156,7 +157,7 @@ class _MachineBench:
             lesson=await measuring.lesson_costs(self._model, taught, alone),
             remembered=remembered,
             mirrors=MirrorCosts(fan_out, max(0.0, followed.process - alone.process), idle),
-            tokens=await measuring.token_memory(self._model),
+            tokens=await measuring.token_memory(self._model, make_counts(self._engine)),
         )
 
     def _make_mirror(self) -> Mirror:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.bayes.counts import ClassCounts
+from nbstream.bayes.table_counts import TableCounts
 from nbstream.capacity import measuring
 from nbstream.capacity.generated_mail import generate_mail
 from nbstream.capacity.redis_costs import main_thread_seconds, server_name
@@ -18,6 +20,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from tests.conftest import RedisServer
+from tests.engine.native import table_functions
 from tests.filter.filters import make_filter
 
 MAIL = list(generate_mail(24, 3))
@@ -133,4 +136,9 @@ async def test_redis_says_who_it_is_and_what_it_used(client: Redis, redis_binary
 
 
 def test_a_token_takes_some_bytes_in_a_worker() -> None:
-    assert 80 < measuring.worker_token_bytes(20_000) < 400
+    assert 80 < measuring.worker_token_bytes(ClassCounts(), 20_000) < 400
+
+
+def test_a_token_takes_fewer_bytes_in_a_native_table() -> None:
+    counts = TableCounts.empty(table_functions())
+    assert 40 < measuring.worker_token_bytes(counts, 20_000) < 110

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from nbstream import config
+from nbstream.assembly.engine import make_engine
 from nbstream.capacity.generated_mail import GeneratedMail, generate_mail
 from nbstream.capacity.report import CapacityReport
 from nbstream.cli import interrupts, message_files
@@ -81,6 +82,7 @@ async def _measure(settings: Settings, mail: Sequence[GeneratedMail], kind: str)
         "mail": kind,
         "CPU": f"{machine.measurements.cpus} x {_cpu_name()}",
         "Python": platform.python_version(),
+        "engine": make_engine(settings).name,
         "server": machine.redis,
         "disk of": str(machine.folder),
     }

@@ -23,6 +23,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.event_models import GaussianModel
 from nbstream.bayes.half_life import HalfLife
 from nbstream.cli import interrupts
+from nbstream.engine.choice import ENVIRONMENT
 from nbstream.errors import ConfigError
 from nbstream.listeners import control_socket
 from nbstream.policy.first_scores import FirstScores
@@ -247,8 +248,9 @@ def _describe_daemon(daemon: DaemonStatus) -> str:
 
 def _describe_engine(status: Status) -> str:
     in_force = status.daemon.engine
-    other = "" if in_force in {None, status.engine.name} else f", but the daemon runs on {in_force}: restart it"
-    return f"{status.engine}{other}"
+    if in_force in {None, status.engine.name}:
+        return str(status.engine)
+    return f"{in_force} in the daemon, {status.engine} here: restart it, or see whether its {ENVIRONMENT} differs"
 
 
 def _describe_thresholds(thresholds: Thresholds) -> str:

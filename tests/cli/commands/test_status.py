@@ -48,7 +48,8 @@ def test_an_engine_that_a_daemon_does_not_run_on_waits_for_a_restart(taught: Tau
         return line
 
     assert engine_line(None) == engine_line(status.engine.name) == f"engine   {status.engine}"
-    assert engine_line(other) == f"engine   {status.engine}, but the daemon runs on {other}: restart it"
+    remedy = "restart it, or see whether its NBSTREAM_ENGINE differs"
+    assert engine_line(other) == f"engine   {other} in the daemon, {status.engine} here: {remedy}"
 
 
 def test_a_policy_is_stale_only_where_a_daemon_goes_by_another(taught: Taught) -> None:
