@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def table_functions(engine: Engine) -> TableFunctions | None:
     """Return what works on tables of counts; None where the counts are those of Python."""
-    return TableFunctions(engine.library) if engine.library else None
+    return TableFunctions(engine.native_library) if engine.native_library else None
 
 
 def make_counts(engine: Engine) -> Counts:

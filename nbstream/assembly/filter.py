@@ -98,10 +98,10 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
     ``counts`` is the mirror or the model itself that people teach, ``autolearn_layer`` the layer that is learned
     without people.
     """
-    own_tokenizer = make_tokenizer(tokenizer_options(settings), engine.library)
+    own_tokenizer = make_tokenizer(tokenizer_options(settings), engine.native_library)
     parts = filter_.FilterParts(
         tokenizer=wrap_tokenizer(own_tokenizer) if wrap_tokenizer else own_tokenizer,
-        classifier=classifier.Classifier(classifier_options(settings), engine.library),
+        classifier=classifier.Classifier(classifier_options(settings), engine.native_library),
         calibration=calibration.Calibration(),
         model=model,
         counts=counts,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.counts import WEIGHT_ONE
-from nbstream.bayes.elementary import apply_to_each
+from nbstream.bayes.elementary import elementwise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,7 @@ def presence_log_odds(
     weight of one message.
     """
     present, absent, _ = _smoothed_weights(counts, weights, options, unit)
-    rows = apply_to_each(math.log, present / absent)
+    rows = elementwise(math.log, present / absent)
     rows[~_in_vocabulary(counts, options, unit)] = 0.0
     return rows
 

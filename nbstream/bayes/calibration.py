@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.counts import SUM_PREFIX, WEIGHT_ONE
-from nbstream.bayes.elementary import apply_to_each
+from nbstream.bayes.elementary import elementwise
 from nbstream.bayes.half_life import grow_weight, quantize_unit
 from nbstream.bayes.multinomial import HAM, SPAM
 
@@ -155,15 +155,15 @@ class _PosteriorGrid:
         pairs = np.array([(t, b) for t in self._temperatures for b in self._biases])
         self._temperature, self._bias = pairs.T
         self._two_t = 2 * self._temperature
-        relative = apply_to_each(math.log, self._temperature / options.temperature) / options.temperature_spread
+        relative = elementwise(math.log, self._temperature / options.temperature) / options.temperature_spread
         self._log_prior = -0.5 * (relative**2 + (self._bias / options.bias_spread) ** 2)
         bins = np.arange(-_BINS_PER_SIDE, _BINS_PER_SIDE + 1)
-        centres = _BIN_SCALE_NATS * apply_to_each(math.sinh, bins / _BIN_SCALE_NATS)
+        centres = _BIN_SCALE_NATS * elementwise(math.sinh, bins / _BIN_SCALE_NATS)
         wrong = options.wrong_label_share
-        spam = wrong + (1 - 2 * wrong) * apply_to_each(
+        spam = wrong + (1 - 2 * wrong) * elementwise(
             sigmoid, (centres[:, np.newaxis] - self._bias) / self._temperature
         )
-        self._log_likelihood = {SPAM: apply_to_each(math.log, spam), HAM: apply_to_each(math.log, 1 - spam)}
+        self._log_likelihood = {SPAM: elementwise(math.log, spam), HAM: elementwise(math.log, 1 - spam)}
         self._evidence = options.evidence_per_message
         self._last_sums: dict[int, tuple[bytes, NDArray[np.float64]]] = {}
 
@@ -173,7 +173,7 @@ class _PosteriorGrid:
         log_posterior = self._log_prior + self._evidence / unit * _label_trust(labels) * sum(
             self._log_likelihood_sum(column, labels[:, column]) for column in self._log_likelihood
         )
-        weights = apply_to_each(math.exp, log_posterior - log_posterior.max())
+        weights = elementwise(math.exp, log_posterior - log_posterior.max())
         shares = weights / math.fsum(weights.tolist())
         counted = shares > _MIN_SHARE
         return _Posterior(shares[counted].tolist(), self._bias[counted], self._two_t[counted])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.counts import WEIGHT_ONE
-from nbstream.bayes.elementary import apply_to_each
+from nbstream.bayes.elementary import elementwise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,4 +55,4 @@ def value_log_probabilities(
     sums = np.add.reduceat(positive_counts, np.cumsum(lengths) - lengths)  # of integers, so in any order
     smoothed = positive_counts / unit + options.alpha
     smoothed_sums = sums / unit + options.alpha * lengths[:, np.newaxis]
-    return apply_to_each(math.log, smoothed / np.repeat(smoothed_sums, lengths, axis=0))
+    return elementwise(math.log, smoothed / np.repeat(smoothed_sums, lengths, axis=0))

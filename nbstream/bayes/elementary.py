@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def apply_to_each(function: Callable[[float], float], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def elementwise(function: Callable[[float], float], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return ``function`` of each of the ``values``, in an array of the same shape."""
     results = map(function, values.ravel().tolist())
     return np.fromiter(results, np.float64, values.size).reshape(values.shape)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
-from nbstream.bayes.elementary import apply_to_each
+from nbstream.bayes.elementary import elementwise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,7 +95,7 @@ def token_log_probabilities(
     )
     if options.complement:
         positive_counts, sums = everywhere[:, np.newaxis] - positive_counts, sums.sum() - sums
-    rows = apply_to_each(math.log, (positive_counts + token_pseudo_counts) / (sums + class_pseudo_count))
+    rows = elementwise(math.log, (positive_counts + token_pseudo_counts) / (sums + class_pseudo_count))
     if options.complement:
         rows = -rows
     rows[everywhere == 0] = 0.0
@@ -123,7 +123,7 @@ def token_log_ratios(
     pseudo = smoothing * max(totals.vocabulary_size, 1)
     ham, spam = (max(totals.tokens[column], 0) / unit + pseudo for column in (HAM, SPAM))
     ratios = np.zeros(len(counts))
-    ratios[seen] = apply_to_each(math.log, smoothed[:, SPAM] / smoothed[:, HAM]) + math.log(ham / spam)
+    ratios[seen] = elementwise(math.log, smoothed[:, SPAM] / smoothed[:, HAM]) + math.log(ham / spam)
     return ratios
 
 

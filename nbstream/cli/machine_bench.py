@@ -189,7 +189,7 @@ class _MachineBench:
         return {number: max(0.0, median(values)) for number, values in costs.items()}, idle
 
     def _describe_mail(self) -> MailSample:
-        tokenizer = make_tokenizer(tokenizer_options(self._settings), self._engine.library)
+        tokenizer = make_tokenizer(tokenizer_options(self._settings), self._engine.native_library)
         tokens = [len(tokenizer.tokenize(incoming_message(raw, self._limits)).all) for raw in self._checked]
         sizes = [len(raw) for raw in self._checked]
         return MailSample(

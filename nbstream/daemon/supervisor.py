@@ -106,7 +106,7 @@ class Supervisor:
                 serve_control(self._reloader, state, self._engine, self._worker_pids),
                 self._embedded_redis(),
             ):
-                if self._engine.library:  # the counts of Python cannot be shared
+                if self._engine.native_library:  # the counts of Python cannot be shared
                     self._shared_memory = stack.enter_context(open_shared_folder())
                 await self._serve(self._metrics, on_ready)
                 _log.info("stopped")

@@ -1,8 +1,8 @@
 """Which engine takes messages apart and scores them: Python, the specification, or the native library.
 
 Rules: this is the only module that chooses. It is asked once at the start of a process; whoever has a faster way
-for the native engine looks at ``Engine.library`` and at nothing else. Both engines give the same results to the
-last bit, so the choice changes the speed alone.
+for the native engine looks at ``Engine.native_library`` and at nothing else. Both engines give the same results to
+the last bit, so the choice changes the speed alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from nbstream.engine.library import LIBRARY_FILE, LibraryUnfit, load_library
+from nbstream.engine.native_library import LIBRARY_FILE, LibraryUnfit, load_library
 from nbstream.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,18 +30,18 @@ _REMEDY = "install nbstream again where cargo is found or from a wheel for this 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The engine of a process: ``library`` is the native library, None for Python.
+    """The engine of a process: ``native_library`` is None for Python.
 
     ``reason`` says why it is this one.
     """
 
-    library: ctypes.CDLL | None
+    native_library: ctypes.CDLL | None
     reason: str
 
     @property
     def name(self) -> Literal["python", "native"]:
         """What metrics and log call it."""
-        return "python" if self.library is None else "native"
+        return "python" if self.native_library is None else "native"
 
     def __str__(self) -> str:
         return f"{self.name} ({self.reason})"

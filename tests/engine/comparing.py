@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nbstream.engine.library import LIBRARY_FILE, load_library
+from nbstream.engine.native_library import LIBRARY_FILE, load_library
 from nbstream.mail.message import Message
 from nbstream.tokens.native_tokenizer import NativeTokenizer
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens

@@ -36,7 +36,7 @@ from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.config import Settings
 from nbstream.engine.choice import PYTHON, Engine, choose_engine
-from nbstream.engine.library import LIBRARY_FILE
+from nbstream.engine.native_library import LIBRARY_FILE
 from nbstream.engine.table import TableFunctions
 from nbstream.filter import Filter, SilentObserver
 from nbstream.mail.message import Message
@@ -149,7 +149,7 @@ class _Site:
     """One engine with a model of its own, and a filter for each of the settings."""
 
     def __init__(self, engine: Engine, half_life: HalfLife) -> None:
-        counts = TableCounts.empty(TableFunctions(engine.library)) if engine.library else None
+        counts = TableCounts.empty(TableFunctions(engine.native_library)) if engine.native_library else None
         model, self._observer = MemoryModel(half_life, counts=counts), _Checked()
         self.filters = [self._filter(settings, model, engine) for settings in _SETTINGS]
 
@@ -386,13 +386,13 @@ def main() -> int:
     parser.add_argument("--corpora", type=Path, metavar="DIR", help="compare the archives there")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where messages that differ are written")
-    parser.add_argument("--library", type=Path, metavar="FILE", default=LIBRARY_FILE)
+    parser.add_argument("--library", dest="native_library", type=Path, metavar="FILE", default=LIBRARY_FILE)
     options = parser.parse_args()
     report, started = Report(), time.monotonic()
     if options.corpora:
-        reports = compare_corpora(options.corpora, options.processes, options.library)
+        reports = compare_corpora(options.corpora, options.processes, options.native_library)
     else:
-        reports = compare_mutated(options.messages, options.seed, options.processes, options.library)
+        reports = compare_mutated(options.messages, options.seed, options.processes, options.native_library)
     for part in reports:
         report.add(part)
         for difference in part.differences:

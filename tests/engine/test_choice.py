@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.engine.choice import ENVIRONMENT, PYTHON, EngineChoice, choose_engine
-from nbstream.engine.library import LIBRARY_FILE
+from nbstream.engine.native_library import LIBRARY_FILE
 from nbstream.errors import ConfigError
 from nbstream.tokens import TOKENIZER_VERSION
 from tests.engine.native import native_library
@@ -25,13 +25,13 @@ def built() -> Path:
 @pytest.mark.parametrize("wanted", ["auto", "native"])
 def test_a_library_that_fits_is_used(built: Path, wanted: EngineChoice) -> None:
     engine = choose_engine(wanted, TOKENIZER_VERSION, file=built, environment={})
-    assert engine.library is not None
+    assert engine.native_library is not None
     assert str(engine) == f"native (engine: {wanted})"
 
 
 def test_python_is_used_where_it_is_asked_for() -> None:
     engine = choose_engine("python", TOKENIZER_VERSION, environment={})
-    assert (engine.name, engine.library, engine.reason) == ("python", None, "engine: python")
+    assert (engine.name, engine.native_library, engine.reason) == ("python", None, "engine: python")
 
 
 def test_auto_goes_on_without_a_library_and_says_why() -> None:

@@ -37,11 +37,11 @@ def library_errors(log: str) -> list[str]:
 def main() -> int:
     """Run the library under valgrind, print the errors in it, and return 1 if there are any."""
     parser = argparse.ArgumentParser(prog="python -m tests.engine.valgrind", description="the library in valgrind")
-    parser.add_argument("library", type=Path)
+    parser.add_argument("native_library", type=Path)
     parser.add_argument("--messages", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    program = _PROGRAM.format(library=str(options.library), messages=options.messages, seed=options.seed)
+    program = _PROGRAM.format(library=str(options.native_library), messages=options.messages, seed=options.seed)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         words = ["valgrind", "--error-limit=no", f"--log-file={log}", sys.executable, "-c", program]

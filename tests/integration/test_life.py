@@ -16,7 +16,7 @@ import pytest
 
 from nbstream import __version__
 from nbstream.engine.choice import ENVIRONMENT
-from nbstream.engine.library import LIBRARY_FILE
+from nbstream.engine.native_library import LIBRARY_FILE
 from tests.conftest import missing
 from tests.integration.daemon import DaemonProcess, command, free_port, gone, wait_until
 

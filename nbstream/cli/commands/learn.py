@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.paths and not options.ids:
         options.wrong_usage("a PATH or --id ID is needed")
     settings = config.load_settings(config.find_config_file(options.config))
-    tokenizer = make_tokenizer(tokenizer_options(settings), make_engine(settings).library)
+    tokenizer = make_tokenizer(tokenizer_options(settings), make_engine(settings).native_library)
     with reader_process.in_own_process(
         reader_process.read_chunks(options.paths, options.label, tokenizer, message_limits(settings))
     ) as chunks:

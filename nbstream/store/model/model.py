@@ -329,7 +329,7 @@ class Model:
         packed, guard = [PackedLesson.pack(lesson) for lesson in lessons], ServerGuard(self.client)
         changes = await self._commit_batches(packed) if self.formats.batch_lessons else {}
         alone = [lesson for lesson in packed if lesson.commit.message_key not in changes]
-        results = {**changes, **await self._commit_each(alone)}
+        results = {**changes, **await self._commit_one_by_one(alone)}
         in_order: list[CommitResult] = []
         for lesson in lessons:
             result = results[lesson.message_key]
@@ -367,7 +367,7 @@ class Model:
     async def _commit_batch(self, batch: LessonBatch) -> Any:
         return await self._learn_script(keys=batch.pack_keys(self.keys), args=batch.pack_arguments(self.retention))
 
-    async def _commit_each(self, lessons: Sequence[PackedLesson]) -> dict[str, CommitResult]:
+    async def _commit_one_by_one(self, lessons: Sequence[PackedLesson]) -> dict[str, CommitResult]:
         """Commit each lesson by itself, all in one round trip, and return the results by message key."""
         results: dict[str, CommitResult] = {}
         waiting = [LessonBatch([lesson]) for lesson in lessons]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import cache
 
-from nbstream.engine.library import LIBRARY_FILE
+from nbstream.engine.native_library import LIBRARY_FILE
 from tests.engine.identity import EnginePair, Way, native_engine
 from tests.fuzz.target import Choices, FuzzTarget, load_target
 
