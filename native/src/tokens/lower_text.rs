@@ -56,17 +56,10 @@ pub fn lower_case(text: &str) -> Option<Result<String, HandBack>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Nobody;
-
-    impl Foreign for Nobody {
-        fn ask(&mut self, _: Question, _: &[&[u8]]) -> Result<Vec<Vec<u8>>, HandBack> {
-            Err(HandBack)
-        }
-    }
+    use crate::foreign::NoAnswers;
 
     fn text(content: &[u8], charset: Option<&str>) -> Result<String, HandBack> {
-        lower_text(content, charset.map(str::as_bytes), &mut Nobody)
+        lower_text(content, charset.map(str::as_bytes), &mut NoAnswers)
     }
 
     #[test]

@@ -223,15 +223,8 @@ fn payload_tokens(part: &MimePart, tokens: &mut TokenList) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::foreign::NoAnswers;
     use crate::mail::mime::{parse_parts, Limits};
-
-    struct Nobody;
-
-    impl Foreign for Nobody {
-        fn ask(&mut self, _: Question, _: &[&[u8]]) -> Result<Vec<Vec<u8>>, HandBack> {
-            Err(HandBack)
-        }
-    }
 
     fn text(tokens: &TokenList) -> String {
         String::from_utf8(tokens.lines(usize::MAX).to_vec()).unwrap()
@@ -244,7 +237,7 @@ mod tests {
             Content-Disposition: attachment; filename=A1.GIF\r\n\r\nYWJj\r\n--=_Ab1--\r\n";
         let parts = parse_parts(raw, &Limits::default()).unwrap();
         let mut tokens = TokenList::distinct();
-        structure_tokens(&parts, &mut Nobody, &mut tokens).unwrap();
+        structure_tokens(&parts, &mut NoAnswers, &mut tokens).unwrap();
         assert_eq!(
             text(&tokens),
             "tree:0m/mixed,1t/plain,1i/gif\nparts:3\n\
@@ -259,14 +252,14 @@ mod tests {
     #[test]
     fn a_bare_text_is_described() {
         let mut tokens = TokenList::distinct();
-        bare_text_tokens(b"WIN 1000! Call 1000\x1c 12", &mut Nobody, &mut tokens).unwrap();
+        bare_text_tokens(b"WIN 1000! Call 1000\x1c 12", &mut NoAnswers, &mut tokens).unwrap();
         assert_eq!(
             text(&tokens),
             "text.length:5\ntext.twenties:1\ntext.digits:4\ntext.capitals:2\ntext.mark:!\n\
              text.number:4\ntext.number:2\n"
         );
         assert_eq!(
-            bare_text_tokens(b"\xff", &mut Nobody, &mut tokens),
+            bare_text_tokens(b"\xff", &mut NoAnswers, &mut tokens),
             Err(HandBack)
         );
     }

@@ -288,19 +288,12 @@ fn domains_of(mut host: &[u8]) -> ([&[u8]; 3], usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::foreign::NoAnswers;
 
     fn domains(host: &str) -> Vec<&str> {
         parent_domains(host.as_bytes())
             .map(|domain| std::str::from_utf8(domain).unwrap())
             .collect()
-    }
-
-    struct Nobody;
-
-    impl Foreign for Nobody {
-        fn ask(&mut self, _: Question, _: &[&[u8]]) -> Result<Vec<Vec<u8>>, HandBack> {
-            Err(HandBack)
-        }
     }
 
     fn links(source: &str) -> Vec<String> {
@@ -311,7 +304,7 @@ mod tests {
 
     fn tokens(link: &str) -> Vec<String> {
         let mut tokens = TokenList::new();
-        push_link_tokens(&mut tokens, link.as_bytes(), &mut Nobody).unwrap();
+        push_link_tokens(&mut tokens, link.as_bytes(), &mut NoAnswers).unwrap();
         let text = |token: &[u8]| String::from_utf8(token.to_vec()).unwrap();
         tokens.iter().map(text).collect()
     }

@@ -572,17 +572,10 @@ pub fn short_ascii_words(lower_text: &[u8], mut take: impl FnMut(&[&[u8]])) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Nobody;
-
-    impl Foreign for Nobody {
-        fn ask(&mut self, _: Question, _: &[&[u8]]) -> Result<Vec<Vec<u8>>, HandBack> {
-            Err(HandBack)
-        }
-    }
+    use crate::foreign::NoAnswers;
 
     fn within(text: &str, limit: usize) -> Vec<String> {
-        let words = distinct_words(text, limit, &mut WordAllowance::new(), &mut Nobody).unwrap();
+        let words = distinct_words(text, limit, &mut WordAllowance::new(), &mut NoAnswers).unwrap();
         let text = |word: &[u8]| String::from_utf8(word.to_vec()).unwrap();
         words.iter().map(text).collect()
     }
@@ -637,8 +630,8 @@ mod tests {
     #[test]
     fn what_the_tables_do_not_fold_is_asked_of_python() {
         let mut allowance = WordAllowance::new();
-        assert!(distinct_words("\u{fdfa}", 9, &mut allowance, &mut Nobody).is_err());
-        assert!(distinct_words("e\u{301}", 9, &mut allowance, &mut Nobody).is_err());
+        assert!(distinct_words("\u{fdfa}", 9, &mut allowance, &mut NoAnswers).is_err());
+        assert!(distinct_words("e\u{301}", 9, &mut allowance, &mut NoAnswers).is_err());
     }
 
     #[test]
