@@ -85,9 +85,7 @@ async def _lesson_deviations(
         records = await records_by_message(model)
         versions = {key: entry.version for key, entry in (await live_entries(model)).items()}
         deviations[:] = chain_deviations(records, versions)
-        deviations.extend(
-            lesson_deviations(site.journal.lessons, records, teachers.crowd_keys, is_lossless=is_lossless)
-        )
+        deviations.extend(lesson_deviations(site.journal, records, teachers.crowd_keys, is_lossless=is_lossless))
         return is_lossless or not deviations
 
     with suppress(TimeoutError):

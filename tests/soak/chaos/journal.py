@@ -64,6 +64,7 @@ class LessonAttempt:
     """One attempt to teach the message with ``key`` as ``label``; None unlearns it.
 
     ``tries`` is how often one attempt may be carried out without an answer: an entry of a stream several times.
+    ``host`` is the one that was asked, None where any of them may have taken it.
     """
 
     key: str
@@ -74,6 +75,7 @@ class LessonAttempt:
     outcome: LessonOutcome
     reply: str
     tries: int = 1
+    host: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, LessonAttempt, LessonOutcome
+from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, Fault, LessonAttempt, LessonOutcome
+from tests.soak.chaos.schedule import REPLY_LOSING_KINDS
 
 Label = str | None
 """What a message is learned as; None is nothing."""
@@ -30,18 +31,38 @@ def explains(attempts: Sequence[LessonAttempt], records: Sequence[Label]) -> boo
     return any(state.records == len(records) for state in _with_late_records(states, records))
 
 
-def counts_agree(attempts: Sequence[LessonAttempt], records: Sequence[Label]) -> bool:
+def counts_agree(attempts: Sequence[LessonAttempt], records: Sequence[Label], faults: Sequence[Fault]) -> bool:
     """Return whether there are as many records of each label as attempts say that were made at once.
 
-    Each acknowledged change is a record, and each further record is of an attempt without an answer. Such an
-    attempt may be two records: a daemon that gets no reply from Redis repeats the lesson, and where another client
-    has changed the message in between, the daemon takes it for a lesson that was not carried out yet.
+    Each acknowledged change is a record, and each further record is of an attempt without an answer, or of one
+    that was repeated. A daemon that gets no reply from Redis repeats the lesson. Where the first try was carried
+    out, and another client has changed the message in between, the daemon takes the lesson for one that was not
+    carried out yet: it makes it again, or answers that the message has this label already, where yet another
+    client has given it. So an attempt without an answer may be two records, and one with an answer may be one
+    record more than its answer says, if a fault fell into it by which its host may have missed a reply.
     """
     changed = Counter(attempt.label for attempt in attempts if attempt.outcome is LessonOutcome.CHANGED)
     unknown = Counter(attempt.label for attempt in attempts if attempt.outcome is LessonOutcome.UNKNOWN)
+    repeated = Counter(
+        attempt.label
+        for attempt in attempts
+        if attempt.outcome in ACKNOWLEDGEMENTS and _may_have_missed_reply(attempt, faults)
+    )
     recorded = Counter(records)
     return all(
-        changed[label] <= recorded[label] <= changed[label] + 2 * unknown[label] for label in {*changed, *recorded}
+        changed[label] <= recorded[label] <= changed[label] + 2 * unknown[label] + repeated[label]
+        for label in {*changed, *recorded}
+    )
+
+
+def _may_have_missed_reply(attempt: LessonAttempt, faults: Sequence[Fault]) -> bool:
+    """Return whether a fault fell into the attempt by which its host may have missed a reply of Redis."""
+    return any(
+        fault.kind in REPLY_LOSING_KINDS
+        and fault.target in {attempt.host, "redis"}
+        and fault.begun <= attempt.ended
+        and attempt.begun <= fault.ended
+        for fault in faults
     )
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from nbstream.store.model.history import HistoryRecord
 from nbstream.store.model.model import Model
 from tests.soak.chaos.deviations import Deviation
-from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, LessonAttempt
+from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, Fault, Journal, LessonAttempt
 from tests.soak.chaos.lesson_history import Label, counts_agree, explains, last_word_holds
 
 
 def lesson_deviations(
-    attempts: Sequence[LessonAttempt],
+    journal: Journal,
     records: Mapping[str, Sequence[HistoryRecord]],
     crowd_keys: Iterable[str],
     *,
@@ -23,12 +23,12 @@ def lesson_deviations(
     ``is_lossless`` says that Redis has lost nothing. Else only the last word on each message must hold.
     """
     attempts_of: dict[str, list[LessonAttempt]] = {key: [] for key in records}
-    for attempt in attempts:
+    for attempt in journal.lessons:
         attempts_of.setdefault(attempt.key, []).append(attempt)
     crowd = set(crowd_keys)
     for key, own_attempts in attempts_of.items():
         labels = [record.label for record in records.get(key, ())]
-        if not _agrees(own_attempts, labels, is_crowd=key in crowd, is_lossless=is_lossless):
+        if not _agrees(own_attempts, labels, journal.faults, is_crowd=key in crowd, is_lossless=is_lossless):
             answers = [
                 f"{attempt.begun:.1f} to {attempt.ended:.1f} s {attempt.label} by {attempt.route}: "
                 f"{attempt.outcome} ({attempt.reply[:60]})"
@@ -41,10 +41,15 @@ def lesson_deviations(
 
 
 def _agrees(
-    attempts: Sequence[LessonAttempt], labels: Sequence[Label], *, is_crowd: bool, is_lossless: bool
+    attempts: Sequence[LessonAttempt],
+    labels: Sequence[Label],
+    faults: Sequence[Fault],
+    *,
+    is_crowd: bool,
+    is_lossless: bool,
 ) -> bool:
     if is_lossless:
-        return counts_agree(attempts, labels) if is_crowd else explains(attempts, labels)
+        return counts_agree(attempts, labels, faults) if is_crowd else explains(attempts, labels)
     last = labels[-1] if labels else None
     # Nobody knows who of a crowd had the last word: each acknowledged attempt may have been the last one.
     ends = (

@@ -147,6 +147,13 @@ REDIS_KINDS = frozenset(kind for kind in Kind if kind.startswith("Redis: "))
 SENTINEL_KINDS = frozenset(kind for kind in Kind if kind.startswith("sentinels: "))
 """The kinds that hit servers under sentinels."""
 
+_ANSWERED_KINDS = frozenset({Kind.FULL_REDIS_MEMORY, Kind.FLUSH_SCRIPTS, Kind.CLOCK_JUMP})
+_PAUSING_KINDS = frozenset({Kind.STOP_DAEMON, Kind.STOP_WORKER})  # their deadlines pass meanwhile
+REPLY_LOSING_KINDS = (
+    LINK_KINDS | REDIS_KINDS | REPLICA_KINDS | LOSING_KINDS | SENTINEL_KINDS | _PAUSING_KINDS
+) - _ANSWERED_KINDS
+"""The kinds by which a host may miss the reply to what Redis has carried out, so that it asks again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Event:

@@ -71,7 +71,7 @@ class Teaching:
         if outcome is LessonOutcome.DONE and _counted(output) != len(numbers):
             self._journal.add_problem(f"a command taught {len(numbers)} messages and said: {output}")
         for number in numbers:
-            self._write_down("command", number, label, begun, (outcome, f"exit code {code}: {output}"))
+            self._write_down("command", host, number, label, begun, (outcome, f"exit code {code}: {output}"))
 
     async def unlearn_all(self, host: Host, numbers: Sequence[int]) -> str:
         """Unlearn all these messages by one command; return why that failed, or nothing."""
@@ -99,12 +99,15 @@ class Teaching:
             answer = LessonOutcome.NOT_SENT, "connection refused"
         except (OSError, EOFError) as error:  # TimeoutError is an OSError
             answer = LessonOutcome.UNKNOWN, f"{type(error).__name__}: {error}"
-        self._write_down(f"{route} at {host.name}", number, label, begun, answer)
+        self._write_down(f"{route} at {host.name}", host, number, label, begun, answer)
         return answer[0]
 
-    def _write_down(self, route: str, number: int, label: str | None, begun: float, answer: Answer) -> None:
+    def _write_down(
+        self, route: str, host: Host, number: int, label: str | None, begun: float, answer: Answer
+    ) -> None:
+        ended, (outcome, reply) = self._journal.now(), answer
         self._journal.add_lesson(
-            LessonAttempt(key_of(number), label, route, begun, self._journal.now(), answer[0], answer[1][:200])
+            LessonAttempt(key_of(number), label, route, begun, ended, outcome, reply[:200], host=host.name)
         )
 
     async def _ask_http(self, host: Host, path: str, number: int) -> Answer:

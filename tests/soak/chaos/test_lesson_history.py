@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.soak.chaos.journal import LessonAttempt, LessonOutcome
+from tests.soak.chaos.journal import Fault, LessonAttempt, LessonOutcome
 from tests.soak.chaos.lesson_history import Label, counts_agree, explains, last_word_holds
+from tests.soak.chaos.schedule import Kind
 
 CHANGED, SAME, DONE, UNKNOWN, NOT_SENT = LessonOutcome
+LOST_REPLIES = Fault(Kind.LOSE_REPLIES, "a", 1.0, 2.0)
 
 
-def attempts(*answers: tuple[Label, LessonOutcome], tries: int = 1) -> list[LessonAttempt]:
-    return [LessonAttempt("key", label, "test", 0.0, 0.0, outcome, "", tries) for label, outcome in answers]
+def attempts(
+    *answers: tuple[Label, LessonOutcome], tries: int = 1, begun: float = 0.0, ended: float = 0.0, host: str = "a"
+) -> list[LessonAttempt]:
+    return [
+        LessonAttempt("key", label, "test", begun, ended, outcome, "", tries, host) for label, outcome in answers
+    ]
 
 
 @pytest.mark.parametrize(
@@ -69,12 +75,48 @@ def test_an_entry_of_a_stream_may_be_carried_out_by_each_try() -> None:
 def test_of_attempts_at_once_only_the_numbers_are_known() -> None:
     answers = attempts(("spam", CHANGED), ("ham", CHANGED), ("spam", UNKNOWN), ("ham", SAME))
 
-    assert counts_agree(answers, ["ham", "spam"])
-    assert counts_agree(answers, ["spam", "ham", "spam"])
-    assert not counts_agree(answers, ["spam"])
-    assert counts_agree(answers, ["spam", "ham", "spam", "spam"])  # of one attempt, repeated after another's word
-    assert not counts_agree(answers, ["spam", "ham", "ham"])
-    assert not counts_agree(answers, ["spam", "ham", None])
+    assert counts_agree(answers, ["ham", "spam"], [])
+    assert counts_agree(answers, ["spam", "ham", "spam"], [])
+    assert not counts_agree(answers, ["spam"], [])
+    # of one attempt, repeated after another's word
+    assert counts_agree(answers, ["spam", "ham", "spam", "spam"], [])
+    assert not counts_agree(answers, ["spam", "ham", "ham"], [])
+    assert not counts_agree(answers, ["spam", "ham", None], [])
+
+
+@pytest.mark.parametrize("outcome", [SAME, CHANGED])
+def test_an_answered_attempt_may_be_repeated_where_a_reply_of_redis_was_lost(outcome: LessonOutcome) -> None:
+    told = attempts(("spam", outcome), begun=0.5, ended=1.5) + attempts(("ham", CHANGED), ("spam", CHANGED))
+    own = ["spam"] if outcome is CHANGED else []
+
+    assert counts_agree(told, ["spam", "ham", "spam", *own], [LOST_REPLIES])
+    assert counts_agree(told, ["ham", "spam", *own], [LOST_REPLIES])
+    assert not counts_agree(told, ["spam", "ham", "spam", "spam", *own], [LOST_REPLIES])
+    assert not counts_agree(told, ["spam", "ham", "spam", "ham", *own], [LOST_REPLIES])  # by nobody who was hit
+
+
+@pytest.mark.parametrize(
+    ("fault", "may_be_repeated"),
+    [
+        (LOST_REPLIES, True),
+        (Fault(Kind.CUT_REPLIES, "a", 5.0, 6.0), True),  # begun as the attempt ended
+        (Fault(Kind.CUT_REPLIES, "a", 5.1, 6.0), False),
+        (Fault(Kind.CUT_REPLIES, "a", 0.0, 0.4), False),
+        (Fault(Kind.CUT_REPLIES, "b", 1.0, 2.0), False),  # of the other host
+        (Fault(Kind.STOP_REDIS, "redis", 1.0, 2.0), True),
+        (Fault(Kind.FLUSH_SCRIPTS, "redis", 1.0, 2.0), False),  # each request is answered
+        (Fault(Kind.STOP_WORKER, "a", 1.0, 4.0), True),  # its deadlines pass meanwhile
+        (Fault(Kind.STOP_WORKER, "b", 1.0, 4.0), False),
+        (Fault(Kind.HOP_HANGS, "hop", 1.0, 2.0), False),
+    ],
+)
+def test_which_faults_lose_a_reply_of_redis(fault: Fault, *, may_be_repeated: bool) -> None:
+    told = [
+        *attempts(("spam", SAME), begun=0.5, ended=5.0),
+        *attempts(("ham", CHANGED), ("spam", CHANGED), begun=0.5, ended=5.0, host="c"),
+    ]
+
+    assert counts_agree(told, ["spam", "ham", "spam"], [fault]) is may_be_repeated
 
 
 def test_where_records_can_be_lost_the_last_word_holds() -> None:
