@@ -13,7 +13,7 @@ them. The others, the readers, follow the stream as well, since first scores, lo
 own, and look each second whether there is a writer. If there is none, one of them takes over: it takes back what
 was not committed, and goes on in the stream where the counts stand; where the stream does not, it scans. A writer
 that loses Redis lets others write. A reader that is ahead of the writer for longer than three seconds says that it
-does not follow.
+does not follow; one that starts meanwhile begins with what was committed, and says so too.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ _APPLIED_SECONDS = 5.0
 _REMEMBERED_CHANGES = 1000
 _LOG_EVERY = 30  # attempts, two seconds apart: about once a minute
 _LOOK_SECONDS = 0.05  # between two looks for counts that another process loads
+_STANDSTILL_SECONDS = 1.0  # a writer that works applies a change within milliseconds
 _POLL_SECONDS = 0.001  # between two looks whether the writer has applied a lesson
 
 
@@ -89,7 +90,8 @@ class _Replica:
 
     ``last_id`` is the stream id of the last change that was applied, ``sequence`` its number, ``half_life`` the
     time base of the counts. The counts of a reader are applied by another process. ``stored`` is a change that
-    Redis has: it was looked for, or it was scanned.
+    Redis has: it was looked for, or it was scanned. ``was_taken_over`` says that the counts are those
+    that a former writer has left.
     """
 
     counts: Counts | SharedView
@@ -98,6 +100,7 @@ class _Replica:
     sequence: int
     half_life: HalfLife
     stored: ChangePosition
+    was_taken_over: bool = False
 
     @property
     def position(self) -> ChangePosition:
@@ -406,8 +409,9 @@ class Mirror:
         self.loaded.set()
         self._wake_waiters(replica)
         _log.info(
-            "%s loaded: %d tokens of %d messages",
+            "%s %s: %d tokens of %d messages",
             log_name,
+            "taken over" if replica.was_taken_over else "loaded",
             replica.counts.totals.vocabulary_size,
             sum(replica.counts.totals.messages),
         )
@@ -420,13 +424,12 @@ class Mirror:
         lost = await self._forget_lost_changes(model)
         if lost:
             self.lost_changes += lost
-            messages_before = sum(self._replica.counts.totals.messages) if self._replica else 0
+            # How many there were before is not known to a reader: its counts are already those that came after.
             _log.error(
-                "Redis has lost %s%d changes that %s followed: %d messages were learned, %d are now",
+                "Redis has lost %s%d changes that %s followed; %d messages are learned now",
                 "" if self._known else "at least ",
                 lost,
                 model.keys.log_name,
-                messages_before,
                 sum(now.counts.totals.messages),
             )
         if now.sequence and (not self._known or self._known[-1].id != now.last_id):
@@ -460,14 +463,9 @@ class Mirror:
         """Load the counts, or find those that another process has loaded, and go to the end of the stream."""
         if self._segments is None:
             return await self._scan(model)
-        identity, needed = _identity(model), math.inf
-        while not self._segments.try_to_write():
-            stop_if_cancelled()
-            position, view = await model.position(), self._segments.view(identity)
-            needed = min(needed, position.sequence)  # less than at first where Redis has lost changes meanwhile
-            if view is not None and view.position.sequence >= needed and await _are_stored(model, view, position):
-                return await self._replica_of(view, model, position.change, position.sequence)
-            await asyncio.sleep(_LOOK_SECONDS)
+        identity = _identity(model)
+        if replica := await self._find_shared_counts(model, self._segments, identity):
+            return replica
         taking_over = asyncio.create_task(asyncio.to_thread(self._segments.take_over, identity))
         try:
             counts = await asyncio.shield(taking_over)
@@ -476,8 +474,39 @@ class Mirror:
         if counts is not None and await _are_stored(model, counts, await model.position()):
             place = counts.position
             with suppress(_RescanNeeded):
-                return await self._replica_of(counts, model, _stream_id(place), place.sequence)
+                replica = await self._replica_of(counts, model, _stream_id(place), place.sequence)
+                replica.was_taken_over = True
+                return replica
         return await self._scan(model)
+
+    async def _find_shared_counts(
+        self, model: Model, segments: Segments, identity: tuple[int, int]
+    ) -> _Replica | None:
+        """Return the counts that another process writes, or None when this process has become the writer.
+
+        They are those that Redis has now, but for a writer that stands still: of that one, what it has committed.
+        """
+        began, needed, is_told = time.monotonic(), math.inf, False
+        while not segments.try_to_write():
+            stop_if_cancelled()
+            position, view = await model.position(), segments.view(identity)
+            needed = min(needed, position.sequence)  # less than at first where Redis has lost changes meanwhile
+            is_standstill = time.monotonic() - began > _STANDSTILL_SECONDS
+            if view is not None and await _are_stored(model, view, position):
+                missing = int(needed - view.position.sequence)
+                if missing <= 0 or is_standstill:
+                    if missing > 0:
+                        _log.warning(
+                            "the writer of the shared counts stands still; they are %d lesson%s behind Redis",
+                            missing,
+                            "" if missing == 1 else "s",
+                        )
+                    return await self._replica_of(view, model, position.change, position.sequence)
+            elif is_standstill and not is_told:
+                is_told = True
+                _log.warning("the process that writes the shared counts has not loaded the shared counts yet")
+            await asyncio.sleep(_LOOK_SECONDS)
+        return None
 
     async def _scan(self, model: Model) -> _Replica:
         """Scan all counts, then replay what was learned meanwhile."""

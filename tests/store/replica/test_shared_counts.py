@@ -32,8 +32,10 @@ from tests.store.replica.test_mirror import equals_redis
 from tests.waiting import DEADLINE_SECONDS, until
 
 AT_WRITING = 9 * 8  # the byte in a table: see native/src/table/layout.rs
+KILL_SECONDS = 60.0
+"""The deadline of one kill, in which another process starts: on a busy machine."""
 KILLS = pytest.mark.parametrize(
-    "kills", [4, pytest.param(100, id="many", marks=[pytest.mark.soak, pytest.mark.timeout(600)])]
+    "kills", [4, pytest.param(100, id="many", marks=[pytest.mark.soak, pytest.mark.timeout(100 * KILL_SECONDS)])]
 )
 
 
@@ -89,26 +91,24 @@ async def test_a_killed_writer_leaves_what_was_committed_and_has_a_successor(
     mirrors = [await MirrorProcess.start(shared_redis.url, folder) for _ in range(3)]
     try:
         for _ in range(kills):
-            # Of those that were writers before, one may still have the word.
-            await until(lambda: any(mirror.role == "writer" for mirror in mirrors))
-            for _ in range(draw.randint(3, 20)):
-                number += 1
-                await teach(model, number)
-            writer = next(mirror for mirror in mirrors if mirror.role == "writer")
-            lesson = asyncio.create_task(teach(model, number := number + 1))
-            for _ in range(draw.randint(0, 30)):
-                await asyncio.sleep(0)
-            mirrors.remove(writer)
-            await writer.kill()
-            await lesson
-            mirrors.append(await MirrorProcess.start(shared_redis.url, folder))
-        await until(lambda: all(mirror.role in {"reader", "writer"} for mirror in mirrors))
+            async with asyncio.timeout(KILL_SECONDS):
+                # Of those that were writers before, one may still have the word.
+                await until(lambda: any(mirror.role == "writer" for mirror in mirrors), KILL_SECONDS)
+                for _ in range(draw.randint(3, 20)):
+                    number += 1
+                    await teach(model, number)
+                writer = next(mirror for mirror in mirrors if mirror.role == "writer")
+                lesson = asyncio.create_task(teach(model, number := number + 1))
+                for _ in range(draw.randint(0, 30)):
+                    await asyncio.sleep(0)
+                mirrors.remove(writer)
+                await writer.kill()
+                await lesson
+                mirrors.append(await MirrorProcess.start(shared_redis.url, folder))
+        await until(lambda: all(mirror.role in {"reader", "writer"} for mirror in mirrors), KILL_SECONDS)
         last = await teach(model, number + 1)
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            for mirror in [
-                *(m for m in mirrors if m.role == "reader"),
-                *(m for m in mirrors if m.role == "writer"),
-            ]:
+        for mirror in [*(m for m in mirrors if m.role == "reader"), *(m for m in mirrors if m.role == "writer")]:
+            async with asyncio.timeout(KILL_SECONDS):
                 await mirror.finish(last)
     finally:
         for mirror in mirrors:
@@ -144,7 +144,60 @@ async def test_readers_say_that_they_do_not_follow_while_the_writer_stands_still
             await writer.kill()
 
 
-async def test_a_reader_takes_over_when_the_writer_ends_in_order(model: Model, tmp_path: Path) -> None:
+async def test_a_reader_that_starts_while_the_writer_stands_still_begins_with_what_was_committed(
+    model: Model, shared_redis: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table_functions()
+    folder = tmp_path / "counts"
+    writer = await MirrorProcess.start(shared_redis.url, folder)
+    try:
+        await until(lambda: writer.role == "writer")
+        async with running(new_mirror(model, "reader", folder)) as first:
+            await first.wait_until_applied(await teach(model, 1))
+        writer.process.send_signal(signal.SIGSTOP)
+        await teach(model, 2)
+
+        async with running(new_mirror(model, "reader", folder, seconds=0.4)) as reader:
+            assert reader.role == "reader"
+            assert (await reader.look_up(TOKENS))[1].messages == (0, 1)
+            assert "1 lesson behind" in caplog.text
+            await until(lambda: not reader.following)
+
+            await writer.kill()
+
+            await until(lambda: reader.role == "writer" and reader.following)
+            assert await equals_redis(reader, model, TOKENS)
+    finally:
+        if writer.process.returncode is None:
+            await writer.kill()
+
+
+async def test_a_reader_says_that_it_waits_where_nothing_was_published(
+    model: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    loading = Segments(table_functions(), tmp_path / "counts")
+    assert loading.try_to_write()
+    mirror = new_mirror(model, "reader", tmp_path / "counts")
+    following = asyncio.create_task(mirror.run())
+    try:
+        await until(lambda: "has not loaded the shared counts yet" in caplog.text)
+        assert not mirror.loaded.is_set()
+
+        loading.stop_writing()
+
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            await mirror.loaded.wait()
+        assert mirror.role == "writer"
+        assert caplog.text.count("has not loaded the shared counts yet") == 1
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_a_reader_takes_over_when_the_writer_ends_in_order(
+    model: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     folder = tmp_path / "counts"
     async with AsyncExitStack() as stack:
         async with running(new_mirror(model, "writer", folder)):
@@ -154,6 +207,8 @@ async def test_a_reader_takes_over_when_the_writer_ends_in_order(model: Model, t
         await until(lambda: reader.role == "writer")
         await reader.wait_until_applied(await teach(model, 2))
         assert await equals_redis(reader, model, TOKENS)
+    assert caplog.text.count("counts loaded: ") == 2  # by the writer, and by the reader at its start
+    assert caplog.text.count("counts taken over: ") == 1
 
 
 async def test_all_follow_a_layer_into_an_epoch_that_has_no_changes_yet(client: Redis, tmp_path: Path) -> None:
