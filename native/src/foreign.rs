@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandBack;
 
-/// A question to Python. The numbers are part of the interface: `nbstream/tokens/foreign_pieces.py` has the same.
+/// A question to Python. The numbers are those of `nbn_question` in `nbstream/engine/interface.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Question {

@@ -11,9 +11,13 @@ uint32_t nbn_tokenizer_version(void);
  * error: -1 arguments that do not fit together, -2 full, -3 damaged, -4 busy (changes come too fast to be read),
  * -5 a change was begun and not committed, -6 no change was begun, -7 a fault of the library.
  * joined: names, separated by line feeds. rows: the counts of ham and spam for each name. totals: learned messages of
- * ham and spam, their tokens, vocabulary. position: both numbers of a stream id, and the sequence number, of the last change, and of one that was
- * known to be stored when it was applied. */
+ * ham and spam, their tokens, vocabulary. position: both numbers of a stream id, and the sequence number, of the last
+ * change, and of one that was known to be stored when it was applied. */
 typedef struct nbn_table nbn_table;
+
+/* The epoch of a table can be read without a call: it is the word of 64 bits at this number of bytes. */
+#define NBN_TABLE_COMMITTED_OFFSET 64
+
 int64_t nbn_table_bytes(uint64_t rows, uint64_t long_name_words);
 int64_t nbn_table_create(uint8_t *region, size_t length, uint64_t rows, uint64_t long_name_words,
                          const uint64_t *key_and_identity /* 2 + 2 */);
@@ -43,8 +47,21 @@ typedef struct {
     uint32_t is_bare_text, has_trusted_servers;
 } nbn_take_apart_options;
 
-/* Asks the caller of nbn_take_apart what the library does not know: a question by its number in foreign.rs, with
- * `count` arguments. The caller gives the answer by nbn_answer before it returns; without one the message is handed
+/* What the library asks the caller of nbn_take_apart; native/src/foreign.rs says what the arguments are. */
+enum nbn_question {
+    NBN_KEY_FIELD = 1,
+    NBN_FORMER_KEY_FIELD = 2,
+    NBN_FIELD_TOKENS = 3,
+    NBN_RELATION_TOKENS = 4,
+    NBN_FILE_NAME_TOKENS = 5,
+    NBN_LOWER_TEXT = 6,
+    NBN_AUTHENTICATION_TOKENS = 7,
+    NBN_BARE_TEXT_TOKENS = 8,
+    NBN_LINK_TOKENS = 9,
+    NBN_FOLDED_PIECES = 10,
+};
+
+/* Asks the caller of nbn_take_apart what the library does not know: a question with `count` arguments. The caller gives the answer by nbn_answer before it returns; without one the message is handed
  * back. */
 typedef void (*nbn_ask)(void *answer, uint32_t question, const uint8_t *const *arguments, const size_t *lengths,
                         size_t count);

@@ -23,7 +23,7 @@ ROW_BYTES = 64
 WORD_BYTES = 8
 
 _ARGUMENTS, _FULL = -1, -2
-_COMMITTED_OFFSET = 8 * 8  # bytes: AT_COMMITTED of native/src/table/layout.rs
+_COMMITTED_OFFSET = 64  # bytes: NBN_TABLE_COMMITTED_OFFSET of interface.h
 _DESCRIPTION_WORDS = 23
 _RESERVE_STEP = 1 << 20  # bytes: the kernel clears them in some 0.2 ms
 _ERRORS = {

@@ -1,7 +1,7 @@
 """Answers what the native library leaves to Python: text beyond ASCII, rare charsets, results of authentication.
 
 Rules: each answer is what the specification says of the same piece of a message. The numbers of the questions are
-those of ``native/src/foreign.rs``, which says what their arguments are.
+those of ``nbn_question`` in ``engine/interface.h``; ``native/src/foreign.rs`` says what their arguments are.
 """
 
 from __future__ import annotations

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
-from nbstream.tokens.foreign_pieces import Question
 from nbstream.tokens.native_tokenizer import NativeTokenizer
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from tests.engine.native import native_library
@@ -56,9 +53,3 @@ def test_letters_whose_case_is_special_are_read_alike(native: Tokenizer, letter:
     header = f"From: J{letter} <a@b.example>\r\nSubject: A{letter}\r\nX-O: {letter}\r\n\r\nx{letter}\r\n"
     message = Message.parse(header.encode())
     assert native.take_apart(message) == Tokenizer(_OPTIONS).take_apart(message)
-
-
-def test_both_sides_have_the_same_questions() -> None:
-    source = (Path(__file__).parents[2] / "native/src/foreign.rs").read_text()
-    numbers = {name: int(number) for name, number in re.findall(r"^    (\w+) = (\d+),$", source, re.MULTILINE)}
-    assert numbers == {question.name.title().replace("_", ""): question for question in Question}
