@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -22,21 +22,35 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+async def _no_workers() -> Mapping[int, str | None]:
+    return {}
+
+
 @asynccontextmanager
 async def serve_control(
-    reloader: Reloader, state_dir: Path, engine: Engine, workers: Callable[[], list[int]] = list
+    reloader: Reloader,
+    state_dir: Path,
+    engine: Engine,
+    worker_roles: Callable[[], Awaitable[Mapping[int, str | None]]] = _no_workers,
 ) -> AsyncIterator[None]:
     """Reload on request, and answer on the control socket of ``state_dir``.
 
-    ``engine`` is that of the processes that serve mail, and ``workers`` returns their ids where there are several.
+    ``engine`` is that of the processes that serve mail. Where there are several, ``worker_roles`` returns the role
+    that each has with the counts by the id of the process, None for one that does not answer.
     """
 
     async def answer_reload() -> dict[str, object]:
         return asdict(await reloader.reload())
 
     async def answer_policy() -> dict[str, object]:
-        policy = config.policy_hash(reloader.settings)
-        return {"file": reloader.file, "policy": policy, "engine": engine.name, "workers": workers()}
+        policy, roles = config.policy_hash(reloader.settings), await worker_roles()
+        return {
+            "file": reloader.file,
+            "policy": policy,
+            "engine": engine.name,
+            "workers": list(roles),
+            "roles": list(roles.values()),
+        }
 
     task = asyncio.create_task(reloader.run(), name="reloading")
     control = ControlListener({"reload": answer_reload, "policy": answer_policy})

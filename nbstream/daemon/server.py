@@ -78,6 +78,11 @@ class Server:
         """Whether ``stop`` was called."""
         return self._stop.is_set()
 
+    @property
+    def counts_role(self) -> str:
+        """What this process does with the counts: "alone", "writer" or "reader"; "starting" before it has any."""
+        return self._parts.mirror.role if self._parts else "starting"
+
     def stop(self) -> None:
         """Begin to drain."""
         self._stop.set()

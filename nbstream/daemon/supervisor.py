@@ -48,6 +48,7 @@ _log = logging.getLogger(__name__)
 _REDIS_SECONDS = 10.0  # the start goes on after this without Redis
 _CHECK_SECONDS = 10.0  # for a worker to check settings, and to apply them
 _STATE_SECONDS = 2.0  # for a worker to return its state for a scraper
+_ROLE_SECONDS = 1.0  # for a worker to return its role: less than nbstream status waits
 _LATE_SECONDS = 5.0  # beyond drain_seconds: then a worker that has not ended is killed
 
 
@@ -103,7 +104,7 @@ class Supervisor:
             multiprocess.join_folder(self._metrics_folder, multiprocess.SUPERVISOR)
             self._metrics = DaemonMetrics.create(self._metrics_folder, self._engine)
             async with (
-                serve_control(self._reloader, state, self._engine, self._worker_pids),
+                serve_control(self._reloader, state, self._engine, self._worker_roles),
                 self._embedded_redis(),
             ):
                 if self._engine.native_library:  # the counts of Python cannot be shared
@@ -111,8 +112,11 @@ class Supervisor:
                 await self._serve(self._metrics, on_ready)
                 _log.info("stopped")
 
-    def _worker_pids(self) -> list[int]:
-        return [slot.pid for slot in self._slots if slot.pid is not None]
+    async def _worker_roles(self) -> dict[int, str | None]:
+        """Return the role of each worker by the id of its process, None where it does not answer."""
+        slots = {slot.pid: slot for slot in self._slots if slot.pid is not None}
+        roles = await asyncio.gather(*(_ask_for_text(slot, "role", _ROLE_SECONDS) for slot in slots.values()))
+        return dict(zip(slots, roles, strict=True))
 
     @asynccontextmanager
     async def _embedded_redis(self) -> AsyncIterator[None]:
@@ -193,14 +197,8 @@ class Supervisor:
         """Return the counts of all processes, and the state of the model as the workers see it."""
         assert self._metrics is not None
         counts = self._metrics.registry.counts_text()
-
-        async def state(slot: WorkerSlot) -> str | None:
-            with suppress(TimeoutError):
-                answer = await slot.ask("state", seconds=_STATE_SECONDS)
-                return str(answer["result"]) if answer and "result" in answer else None
-            return None
-
-        states = await asyncio.gather(*(state(slot) for slot in self._slots if slot.is_serving))
+        serving = [slot for slot in self._slots if slot.is_serving]
+        states = await asyncio.gather(*(_ask_for_text(slot, "state", _STATE_SECONDS) for slot in serving))
         return counts + multiprocess.merge_states([text for text in states if text]).encode()
 
     async def _wait_until_stopped(
@@ -272,3 +270,11 @@ class Supervisor:
 
         problems = zip(self._slots, await asyncio.gather(*map(ask, self._slots)), strict=True)
         return {slot: problem for slot, problem in problems if problem}
+
+
+async def _ask_for_text(slot: WorkerSlot, command: str, seconds: float) -> str | None:
+    """Return what the worker answers to a command; None where it does not answer in time, or has a problem."""
+    with suppress(TimeoutError):
+        answer = await slot.ask(command, seconds=seconds)
+        return str(answer["result"]) if answer and "result" in answer else None
+    return None

@@ -142,6 +142,8 @@ def _execute_command(message: ChannelMessage, server: Server, metrics: DaemonMet
             server.check_settings(unpack_settings(message["settings"]))
         case "apply":
             server.apply_settings(unpack_settings(message["settings"]), float(message["since"]))
+        case "role":
+            return server.counts_role
         case "state":
             return metrics.registry.state_text().decode()
         case "ping":  # that there is an answer is all that the supervisor wants to know

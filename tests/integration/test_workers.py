@@ -26,7 +26,10 @@ def site(tmp_path: Path, redis_binary: Path) -> Site:  # the daemon starts the s
 def test_both_take_mail_and_know_what_was_taught_by_either(site: Site) -> None:
     with site.running() as daemon:
         assert len(set(site.pids())) == 2
-        assert json.loads(command("status", "-c", site.file, "--json").stdout)["worker_pids"] == site.pids()
+        status = json.loads(command("status", "-c", site.file, "--json").stdout)
+        assert status["worker_pids"] == site.pids()
+        shares_counts = status["engine_in_force"] == "native"  # the counts of Python cannot be shared
+        assert sorted(status["worker_roles"]) == (["reader", "writer"] if shares_counts else ["alone", "alone"])
         for number in range(MANY):
             assert send(daemon, f"mail {number}").startswith("250 ")
         for number in range(MANY):
@@ -96,6 +99,9 @@ def test_a_worker_that_does_not_answer_does_not_block_the_metrics(site: Site) ->
         os.kill(silent, signal.SIGSTOP)
         try:
             assert total(daemon, "nbstream_redis_up") == 1
+            lines = command("status", "-c", site.file).stdout.splitlines()
+            (daemon_line,) = [line for line in lines if line.startswith("daemon ")]
+            assert f"{silent} (does not answer)" in daemon_line
         finally:
             os.kill(silent, signal.SIGCONT)
 

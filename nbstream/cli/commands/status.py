@@ -38,17 +38,35 @@ if TYPE_CHECKING:
     from nbstream.store.model.model import Model
 
 _ASK_SECONDS = 2.0
+_ROLES = {
+    "writer": "writes the shared counts",
+    "reader": "reads the shared counts",
+    "alone": "has its own counts",
+    "starting": "starts",
+    None: "does not answer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """A worker of the daemon: its process, and what it does with the counts.
+
+    ``role`` is None where the worker does not answer, and empty where the daemon does not say it.
+    """
+
+    pid: int
+    role: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonStatus:
     """The daemon on the state folder: ``pid`` is None where none runs.
 
-    ``worker_pids`` is empty and ``policy_hash`` and ``engine`` are None where it does not answer.
+    ``workers`` is empty and ``policy_hash`` and ``engine`` are None where it does not answer.
     """
 
     pid: int | None
-    worker_pids: tuple[int, ...] = ()
+    workers: tuple[WorkerStatus, ...] = ()
     policy_hash: str | None = None
     engine: str | None = None
 
@@ -144,7 +162,10 @@ def _ask_daemon(settings: Settings) -> DaemonStatus:
         answer = control_socket.ask_daemon(settings.state_dir, "policy", _ASK_SECONDS)
     except (OSError, ValueError):
         return DaemonStatus(pid)
-    return DaemonStatus(pid, tuple(answer.get("workers") or ()), answer.get("policy"), answer.get("engine"))
+    pids = answer.get("workers") or ()
+    roles = answer.get("roles") or [""] * len(pids)  # a daemon of 0.4.0 does not say them
+    workers = tuple(WorkerStatus(pid, role) for pid, role in zip(pids, roles, strict=True))
+    return DaemonStatus(pid, workers, answer.get("policy"), answer.get("engine"))
 
 
 async def _collect_model_status(settings: Settings, model: Model) -> ModelStatus:
@@ -195,7 +216,8 @@ def status_to_json(status: Status) -> dict[str, Any]:
         ],
         "redis": status.redis_url,
         "daemon_pid": status.daemon.pid,
-        "worker_pids": list(status.daemon.worker_pids),
+        "worker_pids": [worker.pid for worker in status.daemon.workers],
+        "worker_roles": [worker.role for worker in status.daemon.workers],
         "engine": status.engine.name,
         "engine_in_force": status.daemon.engine,
         "policy": status.policy_hash,
@@ -242,8 +264,12 @@ def render_text(status: Status) -> Iterator[str]:
 def _describe_daemon(daemon: DaemonStatus) -> str:
     if daemon.pid is None:
         return "not running on this state folder"
-    workers = f", workers {', '.join(map(str, daemon.worker_pids))}" if daemon.worker_pids else ""
-    return f"running, process {daemon.pid}{workers}"
+    workers = ", ".join(map(_describe_worker, daemon.workers))
+    return f"running, process {daemon.pid}{workers and f', workers {workers}'}"
+
+
+def _describe_worker(worker: WorkerStatus) -> str:
+    return str(worker.pid) if worker.role == "" else f"{worker.pid} ({_ROLES.get(worker.role, worker.role)})"
 
 
 def _describe_engine(status: Status) -> str:

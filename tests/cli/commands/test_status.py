@@ -7,7 +7,7 @@ import json
 import os
 from dataclasses import replace
 
-from nbstream.cli.commands.status import DaemonStatus, collect_status, render_text, status_to_json
+from nbstream.cli.commands.status import DaemonStatus, WorkerStatus, collect_status, render_text, status_to_json
 from nbstream.config import load_settings
 from tests.cli.taught import Taught
 
@@ -50,6 +50,20 @@ def test_an_engine_that_a_daemon_does_not_run_on_waits_for_a_restart(taught: Tau
     assert engine_line(None) == engine_line(status.engine.name) == f"engine   {status.engine}"
     remedy = "restart it, or see whether its NBSTREAM_ENGINE differs"
     assert engine_line(other) == f"engine   {other} in the daemon, {status.engine} here: {remedy}"
+
+
+def test_the_role_of_each_worker_is_said_where_the_daemon_says_it(taught: Taught) -> None:
+    status = asyncio.run(collect_status(load_settings(taught.config)))
+    workers = [WorkerStatus(2, "writer"), WorkerStatus(3, "reader"), WorkerStatus(4, None), WorkerStatus(5, "")]
+
+    (line,) = [
+        line
+        for line in render_text(replace(status, daemon=DaemonStatus(1, tuple(workers))))
+        if line.startswith("daemon")
+    ]
+
+    roles = "2 (writes the shared counts), 3 (reads the shared counts), 4 (does not answer), 5"
+    assert line == f"daemon   running, process 1, workers {roles}"
 
 
 def test_a_policy_is_stale_only_where_a_daemon_goes_by_another(taught: Taught) -> None:
