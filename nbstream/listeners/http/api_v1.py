@@ -10,7 +10,7 @@ from aiohttp import web
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.listeners.http import openapi
-from nbstream.listeners.http.listener import AccessLevel, Route
+from nbstream.listeners.http.listener import AccessLevel, Route, last_segment
 from nbstream.listeners.http.responses import RequestRefused, json_response
 from nbstream.wire import api_v1, explanation_json, rspamd
 
@@ -67,46 +67,46 @@ class ApiV1:
             Route("GET", "/v1/openapi.json", self._describe, AccessLevel.OPEN),
         )
 
-    async def _check(self, request: web.Request) -> web.Response:
+    async def _check(self, request: web.BaseRequest) -> web.Response:
         async with self._body_reader.read(request) as content:
             handler = self._message_service.message_handler()
             check, _ = await handler.check(await _parse_message(handler, request, content, handler.parse_mail))
         return json_response(api_v1.check_to_json(check, self._lookups.model_name))
 
-    async def _learn(self, request: web.Request) -> web.Response:
+    async def _learn(self, request: web.BaseRequest) -> web.Response:
         labels = request.query.getall("label", [])
         if len(labels) != 1 or labels[0] not in CLASSES:
             raise RequestRefused(400, f"label must be one of {', '.join(CLASSES)}")
         return await self._teach(request, labels[0])
 
-    async def _unlearn(self, request: web.Request) -> web.Response:
+    async def _unlearn(self, request: web.BaseRequest) -> web.Response:
         return await self._teach(request, None)
 
-    async def _teach(self, request: web.Request, label: str | None) -> web.Response:
+    async def _teach(self, request: web.BaseRequest, label: str | None) -> web.Response:
         async with self._body_reader.read(request) as content:
             handler = self._message_service.message_handler()
             message = await _parse_message(handler, request, content, handler.parse_taught_mail)
             lesson = await handler.learn(message, label, actor_of_request(request))
         return json_response(api_v1.lesson_to_json(lesson))
 
-    async def _message(self, request: web.Request) -> web.Response:
-        message_id = request.match_info["id"]
+    async def _message(self, request: web.BaseRequest) -> web.Response:
+        message_id = last_segment(request)
         is_valid = api_v1.is_message_id(message_id)
         record = await self._lookups.message_record(message_id) if is_valid else None
         if record is None:
             raise RequestRefused(404, "there is no message of this id, or it is not remembered any more")
         return json_response(explanation_json.message_record_to_json(record))
 
-    async def _model(self, _: web.Request) -> web.Response:
+    async def _model(self, _: web.BaseRequest) -> web.Response:
         return json_response(api_v1.model_to_json(self._lookups.loaded_model_status()))
 
-    async def _describe(self, _: web.Request) -> web.Response:
+    async def _describe(self, _: web.BaseRequest) -> web.Response:
         return json_response(self._document)
 
 
 async def _parse_message(
     handler: MessageHandler,
-    request: web.Request,
+    request: web.BaseRequest,
     content: bytes,
     parse_mail: Callable[[bytes], Awaitable[Message]],
 ) -> Message:
@@ -115,7 +115,7 @@ async def _parse_message(
     return await parse_mail(content)
 
 
-def actor_of_request(request: web.Request) -> str:
+def actor_of_request(request: web.BaseRequest) -> str:
     """Return who teaches: the user that the client names, else its address; ``local`` on a unix socket."""
     user = "".join(c for c in request.headers.get(rspamd.USER_FIELD, "") if c.isprintable())
     return user.strip()[:_MAX_ACTOR_LENGTH] or request.remote or "local"

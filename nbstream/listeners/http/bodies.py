@@ -55,7 +55,7 @@ class BodyReader:
         self._bytes_in_flight = bytes_in_flight
 
     @asynccontextmanager
-    async def read(self, request: web.Request) -> AsyncIterator[bytes]:
+    async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
         """Read the body; its bytes count as in flight until the end of the block. Raises ``RequestRefused``."""
         _refuse_encoded(request)
         if (request.content_length or 0) > self._limits.max_message_bytes:
@@ -92,7 +92,7 @@ class BodyReader:
         )
 
 
-def _refuse_encoded(request: web.Request) -> None:
+def _refuse_encoded(request: web.BaseRequest) -> None:
     """Refuse a compressed or encrypted body: its tokens would be those of the encoded bytes."""
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding != "identity" or any(name in request.headers for name in ENCODED_FIELDS):

@@ -14,7 +14,7 @@ from nbstream.listeners.sockets import BACKLOG
 from nbstream.wire.api_v1 import HttpProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
 _log = logging.getLogger(__name__)
 
@@ -126,33 +126,38 @@ class HttpConnection(web.RequestHandler):
 
 
 class HttpConnections:
-    """Serves an application on a listening socket, on a bounded number of connections.
+    """Answers requests with ``serve`` on a listening socket, on a bounded number of connections.
 
     ``on_connected`` is called for each client, with True where there was room for it.
     """
 
     def __init__(
-        self, application: web.Application, limit: int, seconds: float, on_connected: Callable[[bool], object]
+        self,
+        serve: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        limit: int,
+        seconds: float,
+        on_connected: Callable[[bool], object],
     ) -> None:
-        self._runner = web.AppRunner(application, handle_signals=False)
+        self._serve = serve
         self._limit = limit
         self._idle_seconds = seconds
         self._on_connected = on_connected
         self._active_requests = ActiveRequests()
-        self._server: asyncio.Server | None = None
+        self._listening: asyncio.Server | None = None
+        self._server: web.Server | None = None
 
     async def start(self, listening: socket.socket) -> None:
         """Serve on this socket."""
-        await self._runner.setup()
+        self._server = web.Server(self._serve)
         loop = asyncio.get_running_loop()
         options: Mapping[str, Any] = {"sock": listening, "backlog": BACKLOG}
         if listening.family == socket.AF_UNIX:
-            self._server = await loop.create_unix_server(self._accept, **options)
+            self._listening = await loop.create_unix_server(self._accept, **options)
         else:
-            self._server = await loop.create_server(self._accept, **options)
+            self._listening = await loop.create_server(self._accept, **options)
 
     def _accept(self) -> asyncio.BaseProtocol:
-        server = self._runner.server
+        server = self._server
         has_room = server is not None and len(server.connections) < self._limit
         self._on_connected(has_room)
         if server is None or not has_room:
@@ -166,9 +171,9 @@ class HttpConnections:
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let active requests finish within ``seconds``, then close all connections."""
-        if self._server is not None:
-            self._server.close()
-        server = self._runner.server
+        if self._listening is not None:
+            self._listening.close()
+        server = self._server
         if server is not None:
             self._active_requests.draining = True
             for connection in server.connections:
@@ -180,7 +185,6 @@ class HttpConnections:
             except TimeoutError:
                 _log.warning("http: requests in flight did not finish in %g s", seconds)
             await server.shutdown(_CLOSE_SECONDS)
-        await self._runner.cleanup()
 
 
 class _RefusingProtocol(asyncio.Protocol):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from nbstream.errors import NbstreamError
 from nbstream.listeners.http.access import HttpAccess, offers_secret
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+RequestHandler = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,10 @@ class AccessLevel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The handler of the requests with this method to this path."""
+    """The handler of the requests with this method to this path; that of GET answers HEAD as well.
+
+    A path may end with ``{id}``, which stands for any last segment; ``last_segment`` returns it.
+    """
 
     method: str
     path: str
@@ -65,11 +68,41 @@ class Route:
     level: AccessLevel = AccessLevel.READ
 
 
+def last_segment(request: web.BaseRequest) -> str:
+    """Return what stands for ``{id}`` in the path of a request."""
+    return request.path.rpartition("/")[2]
+
+
+class _RouteTable:
+    """The routes, by path and method."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._routes: dict[str, dict[str, Route]] = {}
+        for route in routes:
+            by_method = self._routes.setdefault(route.path, {})
+            by_method[route.method] = route
+            if route.method == "GET":
+                by_method["HEAD"] = route
+
+    def find(self, method: str, path: str) -> Route:
+        """Return the route of a request; raises ``RequestRefused`` where there is none."""
+        by_method = self._routes.get(path)
+        if by_method is None:
+            parent, slash, segment = path.rpartition("/")
+            by_method = self._routes.get(f"{parent}{slash}{{id}}") if segment else None
+        if by_method is None:
+            raise RequestRefused(404, "Not Found")
+        route = by_method.get(method)
+        if route is None:
+            raise RequestRefused(405, "Method Not Allowed", allow=",".join(sorted(by_method)))
+        return route
+
+
 def metrics_route(metrics: Callable[[], Awaitable[bytes]]) -> Route:
     """Return the route of ``/metrics``; ``metrics`` returns the text to serve."""
     rendering = _SharedRendering(metrics)
 
-    async def serve(_: web.Request) -> web.Response:
+    async def serve(_: web.BaseRequest) -> web.Response:
         return web.Response(body=await rendering.text(), headers={"Content-Type": METRICS_TYPE})
 
     return Route("GET", "/metrics", serve)
@@ -102,10 +135,10 @@ class _SharedRendering:
 def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Route]:
     """Return the routes of ``/healthz`` and ``/readyz``, which need no right: they reveal nothing about mail."""
 
-    async def alive(_: web.Request) -> web.Response:
+    async def alive(_: web.BaseRequest) -> web.Response:
         return web.Response(text="ok\n")
 
-    async def ready(_: web.Request) -> web.Response:
+    async def ready(_: web.BaseRequest) -> web.Response:
         status = await health()
         body = api_v1.health_to_json(ready=status.ready, degraded=status.degraded)
         return json_response(body, status=200 if status.ready else 503)
@@ -130,13 +163,9 @@ class HttpListener:
         self._limits = limits or HttpLimits()
         self._message_service = message_service
         self._is_unix_socket = False
-        application = web.Application(middlewares=[self._serve])
-        application.on_response_prepare.append(_set_server_field)
-        for route in routes:
-            add = application.router.add_get if route.method == "GET" else application.router.add_post
-            add(route.path, self._with_authorization(route))  # aiohttp answers HEAD as well with a handler of GET
+        self._routes = _RouteTable(routes)
         self._connections = HttpConnections(
-            application,
+            self._serve,
             self._limits.max_connections,
             self._limits.request_timeout_seconds,
             message_service.connected if message_service else lambda _: None,
@@ -162,14 +191,7 @@ class HttpListener:
         """Stop accepting, let active requests finish within ``seconds``, then close all connections."""
         await self._connections.drain(seconds)
 
-    def _with_authorization(self, route: Route) -> RequestHandler:
-        async def serve(request: web.Request) -> web.StreamResponse:
-            self._authorize(request, route)
-            return await route.handler(request)
-
-        return serve
-
-    def _authorize(self, request: web.Request, route: Route) -> None:
+    def _authorize(self, request: web.BaseRequest, route: Route) -> None:
         access = self._access
         if access is None or route.level is AccessLevel.OPEN:
             return
@@ -188,38 +210,43 @@ class HttpListener:
             401, f"the password{' for teaching' if route.level is AccessLevel.TEACH else ''} is needed"
         )
 
-    @web.middleware
-    async def _serve(self, request: web.Request, handler: RequestHandler) -> web.StreamResponse:
+    async def _serve(self, request: web.BaseRequest) -> web.Response:
         connection = request.protocol
         assert isinstance(connection, HttpConnection)
         connection.request_began()
         try:
-            _refuse_web_pages(request)
-            return await handler(request)
+            answer = await self._answer(request)
         except RequestRefused as refused:
-            return refusal_response(request.path, refused.problem, close=refused.close)
-        except web.HTTPException as error:  # from the router: no such path, or another method
-            return refusal_response(
-                request.path, HttpProblem(error.status, error.reason), allow=error.headers.get("Allow")
-            )
+            answer = refusal_response(request.path, refused.problem, close=refused.close, allow=refused.allow)
         except NbstreamError as error:
             if not is_request_error(error):
                 _log.exception("http: a request failed")
-            return refusal_response(request.path, error_problem(error))
+            answer = refusal_response(request.path, error_problem(error))
         except ConnectionError:
             _log.debug("http: the client went away")
-            return refusal_response(request.path, HttpProblem(400, "the body ended too early"), close=True)
+            answer = refusal_response(request.path, HttpProblem(400, "the body ended too early"), close=True)
         except Exception:  # noqa: BLE001 - only the log says what a fault is
             _log.exception("http: a request failed")
-            return refusal_response(request.path, FAULT, close=True)
+            answer = refusal_response(request.path, FAULT, close=True)
         finally:
             connection.request_ended()
+        answer.headers["Server"] = SERVER_NAME
+        return answer
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        headers = request.headers
+        if "Expect" in headers and request.version == HttpVersion11:
+            await _answer_expectation(request)
+        if "Origin" in headers:
+            raise RequestRefused(403, "requests of web pages are not answered", close=True)
+        route = self._routes.find(request.method, request.path)
+        self._authorize(request, route)
+        return await route.handler(request)
 
 
-def _refuse_web_pages(request: web.Request) -> None:
-    if "Origin" in request.headers:
-        raise RequestRefused(403, "requests of web pages are not answered", close=True)
-
-
-async def _set_server_field(_: web.Request, response: web.StreamResponse) -> None:
-    response.headers["Server"] = SERVER_NAME
+async def _answer_expectation(request: web.BaseRequest) -> None:
+    """Let a client send its body that waits for this (RFC 9110 10.1.1)."""
+    if request.headers["Expect"].lower() != "100-continue":
+        raise RequestRefused(417, "Expectation Failed")
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # of the answer itself, which has not begun

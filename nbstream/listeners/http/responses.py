@@ -15,17 +15,22 @@ _RETRY_STATUSES = {503}
 
 
 class RequestRefused(Exception):
-    """A request is refused with this problem; if ``close`` is set, its connection is closed as well."""
+    """A request is refused with this problem; if ``close`` is set, its connection is closed as well.
 
-    def __init__(self, status: int, detail: str, *, close: bool = False) -> None:
+    ``allow`` is the value of the field Allow, where there is one.
+    """
+
+    def __init__(self, status: int, detail: str, *, close: bool = False, allow: str | None = None) -> None:
         super().__init__(detail)
         self.problem = HttpProblem(status, detail)
         self.close = close
+        self.allow = allow
 
 
 def json_response(body: Any, status: int = 200, content_type: str = "application/json") -> web.Response:
     """Return an answer; characters outside ASCII are escaped, because a terminal may show it."""
-    return web.Response(body=encode_json(body), status=status, content_type=content_type, charset="utf-8")
+    headers = {"Content-Type": f"{content_type}; charset=utf-8"}
+    return web.Response(body=encode_json(body), status=status, headers=headers)
 
 
 def refusal_response(

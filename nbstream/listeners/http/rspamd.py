@@ -68,7 +68,7 @@ class RspamdApi:
             Route("GET", "/ready", self._ready, AccessLevel.OPEN),
         )
 
-    async def _check(self, request: web.Request) -> web.Response:
+    async def _check(self, request: web.BaseRequest) -> web.Response:
         async with self._body_reader.read(request) as content:
             handler = self._message_service.message_handler()
             message = await handler.parse_mail(content)
@@ -77,19 +77,19 @@ class RspamdApi:
                 rspamd.check_to_json(check, rspamd.message_id_field(message), seconds, self._lookups.model_name)
             )
 
-    async def _learn_spam(self, request: web.Request) -> web.Response:
+    async def _learn_spam(self, request: web.BaseRequest) -> web.Response:
         return await self._learn(request, "spam")
 
-    async def _learn_ham(self, request: web.Request) -> web.Response:
+    async def _learn_ham(self, request: web.BaseRequest) -> web.Response:
         return await self._learn(request, "ham")
 
-    async def _learn_class(self, request: web.Request) -> web.Response:
+    async def _learn_class(self, request: web.BaseRequest) -> web.Response:
         label = request.headers.get(rspamd.CLASS_FIELD, "")
         if label not in CLASSES:
             raise RequestRefused(400, f"{rspamd.CLASS_FIELD} must be one of {', '.join(CLASSES)}")
         return await self._learn(request, label)
 
-    async def _learn(self, request: web.Request, label: str) -> web.Response:
+    async def _learn(self, request: web.BaseRequest, label: str) -> web.Response:
         async with self._body_reader.read(request) as content:
             handler = self._message_service.message_handler()
             lesson = await handler.learn(
@@ -98,13 +98,13 @@ class RspamdApi:
         status, body = rspamd.lesson_response(lesson)
         return json_response(body, status)
 
-    async def _stat(self, _: web.Request) -> web.Response:
+    async def _stat(self, _: web.BaseRequest) -> web.Response:
         uptime = time.monotonic() - self._started
         return json_response(
             rspamd.status_to_json(self._lookups.loaded_model_status(), self._version, uptime, self._verdicts())
         )
 
-    async def _history(self, _: web.Request) -> web.Response:
+    async def _history(self, _: web.BaseRequest) -> web.Response:
         thresholds = self._lookups.loaded_model_status().thresholds
         unreadable: list[StoreIncompatible] = []
         recent = [message async for message in self._newest_messages(_HISTORY_LENGTH, unreadable.append)]
@@ -112,22 +112,22 @@ class RspamdApi:
             _log.warning("http: %d messages are left out of the history: %s", len(unreadable), unreadable[0])
         return json_response(rspamd.history_to_json(recent, thresholds, len(unreadable)))
 
-    async def _symbols(self, _: web.Request) -> web.Response:
+    async def _symbols(self, _: web.BaseRequest) -> web.Response:
         return json_response(rspamd.symbols_to_json())
 
-    async def _ping(self, _: web.Request) -> web.Response:
+    async def _ping(self, _: web.BaseRequest) -> web.Response:
         return web.Response(text="pong\r\n")
 
-    async def _healthy(self, _: web.Request) -> web.Response:
+    async def _healthy(self, _: web.BaseRequest) -> web.Response:
         return json_response({"success": True})
 
-    async def _ready(self, _: web.Request) -> web.Response:
+    async def _ready(self, _: web.BaseRequest) -> web.Response:
         if not (await self._health()).ready:
             raise RequestRefused(503, "mail cannot be scored and relayed now")
         return json_response({"success": True})
 
 
-def _recipients(request: web.Request) -> Iterator[str]:
+def _recipients(request: web.BaseRequest) -> Iterator[str]:
     """Yield the addresses of the recipients that the client names."""
     for recipient in request.headers.getall(rspamd.RECIPIENT_FIELD, ()):
         yield recipient.strip().strip("<>")
