@@ -82,13 +82,14 @@ _parse_field_name_cached = lru_cache(maxsize=1024)(_parse_field_name)
 
 def find_field(raw: bytes, end: int, name: str) -> HeaderField | None:
     """Return the first field of ``parse_fields`` with this name (lower case), or None; others are not read."""
-    match = _field_pattern(name).search(raw, 0, end)
+    match = _field_pattern(name).search(b"\n" + raw[:end])
     return HeaderField(name, match[2].strip(), match[1].decode("ascii")) if match else None
 
 
 @lru_cache(maxsize=16)
 def _field_pattern(name: str) -> re.Pattern[bytes]:
-    return re.compile(rb"(?im)^(" + re.escape(name.encode("ascii")) + rb")[ \t]*:([^\n]*+(?:\n[ \t][^\n]*+)*+)")
+    """Return a pattern for the whole field with the line feed before it: only line feeds are looked at closely."""
+    return re.compile(rb"(?i)\n(" + re.escape(name.encode("ascii")) + rb")[ \t]*:([^\n]*+(?:\n[ \t][^\n]*+)*+)")
 
 
 def strip_fields(raw: bytes, names: Iterable[str]) -> bytes:

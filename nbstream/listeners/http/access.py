@@ -13,7 +13,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -27,6 +27,7 @@ HeaderFields: TypeAlias = Sequence[tuple[str, str]]
 _PORT_SUFFIX = re.compile(r":[0-9]*\Z")
 _SECRET_FIELDS = frozenset({"password", "authorization"})
 _FORWARDING_FIELDS = frozenset({"x-forwarded-for", "x-real-ip"})
+_ORIGIN_FIELDS = frozenset({"host", "forwarded", *_FORWARDING_FIELDS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +44,20 @@ class HttpAccess:
 
     def may_read(self, peer: Peer, fields: HeaderFields) -> bool:
         """Return whether a request with these header fields may read and check."""
-        return self._needs_no_password(peer, fields) or _offers_any_of(fields, self.password, self.write_password)
+        return self.needs_no_password(peer, fields) or _offers_any_of(fields, self.password, self.write_password)
 
     def may_teach(self, peer: Peer, fields: HeaderFields) -> bool:
         """Return whether a request with these header fields may teach."""
         teachers = self.teachers()
-        if self._needs_no_password(peer, fields) and all(map(teachers.may_teach, _requesters(peer, fields))):
+        if self.needs_no_password(peer, fields) and all(map(teachers.may_teach, _requesters(peer, fields))):
             return True
         return _offers_any_of(fields, self.password if self.write_password is None else self.write_password)
 
-    def _needs_no_password(self, peer: Peer, fields: HeaderFields) -> bool:
+    def needs_no_password(self, peer: Peer, fields: HeaderFields) -> bool:
         """Return whether the peer and all whose requests it forwards may read without a password.
 
-        A peer on a unix socket was let in by the permissions of the socket.
+        It depends on nothing but the peer and ``origin_fields``. A peer on a unix socket was let in by the
+        permissions of the socket.
         """
         if peer.address is not None and peer.is_on_this_machine and _has_public_name(fields):
             return False
@@ -63,6 +65,11 @@ class HttpAccess:
             requester.address is None or requester.is_in_networks(self.allow_from)
             for requester in _requesters(peer, fields)
         )
+
+
+def origin_fields(fields: Iterable[tuple[str, str]]) -> HeaderFields:
+    """Return those of the header fields that say where a request comes from and whom it is for; no secret."""
+    return [field for field in fields if field[0].lower() in _ORIGIN_FIELDS]
 
 
 def offers_secret(fields: HeaderFields) -> bool:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -15,9 +14,6 @@ from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.http.responses import RequestRefused
 from nbstream.mail.content_buffer import ContentBuffer
 from nbstream.wire.rspamd import ENCODED_FIELDS
-
-if TYPE_CHECKING:
-    from aiohttp.streams import StreamReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,7 @@ class _IncomingBody:
     def add(self, piece: bytes) -> None:
         self.content.append(piece)
         self.size += len(piece)
-        self.is_blank = self.is_blank and piece.isspace()
+        self.is_blank = self.is_blank and (piece.isspace() or not piece)
 
 
 class BodyReader:
@@ -63,11 +59,12 @@ class BodyReader:
         body = _IncomingBody()
         try:
             try:
-                if request.content.is_eof():  # a small body has arrived with its header and needs no timeout
-                    await self._read_pieces(request.content, body)
+                if request.content.is_eof():  # a small body has arrived with its header: there is no wait
+                    self._add_piece(body, request.content.read_nowait())
                 else:
                     async with asyncio.timeout(self._limits.request_timeout_seconds):
-                        await self._read_pieces(request.content, body)
+                        async for piece in request.content.iter_any():
+                            self._add_piece(body, piece)
             except TimeoutError as error:
                 raise RequestRefused(408, "the request did not arrive in time", close=True) from error
             except (web.RequestPayloadError, HttpProcessingError) as error:
@@ -78,13 +75,12 @@ class BodyReader:
         finally:
             self._bytes_in_flight.release(body.size)
 
-    async def _read_pieces(self, content: StreamReader, body: _IncomingBody) -> None:
-        async for piece in content.iter_any():
-            if body.size + len(piece) > self._limits.max_message_bytes:
-                raise self._too_large_error()
-            if not self._bytes_in_flight.reserve(len(piece), held=body.size):
-                raise RequestRefused(503, "too much is being read now, please try again later", close=True)
-            body.add(piece)
+    def _add_piece(self, body: _IncomingBody, piece: bytes) -> None:
+        if body.size + len(piece) > self._limits.max_message_bytes:
+            raise self._too_large_error()
+        if not self._bytes_in_flight.reserve(len(piece), held=body.size):
+            raise RequestRefused(503, "too much is being read now, please try again later", close=True)
+        body.add(piece)
 
     def _too_large_error(self) -> RequestRefused:
         return RequestRefused(
@@ -94,6 +90,7 @@ class BodyReader:
 
 def _refuse_encoded(request: web.BaseRequest) -> None:
     """Refuse a compressed or encrypted body: its tokens would be those of the encoded bytes."""
-    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding != "identity" or any(name in request.headers for name in ENCODED_FIELDS):
+    headers = request.headers
+    encoding = headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding != "identity" or any(name in headers for name in ENCODED_FIELDS):
         raise RequestRefused(415, "the body must be neither compressed nor encrypted", close=True)

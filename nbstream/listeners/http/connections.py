@@ -16,6 +16,8 @@ from nbstream.wire.api_v1 import HttpProblem
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from nbstream.listeners.http.access import HeaderFields
+
 _log = logging.getLogger(__name__)
 
 SERVER_NAME = "nbstream"
@@ -57,7 +59,12 @@ class ActiveRequests:
 
 
 class HttpConnection(web.RequestHandler):
-    """One connection, which is closed if no whole request header arrives in time, even if single bytes do."""
+    """One connection, which is closed if no whole request header arrives in time, even if single bytes do.
+
+    ``trusted_origin`` are the ``origin_fields`` with which its peer needs no password, once that is known.
+    """
+
+    trusted_origin: HeaderFields | None = None
 
     def __init__(self, server: web.Server, seconds: float, active_requests: ActiveRequests) -> None:
         super().__init__(

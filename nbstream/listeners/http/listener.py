@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from aiohttp import HttpVersion11, web
 
 from nbstream.errors import NbstreamError
-from nbstream.listeners.http.access import HttpAccess, offers_secret
+from nbstream.listeners.http.access import HttpAccess, offers_secret, origin_fields
 from nbstream.listeners.http.bodies import HttpLimits
 from nbstream.listeners.http.connections import SERVER_NAME, HttpConnection, HttpConnections
 from nbstream.listeners.http.error_responses import FAULT, error_problem
@@ -191,11 +191,16 @@ class HttpListener:
         """Stop accepting, let active requests finish within ``seconds``, then close all connections."""
         await self._connections.drain(seconds)
 
-    def _authorize(self, request: web.BaseRequest, route: Route) -> None:
+    def _authorize(self, request: web.BaseRequest, route: Route, connection: HttpConnection) -> None:
         access = self._access
         if access is None or route.level is AccessLevel.OPEN:
             return
+        origin = origin_fields(request.headers.items())
+        if route.level is AccessLevel.READ and origin == connection.trusted_origin:
+            return
         peer, fields = Peer(None if self._is_unix_socket else request.remote or ""), tuple(request.headers.items())
+        if access.needs_no_password(peer, origin):
+            connection.trusted_origin = origin
         is_allowed = access.may_read if route.level is AccessLevel.READ else access.may_teach
         if is_allowed(peer, fields):
             return
@@ -215,7 +220,7 @@ class HttpListener:
         assert isinstance(connection, HttpConnection)
         connection.request_began()
         try:
-            answer = await self._answer(request)
+            answer = await self._answer(request, connection)
         except RequestRefused as refused:
             answer = refusal_response(request.path, refused.problem, close=refused.close, allow=refused.allow)
         except NbstreamError as error:
@@ -233,14 +238,14 @@ class HttpListener:
         answer.headers["Server"] = SERVER_NAME
         return answer
 
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
+    async def _answer(self, request: web.BaseRequest, connection: HttpConnection) -> web.Response:
         headers = request.headers
         if "Expect" in headers and request.version == HttpVersion11:
             await _answer_expectation(request)
         if "Origin" in headers:
             raise RequestRefused(403, "requests of web pages are not answered", close=True)
         route = self._routes.find(request.method, request.path)
-        self._authorize(request, route)
+        self._authorize(request, route, connection)
         return await route.handler(request)
 
 

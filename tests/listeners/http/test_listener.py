@@ -16,7 +16,14 @@ from aiohttp.test_utils import make_mocked_request
 from redis.asyncio import Redis
 
 from nbstream.listeners.http.access import HttpAccess
-from nbstream.listeners.http.listener import HealthStatus, HttpListener, Route, health_routes, metrics_route
+from nbstream.listeners.http.listener import (
+    HealthStatus,
+    HttpListener,
+    Route,
+    health_routes,
+    last_segment,
+    metrics_route,
+)
 from nbstream.listeners.peers import Peer
 from nbstream.listeners.teachers import Teachers
 from nbstream.relay import maildir_files
@@ -175,6 +182,31 @@ async def test_a_refused_peer_is_logged_without_the_password_that_it_tried(
     (refused,) = [record for record in caplog.records if record.levelname == "WARNING"]
     assert vars(refused)["fields"] == {"peer": "127.0.0.1", "path": "/metrics", "password": password}
     assert "guess" not in caplog.text
+
+
+async def test_each_request_of_a_connection_is_judged_by_its_own_fields() -> None:
+    requests = [({}, 200), ({}, 200), ({"X-Forwarded-For": "198.51.100.1"}, 401), ({"Host": "page.example"}, 401)]
+    async with (
+        serving([metrics_route(one)], HttpAccess("secret", None, LOOPBACK)) as url,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session,
+    ):
+        for headers, code in [*requests, ({"Password": "secret", **requests[-1][0]}, 200), *requests]:
+            async with session.get(f"{url}/metrics", headers=headers) as response:
+                assert response.status == code
+
+
+async def test_the_routes_are_found_by_path_and_method() -> None:
+    async def answer(request: web.BaseRequest) -> web.Response:
+        return web.Response(text=last_segment(request))
+
+    routes = [Route("GET", "/things/{id}", answer), Route("POST", "/things", answer)]
+    async with serving(routes) as url:
+        assert await get(f"{url}/things/a%20b?x=1") == (200, "a b")
+        for path in ("/things/", "/things/a/b", "/things/a%2Fb", "/other/a", "//things/a", "/"):
+            assert (await get(f"{url}{path}"))[0] == 404
+        async with aiohttp.ClientSession() as session, session.put(f"{url}/things/a") as response:
+            assert (response.status, response.headers["Allow"]) == (405, "GET,HEAD")
+        assert (await get(f"{url}/things"))[0] == 405
 
 
 Fields = list[tuple[str, str]]
