@@ -73,7 +73,7 @@ class Filter:
         check = await self._scorer.check_now(taken.key, taken.tokens)
         if taken.former_key:
             check = replace(check, former_id=taken.former_key)
-        seconds = replace(seconds, score=time.perf_counter() - started)
+        seconds = CheckSeconds(seconds.wait, seconds.tokenize, time.perf_counter() - started)
         if decide:
             check = await decide(check)
         self.parts.observer.checked(check, taken.tokens, seconds)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MAX_QUEUED = 256  # 300 tokens of a message with their counts take some 30 kB: 8 MB in all
-_BATCH_SIZE = 32
+_BATCH_SIZE = 64  # 0.2 MB; what a command costs by itself is that of some ten messages
 _GATHERED_SECONDS = 0.025  # larger batches need fewer round trips for each message
 _WRITTEN_SECONDS = (
     3 * _GATHERED_SECONDS
@@ -218,7 +218,7 @@ class RecentMessages:
         batch = [await self._queue.get()]
         written = False
         try:
-            if self._queue.qsize() < _BATCH_SIZE:
+            if len(batch) + self._queue.qsize() < _BATCH_SIZE:
                 await asyncio.sleep(_GATHERED_SECONDS)
             while len(batch) < _BATCH_SIZE and not self._queue.empty():
                 batch.append(self._queue.get_nowait())

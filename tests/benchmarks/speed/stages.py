@@ -26,7 +26,7 @@ from tests.benchmarks.speed.daemons import InProcessDaemon, arrived, in_process_
 from tests.benchmarks.speed.plan import BOGOFILTER, CHECK, CPU_MICROSECONDS
 
 _MILLION = 1e6
-_AT_ONCE = 32
+_AT_ONCE = 64
 _BY_PYTHON = ", engine: python"
 
 

@@ -302,6 +302,20 @@ async def test_messages_are_dropped_and_counted_when_the_queue_is_full(client: R
     assert await recent.recall(f"m{MAX_QUEUED}") is None
 
 
+async def test_a_queue_of_messages_is_written_in_few_commands(client: Redis) -> None:
+    recent = RecentMessages(client, KEYS, RecentMessagesOptions(), DroppedMessages())
+    for number in range(MAX_QUEUED):
+        recent.remember(checked_message(number))
+    await client.config_resetstat()
+
+    async with running(recent):
+        await recent.wait_until_written()
+
+    stats: Any = await client.info("commandstats")
+    calls = stats["cmdstat_evalsha"]["calls"] - stats["cmdstat_evalsha"].get("failed_calls", 0)
+    assert calls == MAX_QUEUED / 64
+
+
 async def test_while_redis_is_away_messages_are_dropped_and_counted_and_later_ones_written(
     own_redis: RedisServer,
 ) -> None:
