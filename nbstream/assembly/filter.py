@@ -102,7 +102,7 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
     parts = filter_.FilterParts(
         tokenizer=wrap_tokenizer(own_tokenizer) if wrap_tokenizer else own_tokenizer,
         classifier=classifier.Classifier(classifier_options(settings), engine.native_library),
-        calibration=calibration.Calibration(),
+        calibration=calibration.Calibration(library=engine.native_library),
         model=model,
         counts=counts,
         observer=observer or filter_.SilentObserver(),

@@ -27,8 +27,11 @@ from nbstream.bayes.counts import SUM_PREFIX, WEIGHT_ONE
 from nbstream.bayes.elementary import elementwise
 from nbstream.bayes.half_life import grow_weight, quantize_unit
 from nbstream.bayes.multinomial import HAM, SPAM
+from nbstream.engine.probability import MeanProbability
 
 if TYPE_CHECKING:
+    import ctypes
+
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Sums, Totals
@@ -78,10 +81,16 @@ _MIN_PROBABILITY, _MAX_PROBABILITY = sigmoid(-_MAX_LOG_ODDS), sigmoid(_MAX_LOG_O
 
 
 class Calibration:
-    """Turns the log-odds of a score into P(spam)."""
+    """Turns the log-odds of a score into P(spam).
 
-    def __init__(self, options: CalibrationOptions = CalibrationOptions()) -> None:
+    Where there is a native ``library``, it averages over the pairs, with the same result.
+    """
+
+    def __init__(
+        self, options: CalibrationOptions = CalibrationOptions(), library: ctypes.CDLL | None = None
+    ) -> None:
         self._options = options
+        self._native = MeanProbability(library) if library else None
         self._grid = _PosteriorGrid(options)
         self._last_posterior: tuple[NDArray[np.int64], float, _Posterior] | None = None
 
@@ -94,7 +103,11 @@ class Calibration:
         count of one message.
         """
         posterior = self._posterior(counts, unit if unit == WEIGHT_ONE else quantize_unit(unit))
-        return posterior.probability(self._discount_young_model(log_odds, totals))
+        log_odds = self._discount_young_model(log_odds, totals)
+        mean = self._native(log_odds, posterior.packed) if self._native else math.nan
+        if math.isnan(mean):
+            mean = posterior.mean_probability(log_odds)
+        return max(_MIN_PROBABILITY, min(_MAX_PROBABILITY, mean))
 
     def _posterior(self, counts: NDArray[np.int64], unit: float) -> _Posterior:
         """Return the posterior, computed again when something was learned or the unit has changed."""
@@ -129,20 +142,19 @@ class Calibration:
 class _Posterior:
     """The pairs of temperature and bias that count, each with its probability.
 
-    ``biases`` and ``two_temperatures`` (twice the temperature) have the shape (pairs,); ``shares`` are the
-    probabilities.
+    ``pairs`` has the shape (pairs, 3): the probability of each, its bias, and twice its temperature. ``packed``
+    has the same for the native library.
     """
 
-    shares: list[float]
-    biases: NDArray[np.float64]
-    two_temperatures: NDArray[np.float64]
+    pairs: NDArray[np.float64]
+    packed: bytes
 
-    def probability(self, log_odds: float) -> float:
-        """Return P(spam), averaged over the pairs; never exactly 0 or 1."""
+    def mean_probability(self, log_odds: float) -> float:
+        """Return P(spam), averaged over the pairs."""
         # As 1/2 + tanh/2: the pairs with b and -b cancel out, so that no evidence at all is exactly 1/2.
-        halves = map(math.tanh, ((log_odds - self.biases) / self.two_temperatures).tolist())
-        mean = 0.5 + 0.5 * math.fsum(map(mul, self.shares, halves))
-        return max(_MIN_PROBABILITY, min(_MAX_PROBABILITY, mean))
+        shares, biases, two_temperatures = self.pairs.T
+        halves = map(math.tanh, ((log_odds - biases) / two_temperatures).tolist())
+        return 0.5 + 0.5 * math.fsum(map(mul, shares.tolist(), halves))
 
 
 class _PosteriorGrid:
@@ -175,8 +187,8 @@ class _PosteriorGrid:
         )
         weights = elementwise(math.exp, log_posterior - log_posterior.max())
         shares = weights / math.fsum(weights.tolist())
-        counted = shares > _MIN_SHARE
-        return _Posterior(shares[counted].tolist(), self._bias[counted], self._two_t[counted])
+        pairs = np.stack((shares, self._bias, self._two_t), axis=1)[shares > _MIN_SHARE]
+        return _Posterior(pairs, pairs.astype("<f8").tobytes())
 
     def _log_likelihood_sum(self, column: int, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the log-likelihood of the labels of one class under each pair; a lesson changes one class alone.

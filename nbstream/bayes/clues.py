@@ -19,6 +19,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nbstream.bayes.packed_clues import PackedClues
     from nbstream.tokens.tokenizer import Tokens
 
 Vote: TypeAlias = tuple[float, bytes]
@@ -82,19 +83,43 @@ class TokenClues(LazySequence[Clue]):
 
     ``token_indices`` are their indices in ``tokens.all``, in ascending order; ``ratios`` are their log-ratios
     in nats, both of shape (clues,). As a sequence the strongest clue comes first, and equally strong ones are
-    sorted by name.
+    sorted by name. ``packed`` has these numbers and the counts of the clues, where they came packed.
     """
 
-    __slots__ = ("ratios", "token_indices", "tokens")
+    __slots__ = ("_arrays", "packed", "tokens")
 
     def __init__(self, tokens: Tokens, token_indices: NDArray[np.intp], ratios: NDArray[np.float64]) -> None:
         super().__init__()
         self.tokens = tokens
-        self.token_indices = token_indices
-        self.ratios = ratios
+        self.packed: PackedClues | None = None
+        self._arrays: tuple[NDArray[np.integer], NDArray[np.float64]] | None = token_indices, ratios
+
+    @classmethod
+    def from_packed(cls, tokens: Tokens, packed: PackedClues) -> TokenClues:
+        """Return the clues of ``tokens`` whose numbers are ``packed``: they are unpacked when they are read."""
+        clues = cls.__new__(cls)
+        clues._cached_items, clues._arrays = None, None
+        clues.tokens, clues.packed = tokens, packed
+        return clues
+
+    def _numbers(self) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
+        if self._arrays is None:
+            assert self.packed is not None
+            self._arrays = self.packed.token_indices, self.packed.ratios
+        return self._arrays
+
+    @property
+    def token_indices(self) -> NDArray[np.integer]:
+        """The indices of the tokens in ``tokens.all``."""
+        return self._numbers()[0]
+
+    @property
+    def ratios(self) -> NDArray[np.float64]:
+        """The log-ratios of the tokens in nats."""
+        return self._numbers()[1]
 
     def __len__(self) -> int:
-        return len(self.token_indices)
+        return self.packed.length if self.packed else len(self.token_indices)
 
     def strength_order(self) -> list[int]:
         """Return the positions in ``token_indices``, that of the strongest clue first."""

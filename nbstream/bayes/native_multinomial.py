@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 from nbstream.bayes.clues import TokenClues
 from nbstream.bayes.counts import Totals
 from nbstream.bayes.multinomial import Lidstone
+from nbstream.bayes.packed_clues import PackedClues
 from nbstream.bayes.score import Score
 from nbstream.engine.score import MessagesChanged, NativeScore, NativeScoring, ScoreOptions
 
 if TYPE_CHECKING:
     import ctypes
     from collections.abc import Callable
-
-    import numpy as np
-    from numpy.typing import NDArray
 
     from nbstream.bayes.event_models import FeatureCounts, MultinomialModel
     from nbstream.engine.table import Table
@@ -31,13 +29,9 @@ _MAX_ATTEMPTS = 10  # a lesson would have to come between the attempts each time
 
 @dataclass(frozen=True, slots=True)
 class TableScore:
-    """A score by the counts in a table: ``rows`` are those of its clues, ``totals`` those of the same moment.
-
-    The shape of ``rows`` is (clues, classes), in the order of ``TokenClues.token_indices``.
-    """
+    """A score by the counts in a table, whose clues are packed; ``totals`` are those of the same moment."""
 
     score: Score
-    rows: NDArray[np.int64]
     totals: Totals
 
 
@@ -85,7 +79,7 @@ class NativeMultinomial:
             options = self._options_for(scored.totals[:2], prior)
         if not isinstance(scored, NativeScore):
             return None
-        return TableScore(_score_of(scored, tokens, options.prior), scored.rows, self._totals_of(scored.totals))
+        return TableScore(_score_of(scored, tokens, options.prior), self._totals_of(scored.totals))
 
     def _options_for(self, messages: tuple[int, ...], prior: Callable[[tuple[int, ...]], float]) -> ScoreOptions:
         """Return the options for a model that has learned so many messages of each class."""
@@ -103,4 +97,5 @@ class NativeMultinomial:
 
 
 def _score_of(scored: NativeScore, tokens: Tokens, prior: float) -> Score:
-    return Score(scored.log_odds, TokenClues(tokens, scored.indices, scored.ratios), prior)
+    clues = PackedClues(scored.packed, scored.clues, scored.index_bytes, scored.count_bytes)
+    return Score(scored.log_odds, TokenClues.from_packed(tokens, clues), prior)

@@ -78,9 +78,10 @@ int64_t nbn_take_apart(const uint8_t *raw, size_t length, const nbn_take_apart_o
                        uint8_t *output, size_t capacity);
 
 /* The score of a message. See native/src/score. joined: its tokens, separated by line feeds. out: the 5 totals and the
- * log-odds; then, with room for `capacity` clues each, the indices of the clues, their log-ratios, and two counts for
- * each clue. Returns the number of clues, or an error as above; -8 where the model has learned another number of
- * messages than the request is for (the totals are in out), -9 where Python has to compute the score. */
+ * log-odds (8 bytes each), how many bytes an index and a count take (4 bytes each), and the clues as
+ * nbstream/bayes/packed_clues.py has them; all little-endian. Returns the number of clues, or an error as above (-1 also
+ * where they do not fit into the `capacity` bytes of out); -8 where the model has learned another number of messages
+ * than the request is for (the totals are in out), -9 where Python has to compute the score. */
 typedef struct {
     uint64_t sizes[3];   /* of the groups of tokens */
     uint64_t limits[3];  /* how many of a group vote for each class */
@@ -88,6 +89,10 @@ typedef struct {
     double alpha, unit, prior;
 } nbn_score_request;
 int64_t nbn_score_in_table(const nbn_table *table, const uint8_t *joined, size_t length,
-                           const nbn_score_request *request, int64_t *out, size_t capacity);
+                           const nbn_score_request *request, uint8_t *out, size_t capacity);
 int64_t nbn_score_rows(const uint8_t *joined, size_t length, const int64_t *rows, size_t count,
-                       const int64_t *totals /* 5 */, const nbn_score_request *request, int64_t *out, size_t capacity);
+                       const int64_t *totals /* 5 */, const nbn_score_request *request, uint8_t *out, size_t capacity);
+
+/* P(spam), averaged over pairs of temperature T and bias b, each with three doubles: its share, b and 2 T. Not a number
+ * where Python has to compute it. See nbstream/bayes/calibration.py. */
+double nbn_mean_probability(double log_odds, const uint8_t *pairs, size_t length);

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from nbstream.engine.table import Table
 
-_CLASSES = 2
 _REQUEST = struct.Struct("=6Q2q3d")  # nbn_score_request
 _TOTALS = struct.Struct("=5q")
-_HEAD_WORDS = 6
-_WORDS_PER_CLUE = 4
+_HEAD = struct.Struct("<5qd2I")  # the totals, the log-odds, bytes of an index and of a count
+_COUNTS, _RATIO_BYTES = 2, 8  # of each clue
+_MAX_CLUE_BYTES = 4 + _COUNTS * 8 + _RATIO_BYTES
 _MESSAGES_CHANGED = -8
 
 GroupNumbers: TypeAlias = tuple[int, int, int]
@@ -43,16 +43,17 @@ class ScoreOptions:
 
 @dataclass(frozen=True, slots=True)
 class NativeScore:
-    """The score of a message: the ``indices`` of its clues in ascending order, their ``ratios`` and counts.
+    """The score of a message: its log-odds in nats, and ``clues`` clues in ``packed``.
 
-    ``rows`` are the counts, shape (clues, classes). The log-odds and the ratios are in nats. ``totals`` are the
-    learned messages of ham and spam, their tokens, and the size of the vocabulary.
+    ``packed``, ``index_bytes`` and ``count_bytes`` are those of ``bayes.packed_clues.PackedClues``. ``totals`` are
+    the learned messages of ham and spam, their tokens, and the size of the vocabulary.
     """
 
     log_odds: float
-    indices: NDArray[np.int64]
-    ratios: NDArray[np.float64]
-    rows: NDArray[np.int64]
+    clues: int
+    index_bytes: int
+    count_bytes: int
+    packed: bytes
     totals: tuple[int, ...]
 
 
@@ -69,14 +70,12 @@ class NativeScoring:
     def __init__(self, library: ctypes.CDLL, clues: int) -> None:
         pointer, size, blob = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
         self._in_table = library.nbn_score_in_table
-        self._in_table.argtypes = [pointer, blob, size, blob, pointer, size]
+        self._in_table.argtypes = [pointer, blob, size, blob, blob, size]
         self._rows = library.nbn_score_rows
-        self._rows.argtypes = [blob, size, pointer, size, blob, blob, pointer, size]
+        self._rows.argtypes = [blob, size, pointer, size, blob, blob, blob, size]
         self._in_table.restype = self._rows.restype = ctypes.c_int64
-        self._clues = clues
-        self._words = np.zeros(_HEAD_WORDS + _WORDS_PER_CLUE * clues, np.int64)
-        self._floats = self._words.view(np.float64)
-        self._address = self._words.ctypes.data
+        self._out = ctypes.create_string_buffer(_HEAD.size + _MAX_CLUE_BYTES * clues)
+        self._view = memoryview(self._out)
 
     def score_in_table(
         self, table: Table, joined: bytes, sizes: GroupNumbers, options: ScoreOptions, unit: float
@@ -87,7 +86,8 @@ class NativeScoring:
         Python has to do it: a number is too large or too small for a float, or the table cannot be read.
         """
         request = _pack(sizes, options, unit)
-        return self._unpack(self._in_table(table.handle, joined, len(joined), request, self._address, self._clues))
+        clues = self._in_table(table.handle, joined, len(joined), request, self._out, len(self._out))
+        return self._unpack(clues)
 
     def score_rows(
         self,
@@ -100,31 +100,22 @@ class NativeScoring:
     ) -> NativeScore | MessagesChanged | None:
         """Return the score of the tokens in ``joined`` by their counts in ``rows``, shape (tokens, classes)."""
         rows = np.ascontiguousarray(rows, np.int64)
-        return self._unpack(
-            self._rows(
-                joined,
-                len(joined),
-                rows.ctypes.data,
-                len(rows),
-                _TOTALS.pack(*totals),
-                _pack(sizes, options, unit),
-                self._address,
-                self._clues,
-            )
+        numbers, request = _TOTALS.pack(*totals), _pack(sizes, options, unit)
+        clues = self._rows(
+            *(joined, len(joined), rows.ctypes.data, len(rows)),
+            *(numbers, request, self._out, len(self._out)),
         )
+        return self._unpack(clues)
 
     def _unpack(self, clues: int) -> NativeScore | MessagesChanged | None:
-        words, start = self._words, _HEAD_WORDS
+        if clues < 0 and clues != _MESSAGES_CHANGED:
+            return None
+        *totals, log_odds, index_bytes, count_bytes = _HEAD.unpack_from(self._out)
         if clues < 0:
-            return MessagesChanged(tuple(words[:5].tolist())) if clues == _MESSAGES_CHANGED else None
-        first_ratio, first_row = start + self._clues, start + 2 * self._clues
-        return NativeScore(
-            float(self._floats[start - 1]),
-            words[start : start + clues].copy(),
-            self._floats[first_ratio : first_ratio + clues].copy(),
-            words[first_row : first_row + _CLASSES * clues].reshape(clues, _CLASSES).copy(),
-            tuple(words[:5].tolist()),
-        )
+            return MessagesChanged(tuple(totals))
+        end = _HEAD.size + clues * (index_bytes + _COUNTS * count_bytes + _RATIO_BYTES)
+        packed = bytes(self._view[_HEAD.size : end])
+        return NativeScore(log_odds, clues, index_bytes, count_bytes, packed, tuple(totals))
 
 
 def _pack(sizes: GroupNumbers, options: ScoreOptions, unit: float) -> bytes:

@@ -104,7 +104,7 @@ class Scorer:
             growth = self._counts.half_life.growth(self._clock())
             scored = self._classifier.score_in_table(tokens, table, WEIGHT_ONE * growth)
             if scored:
-                evidence = ScoreCounts((), scored.rows, growth)
+                evidence = ScoreCounts(growth=growth)
                 sums, first_scores = await self._counts.sums(self._sum_names), await self.first_scores()
                 return self._decide(message_key, scored.score, evidence, scored.totals, sums, first_scores)
         return self.check(message_key, tokens, await self.read_counts(tokens.all.names))

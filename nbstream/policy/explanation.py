@@ -18,12 +18,14 @@ from nbstream.bayes.clues import LazySequence, TokenClues
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.event_models import clue_count_name
 from nbstream.bayes.multinomial import HAM, SPAM
+from nbstream.bayes.packed_clues import PackedClues
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.bayes.clues import Clue
     from nbstream.policy.verdict import ModelState, Thresholds
+    from nbstream.tokens.tokenizer import Tokens
 
 
 class CountedClue(NamedTuple):
@@ -39,21 +41,22 @@ class CountedClue(NamedTuple):
 
 
 class CountedTokenClues(LazySequence[CountedClue]):
-    """Clues that are tokens of the message, each with a row of ``counts``, shape (clues, classes)."""
+    """Clues that are ``tokens`` of the message, with the numbers that are ``packed``."""
 
-    __slots__ = ("clues", "counts")
+    __slots__ = ("packed", "tokens")
 
-    def __init__(self, clues: TokenClues, counts: NDArray[np.int64]) -> None:
+    def __init__(self, tokens: Tokens, packed: PackedClues) -> None:
         super().__init__()
-        self.clues = clues
-        self.counts = counts
+        self.tokens = tokens
+        self.packed = packed
 
     def __len__(self) -> int:
-        return len(self.clues)
+        return self.packed.length
 
     def _compute_items(self) -> tuple[CountedClue, ...]:
-        rows = self.counts[self.clues.strength_order()].tolist()
-        return tuple(CountedClue(*clue, row[HAM], row[SPAM]) for clue, row in zip(self.clues, rows, strict=True))
+        clues = TokenClues.from_packed(self.tokens, self.packed)
+        rows = self.packed.counts[clues.strength_order()].tolist()
+        return tuple(CountedClue(*clue, row[HAM], row[SPAM]) for clue, row in zip(clues, rows, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +85,21 @@ class Explanation:
         return [math.fsum([self.prior, *ratios[: end + 1]]) for end in range(len(ratios))]
 
 
+_NO_ROWS = np.empty((0, len(CLASSES)), np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class ScoreCounts:
-    """The counts behind the clues of a score, in ``rows``.
+    """The counts behind the clues of a score, in ``rows``, shape (n, classes).
 
-    Where the clues are tokens of the message, ``names`` is empty and each clue has a row, shape (clues, classes),
-    in the order of ``TokenClues.token_indices``. Else the rows are those of ``names``, the tokens of the message
-    and the sums that were read, shape (names, classes). ``growth`` is the growth of weights at that moment.
+    Where the clues are tokens of the message, ``names`` is empty and each clue has a row, in the order of
+    ``TokenClues.token_indices``; there are no rows where the clues have their counts packed. Else the rows are
+    those of ``names``, the tokens of the message and the sums that were read. ``growth`` is the growth of weights
+    at that moment.
     """
 
     names: tuple[bytes, ...] = ()
-    rows: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, len(CLASSES)), np.int64))
+    rows: NDArray[np.int64] = field(default_factory=lambda: _NO_ROWS)
     growth: float = 1.0
 
     @classmethod
@@ -103,16 +110,14 @@ class ScoreCounts:
 
         ``names`` begin with the tokens of the message; ``rows`` has the shape (names, classes).
         """
-        return (
-            cls((), rows[clues.token_indices], growth)
-            if isinstance(clues, TokenClues)
-            else cls(names, rows, growth)
-        )
+        if not isinstance(clues, TokenClues):
+            return cls(names, rows, growth)
+        return cls(growth=growth) if clues.packed else cls((), rows[clues.token_indices], growth)
 
     def count_clues(self, clues: Sequence[Clue]) -> Sequence[CountedClue]:
         """Return the clues, which are those that these counts belong to, with their counts."""
         if isinstance(clues, TokenClues):
-            return CountedTokenClues(clues, self._rows_at_check(self.rows))
+            return CountedTokenClues(clues.tokens, self._packed_at_check(clues))
         votes = {clue.token for clue in clues}
         indices = {name: i for i, name in enumerate(self.names) if name in votes}
         sum_names = {clue_count_name(vote) for vote in votes - indices.keys()}
@@ -121,7 +126,13 @@ class ScoreCounts:
         counts = dict(zip(indices, rows, strict=True))
         return tuple(_count_clue(clue, counts) for clue in clues)
 
-    def _rows_at_check(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _packed_at_check(self, clues: TokenClues) -> PackedClues:
+        if clues.packed and self.growth == 1:
+            return clues.packed
+        rows = self._rows_at_check(clues.packed.counts if clues.packed else self.rows)
+        return PackedClues.pack(clues.token_indices, rows, clues.ratios, len(clues.tokens.all))
+
+    def _rows_at_check(self, rows: NDArray[np.integer]) -> NDArray[np.integer]:
         """Return rows in the unit of that moment, where one message counts ``WEIGHT_ONE``."""
         return rows if self.growth == 1 else np.rint(rows / self.growth).astype(np.int64)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from nbstream.bayes import multinomial
 from nbstream.bayes.classifier import Classifier, ClassifierOptions, EventModelOptions
@@ -16,6 +17,7 @@ from nbstream.bayes.clues import TokenClues
 from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.bayes.event_models import ClueLimits, FeatureCounts
 from nbstream.bayes.multinomial import Lidstone, MEstimate
+from nbstream.bayes.packed_clues import PackedClues
 from nbstream.bayes.score import Score
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.engine.score import NativeScoring, ScoreOptions
@@ -48,6 +50,17 @@ def bits(score: Score) -> tuple[bytes, ...]:
     return floats, score.clues.ratios.tobytes(), score.clues.token_indices.astype(np.int64).tobytes()
 
 
+def packed_by_library(score: Score) -> PackedClues | None:
+    assert isinstance(score.clues, TokenClues)
+    return score.clues.packed
+
+
+def packed_by_python(score: Score, rows: NDArray[np.int64]) -> PackedClues:
+    assert isinstance(score.clues, TokenClues)
+    assert score.clues.packed is None
+    return PackedClues.pack(score.clues.token_indices, rows, score.clues.ratios, len(score.clues.tokens.all))
+
+
 @given(
     ROWS,
     TOTALS,
@@ -70,7 +83,12 @@ def test_a_score_by_given_counts_is_the_same(
     )
     python, native = classifiers(smoothing)
 
-    assert bits(native.score(tokens, counts)) == bits(python.score(tokens, counts))
+    scored, expected = native.score(tokens, counts), python.score(tokens, counts)
+
+    assert bits(scored) == bits(expected)
+    assert isinstance(expected.clues, TokenClues)
+    rows_of_clues = counts.tokens[expected.clues.token_indices]
+    assert packed_by_library(scored) == packed_by_python(expected, rows_of_clues)
 
 
 def test_a_score_by_the_counts_in_a_table_is_the_same_after_each_lesson() -> None:
@@ -90,7 +108,8 @@ def test_a_score_by_the_counts_in_a_table_is_the_same_after_each_lesson() -> Non
             assert scored is not None
             assert bits(scored.score) == bits(expected)
             assert isinstance(expected.clues, TokenClues)
-            assert scored.rows.tolist() == counts.look_up(tokens.all)[expected.clues.token_indices].tolist()
+            rows = counts.look_up(tokens.all)[expected.clues.token_indices]
+            assert packed_by_library(scored.score) == packed_by_python(expected, rows)
             assert scored.totals == counts.totals
 
 

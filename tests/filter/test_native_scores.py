@@ -26,11 +26,11 @@ POLICY = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.1, 0.9)), {"spa
 
 def filter_over(counts: Counts | None, library: ctypes.CDLL | None, half_life: HalfLife) -> Filter:
     model = MemoryModel(half_life, counts=counts)
-    classifier = Classifier(ClassifierOptions(), library)
+    classifier, calibration = Classifier(ClassifierOptions(), library), Calibration(library=library)
     parts = FilterParts(
         tokenizer=Tokenizer(),
         classifier=classifier,
-        calibration=Calibration(),
+        calibration=calibration,
         model=model,
         counts=model,
         clock=lambda: NOW,

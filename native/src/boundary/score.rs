@@ -1,13 +1,16 @@
 //! The C functions of `score`.
 
+use std::panic::catch_unwind;
+
 use super::table::{answer, room, split_names, table, values, TableHandle};
+use crate::score::calibration::{mean_probability, Pair};
 use crate::score::multinomial::{Smoothing, Totals};
+use crate::score::packed_clues::pack;
 use crate::score::{score, Request, GROUPS};
 use crate::table::{Counts, TableError};
 
 const TOTALS_WORDS: usize = 5;
-const HEAD_WORDS: usize = TOTALS_WORDS + 1;
-const WORDS_PER_CLUE: usize = 4;
+const WORD_BYTES: usize = 8;
 const MESSAGES_CHANGED: i64 = -8;
 const LEFT_TO_PYTHON: i64 = -9;
 
@@ -26,14 +29,14 @@ pub struct ScoreRequest {
 /// Looks up the tokens in `joined` in a table and scores the message. Returns the number of clues.
 ///
 /// # Safety
-/// `handle` is open, `joined` has `length` bytes, and `out` has `6 + 4 * capacity` words.
+/// `handle` is open, `joined` has `length` bytes, and `out` has room for `capacity` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn nbn_score_in_table(
     handle: *const TableHandle,
     joined: *const u8,
     length: usize,
     request: *const ScoreRequest,
-    out: *mut i64,
+    out: *mut u8,
     capacity: usize,
 ) -> i64 {
     answer(|| {
@@ -46,19 +49,19 @@ pub unsafe extern "C" fn nbn_score_in_table(
             )
         };
         // SAFETY: likewise.
-        let out = unsafe { room(out, out_words(capacity)?) };
+        let out = unsafe { room(out, capacity) };
         let names = split_names(joined, request.tokens()?)?;
         let mut rows = vec![[0; 2]; names.len()];
         let totals = table.look_up(&names, &mut rows)?.totals;
-        request.answer(&names, &rows, totals, out, capacity)
+        request.answer(&names, &rows, totals, out)
     })
 }
 
 /// Scores a message by the counts of its tokens, `rows`, and the five `totals`. Returns the number of clues.
 ///
 /// # Safety
-/// `joined` has `length` bytes, `rows` has two words for each of `count` tokens, `totals` has five words, and `out`
-/// has `6 + 4 * capacity` words.
+/// `joined` has `length` bytes, `rows` has two words for each of `count` tokens, `totals` has five words, and `out` has
+/// room for `capacity` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn nbn_score_rows(
     joined: *const u8,
@@ -67,7 +70,7 @@ pub unsafe extern "C" fn nbn_score_rows(
     count: usize,
     totals: *const i64,
     request: *const ScoreRequest,
-    out: *mut i64,
+    out: *mut u8,
     capacity: usize,
 ) -> i64 {
     answer(|| {
@@ -77,11 +80,34 @@ pub unsafe extern "C" fn nbn_score_rows(
         // SAFETY: likewise; Python's bytes need not be aligned.
         let (totals, request) = unsafe { (values(totals, TOTALS_WORDS), request.read_unaligned()) };
         // SAFETY: likewise.
-        let out = unsafe { room(out, out_words(capacity)?) };
+        let out = unsafe { room(out, capacity) };
         let names = split_names(joined, request.tokens()?)?;
         let totals = totals.try_into().map_err(|_| TableError::Arguments)?;
-        request.answer(&names, rows, totals, out, capacity)
+        request.answer(&names, rows, totals, out)
     })
+}
+
+/// Returns P(spam) for these log-odds, averaged over the pairs in `pairs`; no number where that is not finite.
+///
+/// # Safety
+/// `pairs` has `length` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn nbn_mean_probability(
+    log_odds: f64,
+    pairs: *const u8,
+    length: usize,
+) -> f64 {
+    // SAFETY: by the contract of this function.
+    let pairs = unsafe { values(pairs, length) };
+    let number = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    let pairs = pairs.chunks_exact(3 * WORD_BYTES).map(|pair| Pair {
+        share: number(&pair[..WORD_BYTES]),
+        bias: number(&pair[WORD_BYTES..2 * WORD_BYTES]),
+        two_temperatures: number(&pair[2 * WORD_BYTES..]),
+    });
+    catch_unwind(|| mean_probability(log_odds, pairs))
+        .unwrap_or_default()
+        .unwrap_or(f64::NAN)
 }
 
 impl ScoreRequest {
@@ -101,11 +127,11 @@ impl ScoreRequest {
         names: &[&[u8]],
         rows: &[Counts],
         totals: [i64; TOTALS_WORDS],
-        out: &mut [i64],
-        capacity: usize,
+        out: &mut [u8],
     ) -> Result<i64, TableError> {
-        write(out, 0, totals)?;
+        let mut answer: Vec<u8> = totals.iter().flat_map(|n| n.to_le_bytes()).collect();
         if totals[..2] != self.messages {
+            write(out, &answer)?;
             return Ok(MESSAGES_CHANGED);
         }
         let request = Request {
@@ -125,47 +151,20 @@ impl ScoreRequest {
             Some(score) => score,
             None => return Ok(LEFT_TO_PYTHON),
         };
-        let clues = score.indices.len();
-        if clues > capacity {
-            return Err(TableError::Arguments);
-        }
-        let indices = score.indices.iter().map(|&index| index as i64);
-        let counts = score.indices.iter().flat_map(|&index| rows[index]);
-        write(out, TOTALS_WORDS, [bits(score.log_odds)])?;
-        write(out, HEAD_WORDS, indices)?;
-        write(
-            out,
-            HEAD_WORDS + capacity,
-            score.ratios.iter().copied().map(bits),
-        )?;
-        write(out, HEAD_WORDS + 2 * capacity, counts)?;
-        Ok(clues as i64)
+        let counts: Vec<Counts> = score.indices.iter().map(|&index| rows[index]).collect();
+        let clues = pack(&score.indices, &counts, &score.ratios, names.len());
+        answer.extend(score.log_odds.to_le_bytes());
+        answer.extend((clues.index_bytes as u32).to_le_bytes());
+        answer.extend((clues.count_bytes as u32).to_le_bytes());
+        answer.extend(clues.content);
+        write(out, &answer)?;
+        Ok(score.indices.len() as i64)
     }
 }
 
-fn out_words(capacity: usize) -> Result<usize, TableError> {
-    let words = capacity
-        .checked_mul(WORDS_PER_CLUE)
-        .and_then(|words| words.checked_add(HEAD_WORDS));
-    words.ok_or(TableError::Arguments)
-}
-
-fn bits(number: f64) -> i64 {
-    number.to_bits() as i64
-}
-
-/// Writes words into `out` from the word `start` on.
-fn write(
-    out: &mut [i64],
-    start: usize,
-    words: impl IntoIterator<Item = i64>,
-) -> Result<(), TableError> {
-    let mut places = out
-        .get_mut(start..)
-        .ok_or(TableError::Arguments)?
-        .iter_mut();
-    for word in words {
-        *places.next().ok_or(TableError::Arguments)? = word;
-    }
+/// Writes bytes into `out`, from its first on.
+fn write(out: &mut [u8], bytes: &[u8]) -> Result<(), TableError> {
+    let places = out.get_mut(..bytes.len()).ok_or(TableError::Arguments)?;
+    places.copy_from_slice(bytes);
     Ok(())
 }

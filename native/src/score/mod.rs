@@ -1,12 +1,14 @@
 //! The score of a message by the multinomial model with Lidstone's smoothing, from the counts of its tokens. See
-//! `nbstream/bayes`: classifier, event_models, multinomial, clues.
+//! `nbstream/bayes`: classifier, event_models, multinomial, clues, packed_clues, calibration.
 //!
 //! Every number is the same as Python's to the last bit: both use the C library's logarithm, each ratio is computed in
 //! the order that `bayes.multinomial` states, and the sum is exact before it is rounded.
 
+pub mod calibration;
 pub mod clues;
 pub mod exact_sum;
 pub mod multinomial;
+pub mod packed_clues;
 
 use crate::table::Counts;
 use clues::strongest_indices;

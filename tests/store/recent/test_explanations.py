@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.clues import TokenClues
+from nbstream.bayes.packed_clues import PackedClues
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation, ScoreCounts
 from nbstream.policy.verdict import ModelState, Thresholds
@@ -91,9 +91,8 @@ def test_the_clues_of_a_check_come_back(choice: str, growth: float) -> None:
 def test_counts_over_32_bits_and_token_indices_over_16_bits_come_back() -> None:
     tokens = Tokens((), tuple(b"body:%d" % n for n in range(2**16 + 1)))
     token_indices, counts = np.array([0, 2**16]), np.array([[2**53, -(2**53)], [0, 2**31]])
-    explanation = replace(
-        ONE, clues=CountedTokenClues(TokenClues(tokens, token_indices, np.array([1.0, -2.0])), counts)
-    )
+    packed = PackedClues.pack(token_indices, counts, np.array([1.0, -2.0]), len(tokens.all))
+    explanation = replace(ONE, clues=CountedTokenClues(tokens, packed))
 
     unpacked = unpack_explanation(pack_explanation(explanation, tokens.all), tokens.all)
 

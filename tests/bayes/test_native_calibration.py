@@ -1,0 +1,26 @@
+"""The native library gives the same probability as Python, to the last bit."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.bayes.calibration import Calibration
+from nbstream.bayes.counts import WEIGHT_ONE, Totals
+from nbstream.engine.probability import MeanProbability
+from tests.bayes.test_calibration import COUNTS, MESSAGES, Labels
+from tests.engine.native import native_library
+
+
+@given(COUNTS, MESSAGES, st.floats(-1e3, 1e3) | st.floats(allow_nan=False, allow_infinity=False))
+def test_the_probability_is_the_same(counts: Labels, messages: tuple[int, int], log_odds: float) -> None:
+    totals = Totals(messages)
+    for unit in (WEIGHT_ONE, 1.7 * WEIGHT_ONE):
+        expected = Calibration().probability(log_odds, counts, totals, unit)
+        assert Calibration(library=native_library()).probability(log_odds, counts, totals, unit) == expected
+
+
+def test_what_is_no_number_is_left_to_python() -> None:
+    assert math.isnan(MeanProbability(native_library())(math.nan, bytes(24)))
