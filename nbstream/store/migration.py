@@ -1,10 +1,11 @@
 """Migration of a model from an older tokenizer or schema to this one, and back: only its signature changes.
 
 Rules: counts and ledger are not touched. On the way back, stored forms that the former schema does not have are
-converted before the model is signed: an interruption leaves a model of the present schema. The model and its
-autolearn layer are signed in one atomic step, or neither is. No daemon may use the model meanwhile: a daemon reads
-the signature only once, and would continue to learn as before. Daemons are recognized by the commands and names of
-Redis's clients: each daemon follows a stream, and from 0.1.1 on each names its model.
+converted before the model is signed: an interruption leaves a model of the present schema, and so does a daemon
+that starts or remembers a message meanwhile. The model and its autolearn layer are signed in one atomic step, or
+neither is. No daemon may use the model meanwhile: a daemon reads the signature only once, and would continue to
+learn as before. Daemons are recognized by the commands and names of Redis's clients: each daemon follows a stream,
+and from 0.1.1 on each names its model.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ async def _sign(client: Redis, model: str, now: float | None, *, force: bool) ->
     keys = ModelKeys(model)
     with store_errors():
         async with client.pipeline(transaction=True) as pipe:
-            await pipe.watch(keys.schema, keys.importing, AutolearnKeys(model, 0).epoch_key)
+            converted = (keys.recent,) if now is None else ()  # each message that is remembered changes it
+            await pipe.watch(keys.schema, keys.importing, AutolearnKeys(model, 0).epoch_key, *converted)
             fields: Any = await pipe.hgetall(keys.schema)
             stored = read_schema(fields)
             if not _needs_signing(model, stored, back=now is None):
@@ -64,6 +66,8 @@ async def _sign(client: Redis, model: str, now: float | None, *, force: bool) ->
                 await _refuse_daemons(client, model)
             if now is None:
                 await deflate_messages(client, keys)
+                if not force:  # that may take minutes, in which a daemon may have been started
+                    await _refuse_daemons(client, model)
             signed = before_migration(stored) if now is None else after_migration(stored, current_signature(), now)
             pipe.multi()  # type: ignore[no-untyped-call]  # redis-py has no type here
             for schema in (keys.schema, layer_schema) if has_layer else (keys.schema,):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ from nbstream.store.transfer.model_snapshot import ModelSnapshot
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
 from tests.letters import letters
+from tests.store.proxy import Fate, Proxy
 from tests.store.released_models import VERSIONS, VERSIONS_OF_OLD_TOKENIZERS, autolearned, restore, taught
 
 MODEL = "default"
@@ -473,6 +475,65 @@ async def test_while_a_daemon_follows_the_model_nothing_is_migrated(
         assert await old.hmget("nbstream:{default}:schema", "schema", "tokenizer") == [b"2", b"2"]
 
         assert await migrate(old, MODEL, 1.0, force=True)
+
+
+@asynccontextmanager
+async def on_the_way_back(
+    server: RedisServer, folder: Path, happen: Callable[[], Awaitable[object]]
+) -> AsyncIterator[Redis]:
+    """A client for the way back; once, in the middle of the conversion of messages, something happens."""
+    has_happened = False
+
+    async def decide(request: bytes) -> Fate:
+        nonlocal has_happened
+        if b"MGET" in request and not has_happened:
+            has_happened = True
+            await happen()
+        return Fate.PASS
+
+    async with Proxy(Path(server.url.removeprefix("unix://")), folder / "p.sock", decide) as proxy:
+        client = open_client(ConnectionOptions(proxy.url))
+        try:
+            yield client
+        finally:
+            await client.aclose()
+    assert has_happened
+
+
+async def test_a_daemon_that_starts_on_the_way_back_is_seen(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    await restore(client, "0.4.0")
+    await migrate(client, MODEL, 1.0)
+    async with AsyncExitStack() as stack:
+
+        async def start_daemon() -> None:
+            await stack.enter_async_context(follower(shared_redis, MODEL))
+
+        async with on_the_way_back(shared_redis, tmp_path, start_daemon) as converting:
+            with pytest.raises(DaemonRunning, match="stop all daemons"):
+                await migrate_back(converting, MODEL)
+    assert await client.hget("nbstream:{default}:schema", "schema") == b"3"
+
+    assert await migrate_back(client, MODEL)
+
+
+async def test_a_message_that_is_remembered_on_the_way_back_is_converted_too(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    await restore(client, "0.4.0")
+    await migrate(client, MODEL, 1.0)
+    tokens = (await recall(client, Message.parse(taught("0.4.0")[0][1]).key)).tokens
+    late = CheckedMessage("late", tokens, 0.5, "unsure")
+
+    async with on_the_way_back(shared_redis, tmp_path, lambda: remember(client, late)) as converting:
+        with pytest.raises(StoreUnavailable, match="try again"):
+            await migrate_back(converting, MODEL, force=True)
+    assert await client.hget("nbstream:{default}:schema", "schema") == b"3"
+
+    assert await migrate_back(client, MODEL, force=True)
+    packed: Any = await client.get("nbstream:{default}:checked:late")
+    assert packed == late.pack(ModelFormats(FORMER_SCHEMA))
 
 
 async def test_a_daemon_with_another_model_does_not_hinder(old: Redis, shared_redis: RedisServer) -> None:
