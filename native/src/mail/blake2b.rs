@@ -49,61 +49,81 @@ impl<const SIZE: usize> Default for Blake2b<SIZE> {
 impl<const SIZE: usize> Blake2b<SIZE> {
     /// Adds a piece.
     pub fn update(&mut self, mut content: &[u8]) {
-        while !content.is_empty() {
-            if self.filled == BLOCK {
-                self.length += BLOCK as u128;
-                self.compress(false);
-                self.filled = 0;
-            }
-            let size = content.len().min(BLOCK - self.filled);
-            let (head, tail) = content.split_at(size);
-            self.block[self.filled..self.filled + size].copy_from_slice(head);
-            self.filled += size;
+        let room = BLOCK - self.filled;
+        if content.len() > room {
+            let (head, tail) = content.split_at(room);
+            self.block[self.filled..].copy_from_slice(head);
+            self.length += BLOCK as u128;
+            compress(&mut self.state, &self.block, self.length, false);
+            self.filled = 0;
             content = tail;
+            while content.len() > BLOCK {
+                let (head, tail) = content.split_at(BLOCK);
+                self.length += BLOCK as u128;
+                compress(&mut self.state, head, self.length, false);
+                content = tail;
+            }
         }
+        self.block[self.filled..self.filled + content.len()].copy_from_slice(content);
+        self.filled += content.len();
     }
 
     /// Returns the digest of all pieces.
     pub fn digest(mut self) -> [u8; SIZE] {
         self.length += self.filled as u128;
         self.block[self.filled..].fill(0);
-        self.compress(true);
+        compress(&mut self.state, &self.block, self.length, true);
         let mut digest = [0; SIZE];
         for (eight, word) in digest.chunks_mut(8).zip(self.state) {
             eight.copy_from_slice(&word.to_le_bytes()[..eight.len()]);
         }
         digest
     }
+}
 
-    fn compress(&mut self, is_last: bool) {
-        let mut m = [0_u64; 16];
-        for (word, bytes) in m.iter_mut().zip(self.block.chunks_exact(8)) {
-            // Eight bytes are always there.
-            *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-        }
-        let mut v = [0_u64; 16];
-        v[..8].copy_from_slice(&self.state);
-        v[8..].copy_from_slice(&IV);
-        v[12] ^= self.length as u64;
-        v[13] ^= (self.length >> 64) as u64;
-        if is_last {
-            v[14] = !v[14];
-        }
-        for round in 0..12 {
-            let s = SIGMA[round % 10].map(|word| word & 15);
-            mix(&mut v, 0, 4, 8, 12, m[s[0]], m[s[1]]);
-            mix(&mut v, 1, 5, 9, 13, m[s[2]], m[s[3]]);
-            mix(&mut v, 2, 6, 10, 14, m[s[4]], m[s[5]]);
-            mix(&mut v, 3, 7, 11, 15, m[s[6]], m[s[7]]);
-            mix(&mut v, 0, 5, 10, 15, m[s[8]], m[s[9]]);
-            mix(&mut v, 1, 6, 11, 12, m[s[10]], m[s[11]]);
-            mix(&mut v, 2, 7, 8, 13, m[s[12]], m[s[13]]);
-            mix(&mut v, 3, 4, 9, 14, m[s[14]], m[s[15]]);
-        }
-        for (i, word) in self.state.iter_mut().enumerate() {
-            *word ^= v[i] ^ v[i + 8];
-        }
+/// Compresses a block into the state (RFC 7693 3.2); `length` is how many bytes there are, those of the block included.
+fn compress(state: &mut [u64; 8], block: &[u8], length: u128, is_last: bool) {
+    let mut m = [0_u64; 16];
+    for (word, bytes) in m.iter_mut().zip(block.chunks_exact(8)) {
+        // Eight bytes are always there.
+        *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
     }
+    let mut v = [0_u64; 16];
+    v[..8].copy_from_slice(state);
+    v[8..].copy_from_slice(&IV);
+    v[12] ^= length as u64;
+    v[13] ^= (length >> 64) as u64;
+    if is_last {
+        v[14] = !v[14];
+    }
+    // Written out, because all places are constants then, and most of them registers.
+    mix_round(&mut v, &m, &SIGMA[0]);
+    mix_round(&mut v, &m, &SIGMA[1]);
+    mix_round(&mut v, &m, &SIGMA[2]);
+    mix_round(&mut v, &m, &SIGMA[3]);
+    mix_round(&mut v, &m, &SIGMA[4]);
+    mix_round(&mut v, &m, &SIGMA[5]);
+    mix_round(&mut v, &m, &SIGMA[6]);
+    mix_round(&mut v, &m, &SIGMA[7]);
+    mix_round(&mut v, &m, &SIGMA[8]);
+    mix_round(&mut v, &m, &SIGMA[9]);
+    mix_round(&mut v, &m, &SIGMA[0]);
+    mix_round(&mut v, &m, &SIGMA[1]);
+    for (i, word) in state.iter_mut().enumerate() {
+        *word ^= v[i] ^ v[i + 8];
+    }
+}
+
+#[inline(always)]
+fn mix_round(v: &mut [u64; 16], m: &[u64; 16], s: &[usize; 16]) {
+    mix(v, 0, 4, 8, 12, m[s[0]], m[s[1]]);
+    mix(v, 1, 5, 9, 13, m[s[2]], m[s[3]]);
+    mix(v, 2, 6, 10, 14, m[s[4]], m[s[5]]);
+    mix(v, 3, 7, 11, 15, m[s[6]], m[s[7]]);
+    mix(v, 0, 5, 10, 15, m[s[8]], m[s[9]]);
+    mix(v, 1, 6, 11, 12, m[s[10]], m[s[11]]);
+    mix(v, 2, 7, 8, 13, m[s[12]], m[s[13]]);
+    mix(v, 3, 4, 9, 14, m[s[14]], m[s[15]]);
 }
 
 /// The mixing function G (RFC 7693 3.1).

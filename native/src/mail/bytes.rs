@@ -51,18 +51,38 @@ pub fn find_byte(content: &[u8], byte: u8) -> Option<usize> {
 ///
 /// The work is linear where the first byte of `needle` is not in the rest of it, or where `needle` is short.
 pub fn find(content: &[u8], needle: &[u8]) -> Option<usize> {
-    let first = match needle.first() {
-        Some(&first) => first,
-        None => return Some(0),
+    let (first, second) = match *needle {
+        [] => return Some(0),
+        [first] => return find_byte(content, first),
+        [first, second, ..] => (first, second),
     };
     let mut start = 0;
     loop {
-        start += find_byte(&content[start..], first)?;
+        start += find_pair(&content[start..], first, second)?;
         if content[start..].starts_with(needle) {
             return Some(start);
         }
         start += 1;
     }
+}
+
+/// Returns where `first` is followed by `second` for the first time.
+fn find_pair(content: &[u8], first: u8, second: u8) -> Option<usize> {
+    const BLOCK: usize = 32;
+    let behind = content.get(1..)?;
+    let mut start = 0;
+    for (block, other) in content.chunks_exact(BLOCK).zip(behind.chunks_exact(BLOCK)) {
+        let pairs = block.iter().zip(other);
+        if pairs.fold(false, |found, (&a, &b)| {
+            found | ((a == first) & (b == second))
+        }) {
+            break;
+        }
+        start += BLOCK;
+    }
+    let mut pairs = content[start..].iter().zip(&behind[start..]);
+    let position = pairs.position(|(&a, &b)| a == first && b == second)?;
+    Some(start + position)
 }
 
 /// Returns where the first `needle` at `start` or after it is. `start` may be beyond the end.
@@ -121,6 +141,9 @@ mod tests {
                 content[at] = b'x';
                 assert_eq!(find_byte(&content, b'x'), Some(at));
                 assert_eq!(find_byte(&content[..at], b'x'), None);
+                let pair = at.checked_sub(1);
+                assert_eq!(find(&content, b"ax"), pair);
+                assert_eq!(find(&content[..at], b"ax"), None);
             }
         }
     }

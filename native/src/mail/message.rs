@@ -183,17 +183,19 @@ const fn word_bytes() -> [u8; 256] {
 
 /// Adds `content` without white space: in blocks, because words are short.
 fn update_without_white_space(digest: &mut Blake2b<15>, content: &[u8]) {
-    let mut block = [0; 4096];
-    for piece in content.chunks(block.len()) {
+    let mut block = [0; BLOCK];
+    for piece in content.chunks(BLOCK) {
         let mut length = 0;
         for &byte in piece {
             // Every byte is written, and the next one over it where it is white space: a branch would cost more.
-            block[length] = byte;
+            block[length % BLOCK] = byte;
             length += usize::from(WORD_BYTES[usize::from(byte)]);
         }
         digest.update(&block[..length]);
     }
 }
+
+const BLOCK: usize = 4096;
 
 /// Returns the text of a field without white space.
 fn field_without_white_space(
@@ -219,6 +221,10 @@ fn undecoded(field: &HeaderField<'_>, foreign: &mut dyn Foreign) -> Result<Vec<u
 
 /// Returns `text` without the characters at which `str.split()` splits, in UTF-8.
 fn without_white_space(text: &str) -> Vec<u8> {
+    if text.is_ascii() {
+        let is_space = |byte: &u8| matches!(byte, b'\t'..=b'\r' | 0x1c..=b' ');
+        return text.bytes().filter(|byte| !is_space(byte)).collect();
+    }
     let is_space =
         |&character: &char| character.is_whitespace() || matches!(character, '\x1c'..='\x1f');
     let left: String = text

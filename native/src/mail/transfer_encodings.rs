@@ -38,18 +38,14 @@ pub fn decode_base64(text: &[u8]) -> Vec<u8> {
     let mut digits = 0_u8;
     let mut pads = 0_u8;
     let mut rest = text;
-    while let Some((&letter, after)) = rest.split_first() {
+    while !rest.is_empty() {
         if digits == 0 {
-            if let [a, b, c, d, after @ ..] = rest {
-                let group = [a, b, c, d].map(|&letter| BASE64_DIGITS[usize::from(letter)]);
-                if group.iter().all(|&digit| digit < 64) {
-                    let [a, b, c, d] = group;
-                    content.extend_from_slice(&[a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d]);
-                    rest = after;
-                    continue;
-                }
-            }
+            rest = &rest[push_whole_groups(rest, &mut content)..];
         }
+        let (letter, after) = match rest.split_first() {
+            Some((&letter, after)) => (letter, after),
+            None => break,
+        };
         rest = after;
         if letter == b'=' {
             if digits >= 2 {
@@ -79,6 +75,36 @@ pub fn decode_base64(text: &[u8]) -> Vec<u8> {
         }
     }
     content
+}
+
+/// Appends the content of the whole groups with which `text` begins, and returns how many letters these have.
+fn push_whole_groups(text: &[u8], content: &mut Vec<u8>) -> usize {
+    const GROUPS: usize = 16;
+    let mut read = 0;
+    loop {
+        // The groups of a line are decoded in one go, and only then added.
+        let mut decoded = [0; 3 * GROUPS];
+        let mut groups = 0;
+        for (letters, bytes) in text[read..]
+            .chunks_exact(4)
+            .zip(decoded.chunks_exact_mut(3))
+        {
+            let digit = |place: usize| BASE64_DIGITS[usize::from(letters[place])];
+            let (a, b, c, d) = (digit(0), digit(1), digit(2), digit(3));
+            if a | b | c | d >= 64 {
+                break;
+            }
+            bytes[0] = a << 2 | b >> 4;
+            bytes[1] = b << 4 | c >> 2;
+            bytes[2] = c << 6 | d;
+            groups += 1;
+        }
+        content.extend_from_slice(&decoded[..3 * groups]);
+        read += 4 * groups;
+        if groups < GROUPS {
+            return read;
+        }
+    }
 }
 
 /// Returns the content of quoted-printable as `binascii.a2b_qp` does; in a header "_" is a space (RFC 2047 4.2).

@@ -393,7 +393,8 @@ fn subject_tokens(
             _ => push_encoded(tokens, &[name, b":", &word.concat()]),
         });
     } else {
-        let words = distinct_words(text, usize::MAX, &mut WordAllowance::new(), foreign).ok()?;
+        let words =
+            distinct_words(text, b"", usize::MAX, &mut WordAllowance::new(), foreign).ok()?;
         words
             .iter()
             .for_each(|word| push_encoded(tokens, &[name, b":", word]));

@@ -73,6 +73,9 @@ fn replaced<'a>(
         start += at;
         match match_end(source, start) {
             Some(end) => {
+                if written == 0 {
+                    result.reserve(source.len());
+                }
                 result.push_str(&source[written..start]);
                 result.push_str(replacement);
                 written = end;

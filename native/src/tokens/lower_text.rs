@@ -34,11 +34,21 @@ pub fn lower_case(text: &str) -> Option<Result<String, HandBack>> {
     let mut lower = String::with_capacity(text.len());
     let mut longer = 0;
     let mut length = 0;
-    for character in text.chars() {
+    let mut rest = text;
+    loop {
+        let (beginning, behind) = rest.split_at(unicode::ascii_bytes(rest.as_bytes()));
+        let start = lower.len();
+        lower.push_str(beginning);
+        lower[start..].make_ascii_lowercase();
+        length += beginning.len();
+        let mut characters = behind.chars();
+        let character = match characters.next() {
+            Some(character) => character,
+            None => break,
+        };
+        rest = characters.as_str();
         length += 1;
-        if character.is_ascii() {
-            lower.push(character.to_ascii_lowercase());
-        } else if unicode::is_later_symbol(character) {
+        if unicode::is_later_symbol(character) {
             lower.push(character);
         } else if !unicode::is_known(character) {
             return Some(Err(HandBack));
@@ -50,7 +60,7 @@ pub fn lower_case(text: &str) -> Option<Result<String, HandBack>> {
             longer += lower[before..].chars().count() - 1;
         }
     }
-    (longer <= length / 4).then(|| Ok(lower))
+    (longer <= length / 4).then_some(Ok(lower))
 }
 
 #[cfg(test)]

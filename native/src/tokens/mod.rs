@@ -9,6 +9,7 @@ pub mod html;
 pub mod html_references;
 pub mod lower_text;
 pub mod raw_header;
+pub mod runs;
 pub mod signatures;
 pub mod structure;
 pub mod token_list;

@@ -3,7 +3,8 @@
 use crate::mail::bytes::{up_to, without_line_ends};
 use crate::mail::header_fields::HeaderField;
 use crate::tokens::header_tokens::MAX_VALUE_BYTES;
-use crate::tokens::token_list::TokenList;
+use crate::tokens::runs::for_each_run;
+use crate::tokens::token_list::{TokenList, TokenSet};
 
 const MAX_BYTES: usize = 16 * 1024;
 const MAX_WORD_BYTES: usize = 12;
@@ -24,11 +25,9 @@ pub fn raw_header_tokens(sender_fields: &[&HeaderField], limit: usize) -> TokenL
     }
     written.truncate(MAX_BYTES);
     written.iter_mut().for_each(|byte| *byte = visible(*byte));
-    let mut tokens = TokenList::distinct();
-    for line in written.split(|byte| *byte == b'\n') {
-        words_in_context(line, limit, &mut tokens);
-    }
-    tokens
+    let mut tokens = TokenSet::new(b"raw:");
+    words_in_context(&written, limit, &mut tokens);
+    tokens.into_tokens()
 }
 
 /// Returns the byte that stands for `byte` in a token; the line feed stays, because it separates the fields.
@@ -43,38 +42,39 @@ fn visible(byte: u8) -> u8 {
     }
 }
 
-/// Appends the words of a line until there are `limit` tokens: `_WORD_IN_CONTEXT`.
+/// Whether a byte is part of a word.
+static WORD_BYTES: [bool; 256] = word_bytes();
+
+const fn word_bytes() -> [bool; 256] {
+    let mut bytes = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        bytes[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    bytes
+}
+
+/// Inserts the words of lines until there are `limit` tokens: `_WORD_IN_CONTEXT`.
 ///
 /// Each word comes with one, two and three of the marks before it, where there are so many, the longest first.
-fn words_in_context(line: &[u8], limit: usize, tokens: &mut TokenList) {
-    let is_word = |byte: &u8| byte.is_ascii_alphanumeric();
-    let mut end_of_word = 0;
-    while let Some(marks) = line[end_of_word..].iter().position(is_word) {
-        let word_start = end_of_word + marks;
-        let rest = &line[word_start..];
-        let word_size = rest
-            .iter()
-            .position(|byte| !is_word(byte))
-            .unwrap_or(rest.len());
-        let read = if word_size > MAX_WORD_BYTES {
-            &rest[..MAX_WORD_BYTES]
+fn words_in_context(lines: &[u8], limit: usize, tokens: &mut TokenSet) {
+    let is_mark = |byte: &&u8| !WORD_BYTES[usize::from(**byte)] && **byte != b'\n';
+    for_each_run(lines, &WORD_BYTES, |start, end| {
+        let before = &lines[start.saturating_sub(MAX_MARKS)..start];
+        let marks = before.iter().rev().take_while(is_mark).count();
+        let read_end = if end - start > MAX_WORD_BYTES {
+            start + MAX_WORD_BYTES
         } else {
-            let behind = &rest[word_size..];
-            let marks_behind = behind
-                .iter()
-                .take(MAX_MARKS)
-                .take_while(|byte| !is_word(byte));
-            &rest[..word_size + marks_behind.count()]
+            let behind = lines[end..].iter().take(MAX_MARKS);
+            end + behind.take_while(is_mark).count()
         };
-        for marks_before in (1..=marks.min(MAX_MARKS)).rev() {
-            if tokens.len() >= limit {
-                return;
+        for marks_before in (1..=marks).rev() {
+            if tokens.len() < limit {
+                tokens.insert(lines, start - marks_before..read_end);
             }
-            let before = &line[word_start - marks_before..word_start];
-            tokens.push(&[b"raw:", before, read]);
         }
-        end_of_word = word_start + word_size;
-    }
+    });
 }
 
 #[cfg(test)]

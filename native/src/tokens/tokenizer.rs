@@ -15,6 +15,9 @@ use crate::tokens::unicode;
 use crate::tokens::urls::{self, find_links, push_link_tokens};
 use crate::tokens::words::{distinct_words, spread_choice, WordAllowance};
 
+/// The prefix of the words of texts.
+const BODY: &[u8] = b"body:";
+
 /// At most `max_tokens` distinct tokens are made of a message. `has_trusted_servers` is whether the results of
 /// authentication of some servers are read.
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +99,7 @@ fn body_tokens(
 ) -> Result<TokenList, HandBack> {
     let mut texts = BodyTexts {
         limit,
-        tokens: TokenList::distinct(),
+        tokens: TokenList::new(),
         references: References::new(),
         allowance: WordAllowance::new(),
         resolved_left: urls::MAX_RESOLVED_CHARACTERS,
@@ -139,18 +142,19 @@ impl BodyTexts {
         content_type: &[u8],
         foreign: &mut dyn Foreign,
     ) -> Result<(), HandBack> {
-        let words = if html::is_html(content_type, text) {
+        let mut tokens = if html::is_html(content_type, text) {
             let visible = html::visible_text(text, &mut self.references)?;
-            distinct_words(&visible, self.limit, &mut self.allowance, foreign)?
+            distinct_words(&visible, BODY, self.limit, &mut self.allowance, foreign)?
         } else {
-            distinct_words(text, self.limit, &mut self.allowance, foreign)?
+            distinct_words(text, BODY, self.limit, &mut self.allowance, foreign)?
         };
-        for word in words.iter() {
-            self.tokens.push(&[b"body:", word]);
-        }
+        let mut link_tokens = TokenList::distinct();
         for link in find_links(text, self.resolved_left, &mut self.references)?.iter() {
-            push_link_tokens(&mut self.tokens, link, foreign)?;
+            push_link_tokens(&mut link_tokens, link, foreign)?;
         }
+        tokens.append(&link_tokens);
+        // The tokens of one text are distinct: words and links are, and have different prefixes.
+        self.tokens.unite(tokens);
         self.resolved_left = self.resolved_left.saturating_sub(unicode::length(text));
         Ok(())
     }

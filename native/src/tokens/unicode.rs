@@ -62,6 +62,18 @@ pub fn mapped(character: char) -> &'static str {
         .map_or("", |place| FOLDED[place].1)
 }
 
+/// Returns how many bytes of ASCII `content` begins with.
+pub fn ascii_bytes(content: &[u8]) -> usize {
+    const BLOCK: usize = 32;
+    let blocks = content
+        .chunks_exact(BLOCK)
+        .take_while(|block| block.is_ascii())
+        .count();
+    let start = BLOCK * blocks;
+    let rest = content[start..].iter().take_while(|byte| byte.is_ascii());
+    start + rest.count()
+}
+
 /// Returns where the character behind the first `count` characters of `text` begins.
 pub fn offset_of(text: &str, count: usize) -> usize {
     // Only so many bytes are looked at: callers ask for the next piece of a long text again and again.
@@ -106,5 +118,14 @@ mod tests {
         assert_eq!(offset_of("abé", 2), 2);
         assert_eq!(offset_of("abé", 3), 4);
         assert_eq!(length("aéb"), 3);
+    }
+
+    #[test]
+    fn bytes_of_ascii_are_counted_to_the_first_other_one() {
+        for size in 0..100 {
+            let text = "a".repeat(size);
+            assert_eq!(ascii_bytes(text.as_bytes()), size);
+            assert_eq!(ascii_bytes((text + "é" + "b").as_bytes()), size);
+        }
     }
 }

@@ -113,6 +113,16 @@ fn link_end(source: &str, start: usize) -> usize {
         _ => unicode::is_space(character),
     };
     let rest = &source[start..];
+    // Most links are ASCII, and end soon.
+    let read = bytes::up_to(rest.as_bytes(), MAX_LINK_CHARACTERS);
+    let end = read
+        .iter()
+        .position(|byte| !byte.is_ascii() || is_end(char::from(*byte)));
+    match end.map(|end| (end, read[end].is_ascii())) {
+        Some((end, true)) => return start + end,
+        None => return start + read.len(),
+        Some((_, false)) => {}
+    }
     let end = rest
         .char_indices()
         .take(MAX_LINK_CHARACTERS)

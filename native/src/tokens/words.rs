@@ -11,7 +11,8 @@ use crate::mail::bytes::up_to;
 use crate::tokens::ascii;
 use crate::tokens::characters::{BOUNDARY, KEPT, LOWERED, MAPPED, NORMAL};
 use crate::tokens::encoding::{truncate_utf8, MAX_TOKEN_BYTES};
-use crate::tokens::token_list::TokenList;
+use crate::tokens::runs::for_each_run;
+use crate::tokens::token_list::{TokenList, TokenSet};
 use crate::tokens::unicode;
 
 /// Longer words are summarised: they are mostly encoded data or random padding.
@@ -64,11 +65,13 @@ fn take(left: &mut i64, wanted: usize) -> usize {
     allowed as usize
 }
 
-/// Returns the distinct words of `text` in UTF-8; where they are more than `limit`, a spread choice.
+/// Returns the distinct words of `text` in UTF-8, each behind `prefix`; where they are more than `limit`, a spread
+/// choice.
 ///
 /// All texts of a message share its `allowance`. The tables know each character of `text`.
 pub fn distinct_words(
     text: &str,
+    prefix: &'static [u8],
     limit: usize,
     allowance: &mut WordAllowance,
     foreign: &mut dyn Foreign,
@@ -81,37 +84,59 @@ pub fn distinct_words(
     };
     // A word and what ends it have two bytes, so a shorter text has not too many.
     let mut words = if folded.len() < 2 * MAX_WRITTEN_WORDS {
-        stripped_words(written_words(&folded).map(str::as_bytes))
+        // Only ASCII may have capitals here.
+        let lower = lower(folded);
+        let mut words = TokenSet::new(prefix);
+        for_each_written_word(&lower, |start, end| {
+            insert_stripped(&mut words, lower.as_bytes(), start..end)
+        });
+        words
     } else {
-        chosen_words(&folded, is_foreign)
+        chosen_words(folded, is_foreign, prefix)
     };
-    if has_unspaced || words.iter().any(|word| word.len() > MAX_WORD_CHARACTERS) {
-        words = shortened_words(&words, limit, allowance);
+    let is_long = |position: usize| words.get(position).len() > MAX_WORD_CHARACTERS;
+    if has_unspaced || (0..words.len()).any(is_long) {
+        words = shortened_words(&words, prefix, limit, allowance);
     }
-    Ok(spread_choice(words, limit))
+    Ok(spread_choice(words.into_tokens(), limit))
 }
 
-/// Returns the words of folded text as they are written, in order, equal ones too.
-fn written_words(text: &str) -> impl Iterator<Item = &str> {
-    let content = text.as_bytes();
-    let mut start = 0;
-    std::iter::from_fn(move || {
-        start += content[start..]
-            .iter()
-            .position(|byte| WORD_BYTES[usize::from(*byte)])?;
-        loop {
-            let word = &text[start..word_end(text, start)];
-            if !word.is_empty() {
-                start += word.len();
-                return Some(word);
-            }
-            // Some character beyond ASCII that makes no word.
-            start += text[start..].chars().next().map_or(1, char::len_utf8);
-            start += content[start..]
-                .iter()
-                .position(|byte| WORD_BYTES[usize::from(*byte)])?;
+/// Returns `text` with its ASCII letters in lower case.
+fn lower(text: Cow<str>) -> Cow<str> {
+    // The sum of a block is computed in a few vector instructions, where a search goes byte by byte.
+    let has_capitals = |block: &[u8]| block.iter().any(u8::is_ascii_uppercase);
+    if !text.as_bytes().chunks(32).any(has_capitals) {
+        return text;
+    }
+    let mut text = text.into_owned();
+    text.make_ascii_lowercase();
+    Cow::Owned(text)
+}
+
+/// Calls `take` with start and end of the words of folded text as they are written, in order, equal ones too.
+fn for_each_written_word(text: &str, mut take: impl FnMut(usize, usize)) {
+    if text.is_ascii() {
+        return for_each_run(text.as_bytes(), &WORD_BYTES, take);
+    }
+    // Where the next character beyond ASCII is: most runs end before it, and are words.
+    let mut foreign = 0;
+    for_each_run(text.as_bytes(), &WORD_BYTES, |mut start, end| {
+        if foreign < start {
+            foreign = start + unicode::ascii_bytes(&text.as_bytes()[start..]);
         }
-    })
+        if end <= foreign {
+            return take(start, end);
+        }
+        // Some characters beyond ASCII make no word.
+        while start < end {
+            let word_end = word_end(text, start, end);
+            if word_end > start {
+                take(start, word_end);
+            }
+            let behind = text[word_end..end].chars().next();
+            start = word_end + behind.map_or(1, char::len_utf8);
+        }
+    });
 }
 
 /// Whether a byte belongs to a word, or to a character beyond ASCII that may.
@@ -134,63 +159,51 @@ const fn is_mark_inside(byte: u8) -> bool {
     matches!(byte, b'\'' | b'.' | b'@' | b'_' | b'-')
 }
 
-/// Returns where the word ends that begins at `start`.
-fn word_end(text: &str, start: usize) -> usize {
-    let content = text.as_bytes();
-    let mut end = start;
-    while let Some(byte) = content.get(end) {
-        if byte.is_ascii() {
-            if !WORD_BYTES[usize::from(*byte)] {
-                break;
-            }
-            end += 1;
-        } else {
-            match text[end..].chars().next() {
-                Some(character) if is_word(character) => end += character.len_utf8(),
-                _ => break,
-            }
+/// Returns where the word ends that begins at `start`, in a run that ends at `end` of bytes that may belong to words.
+fn word_end(text: &str, start: usize, end: usize) -> usize {
+    let mut place = start;
+    loop {
+        let run = &text[place..end];
+        place += unicode::ascii_bytes(run.as_bytes());
+        match text[place..end].chars().next() {
+            Some(character) if is_word(character) => place += character.len_utf8(),
+            _ => return place,
         }
     }
-    end
 }
 
 fn is_word(character: char) -> bool {
     unicode::is_word(character) || matches!(character, '\u{20ac}' | '\u{a3}' | '\u{a5}')
 }
 
-/// Returns the distinct words in lower case without the marks at their ends, where anything is left. Only ASCII may
-/// have capitals here.
-fn stripped_words<'a>(written: impl Iterator<Item = &'a [u8]>) -> TokenList {
-    let mut words = TokenList::distinct();
-    for word in written {
-        let stripped = ascii::strip(word, is_mark_inside);
-        if !stripped.is_empty() {
-            push_lower(&mut words, stripped);
-        }
+/// Inserts the word `text[word]` without the marks at its ends, if anything is left.
+fn insert_stripped(words: &mut TokenSet, text: &[u8], word: Range<usize>) {
+    let Range { mut start, mut end } = word;
+    while start < end && is_mark_inside(text[start]) {
+        start += 1;
     }
-    words
-}
-
-fn push_lower(words: &mut TokenList, word: &[u8]) {
-    words.push_with(|content| {
-        let start = content.len();
-        content.extend(word);
-        content[start..].make_ascii_lowercase();
-    });
+    while start < end && is_mark_inside(text[end - 1]) {
+        end -= 1;
+    }
+    if start < end {
+        words.insert(text, start..end);
+    }
 }
 
 /// Returns the words of a text that may have more than `MAX_WRITTEN_WORDS`: of different ones so many are chosen.
-fn chosen_words(text: &str, is_foreign: bool) -> TokenList {
-    let mut written = TokenList::distinct();
-    for word in written_words(text) {
-        if is_foreign {
-            written.push(&[word.as_bytes()]);
-        } else {
-            push_lower(&mut written, word.as_bytes());
-        }
+fn chosen_words(text: Cow<str>, is_foreign: bool, prefix: &'static [u8]) -> TokenSet {
+    // Where a text is beyond ASCII, words that differ in their capitals are different until they are chosen.
+    let text = if is_foreign { text } else { lower(text) };
+    let mut written = TokenSet::new(b"");
+    for_each_written_word(&text, |start, end| {
+        written.insert(text.as_bytes(), start..end);
+    });
+    let mut words = TokenSet::new(prefix);
+    for position in spread_positions(written.len(), MAX_WRITTEN_WORDS, MAX_WRITTEN_WORDS / 4) {
+        let word = written.get(position).to_ascii_lowercase();
+        insert_stripped(&mut words, &word, 0..word.len());
     }
-    let chosen = spread_positions(written.len(), MAX_WRITTEN_WORDS, MAX_WRITTEN_WORDS / 4);
-    stripped_words(chosen.map(|position| written.get(position)))
+    words
 }
 
 /// Returns all `items` where they are at most `limit`; else a choice of so many, in order: a quarter of them from
@@ -254,7 +267,12 @@ impl Split {
 }
 
 /// Returns the words with long ones summarised and unspaced ones split; of many a choice, more than `limit`.
-fn shortened_words(words: &TokenList, limit: usize, allowance: &mut WordAllowance) -> TokenList {
+fn shortened_words(
+    words: &TokenSet,
+    prefix: &'static [u8],
+    limit: usize,
+    allowance: &mut WordAllowance,
+) -> TokenSet {
     let ends = limit / 4;
     let wanted = CHOSEN_BEFORE.saturating_mul(limit);
     let count = take(&mut allowance.words, words.len().min(wanted));
@@ -265,7 +283,7 @@ fn shortened_words(words: &TokenList, limit: usize, allowance: &mut WordAllowanc
     let size = splits.iter().map(|(_, split)| split.size()).sum::<usize>();
     let count = take(&mut allowance.pieces, size.min(wanted));
     let mut positions = spread_positions(size, count, ends.min(count / 4)).peekable();
-    let mut chosen = TokenList::distinct();
+    let mut chosen = TokenSet::new(prefix);
     let mut start = 0;
     for (word, split) in &splits {
         let end = start + split.size();
@@ -283,13 +301,14 @@ fn shortened_words(words: &TokenList, limit: usize, allowance: &mut WordAllowanc
 
 /// Appends those pieces of a word whose numbers, in order, are in `numbers`.
 fn push_pieces(
-    chosen: &mut TokenList,
+    chosen: &mut TokenSet,
     word: &str,
     split: &Split,
     numbers: impl Iterator<Item = usize>,
 ) {
     let mut push = |piece: &str| {
-        chosen.push(&[truncate_utf8(piece.as_bytes(), MAX_WORD_BYTES)]);
+        let cut = truncate_utf8(piece.as_bytes(), MAX_WORD_BYTES);
+        chosen.insert(cut, 0..cut.len());
     };
     let mut rest = word;
     let mut skipped = 0;
@@ -382,7 +401,7 @@ fn foreign_pieces(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     let content = text.as_bytes();
     let mut position = 0;
     std::iter::from_fn(move || loop {
-        let at = position + ascii_bytes(&content[position..]);
+        let at = position + unicode::ascii_bytes(&content[position..]);
         let character = text[at..].chars().next()?;
         if unicode::is_space(character) {
             position = at + character.len_utf8();
@@ -398,18 +417,6 @@ fn foreign_pieces(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
         position = end;
         return Some(start..end);
     })
-}
-
-/// Returns how many bytes of ASCII `content` begins with.
-fn ascii_bytes(content: &[u8]) -> usize {
-    const BLOCK: usize = 32;
-    let blocks = content
-        .chunks_exact(BLOCK)
-        .take_while(|block| block.is_ascii())
-        .count();
-    let start = BLOCK * blocks;
-    let rest = content[start..].iter().take_while(|byte| byte.is_ascii());
-    start + rest.count()
 }
 
 /// Returns `text` folded, in stretches as Python folds it: behind the limit of the allowance, case alone. None where
@@ -575,7 +582,8 @@ mod tests {
     use crate::foreign::NoAnswers;
 
     fn within(text: &str, limit: usize) -> Vec<String> {
-        let words = distinct_words(text, limit, &mut WordAllowance::new(), &mut NoAnswers).unwrap();
+        let words =
+            distinct_words(text, b"", limit, &mut WordAllowance::new(), &mut NoAnswers).unwrap();
         let text = |word: &[u8]| String::from_utf8(word.to_vec()).unwrap();
         words.iter().map(text).collect()
     }
@@ -630,8 +638,8 @@ mod tests {
     #[test]
     fn what_the_tables_do_not_fold_is_asked_of_python() {
         let mut allowance = WordAllowance::new();
-        assert!(distinct_words("\u{fdfa}", 9, &mut allowance, &mut NoAnswers).is_err());
-        assert!(distinct_words("e\u{301}", 9, &mut allowance, &mut NoAnswers).is_err());
+        assert!(distinct_words("\u{fdfa}", b"", 9, &mut allowance, &mut NoAnswers).is_err());
+        assert!(distinct_words("e\u{301}", b"", 9, &mut allowance, &mut NoAnswers).is_err());
     }
 
     #[test]

@@ -14,11 +14,19 @@ pub fn table(name: &[u8]) -> Option<&'static Table> {
 /// Returns `content` as text; U+FFFD stands for bytes that are no characters.
 pub fn decode(content: &[u8], table: &Table) -> String {
     let mut text = String::with_capacity(content.len() + content.len() / 8);
-    text.extend(content.iter().map(|byte| match byte.checked_sub(0x80) {
-        Some(upper) => table[usize::from(upper)],
-        None => char::from(*byte),
-    }));
-    text
+    let mut rest = content;
+    loop {
+        let run = rest.iter().take_while(|byte| byte.is_ascii()).count();
+        // A run of ASCII is UTF-8.
+        text.push_str(std::str::from_utf8(&rest[..run]).unwrap_or_default());
+        match rest[run..].split_first() {
+            Some((byte, behind)) => {
+                text.push(table[usize::from(byte & 0x7f)]);
+                rest = behind;
+            }
+            None => return text,
+        }
+    }
 }
 
 #[cfg(test)]
