@@ -24,18 +24,20 @@ from nbstream.tokens.words import _FOLDING_BOUNDARY
 _FOLDER = Path(__file__).parent.parent / "native" / "src"
 REFERENCES_FILE = _FOLDER / "tokens" / "html_references.rs"
 CHARACTERS_FILE = _FOLDER / "tokens" / "characters.rs"
+NORMALIZATION_FILE = _FOLDER / "tokens" / "normalization_tables.rs"
 NOT_ASCII_FILE = _FOLDER / "mail" / "charsets" / "not_ascii.rs"
 SINGLE_BYTES_FILE = _FOLDER / "mail" / "charsets" / "single_byte_tables.rs"
 
 _HEAD = "// Written by `python -m tools.native_tables`.\n\n"
 _LOW_NUMBERS = 0xA0
-_END = 0x20000
-"""The first character that is in no table: beyond are rare ideographs, and what nobody has assigned."""
-_BLOCK = 64
+_END = 0x110000
+_BLOCK = 128
+_SURROGATES = range(0xD800, 0xE000)
+_HANGUL = range(0xAC00, 0xD7A4)
 _SINGLE_BYTE_CODECS = ("cp125", "cp437", "cp850", "cp852", "cp866", "cp874", "iso8859-", "koi8-", "mac-roman")
 
-# Where the folded forms of characters stand in the table: letters, marks and full-width forms that are frequent in
-# mail. Python folds the others.
+# Where the folded forms of characters stand in a table of their own: letters, marks and full-width forms that are
+# frequent in mail. Others are decomposed first.
 _MAPPED = (
     range(0x2400),
     range(0x2C00, 0x2F00),
@@ -46,30 +48,37 @@ _MAPPED = (
 
 # The bits of a class; ``characters.rs`` has them under these names.
 _KNOWN, _WORD, _SPACE, _BOUNDARY, _NORMAL, _KEPT, _LOWERED, _MAPPED_BIT = (1 << bit for bit in range(8))
+_DECOMPOSED, _LOWER, _CASELESS, _MARK, _SECOND = (1 << bit for bit in range(8, 13))
 _BITS = {
     "KNOWN": (_KNOWN, "The character was assigned before Unicode 14.0, or is not assigned yet."),
     "WORD": (_WORD, "`\\w` of Python's `re`."),
     "SPACE": (_SPACE, "`str.isspace`."),
     "BOUNDARY": (_BOUNDARY, "`words._FOLDING_BOUNDARY`."),
-    "NORMAL": (_NORMAL, "NFKC keeps the character."),
+    "NORMAL": (_NORMAL, "The character is in NFKC whatever stands before it, but for the order of marks."),
     "KEPT": (_KEPT, "Folding keeps the character."),
     "LOWERED": (_LOWERED, "Folding makes the lower case of the character."),
     "MAPPED": (_MAPPED_BIT, "`FOLDED` has what folding makes of the character."),
+    "DECOMPOSED": (_DECOMPOSED, "`normalization_tables::DECOMPOSED` has the characters that NFKD makes of it."),
+    "LOWER": (_LOWER, "The character is its own lower case."),
+    "CASELESS": (_CASELESS, "Folding of case keeps the character."),
+    "MARK": (_MARK, "`normalization_tables::MARKS` has the combining class of the character."),
+    "SECOND": (_SECOND, "The character may unite with the one before it."),
 }
 
 
 def references_source() -> str:
     """Return the source of ``html_references.rs``."""
-    legacy = max(len(name) for name in html5 if not name.endswith(";"))
     names = "".join(f"    ({_rust_string(name)}, {_rust_string(html5[name])}),\n" for name in sorted(html5))
+    without = [name for name in sorted(html5) if not name.endswith(";")]
     low = "".join(f"    {_rust_string(html.unescape(f'&#{number};'))},\n" for number in range(_LOW_NUMBERS))
     return (
         f"//! The character references of HTML: `html.entities.html5`, and numbers below {_LOW_NUMBERS:#x}.\n"
         f"{_HEAD}"
-        "/// The longest name without a semicolon.\n"
-        f"pub const MAX_LEGACY_BYTES: usize = {legacy};\n\n"
         "/// The names after the `&`, in the order of their bytes, with what they stand for.\n"
         f"#[rustfmt::skip]\npub static HTML5: [(&str, &str); {len(html5)}] = [\n{names}];\n\n"
+        "/// The names without a semicolon, in order.\n"
+        f"#[rustfmt::skip]\npub static WITHOUT_SEMICOLON: [&str; {len(without)}] = [\n"
+        f"{_rows([_rust_string(name) for name in without], 8)}];\n\n"
         "/// What numbers stand for; some are characters of Windows-1252.\n"
         f"#[rustfmt::skip]\npub static LOW_NUMBERS: [&str; {_LOW_NUMBERS:#x}] = [\n{low}];\n"
     )
@@ -146,7 +155,7 @@ def characters_source() -> str:
     blocks: dict[str, int] = {}
     numbers = [blocks.setdefault(text[start : start + _BLOCK], len(blocks)) for start in range(0, _END, _BLOCK)]
     bits_source = "".join(
-        f"/// {meaning}\npub const {name}: u8 = {bit:#04x};\n" for name, (bit, meaning) in _BITS.items()
+        f"/// {meaning}\npub const {name}: u16 = {bit:#06x};\n" for name, (bit, meaning) in _BITS.items()
     )
     return (
         "//! What characters are, as Python says it: `classes` are looked up in two steps.\n"
@@ -160,9 +169,8 @@ def characters_source() -> str:
         f"#[rustfmt::skip]\npub static BLOCKS: [&[u8; BLOCK]; {len(blocks)}] = [\n"
         + "".join(f'    b"{block.translate(_ESCAPED)}",\n' for block in blocks)
         + "];\n\n"
-        "#[rustfmt::skip]\n"
-        f"#[rustfmt::skip]\npub static CLASSES: [u8; {len(letters)}] = [\n"
-        f"{_rows([f'{bits:#04x}' for bits in letters])}];\n\n"
+        f"#[rustfmt::skip]\npub static CLASSES: [u16; {len(letters)}] = [\n"
+        f"{_rows([f'{bits:#06x}' for bits in letters])}];\n\n"
         "/// Characters with the bit `MAPPED`, in order, and what NFKC and case folding make of them.\n"
         f"#[rustfmt::skip]\npub static FOLDED: [(char, &str); {len(folded)}] = [\n"
         + "".join(
@@ -175,6 +183,66 @@ def characters_source() -> str:
 _ESCAPED = {ord("\\"): "\\\\"}
 
 
+def _is_known(character: str) -> bool:
+    return ord(character) not in _SURROGATES and only_known(character) == character
+
+
+def normalization_source() -> str:
+    """Return the source of ``normalization_tables.rs``."""
+    known = [character for number in range(_END) if _is_known(character := chr(number))]
+    decomposed = {
+        character: form
+        for character in known
+        if (form := unicodedata.normalize("NFKD", character)) != character and ord(character) not in _HANGUL
+    }
+    composed = {
+        tuple(chr(int(code, 16)) for code in pair): character
+        for character in known
+        if len(pair := unicodedata.decomposition(character).split()) == 2
+        and not pair[0].startswith("<")
+        and unicodedata.normalize("NFC", character) == character
+    }
+    folded = {character: form for character in known if (form := character.casefold()) != character.lower()}
+    marks: list[list[int]] = []
+    for character in known:
+        number, order = ord(character), unicodedata.combining(character)
+        if order and marks and marks[-1][1:] == [number - 1, order]:
+            marks[-1][1] = number
+        elif order:
+            marks.append([number, number, order])
+    return (
+        "//! What normalisation and case folding make of characters, as Python says it.\n"
+        f"{_HEAD}"
+        "/// Characters that NFKD changes, in order, with what it makes of them. Hangul syllables are computed.\n"
+        + _forms_source("DECOMPOSED", decomposed)
+        + "\n/// Characters whose case folding is not their lower case, in order, with what it makes of them.\n"
+        + _forms_source("CASE_FOLDED", folded)
+        + "\n/// Pairs of characters that NFC unites, in order, with the one that they become.\n"
+        f"#[rustfmt::skip]\npub static COMPOSED: [((char, char), char); {len(composed)}] = [\n"
+        + _rows(
+            [
+                f"(({_rust_characters(first)}, {_rust_characters(second)}), {_rust_characters(character)})"
+                for (first, second), character in sorted(composed.items())
+            ],
+            4,
+        )
+        + "];\n\n/// Ranges of marks with the same combining class: the first one, the last one, and the class.\n"
+        f"#[rustfmt::skip]\npub static MARKS: [(char, char, u8); {len(marks)}] = [\n"
+        + _rows(
+            [f"({_rust_characters(chr(first) + chr(last))}, {order})" for first, last, order in marks],
+            5,
+        )
+        + "];\n"
+    )
+
+
+def _forms_source(name: str, forms: Mapping[str, str]) -> str:
+    rows = _rows(
+        [f"({_rust_characters(character)}, {_rust_string(form)})" for character, form in forms.items()], 4
+    )
+    return f"#[rustfmt::skip]\npub static {name}: [(char, &str); {len(forms)}] = [\n{rows}];\n"
+
+
 def _second_characters() -> frozenset[str]:
     """Return the characters that may unite with the character before them."""
     pairs = (unicodedata.decomposition(chr(number)).split() for number in range(0x110000))
@@ -185,32 +253,47 @@ def _second_characters() -> frozenset[str]:
 
 def _character_class(character: str, seconds: frozenset[str], folded: dict[str, str]) -> int:
     """Return the bits of a character, and put what folding makes of it into ``folded`` where that is mapped."""
-    if 0xD800 <= ord(character) < 0xE000 or only_known(character) != character:
+    if not _is_known(character):
         return 0
-    bits = _KNOWN
-    if character.isalnum() or character == "_":
-        bits |= _WORD
-    if character.isspace():
-        bits |= _SPACE
-    if _FOLDING_BOUNDARY.match(character):
-        bits |= _BOUNDARY
-    normal = unicodedata.normalize("NFKC", character)
-    if normal == character:
-        bits |= _NORMAL
-    first = unicodedata.normalize("NFKD", character)[0]
-    if unicodedata.combining(first) or first in seconds:
+    decomposed = unicodedata.normalize("NFKD", character)
+    bits = _set_bits(
+        {
+            _KNOWN: True,
+            _WORD: character.isalnum() or character == "_",
+            _SPACE: character.isspace(),
+            _BOUNDARY: _FOLDING_BOUNDARY.match(character) is not None,
+            # What is normal at a glance comes back as the very same object: the limit of folding depends on that.
+            _NORMAL: unicodedata.normalize("NFKC", character) is character,
+            _DECOMPOSED: decomposed != character and ord(character) not in _HANGUL,
+            _LOWER: character.lower() == character,
+            _CASELESS: character.casefold() == character,
+            _MARK: unicodedata.combining(character) != 0,
+            _SECOND: character in seconds,
+        }
+    )
+    if unicodedata.combining(decomposed[0]) or decomposed[0] in seconds:
         return bits  # what it becomes depends on the character before it
+    return bits | _folding_bit(character, folded)
+
+
+def _set_bits(bits: Mapping[int, bool]) -> int:
+    return sum(bit for bit, is_set in bits.items() if is_set)
+
+
+def _folding_bit(character: str, folded: dict[str, str]) -> int:
+    """Return how a character is folded that stands for itself; 0 where it is decomposed first."""
+    normal = unicodedata.normalize("NFKC", character)
     form = normal.casefold()
     if form == normal == character:
-        return bits | _KEPT
+        return _KEPT
     if form == character.lower() and normal == character and len(form) == 1:
-        return bits | _LOWERED
+        return _LOWERED
     # Behind the limit of folding case alone is folded. The library knows that where it is the lower case.
     is_simple = normal == character or character.casefold() == character.lower()
     if is_simple and any(ord(character) in numbers for numbers in _MAPPED):
         folded[character] = form
-        return bits | _MAPPED_BIT
-    return bits
+        return _MAPPED_BIT
+    return 0
 
 
 def _rows(items: Sequence[object], width: int = 24) -> str:
@@ -234,6 +317,7 @@ def sources() -> Mapping[Path, str]:
     return {
         REFERENCES_FILE: references_source(),
         CHARACTERS_FILE: characters_source(),
+        NORMALIZATION_FILE: normalization_source(),
         NOT_ASCII_FILE: not_ascii_source(),
         SINGLE_BYTES_FILE: single_bytes_source(),
     }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterable
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
-from nbstream.tokens.foreign_pieces import ForeignPieces
+from nbstream.tokens.foreign_pieces import ForeignPieces, Question
 from nbstream.tokens.native_tokenizer import NativeTokenizer, make_tokenizer
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from tests import corpora
@@ -130,9 +131,63 @@ def test_the_limit_of_tokens_is_the_same(max_tokens: int) -> None:
     assert differing(native, map(Message.parse, [message([], text), text.encode(), *originals()[:60]])) == []
 
 
+@pytest.mark.parametrize("content_type", ["text/plain", "text/html"])
+def test_a_character_later_than_unicode_14_is_read_alike(native: NativeTokenizer, content_type: str) -> None:
+    raw = message([("Subject", "x")], "\u088f <body\u1c89> \ua7cb later", f"{content_type}; charset=utf-8")
+    assert differing(native, [Message.parse(raw)]) == []
+
+
+def test_every_character_is_folded_alike(native: NativeTokenizer) -> None:
+    # Of the many ideographs and private characters that are alike some are enough.
+    alike = [range(0x4E00, 0x9FF0), range(0x20000, 0x2A6D0), range(0x30010, 0xE0000), range(0xE0200, 0x110000)]
+    numbers = [n for n in range(0xA0, 0x110000) if not (0xD800 <= n < 0xE000 or any(n in like for like in alike))]
+    texts = (
+        " ".join(f"x{chr(number)}y" for number in numbers[start : start + 900])
+        for start in range(0, len(numbers), 900)
+    )
+    assert differing(native, [Message.parse(message([], text)) for text in texts]) == []
+
+
+def test_characters_that_combine_are_folded_alike(native: NativeTokenizer) -> None:
+    draw = random.Random(3)
+    marks = [character for character in map(chr, range(0x110000)) if unicodedata.combining(character)]
+    forms = [character for character in map(chr, range(0x110000)) if unicodedata.decomposition(character)]
+    hangul, kana = map(chr, range(0x1100, 0x1200)), map(chr, range(0xFF61, 0xFFA0))
+    kinds = [marks, forms, [*hangul, "\uac00", "\uac01"], list(kana), list("aeksAEKS\u0130\u0390")]
+
+    def word() -> str:
+        return "".join(draw.choice(draw.choice(kinds)) for _ in range(draw.choice((1, 2, 3, 5, 9, 40))))
+
+    texts = [" ".join(word() for _ in range(250)) for _ in range(60)]
+    texts.append("".join(word() for _ in range(60_000)))  # behind the limit of folding
+    assert differing(native, [Message.parse(message([("Subject", word())], text)) for text in texts]) == []
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_no_text_makes_python_do_more_than_decode_each_part_once(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native = NativeTokenizer(TokenizerOptions(), native_library())
+    costly = Message.parse(KNOWN[name].message(60_000))
+    questions: list[tuple[int, int]] = []
+    answer = ForeignPieces.answer
+
+    def counting(pieces: ForeignPieces, question: int, arguments: Sequence[bytes]) -> bytes:
+        questions.append((question, sum(map(len, arguments))))
+        return answer(pieces, question, arguments)
+
+    monkeypatch.setattr(ForeignPieces, "answer", counting)
+    monkeypatch.setattr(native, "_specification", None)  # nothing is handed back
+    native.take_apart(costly)
+
+    assert {question for question, _ in questions} <= {Question.LOWER_TEXT}
+    assert len(questions) <= len(costly.parts)
+    assert sum(size for _, size in questions) <= len(costly.raw)
+
+
 def test_a_message_that_the_library_hands_back_is_taken_apart_by_python(native: NativeTokenizer) -> None:
-    later = Message.parse(message([("Subject", "x")], "\u088f later than Unicode 14"))
-    assert native.take_apart(later) == Tokenizer(OPTIONS).take_apart(later)
+    raw = message([("Content-Type", "text/html; charset=utf-8")], "<b\u1c89>")
+    assert differing(native, [Message.parse(raw), Message.parse("Content-Type: é\r\n\r\nx".encode())]) == []
 
 
 def test_messages_are_taken_apart_in_threads(native: NativeTokenizer) -> None:

@@ -261,7 +261,7 @@ fn lower(text: &str) -> Option<String> {
     if text.is_ascii() {
         return Some(text.to_ascii_lowercase());
     }
-    lower_case(text)?.ok()
+    lower_case(text)
 }
 
 /// Returns the first `count` characters of `text`.

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use crate::foreign::HandBack;
 use crate::mail::bytes;
 use crate::tokens::ascii;
-use crate::tokens::html_references::{HTML5, LOW_NUMBERS, MAX_LEGACY_BYTES};
+use crate::tokens::html_references::{HTML5, LOW_NUMBERS, WITHOUT_SEMICOLON};
 use crate::tokens::unicode;
 
 /// How many different character references of a message are resolved, give or take a thousand.
@@ -29,17 +29,26 @@ const INLINE_ELEMENTS: [&str; 13] = [
 ];
 
 /// Returns whether a text part (lower case) is HTML: by its type, or because it begins like HTML.
-pub fn is_html(content_type: &[u8], text: &str) -> bool {
-    if content_type == b"text/html" {
-        return true;
+///
+/// `HandBack` for HTML with a character that is a letter in some versions of Unicode alone: which characters are
+/// letters decides where names of elements end.
+pub fn is_html(content_type: &[u8], text: &str) -> Result<bool, HandBack> {
+    if content_type == b"text/html" || begins_like_html(text)? {
+        return unicode::is_clear_text(text).then_some(true).ok_or(HandBack);
     }
+    Ok(false)
+}
+
+fn begins_like_html(text: &str) -> Result<bool, HandBack> {
     let start =
         text[..unicode::offset_of(text, START_CHARACTERS)].trim_start_matches(unicode::is_space);
-    HTML_STARTS.iter().any(|name| {
-        start
-            .strip_prefix(name)
-            .map_or(false, |rest| !begins_with_word(rest))
-    })
+    match HTML_STARTS.iter().find_map(|name| start.strip_prefix(name)) {
+        Some(rest) if !unicode::is_clear_text(&rest[..unicode::offset_of(rest, 1)]) => {
+            Err(HandBack)
+        }
+        Some(rest) => Ok(!begins_with_word(rest)),
+        None => Ok(false),
+    }
 }
 
 /// Returns the text of an HTML source (lower case) without tags, comments, scripts and styles.
@@ -261,9 +270,15 @@ fn run(content: &[u8], is_inside: impl Fn(&u8) -> bool) -> usize {
 
 /// Returns how long the longest beginning of `name` is that is a name without a semicolon.
 fn legacy_name_bytes(name: &[u8]) -> Option<usize> {
-    (2..=MAX_LEGACY_BYTES.min(name.len()))
+    // A name that another one begins with comes before it, and only names with the same beginning are between them.
+    let behind = WITHOUT_SEMICOLON.partition_point(|known| known.as_bytes() <= name);
+    WITHOUT_SEMICOLON[..behind]
+        .iter()
         .rev()
-        .find(|length| html5(&name[..*length]).is_some())
+        .map(|known| known.as_bytes())
+        .take_while(|known| name.get(..2) == known.get(..2))
+        .find(|known| name.starts_with(known))
+        .map(<[u8]>::len)
 }
 
 /// Returns what a name stands for, which may end with a semicolon.
@@ -353,14 +368,28 @@ mod tests {
 
     #[test]
     fn html_is_known_by_its_type_or_its_beginning() {
-        assert!(is_html(b"text/html", ""));
-        assert!(is_html(b"text/plain", " \u{a0}<!doctype html>"));
-        assert!(is_html(b"text/plain", "<body"));
-        assert!(!is_html(b"text/plain", "<bodyx"));
-        assert!(is_html(
-            b"text/plain",
-            &(" ".repeat(195) + "<bodyx and more")
-        ));
+        let is_plain_html = |text: &str| is_html(b"text/plain", text);
+        assert_eq!(is_html(b"text/html", ""), Ok(true));
+        assert_eq!(is_plain_html(" \u{a0}<!doctype html>"), Ok(true));
+        assert_eq!(is_plain_html("<body"), Ok(true));
+        assert_eq!(is_plain_html("<bodyx"), Ok(false));
+        assert_eq!(
+            is_plain_html(&(" ".repeat(195) + "<bodyx and more")),
+            Ok(true)
+        );
+    }
+
+    #[test]
+    fn letters_that_only_some_interpreters_know_hand_html_back() {
+        let far = " ".repeat(START_CHARACTERS) + "\u{1c89}";
+        assert_eq!(is_html(b"text/plain", "\u{1c89}"), Ok(false));
+        assert_eq!(is_html(b"text/plain", "<body\u{1c89}"), Err(HandBack));
+        assert_eq!(is_html(b"text/plain", &far), Ok(false));
+        assert_eq!(
+            is_html(b"text/plain", &("<body>".to_string() + &far)),
+            Err(HandBack)
+        );
+        assert_eq!(is_html(b"text/html", &far), Err(HandBack));
     }
 
     #[test]
@@ -383,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_character_beyond_the_tables_hands_the_message_back() {
-        assert_eq!(resolve_character_references("&#x20000;"), Err(HandBack));
+        assert_eq!(resolve_character_references("&#x1c89;"), Err(HandBack));
     }
 
     #[test]

@@ -1,9 +1,6 @@
 //! The character references of HTML: `html.entities.html5`, and numbers below 0xa0.
 // Written by `python -m tools.native_tables`.
 
-/// The longest name without a semicolon.
-pub const MAX_LEGACY_BYTES: usize = 6;
-
 /// The names after the `&`, in the order of their bytes, with what they stand for.
 #[rustfmt::skip]
 pub static HTML5: [(&str, &str); 2231] = [
@@ -2238,6 +2235,25 @@ pub static HTML5: [(&str, &str); 2231] = [
     ("zscr;", "\u{1d4cf}"),
     ("zwj;", "\u{200d}"),
     ("zwnj;", "\u{200c}"),
+];
+
+/// The names without a semicolon, in order.
+#[rustfmt::skip]
+pub static WITHOUT_SEMICOLON: [&str; 106] = [
+    "AElig", "AMP", "Aacute", "Acirc", "Agrave", "Aring", "Atilde", "Auml",
+    "COPY", "Ccedil", "ETH", "Eacute", "Ecirc", "Egrave", "Euml", "GT",
+    "Iacute", "Icirc", "Igrave", "Iuml", "LT", "Ntilde", "Oacute", "Ocirc",
+    "Ograve", "Oslash", "Otilde", "Ouml", "QUOT", "REG", "THORN", "Uacute",
+    "Ucirc", "Ugrave", "Uuml", "Yacute", "aacute", "acirc", "acute", "aelig",
+    "agrave", "amp", "aring", "atilde", "auml", "brvbar", "ccedil", "cedil",
+    "cent", "copy", "curren", "deg", "divide", "eacute", "ecirc", "egrave",
+    "eth", "euml", "frac12", "frac14", "frac34", "gt", "iacute", "icirc",
+    "iexcl", "igrave", "iquest", "iuml", "laquo", "lt", "macr", "micro",
+    "middot", "nbsp", "not", "ntilde", "oacute", "ocirc", "ograve", "ordf",
+    "ordm", "oslash", "otilde", "ouml", "para", "plusmn", "pound", "quot",
+    "raquo", "reg", "sect", "shy", "sup1", "sup2", "sup3", "szlig",
+    "thorn", "times", "uacute", "ucirc", "ugrave", "uml", "uuml", "yacute",
+    "yen", "yuml",
 ];
 
 /// What numbers stand for; some are characters of Windows-1252.

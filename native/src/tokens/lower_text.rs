@@ -2,9 +2,10 @@
 
 use crate::foreign::{Foreign, HandBack, Question};
 use crate::mail::charsets;
+use crate::tokens::characters::LOWER;
 use crate::tokens::unicode;
 
-/// Returns the text of `content` in lower case. `HandBack` where the tables do not know a character of it.
+/// Returns the text of `content` in lower case. `HandBack` where Python has no answer.
 pub fn lower_text(
     content: &[u8],
     charset: Option<&[u8]>,
@@ -14,23 +15,18 @@ pub fn lower_text(
         return String::from_utf8(text.to_ascii_lowercase()).map_err(|_| HandBack);
     }
     if let Some(text) = charsets::decode_text(content, charset).and_then(|text| lower_case(&text)) {
-        return text;
+        return Ok(text);
     }
     let mut arguments = vec![content];
     arguments.extend(charset);
     let answer = foreign.ask(Question::LowerText, &arguments)?;
     let text = answer.into_iter().next().ok_or(HandBack)?;
-    let text = String::from_utf8(text).map_err(|_| HandBack)?;
-    if unicode::is_clear_text(&text) {
-        Ok(text)
-    } else {
-        Err(HandBack)
-    }
+    String::from_utf8(text).map_err(|_| HandBack)
 }
 
-/// Returns `text` in lower case; None where Python must do that: a capital sigma depends on what stands around it,
-/// and a text with many U+0130 becomes much longer.
-pub fn lower_case(text: &str) -> Option<Result<String, HandBack>> {
+/// Returns `text` in lower case; None where Python must do that: a capital sigma depends on what stands around it, a
+/// capital that was assigned later depends on the interpreter, and a text with many U+0130 becomes much longer.
+pub fn lower_case(text: &str) -> Option<String> {
     let mut lower = String::with_capacity(text.len());
     let mut longer = 0;
     let mut length = 0;
@@ -48,10 +44,13 @@ pub fn lower_case(text: &str) -> Option<Result<String, HandBack>> {
         };
         rest = characters.as_str();
         length += 1;
-        if unicode::is_later_symbol(character) {
+        if unicode::class(character) & LOWER != 0 {
             lower.push(character);
         } else if !unicode::is_known(character) {
-            return Some(Err(HandBack));
+            if unicode::is_later_capital(character) {
+                return None;
+            }
+            lower.push(character);
         } else if character == '\u{3a3}' {
             return None;
         } else {
@@ -60,7 +59,7 @@ pub fn lower_case(text: &str) -> Option<Result<String, HandBack>> {
             longer += lower[before..].chars().count() - 1;
         }
     }
-    (longer <= length / 4).then_some(Ok(lower))
+    (longer <= length / 4).then_some(lower)
 }
 
 #[cfg(test)]
@@ -82,7 +81,11 @@ mod tests {
     fn what_python_alone_knows_is_asked() {
         assert_eq!(text(b"\xc4\xe3", Some("gb2312")), Err(HandBack));
         assert_eq!(text("\u{3a3}".as_bytes(), None), Err(HandBack));
-        assert_eq!(text("\u{20000}".as_bytes(), None), Err(HandBack));
+        assert_eq!(text("\u{a7cb}".as_bytes(), None), Err(HandBack));
+        assert_eq!(
+            text("\u{20000}\u{1c89}".as_bytes(), None).unwrap(),
+            "\u{20000}\u{1c89}"
+        );
         assert_eq!(text("\u{130}".as_bytes(), None), Err(HandBack));
         assert_eq!(
             text("\u{130}stanbul".as_bytes(), None).unwrap(),

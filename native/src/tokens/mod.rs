@@ -8,6 +8,8 @@ pub mod header_tokens;
 pub mod html;
 pub mod html_references;
 pub mod lower_text;
+pub mod normalization;
+pub mod normalization_tables;
 pub mod raw_header;
 pub mod runs;
 pub mod signatures;

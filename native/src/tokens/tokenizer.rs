@@ -142,7 +142,7 @@ impl BodyTexts {
         content_type: &[u8],
         foreign: &mut dyn Foreign,
     ) -> Result<(), HandBack> {
-        let mut tokens = if html::is_html(content_type, text) {
+        let mut tokens = if html::is_html(content_type, text)? {
             let visible = html::visible_text(text, &mut self.references)?;
             distinct_words(&visible, BODY, self.limit, &mut self.allowance, foreign)?
         } else {

@@ -9,8 +9,9 @@ use std::ops::Range;
 use crate::foreign::{Foreign, HandBack, Question};
 use crate::mail::bytes::up_to;
 use crate::tokens::ascii;
-use crate::tokens::characters::{BOUNDARY, KEPT, LOWERED, MAPPED, NORMAL};
+use crate::tokens::characters::{BOUNDARY, KEPT, LOWER, LOWERED, MAPPED, NORMAL};
 use crate::tokens::encoding::{truncate_utf8, MAX_TOKEN_BYTES};
+use crate::tokens::normalization::{known, push_case_folded, push_normalized};
 use crate::tokens::runs::for_each_run;
 use crate::tokens::token_list::{TokenList, TokenSet};
 use crate::tokens::unicode;
@@ -377,10 +378,6 @@ fn fold_pieces<'a>(
         Some(folded) => folded,
         None => ask_to_fold(joined, allowance, foreign)?,
     };
-    // U+FA6C, for example, becomes a character beyond the tables.
-    if !unicode::is_clear_text(&folded) {
-        return Err(HandBack);
-    }
     let has_unspaced = folded.chars().any(unicode::is_unspaced);
     let mut folded_pieces = folded.split('\n');
     let mut result = String::with_capacity(text.len());
@@ -430,7 +427,13 @@ fn fold_stretches(text: &str, allowance: &mut WordAllowance) -> Option<String> {
         rest = behind;
         let before = folded.len();
         let keeps_forms = characters_left <= 0;
-        let is_normal = push_folded(stretch, keeps_forms, &mut folded)?;
+        let is_normal = match push_folded(stretch, keeps_forms, &mut folded) {
+            Some(is_normal) => is_normal,
+            None => {
+                folded.truncate(before);
+                push_any_folded(stretch, keeps_forms, &mut folded)
+            }
+        };
         let length = unicode::length(&folded[before..]);
         let is_longer = length > unicode::length(stretch);
         if keeps_forms && is_longer {
@@ -463,11 +466,11 @@ fn push_folded(stretch: &str, keeps_forms: bool, folded: &mut String) -> Option<
     let mut is_normal = true;
     for character in stretch.chars() {
         let class = unicode::class(character);
-        is_normal &= class & NORMAL != 0 || unicode::is_later_symbol(character);
+        is_normal &= class & NORMAL != 0 || class == 0;
         if class & KEPT != 0 {
             folded.push(character);
-        } else if unicode::is_later_symbol(character) {
-            folded.push('\u{fffd}');
+        } else if class == 0 {
+            folded.push(known(character));
         } else if class & LOWERED != 0 || class & MAPPED != 0 && class & NORMAL == 0 && keeps_forms
         {
             folded.extend(character.to_lowercase());
@@ -480,14 +483,27 @@ fn push_folded(stretch: &str, keeps_forms: bool, folded: &mut String) -> Option<
     Some(is_normal)
 }
 
+/// Appends what folding makes of a stretch of any characters, or what folding its case makes of it where it
+/// `keeps_forms`; returns whether it is in NFKC at a glance.
+fn push_any_folded(stretch: &str, keeps_forms: bool, folded: &mut String) -> bool {
+    if !keeps_forms {
+        return push_normalized(stretch, folded);
+    }
+    for character in stretch.chars() {
+        push_case_folded(known(character), folded);
+    }
+    true
+}
+
 /// Appends `stretch` in lower case. None for a character whose lower case depends on what stands around it.
 fn push_lower_case(stretch: &str, lower: &mut String) -> Option<()> {
     for character in stretch.chars() {
         if character == '\u{3a3}' {
             return None;
         }
-        if unicode::is_later_symbol(character) {
-            lower.push('\u{fffd}');
+        let character = known(character);
+        if unicode::class(character) & LOWER != 0 {
+            lower.push(character);
         } else {
             lower.extend(character.to_lowercase());
         }
@@ -508,13 +524,7 @@ fn ask_to_fold(
     let left = answer.pop().and_then(|left| String::from_utf8(left).ok());
     let left = left.and_then(|left| left.parse().ok());
     allowance.characters = left.ok_or(HandBack)?;
-    // Some forms of ideographs become characters that the tables do not know.
-    let folded = String::from_utf8(answer.join(&b'\n')).map_err(|_| HandBack)?;
-    if unicode::is_clear_text(&folded) {
-        Ok(folded)
-    } else {
-        Err(HandBack)
-    }
+    String::from_utf8(answer.join(&b'\n')).map_err(|_| HandBack)
 }
 
 /// Returns `text` in lower case with compatibility forms unified, as `fold_text` does; None where Python must do that.
@@ -528,7 +538,10 @@ pub fn fold_text(text: &str) -> Option<String> {
         return None;
     }
     let mut folded = String::with_capacity(text.len());
-    push_folded(text, false, &mut folded)?;
+    if push_folded(text, false, &mut folded).is_none() {
+        folded.clear();
+        push_normalized(text, &mut folded);
+    }
     Some(folded)
 }
 
@@ -636,10 +649,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_tables_do_not_fold_is_asked_of_python() {
+    fn any_form_is_folded_and_only_some_capitals_behind_the_limit_are_asked_of_python() {
+        assert_eq!(words("e\u{301} \u{ff76}\u{ff9e}"), ["\u{e9}", "\u{30ac}"]);
         let mut allowance = WordAllowance::new();
-        assert!(distinct_words("\u{fdfa}", b"", 9, &mut allowance, &mut NoAnswers).is_err());
-        assert!(distinct_words("e\u{301}", b"", 9, &mut allowance, &mut NoAnswers).is_err());
+        let text = "\u{3a3}\u{390} ";
+        assert!(distinct_words(text, b"", 9, &mut allowance, &mut NoAnswers).is_ok());
+        allowance.characters = 0;
+        assert!(distinct_words(text, b"", 9, &mut allowance, &mut NoAnswers).is_err());
     }
 
     #[test]
