@@ -16,7 +16,8 @@ from typing import cast
 import aiosmtplib
 
 from nbstream.errors import RelayUnavailable
-from nbstream.relay.aiosmtplib_seam import has_unread_bytes
+from nbstream.mail.lines import PIECE_BYTES
+from nbstream.relay.aiosmtplib_seam import has_unread_bytes, wait_for_room
 from nbstream.wire.smtp_reply import SmtpReply
 
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
@@ -154,7 +155,7 @@ class NextHopConnection:
         """
         if _CONTROL_CHARACTER.search(line):
             raise ValueError(f"a control character in {line!r}")
-        reply = self._to_reply(await self._exchange([line + b"\r\n"]), positive)
+        reply = self._to_reply(await self._exchange(line + b"\r\n"), positive)
         if reply.code == 421 and self.reused:
             raise ConnectionLost("the next hop closed a kept connection with a 421")
         return reply
@@ -164,21 +165,46 @@ class NextHopConnection:
 
         The next hop may refuse the message before its end. Raises ``RelayUnavailable``.
         """
-        reply = self._to_reply(await self._exchange(stuffed_pieces), 2)
-        if self._transport.get_write_buffer_size():
+        first, *rest = stuffed_pieces
+        writing = self._loop.create_task(self._write_in_turns(rest)) if rest else None
+        try:
+            reply = self._to_reply(await self._exchange(first), 2)
+            is_written = writing is None or (writing.done() and writing.result())
+        finally:
+            if writing:
+                writing.cancel()
+        if not is_written or self._transport.get_write_buffer_size():
             self.drop()
             if reply.accepted:
                 raise RelayUnavailable("the next hop accepted a message before its end")
         return reply
 
-    async def _exchange(self, pieces: Sequence[bytes | memoryview]) -> aiosmtplib.SMTPResponse:
+    async def _write_in_turns(self, pieces: Sequence[bytes | memoryview]) -> bool:
+        """Write the pieces and let other tasks run in between; return whether all of them were written.
+
+        20 MB that are written at once are one step of the event loop, in which the kernel copies all of them.
+        """
+        try:
+            for piece in pieces:
+                view = memoryview(piece)
+                for start in range(0, len(view), PIECE_BYTES):
+                    await asyncio.sleep(0)
+                    await wait_for_room(self._protocol)
+                    self._write(view[start : start + PIECE_BYTES])
+        except (aiosmtplib.SMTPException, OSError):
+            return False  # the connection ended: whoever waits for the reply learns that
+        return True
+
+    def _write(self, data: bytes | memoryview) -> None:
+        self._protocol.write(cast("bytes", data))  # a transport takes any bytes-like object
+
+    async def _exchange(self, data: bytes | memoryview) -> aiosmtplib.SMTPResponse:
         self._deadline = self._loop.time() + self._reply_timeout_seconds
         if self._timer is None:
             self._timer = self._loop.call_later(self._reply_timeout_seconds, self._on_timer)
         try:
             # The library drops a reply that nobody waits for: nothing must be awaited before the read.
-            for piece in pieces:
-                self._protocol.write(cast("bytes", piece))  # a transport takes any bytes-like object
+            self._write(data)
             response = await self._protocol.read_response(timeout=None)
         except aiosmtplib.SMTPServerDisconnected as error:
             if self._timed_out:

@@ -17,7 +17,7 @@ import pytest
 from aiosmtplib.protocol import SMTPProtocol
 
 from nbstream.relay import aiosmtplib_seam
-from nbstream.relay.aiosmtplib_seam import has_unread_bytes
+from nbstream.relay.aiosmtplib_seam import has_unread_bytes, wait_for_room
 
 ADVICE = "aiosmtplib has changed: read nbstream/relay/aiosmtplib_seam.py beside the new aiosmtplib/protocol.py"
 
@@ -70,6 +70,25 @@ async def test_what_comes_while_nobody_reads_is_dropped(protocol: SMTPProtocol) 
 
     assert not has_unread_bytes(protocol), ADVICE
     assert await read_when_it_comes(protocol, b"250 ok\r\n") == (250, "ok"), ADVICE
+
+
+async def test_a_writer_waits_while_the_transport_is_full(protocol: SMTPProtocol) -> None:
+    await wait_for_room(protocol)
+    protocol.pause_writing()
+    waiting = asyncio.create_task(wait_for_room(protocol))
+    await asyncio.sleep(0)
+    assert not waiting.done(), ADVICE
+    protocol.resume_writing()
+    await waiting
+
+
+async def test_a_writer_does_not_wait_for_a_connection_that_is_lost(protocol: SMTPProtocol) -> None:
+    protocol.pause_writing()
+    waiting = asyncio.create_task(wait_for_room(protocol))
+    await asyncio.sleep(0)
+    protocol.connection_lost(ConnectionResetError())
+    with pytest.raises(ConnectionResetError):
+        await waiting
 
 
 async def test_a_command_is_written_at_once(protocol: SMTPProtocol) -> None:

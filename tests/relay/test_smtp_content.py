@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from aiosmtpd.smtp import SMTP, Envelope, Session
+from aiosmtplib.protocol import SMTPProtocol
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -81,6 +83,31 @@ async def test_a_message_of_several_pieces_arrives_whole(line: bytes, received: 
     content = (line + b"\r\n") * (3 * PIECE_BYTES // (len(line) + 2) + 1)
 
     assert await received.of(content) == content
+
+
+@pytest.mark.parametrize("content", [b"text\r\n" * 700_000, b"x" * 4_000_000], ids=["lines", "one line"])
+async def test_other_tasks_run_between_two_pieces_of_a_large_message(
+    content: bytes, received: Received, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn, written, write = 0, Counter[int](), SMTPProtocol.write
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            await asyncio.sleep(0)
+            turn += 1
+
+    def count_bytes(protocol: SMTPProtocol, data: bytes) -> None:
+        written[turn] += len(data)
+        write(protocol, data)
+
+    monkeypatch.setattr(SMTPProtocol, "write", count_bytes)
+    counting = asyncio.create_task(count_turns())
+    await received.of(content)
+    counting.cancel()
+
+    assert written.total() > len(content)
+    assert max(written.values()) <= PIECE_BYTES
 
 
 @given(st.lists(st.integers(0, 2 * PIECE_BYTES), max_size=5), st.binary(max_size=3))
