@@ -81,6 +81,7 @@ class DeliveryMetrics:
         for action in ActionKind:
             self._actions.labels(str(action))
         # A look-up of a child by its labels takes longer than the count itself: each child is looked up once.
+        self._connection_counter = cache(self._connections.labels)
         self._verdict_counter = cache(self._messages.labels)
         self._action_counter = cache(self._actions.labels)
         self._reply_counter = cache(self._relay_replies.labels)
@@ -96,7 +97,7 @@ class DeliveryMetrics:
 
     def connected(self, listener: str, accepted: bool) -> None:
         """Count a client that connected to a listener, and was accepted or turned away."""
-        self._connections.labels(listener, "accepted" if accepted else "refused").inc()
+        self._connection_counter(listener, "accepted" if accepted else "refused").inc()
 
     def delivered(self, listener: str, verdict: str) -> None:
         """Count one message that was checked and answered."""

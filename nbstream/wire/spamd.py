@@ -44,6 +44,7 @@ class SpamdCommand(StrEnum):
     SKIP = "SKIP"
 
 
+_COMMANDS = {command.value.encode("ascii"): command for command in SpamdCommand}
 _COMMANDS_WITHOUT_MESSAGE = {SpamdCommand.PING, SpamdCommand.SKIP}
 
 
@@ -163,7 +164,8 @@ class SpamdParser:
             if known_length > self._max_message:
                 raise _RefusedError("Message too large", EX_DATAERR)
             missing = known_length - len(self._body)
-            self._body.append(bytes(self._buffer[:missing]))
+            with memoryview(self._buffer) as received:
+                self._body.append(received[:missing])
             del self._buffer[:missing]
             if head.length is None or len(self._body) < head.length:
                 return
@@ -204,9 +206,10 @@ class _RequestHead:
     def from_request_line(cls, line: bytes) -> _RequestHead:
         """Begin with the request line."""
         match = _REQUEST_LINE.fullmatch(line)
-        if match is None or match[1].decode("ascii") not in set(SpamdCommand):
+        command = _COMMANDS.get(match[1]) if match else None
+        if match is None or command is None:
             raise _RefusedError("Bad header line: (no such request)")
-        return cls(SpamdCommand(match[1].decode("ascii")), int(match[2]))
+        return cls(command, int(match[2]))
 
     def add(self, line: bytes) -> None:
         """Add the next line of the header; an empty line completes it."""
@@ -258,7 +261,8 @@ class _RequestHead:
 
     def request(self, body: bytes) -> SpamdRequest:
         """Return the complete request with this body."""
-        user = _UNPRINTABLE.sub("?", self._fields.get("user", b"").decode("utf-8", "replace"))[:_MAX_USER_LENGTH]
+        raw_user = self._fields.get("user")
+        user = _UNPRINTABLE.sub("?", raw_user.decode("utf-8", "replace"))[:_MAX_USER_LENGTH] if raw_user else ""
         return SpamdRequest(self.command, self.minor, body, user, "compress" in self._fields, self._tell)
 
 
