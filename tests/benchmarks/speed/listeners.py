@@ -7,6 +7,7 @@ run, and are loaded in turns.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -29,13 +30,22 @@ from tests.benchmarks.speed.plan import (
     CPU_MILLISECONDS,
     HTTP,
     PASS_THROUGH,
+    PERCENT,
     RATE,
     SHARE,
     SMTP,
     SPAMD,
     STREAM,
 )
-from tests.benchmarks.speed.processes import ROOT, CannotMeasure, Served, free_port, listens, served
+from tests.benchmarks.speed.processes import (
+    ROOT,
+    CannotMeasure,
+    Served,
+    client_cpu_seconds,
+    free_port,
+    listens,
+    served,
+)
 from tests.benchmarks.speed.wrk import Wrk
 
 _LONG_LINE = re.compile(rb"[^\r\n]{990}")
@@ -44,11 +54,53 @@ _ANSWER_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a comparison: its CPU seconds until now, and a function that loads it for some seconds."""
+    """One side of a comparison: what is measured, and a function that loads it for some seconds."""
 
-    cpu: Callable[[], float]
+    servers: tuple[Served, ...]
+    """All that serve, its Redis included where that is no process of the server."""
     load: Callable[[float], tuple[int, float]]
     """Returns the number of answers and the seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The CPU seconds until now of a server with its Redis, of its Redis alone, and of the client."""
+
+    server: float
+    redis: float
+    client: float
+
+    @classmethod
+    def until_now(cls, side: Side) -> Cost:
+        """Return the cost of one side."""
+        of_servers = sum(server.cpu_seconds for server in side.servers)
+        of_redis = sum(server.redis_cpu_seconds for server in side.servers)
+        return cls(of_servers, of_redis, client_cpu_seconds())
+
+    def since(self, before: Cost) -> Cost:
+        """Return the cost since ``before``."""
+        return Cost(self.server - before.server, self.redis - before.redis, self.client - before.client)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of load."""
+
+    answers: int
+    seconds: float
+    cost: Cost
+
+    def milliseconds(self, seconds: float) -> float:
+        """Return what so many seconds are for each answer."""
+        return 1000 * seconds / self.answers
+
+
+COSTS: dict[str, Callable[[Cost], float]] = {
+    "": lambda cost: cost.server,
+    ", of this its Redis": lambda cost: cost.redis,
+    ", and the client": lambda cost: cost.client,
+}
+"""What is recorded of the CPU of a round, by what follows the name of the case."""
 
 
 def run(bench: Bench) -> None:
@@ -59,19 +111,22 @@ def run(bench: Bench) -> None:
 
 
 def in_turns(bench: Bench, listener: str, sides: dict[str, Side]) -> None:
-    """Load each side in turns, and record rates and CPU."""
-    rates: dict[str, list[float]] = {who: [] for who in sides}
-    costs: dict[str, list[float]] = {who: [] for who in sides}
+    """Load each side in turns, and record rates and CPU, and how much of all cores was in use."""
+    rounds: dict[str, list[Round]] = {who: [] for who in sides}
     for number in range(1 + bench.scale.rounds):
         for who, side in sides.items():
-            before = side.cpu()
+            before = Cost.until_now(side)
             answers, seconds = side.load(bench.scale.seconds if number else min(1.0, bench.scale.seconds))
             if number:  # the first is to warm up
-                rates[who].append(answers / seconds)
-                costs[who].append(1000 * (side.cpu() - before) / answers)
-    for who in sides:
-        bench.record(listener, RATE, *rates[who], who=who)
-        bench.record(listener, CPU_MILLISECONDS, *costs[who], who=who)
+                rounds[who].append(Round(answers, seconds, Cost.until_now(side).since(before)))
+    for who, made in rounds.items():
+        bench.record(listener, RATE, *(one.answers / one.seconds for one in made), who=who)
+        for part, parts_cost in COSTS.items():
+            values = [one.milliseconds(parts_cost(one.cost)) for one in made]
+            bench.record(f"{listener}{part}", CPU_MILLISECONDS, *values, who=who)
+        cores = os.cpu_count() or 1
+        in_use = [100 * (one.cost.server + one.cost.client) / one.seconds / cores for one in made]
+        bench.record(f"{listener}, both sides, of all cores", PERCENT, *in_use, who=who)
 
 
 def _http(bench: Bench) -> None:
@@ -83,13 +138,13 @@ def _http(bench: Bench) -> None:
 
     with ExitStack() as stack:
         ours = stack.enter_context(daemon(write_config(taught(bench))))
-        sides = {OURS: Side(lambda: ours.server.cpu_seconds, load(ours.address("http")))}
+        sides = {OURS: Side((ours.server,), load(ours.address("http")))}
         with bench.skipping("rspamd"):
             theirs = stack.enter_context(
                 rspamd.rspamd(bench.new_folder("rspamd"), bench.shared / "rspamd.rdb", bench.taught)
             )
             bench.report.machine["rspamd"] = rspamd.version()
-            sides["rspamd"] = Side(lambda: theirs.cpu_seconds, load(f"127.0.0.1:{theirs.port}"))
+            sides["rspamd"] = Side((theirs.server, theirs.redis), load(f"127.0.0.1:{theirs.port}"))
         in_turns(bench, HTTP, sides)
         # Messages that could not be queued to be remembered cost nothing, so their share is reported as well.
         dropped, checked = map(ours.metric, ("nbstream_memory_dropped_total", "nbstream_score_probability_count"))
@@ -107,14 +162,14 @@ def _spamd(bench: Bench) -> None:
 
     with ExitStack() as stack:
         ours = stack.enter_context(daemon(write_config(taught(bench), 'spamd: {listen: "127.0.0.1:0"}')))
-        sides = {OURS: Side(lambda: ours.server.cpu_seconds, load(ours.address("spamd")))}
+        sides = {OURS: Side((ours.server,), load(ours.address("spamd")))}
         with bench.skipping("SpamAssassin"):
             first = bench.taught[: bench.scale.taught_to_spamassassin]
             theirs, address = stack.enter_context(
                 spamassassin.spamd(bench.new_folder("spamassassin"), bench.shared / "spamassassin", first)
             )
             bench.report.machine["SpamAssassin"] = f"{spamassassin.version()}, taught {len(first):,}"
-            sides["SpamAssassin"] = Side(lambda: theirs.cpu_seconds, load(address))
+            sides["SpamAssassin"] = Side((theirs,), load(address))
         in_turns(bench, SPAMD, sides)
 
 
@@ -158,8 +213,8 @@ def smtp(bench: Bench) -> None:
         module("passthrough", str(next_port), port=port, folder=folder) as bare,
     ):
         sides = {
-            OURS: Side(lambda: ours.server.cpu_seconds, load(ours.address("smtp"))),
-            PASS_THROUGH: Side(lambda: bare.cpu_seconds, load(f"127.0.0.1:{port}")),
+            OURS: Side((ours.server,), load(ours.address("smtp"))),
+            PASS_THROUGH: Side((bare,), load(f"127.0.0.1:{port}")),
         }
         in_turns(bench, SMTP, sides)
 
@@ -178,7 +233,7 @@ def _stream(bench: Bench) -> None:
         Redis(unix_socket_path=str(state / "redis" / "redis.sock")) as client,
     ):
         load = partial(_through_the_stream, client, raws)
-        in_turns(bench, STREAM, {OURS: Side(lambda: ours.server.cpu_seconds, load)})
+        in_turns(bench, STREAM, {OURS: Side((ours.server,), load)})
 
 
 def _through_the_stream(client: Redis, raws: list[bytes], _: float) -> tuple[int, float]:

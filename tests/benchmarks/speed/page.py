@@ -45,7 +45,9 @@ through the SMTP listener one after the other, while one of 20 MB goes through i
     "listeners": """\
 ## Listeners
 
-One worker, four connections, as fast as they are answered. CPU is that of the server with its Redis. rspamd and
+One worker, four connections, as fast as they are answered. CPU is that of the server with its Redis. The client
+runs on the same cores: where both sides use nearly all of them, the machine is the limit of the rate; the next hop
+of SMTP uses them too, and is not counted. rspamd and
 SpamAssassin have nothing but their Bayes, and one worker; the client is wrk for HTTP, elsewhere one of asyncio
 for both sides. SMTP is without the messages that aiosmtpd refuses for their long lines.
 """,
@@ -73,7 +75,8 @@ counts; its time is from the first moment of its process until it is ready.
     "workers": """\
 ## Workers
 
-wrk with 16 connections, because the kernel distributes them, and of four connections one worker may get all.
+wrk with 16 connections, because the kernel distributes them, and of four connections one worker may get all. Redis
+and the client run on the cores of the workers: on a machine with two cores, two workers get what these leave.
 """,
 }
 

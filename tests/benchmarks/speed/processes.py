@@ -69,6 +69,12 @@ class Served:
         return sum(cpu_seconds(pid, ended=True) for pid in family(self.process.pid))
 
     @property
+    def redis_cpu_seconds(self) -> float:
+        """What of ``cpu_seconds`` is that of its Redis."""
+        pids = [pid for pid in family(self.process.pid) if "redis" in _name(pid)]
+        return sum(cpu_seconds(pid) for pid in pids)
+
+    @property
     def resident_bytes(self) -> int:
         """The memory of the process itself."""
         return resident_bytes(self.process.pid)
@@ -96,6 +102,11 @@ def children_cpu_seconds() -> float:
     """User and system time of the children of this process that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def client_cpu_seconds() -> float:
+    """User and system time of this process, which is a client or has started one that has ended."""
+    return time.process_time() + children_cpu_seconds()
 
 
 def listens(port: int) -> bool:
@@ -139,6 +150,14 @@ def private_bytes(pid: int) -> int:
 def age_seconds(pid: int) -> float:
     """The seconds since a process was started."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(_stat(pid)[19]) / _TICKS
+
+
+def _name(pid: int) -> str:
+    """The name of the program; empty where the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def _stat(pid: int) -> list[str]:

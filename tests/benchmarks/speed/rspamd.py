@@ -57,11 +57,6 @@ class Rspamd:
     port: int
     controller: int
 
-    @property
-    def cpu_seconds(self) -> float:
-        """Of all its processes and of its Redis, until now."""
-        return self.server.cpu_seconds + self.redis.cpu_seconds
-
     def learn(self, messages: Sequence[Labelled]) -> None:
         """Teach the messages in their order."""
         connection = http.client.HTTPConnection("127.0.0.1", self.controller, timeout=30)

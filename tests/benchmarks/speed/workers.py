@@ -32,9 +32,9 @@ def run(bench: Bench) -> None:
             if done.returncode:
                 raise CannotMeasure("the configuration refuses workers")
             running = stack.enter_context(daemon(config))
-            address, server = running.address("http"), running.server
+            address = running.address("http")
             sides[who] = Side(
-                lambda server=server: server.cpu_seconds,  # type: ignore[misc]  # bound in this round
+                (running.server,),
                 lambda seconds, address=address: wrk.post(address, "/checkv2", seconds),  # type: ignore[misc]
             )
         in_turns(bench, TWO_WORKERS, sides)
