@@ -1,8 +1,8 @@
 """Class counts in the table of the native library, with the results of ``ClassCounts``.
 
-Rules: a table has a fixed size. Before it is full, its counts are copied into a larger one, some rows at each
-change, so that no change takes long; until all are copied, changes go to both. The rows of forgotten tokens are
-not copied. A change to a table that was not committed never shows.
+Rules: a table has a fixed size. Before it is full, a larger one is made, and the counts are copied into that, some
+of it at each change, so that no change takes long; until all are copied, changes go to both. The rows of forgotten
+tokens are not copied. A change to a table that was not committed never shows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import mmap
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import ChangePosition, Counts, CountsChange, CountsView, Totals
-from nbstream.engine.table import WORD_BYTES, Table, TableFailure, TableFull, table_bytes
+from nbstream.engine.table import WORD_BYTES, NewTable, Table, TableFailure, TableFull, table_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -147,6 +147,7 @@ class TableCounts(TableView, Counts):
         self._make_memory = make_memory
         self._table = table
         self._is_published = is_published
+        self._next: NewTable | None = None
         self._larger: Table | None = None
         self._copied = 0  # rows
 
@@ -159,7 +160,7 @@ class TableCounts(TableView, Counts):
         identity: tuple[int, ...] = (0, 0),
     ) -> TableCounts:
         """Return counts with room for so many ``tokens``; ``identity`` says whose counts these are."""
-        table = _new_table(functions, make_memory, tokens, 0, identity)
+        table = _new_table(functions, make_memory, tokens, 0, identity).make()
         return cls(functions, make_memory, table, is_published=False)
 
     @classmethod
@@ -231,12 +232,13 @@ class TableCounts(TableView, Counts):
         self._copy_some(max(_LEAST_COPIED, min(_MOST_COPIED, _COPIED_PER_TOKEN * tokens)))
 
     def _copy_some(self, rows: int) -> None:
-        """Begin to copy the counts into a larger table where it is time, or go on with that."""
+        """Make a larger table where it is time and copy the counts into it: the next step of that."""
         if self._larger is None:
-            if self._table.describe().used_share < _FULL_SHARE:
+            if self._next is None and self._table.describe().used_share < _FULL_SHARE:
                 return
-            self._begin_copy(0, 0)
-        assert self._larger is not None
+            self._next = self._next or self._new_table(0, 0)
+            self._begin_copy(self._next.make_some())
+            return
         next_row = 0
 
         def copy(target: Table) -> None:
@@ -253,15 +255,20 @@ class TableCounts(TableView, Counts):
             if self._is_published:
                 self._table.memory.publish()
 
-    def _begin_copy(self, tokens: int, length: int) -> None:
+    def _new_table(self, tokens: int, length: int) -> NewTable:
+        """Return a table to be made that has room for so many more tokens, whose names take ``length`` bytes."""
         now = self._table.describe()
         words = now.long_names_used + length // WORD_BYTES + tokens
-        self._larger = _new_table(self._functions, self._make_memory, now.names + tokens, words, now.identity)
-        self._copied = 0
+        return _new_table(self._functions, self._make_memory, now.names + tokens, words, now.identity)
+
+    def _begin_copy(self, table: Table | None) -> None:
+        """Copy into this table from the next change on; None where it is not made yet."""
+        if table is not None:
+            self._larger, self._next, self._copied = table, None, 0
 
     def _copy_all(self, tokens: int, length: int) -> None:
         """Copy all counts into a table with room for so many more tokens."""
-        self._begin_copy(tokens, length)
+        self._begin_copy(self._new_table(tokens, length).make())
         former = self._table
         while self._table is former:
             if self._larger is None:
@@ -275,11 +282,11 @@ def _new_table(
     tokens: int,
     long_name_words: int,
     identity: tuple[int, ...],
-) -> Table:
+) -> NewTable:
     rows = max(_LEAST_ROWS, round(_SPARE * tokens))
     words = max(_WORDS_PER_ROW * rows, round(_SPARE * long_name_words))
     memory = make_memory(table_bytes(functions, rows, words))
-    return Table.create(functions, memory, rows, words, identity)
+    return NewTable(functions, memory, rows, words, identity)
 
 
 def _change(

@@ -25,7 +25,7 @@ WORD_BYTES = 8
 _ARGUMENTS, _FULL = -1, -2
 _COMMITTED_OFFSET = 64  # bytes: NBN_TABLE_COMMITTED_OFFSET of interface.h
 _DESCRIPTION_WORDS = 23
-_RESERVE_STEP = 1 << 20  # bytes: the kernel clears them in some 0.2 ms
+_RESERVE_STEP = 1 << 19  # bytes: the kernel clears and maps them in some 0.5 ms
 _ERRORS = {
     -3: "the memory holds what no table writes",
     -4: "changes come faster than they can be read",
@@ -140,26 +140,6 @@ class Table:
     def __del__(self) -> None:
         if self._handle:
             self._functions.close(self._handle)
-
-    @classmethod
-    def create(
-        cls,
-        functions: TableFunctions,
-        memory: Memory,
-        rows: int,
-        long_name_words: int,
-        identity: tuple[int, ...] = (0, 0),
-    ) -> Table:
-        """Make a table of this size in ``memory``, and open it. ``identity`` says what the table holds.
-
-        Raises ``OSError`` where there is no memory.
-        """
-        content = np.frombuffer(memory.buffer, np.uint8)
-        head = table_bytes(functions, rows, long_name_words) - ROW_BYTES * rows - WORD_BYTES * long_name_words
-        memory.reserve(0, head)
-        words = np.array([*np.frombuffer(secrets.token_bytes(16), np.uint64), *identity], np.uint64)
-        _check(functions.create(content.ctypes.data, len(content), rows, long_name_words, words.ctypes.data))
-        return cls(functions, memory)
 
     @property
     def handle(self) -> int:
@@ -279,6 +259,53 @@ class Table:
         Raises ``TableFull`` where ``target`` is; then the same call may be repeated.
         """
         return _check(self._functions.copy_rows(self._handle, target.handle, first, rows))
+
+
+class NewTable:
+    """An empty table that is being made in ``memory``, which has ``table_bytes``, in steps: no step takes long.
+
+    ``identity`` says what the table holds.
+    """
+
+    def __init__(
+        self,
+        functions: TableFunctions,
+        memory: Memory,
+        rows: int,
+        long_name_words: int,
+        identity: tuple[int, ...],
+    ) -> None:
+        self._functions = functions
+        self._memory = memory
+        self._sizes = rows, long_name_words
+        self._identity = identity
+        self._reserved = 0
+        self._head = (
+            table_bytes(functions, rows, long_name_words) - ROW_BYTES * rows - WORD_BYTES * long_name_words
+        )
+
+    def make_some(self) -> Table | None:
+        """Reserve some more of the memory before the first row; return the table when all of that is reserved.
+
+        Raises ``OSError`` where there is no memory.
+        """
+        end = min(self._head, self._reserved + 2 * _RESERVE_STEP)
+        self._memory.reserve(self._reserved, end)
+        self._reserved = end
+        return self._create() if end == self._head else None
+
+    def make(self) -> Table:
+        """Return the table, whatever time that takes. Raises ``OSError`` where there is no memory."""
+        while (table := self.make_some()) is None:
+            pass
+        return table
+
+    def _create(self) -> Table:
+        content = np.frombuffer(self._memory.buffer, np.uint8)
+        key = np.frombuffer(secrets.token_bytes(16), np.uint64)
+        words = np.array([*key, *self._identity], np.uint64)
+        _check(self._functions.create(content.ctypes.data, len(content), *self._sizes, words.ctypes.data))
+        return Table(self._functions, self._memory)
 
 
 def table_bytes(functions: TableFunctions, rows: int, long_name_words: int) -> int:

@@ -21,6 +21,7 @@ class Memories:
 
     def __init__(self, left: int = 1000) -> None:
         self.left = left
+        self.reserved_bytes = 0
         self.given: list[LimitedMemory] = []
         self.published: list[LimitedMemory] = []
 
@@ -37,6 +38,7 @@ class LimitedMemory(PrivateMemory):
         self._memories = memories
 
     def reserve(self, start: int, end: int) -> None:
+        self._memories.reserved_bytes += end - start
         self._memories.left -= 1
         if self._memories.left < 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -83,6 +85,30 @@ def test_each_table_is_published_when_all_is_copied_into_it() -> None:
         seen = Table(functions, memories.published[-1]).describe()
         assert (seen.position[2], seen.names, seen.identity) == (sequence, len(counts), (7, 8))
     assert len(memories.published) > 2
+
+
+def test_while_a_table_grows_each_change_does_a_bounded_part_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work is counted, not its time: rows that are copied, and bytes that the kernel has to clear."""
+    functions, memories, copied, tokens = table_functions(), Memories(), 0, 300
+    counts = TableCounts.empty(functions, memories.make, tokens=200_000)
+    copy_rows = functions.copy_rows
+
+    def count_rows(source: int, target: int, first: int, rows: int) -> int:
+        nonlocal copied
+        copied += rows
+        return int(copy_rows(source, target, first, rows))
+
+    monkeypatch.setattr(functions, "copy_rows", count_rows)
+    for sequence in range(1, 1500):
+        names = [b"%d of %d" % (n, sequence) for n in range(tokens)]
+        rows = [(0, np.ones(tokens, np.int64))]
+        place = ChangePosition(5, 0, sequence)
+        copied = memories.reserved_bytes = 0
+        counts.apply(CountsChange(names, rows, Totals((0, 0), (0, 0), tokens * sequence), place, place))
+        assert copied <= 2 * 8 * tokens  # twice where the next rows have to be reserved first
+        assert memories.reserved_bytes <= 4 << 20
+    assert len(memories.given) > 3
+    assert len(counts) == 1499 * tokens
 
 
 def test_one_change_may_be_larger_than_the_table() -> None:

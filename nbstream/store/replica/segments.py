@@ -91,6 +91,7 @@ class SegmentFile:
         if end > start:
             with _shared_memory_errors():
                 os.posix_fallocate(self._descriptor, start, end - start)
+            self.buffer[start : end : mmap.PAGESIZE]  # maps the pages now, many at once: one by one is slower
 
     def publish(self) -> None:
         """Put the file in the place of the one in use. Raises ``NoSharedMemory``."""
