@@ -95,11 +95,6 @@ class TableView(CountsView):
         return rows_by_names[names]
 
     @property
-    def largest_count(self) -> int:
-        """The largest of all totals, counts and sums; this reads all of them (10 ms for a million tokens)."""
-        return self.table.largest()
-
-    @property
     def distinct_tokens(self) -> int:
         """The number of tokens that have a count other than zero, without the sums."""
         description = self.table.describe()

@@ -75,7 +75,6 @@ class TableFunctions:
         self.describe = function("describe", pointer, pointer)
         self.look_up = function("look_up", pointer, ctypes.c_char_p, size, pointer, size, pointer)
         self.read = function("read", pointer, u32, pointer, size, pointer, size, pointer)
-        self.largest = function("largest", pointer)
         self.reserve = function("reserve", pointer, u64, u64)
         self.begin = function("begin", pointer)
         self.set_counts = function("set_counts", pointer, ctypes.c_char_p, size, pointer, size)
@@ -208,10 +207,6 @@ class Table:
             before, used = used, self.describe()
             if used == before:
                 raise TableFailure("the names take more room than the table has")
-
-    def largest(self) -> int:
-        """Return the largest of all totals, counts and sums."""
-        return _check(self._functions.largest(self._handle))
 
     # What only the writer does
 

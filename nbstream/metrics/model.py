@@ -97,7 +97,7 @@ class ModelCollector(Collector):
         yield from (messages, tokens, needed)
         half_lives_left = (
             None
-            if totals is None or self._mirror.half_life.days is None  # the largest count takes milliseconds
+            if totals is None or self._mirror.half_life.days is None
             else self._mirror.half_life.half_lives_left(time.time(), self._mirror.largest_count)
         )
         if half_lives_left is not None:

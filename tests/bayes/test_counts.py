@@ -290,18 +290,6 @@ def test_sums_are_the_very_same_array_until_a_count_changes(make_counts: MakeCou
     assert sums.tolist() == [[5, 0], [0, 0]]
 
 
-def test_the_largest_is_that_of_totals_counts_and_sums(make_counts: MakeCounts) -> None:
-    counts = make_counts()
-    counts.add([b"t:a", b"t:b"], 1, 600, [(b"=x", 50)])
-    assert counts.largest_count == 1200
-
-    counts.add([], 0, 0, [(b"=x", 4000)])
-    assert counts.largest_count == 4000
-
-
-# What a change of the stream sets
-
-
 def test_a_change_of_the_stream_sets_counts_totals_and_position(make_counts: MakeCounts) -> None:
     counts = make_counts()
     counts.set_counts([b"a", b"b"], np.array([[1, 2], [0, 4]]))

@@ -274,16 +274,6 @@ pub unsafe extern "C" fn nbn_table_read(
     })
 }
 
-/// Returns the largest of all totals, counts and sums.
-///
-/// # Safety
-/// `handle` is open.
-#[no_mangle]
-pub unsafe extern "C" fn nbn_table_largest(handle: *const TableHandle) -> i64 {
-    // SAFETY: by the contract of this function.
-    answer(|| unsafe { table(handle) }?.largest())
-}
-
 /// Lets the table use this many rows and words of long names, whose memory is there.
 ///
 /// # Safety

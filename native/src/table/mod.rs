@@ -220,19 +220,6 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Returns the largest of all totals and counts. Each count is as it was at some moment of the call.
-    pub fn largest(&self) -> Result<i64, TableError> {
-        let state = self.state()?;
-        let mut largest = state.totals[2].max(state.totals[3]).max(0);
-        for row in 0..self.rows_used() {
-            for class in 0..CLASSES {
-                largest =
-                    largest.max(self.load(self.layout.row(row) + layout::COUNTS + class) as i64);
-            }
-        }
-        Ok(largest)
-    }
-
     /// Calls `report` with the name and the counts of each name that has a count other than zero.
     ///
     /// The counts of a name are as they were after some change during the call. A writer sees all as it left it.

@@ -21,7 +21,7 @@ from nbstream.assembly.policy import make_rules
 from nbstream.assembly.store import make_autolearn_model
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.event_models import GaussianModel
-from nbstream.bayes.half_life import HalfLife
+from nbstream.bayes.half_life import HalfLife, largest_count
 from nbstream.cli import interrupts
 from nbstream.engine.choice import ENVIRONMENT
 from nbstream.errors import ConfigError
@@ -169,9 +169,9 @@ def _ask_daemon(settings: Settings) -> DaemonStatus:
 
 
 async def _collect_model_status(settings: Settings, model: Model) -> ModelStatus:
-    sums, totals = await model.look_up(GaussianModel.sum_names)  # the largest sums that there are
+    sums, totals = await model.look_up(GaussianModel.sum_names)
     autolearn_totals = await make_autolearn_model(settings, model.client).totals()
-    largest = max(*totals.tokens, int(sums.max()))
+    largest = largest_count(totals, sums)
     learned = dict(zip(CLASSES, totals.messages, strict=True))
     return ModelStatus(
         name=settings.model.name,
