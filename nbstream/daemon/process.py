@@ -34,7 +34,7 @@ class SingleProcessDaemon:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._engine = make_engine(settings)
-        self._metrics = DaemonMetrics.create(engine=self._engine)
+        self._metrics = DaemonMetrics.create(self._engine)
         self._server = Server(settings, self._engine, self._metrics)
         self._reloader = Reloader(settings, self._apply_settings, self._metrics.process)
 

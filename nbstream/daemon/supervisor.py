@@ -102,7 +102,7 @@ class Supervisor:
                     self._metrics_folder, [multiprocess.SUPERVISOR, *map(str, self._worker_numbers)]
                 )
             multiprocess.join_folder(self._metrics_folder, multiprocess.SUPERVISOR)
-            self._metrics = DaemonMetrics.create(self._metrics_folder, self._engine)
+            self._metrics = DaemonMetrics.create(self._engine, self._metrics_folder)
             async with (
                 serve_control(self._reloader, state, self._engine, self._worker_roles),
                 self._embedded_redis(),

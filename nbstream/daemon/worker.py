@@ -95,7 +95,7 @@ async def _run_server(channel: Channel, first: ChannelMessage) -> None:
     logs.set_up_logging(settings.log.format, settings.log.level, {"worker": number})
     multiprocess.join_folder(folder, str(number))
     engine = make_engine(settings)
-    metrics = DaemonMetrics.create(folder, engine)
+    metrics = DaemonMetrics.create(engine, folder)
     shared_memory = Path(first["shared_memory"]) if first["shared_memory"] else None
     server = Server(settings, engine, metrics, worker=number, shared_memory=shared_memory)
     metrics.process.set_policy(config.policy_hash(settings), since=float(first["since"]))

@@ -23,7 +23,7 @@ EngineChoice: TypeAlias = Literal["auto", "python", "native"]
 """What can be asked for; ``auto`` is ``native`` where the library fits, else ``python``."""
 
 ENVIRONMENT = "NBSTREAM_ENGINE"
-"""The variable of the environment that is stronger than the configuration. Tests choose by it."""
+"""The variable of the environment that is stronger than the configuration, unless it is empty."""
 
 _REMEDY = "install nbstream again where cargo is found or from a wheel for this platform, or choose engine: auto"
 
@@ -64,8 +64,9 @@ def choose_engine(
     ``ConfigError`` where the native engine was asked for and does not fit, and for an environment that asks for
     none of the three.
     """
-    asked = environment.get(ENVIRONMENT, wanted)
-    source = f"{ENVIRONMENT}={asked}" if ENVIRONMENT in environment else f"engine: {asked}"
+    by_environment = environment.get(ENVIRONMENT)
+    asked = by_environment or wanted
+    source = f"{ENVIRONMENT}={asked}" if by_environment else f"engine: {asked}"
     if asked not in get_args(EngineChoice):
         raise ConfigError(f"{source}: must be auto, python or native")
     if asked == "python":

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.engine.choice import PYTHON, Engine
 from nbstream.metrics.calibration import FirstScoreCollector
 from nbstream.metrics.delivery import DeliveryMetrics
 from nbstream.metrics.feedback import FeedbackMetrics
@@ -22,6 +21,7 @@ from nbstream.metrics.store import StoreMetrics
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nbstream.engine.choice import Engine
     from nbstream.filter import FilterPolicy
     from nbstream.store.connection import Primary
     from nbstream.store.replica.mirror import Mirror
@@ -39,7 +39,7 @@ class DaemonMetrics:
     process: ProcessMetrics
 
     @classmethod
-    def create(cls, shared_folder: Path | None = None, engine: Engine = PYTHON) -> DaemonMetrics:
+    def create(cls, engine: Engine, shared_folder: Path | None = None) -> DaemonMetrics:
         """Return new metrics of a process with this engine.
 
         ``shared_folder`` is the folder in which several processes count together.

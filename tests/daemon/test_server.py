@@ -69,7 +69,7 @@ async def test_a_drain_that_fails_is_logged_and_all_else_is_drained_and_closed(
     settings = Settings.model_validate(
         {"state_dir": str(tmp_path), "relay": {"next_hop": f"maildir:{tmp_path / 'Maildir'}"}}
     )
-    server = Server(settings, PYTHON, DaemonMetrics.create())
+    server = Server(settings, PYTHON, DaemonMetrics.create(PYTHON))
     tasks_before = asyncio.all_tasks()
 
     with caplog.at_level(logging.ERROR):

@@ -54,6 +54,8 @@ def test_a_library_of_other_tokens_is_refused(built: Path) -> None:
 def test_the_environment_is_stronger_than_the_configuration() -> None:
     engine = choose_engine("native", TOKENIZER_VERSION, file=MISSING, environment={ENVIRONMENT: "python"})
     assert str(engine) == "python (NBSTREAM_ENGINE=python)"
+    engine = choose_engine("python", TOKENIZER_VERSION, file=MISSING, environment={ENVIRONMENT: ""})
+    assert str(engine) == "python (engine: python)"
     with pytest.raises(ConfigError, match="NBSTREAM_ENGINE=native is impossible"):
         choose_engine("auto", TOKENIZER_VERSION, file=MISSING, environment={ENVIRONMENT: "native"})
 

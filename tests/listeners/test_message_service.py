@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.engine.choice import PYTHON
 from nbstream.filter import Check, Filter, FilterPolicy
 from nbstream.listeners import names
 from nbstream.listeners.message_service import MessageService
@@ -31,7 +32,7 @@ ANN, BOB = "ann@strict.example", "bob@other.example"
 async def spam_filter(client: Redis) -> AsyncIterator[Filter]:
     """A filter that has learned one message of each class."""
     policy = FilterPolicy(ThresholdPolicy(), {"spam": 1, "ham": 1}, (STRICT_POLICY,))
-    async with open_filter(client, DaemonMetrics.create(), policy, follow=True) as opened:
+    async with open_filter(client, DaemonMetrics.create(PYTHON), policy, follow=True) as opened:
         for message, label in ((SPAM, "spam"), (HAM, "ham")):
             await opened.spam_filter.learn(message, label, "test")
         yield opened.spam_filter
@@ -39,7 +40,9 @@ async def spam_filter(client: Redis) -> AsyncIterator[Filter]:
 
 @pytest.fixture
 def service(spam_filter: Filter) -> MessageService:
-    return MessageService(names.HTTP, make_runtime(spam_filter, rules=RULES), DaemonMetrics.create().delivery)
+    return MessageService(
+        names.HTTP, make_runtime(spam_filter, rules=RULES), DaemonMetrics.create(PYTHON).delivery
+    )
 
 
 async def test_a_message_goes_by_the_runtime_that_held_when_it_began(

@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.engine.choice import PYTHON
 from nbstream.metrics import multiprocess
 from nbstream.metrics.daemon import DaemonMetrics
 
 COUNTING = """
 import os, signal, sys
 from pathlib import Path
+from nbstream.engine.choice import PYTHON
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics import multiprocess
 folder, member, quarantined = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 multiprocess.join_folder(folder, member)
-metrics = DaemonMetrics.create(folder)
+metrics = DaemonMetrics.create(PYTHON, folder)
 for _ in range(3):
     metrics.delivery.delivered("smtp", "spam")
 metrics.delivery.relayed("250", 0.5)
@@ -43,7 +45,7 @@ def count(folder: Path, member: str, quarantined: int = 0) -> None:
 
 
 def lines(folder: Path) -> list[str]:
-    return DaemonMetrics.create(folder).registry.counts_text().decode().splitlines()
+    return DaemonMetrics.create(PYTHON, folder).registry.counts_text().decode().splitlines()
 
 
 def test_sums_include_all_and_a_replacement_continues_the_counts(folder: Path) -> None:
@@ -57,7 +59,7 @@ def test_sums_include_all_and_a_replacement_continues_the_counts(folder: Path) -
     assert 'nbstream_messages_total{listener="smtp",verdict="spam"} 9.0' in text
     assert 'nbstream_relay_seconds_bucket{le="0.5"} 3.0' in text
     assert "nbstream_relay_seconds_count 3.0" in text
-    assert DaemonMetrics.create(folder).delivery.verdicts() == {"spam": 9}
+    assert DaemonMetrics.create(PYTHON, folder).delivery.verdicts() == {"spam": 9}
 
 
 def test_a_live_gauge_ends_with_its_process_and_a_shared_one_stays(folder: Path) -> None:
@@ -79,7 +81,7 @@ def test_a_new_start_counts_from_0_and_removes_the_files_of_former_slots(folder:
 
     multiprocess.prepare_folder(folder, ["1"])
 
-    assert DaemonMetrics.create(folder).delivery.verdicts() == {}
+    assert DaemonMetrics.create(PYTHON, folder).delivery.verdicts() == {}
     assert not list(folder.glob("*_2.db"))
 
 

@@ -90,7 +90,7 @@ async def test_a_daemon_starts_without_a_redis_that_cannot_be_understood(
         open_client(ConnectionOptions(server.url, timeout_seconds=0.2), retries=0) as client,
     ):
         settings = Settings.model_validate({"state_dir": str(tmp_path)})
-        parts = make_parts(settings, PYTHON, RedisClients(client, client), DaemonMetrics.create())
+        parts = make_parts(settings, PYTHON, RedisClients(client, client), DaemonMetrics.create(PYTHON))
 
         await open_store(parts)
 

@@ -56,6 +56,7 @@ def test_it_writes_this(value: Any, encoded: bytes) -> None:
 def test_a_number_that_is_not_finite_is_null(number: float) -> None:
     assert encode_json([number, "ä"]) == rb'[null,"\u00e4"]'
     assert encode_json([number]) == b"[null]"
+    assert encode_json({"a": ([number, 1.5], 2**64)}) == b'{"a":[[null,1.5],18446744073709551616]}'
 
 
 def test_what_json_does_not_have_is_refused() -> None:

@@ -14,6 +14,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.bayes.half_life import HalfLife
+from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.metrics.stream import StreamMetrics
@@ -50,7 +51,7 @@ def metrics() -> list[ExportedMetric]:
     """Return all metrics that a daemon can export, sorted by name. Raises ``Undocumented``."""
     mirror = cast("Mirror", _LoadedModel())
     policy = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.01)), dict.fromkeys(CLASSES, 50))
-    daemon = DaemonMetrics.create()
+    daemon = DaemonMetrics.create(PYTHON)
     StreamMetrics(daemon.registry)
     daemon.watch_model(mirror, Primary(), lambda: policy)
     daemon.watch_autolearned(mirror)

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter
 from nbstream.filter.message_record import MessageRecord
 from nbstream.listeners.bytes_in_flight import BytesInFlight
@@ -50,7 +51,7 @@ class _Server:
         model = MemoryModel()
         limits = HttpLimits(_MAX_BYTES, max_connections=10, request_timeout_seconds=5.0)
         runtime = make_runtime(memory_filter(model), allow_from=())
-        service = MessageService("http", runtime, DaemonMetrics.create().delivery)
+        service = MessageService("http", runtime, DaemonMetrics.create(PYTHON).delivery)
         bodies = BodyReader(limits, self.bytes_in_flight)
         lookups = ApiLookups("test", _model_status, lambda key: _message_record(runtime.spam_filter, key))
         rspamd = RspamdApi(

@@ -7,6 +7,7 @@ import re
 import tempfile
 from pathlib import Path
 
+from nbstream.engine.choice import PYTHON
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.listener_state import SmtpLimits
@@ -76,7 +77,7 @@ class _Server:
         self.runner.run(self._start())
 
     async def _start(self) -> None:
-        metrics = DaemonMetrics.create()
+        metrics = DaemonMetrics.create(PYTHON)
         self.listener = SmtpListener(
             SmtpLimits("listener.example.org", _MAX_BYTES, idle_timeout_seconds=10, max_recipients=3),
             self.bytes_in_flight,

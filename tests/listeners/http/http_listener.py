@@ -143,7 +143,7 @@ async def open_http(
     settings = Settings.model_validate(values)
     assert settings.listeners.http
     async with AsyncExitStack() as stack:
-        metrics = DaemonMetrics.create()
+        metrics = DaemonMetrics.create(PYTHON)
         parts = make_parts(settings, PYTHON, RedisClients(client, client), metrics)
         tasks = [asyncio.create_task(parts.recent_messages.run())]
         if follow:

@@ -12,6 +12,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter, FilterPolicy
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.smtp.listener import SmtpListener
@@ -135,7 +136,7 @@ async def open_smtp_listener(
     clues = options.pop("clues", True)
     max_bytes_in_flight = options.pop("max_bytes_in_flight", 256 << 20)
     min_learned = options.pop("min_learned", {"spam": 1, "ham": 1})
-    metrics = DaemonMetrics.create()
+    metrics = DaemonMetrics.create(PYTHON)
     async with AsyncExitStack() as stack:
         filter_policy = FilterPolicy(policy, min_learned, tuple(rule.treatment.policy for rule in rules.rules))
         opened = await stack.enter_async_context(open_filter(client, metrics, filter_policy, follow=follow))

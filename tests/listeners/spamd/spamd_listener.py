@@ -12,6 +12,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.listeners import names
 from nbstream.listeners.bytes_in_flight import BytesInFlight
@@ -112,7 +113,7 @@ async def open_spamd(
     client: Redis, path: Path | None = None, **options: Any
 ) -> AsyncIterator[RunningSpamdListener]:
     """Run a listener on TCP, or at ``path``; ``options`` are those of its parts."""
-    metrics = DaemonMetrics.create()
+    metrics = DaemonMetrics.create(PYTHON)
     policy = ThresholdPolicy(spam=options.pop("spam", 0.95))
     params = FilterPolicy(policy, options.pop("min_learned", {"spam": 1, "ham": 1}))
     allow_from, clues = options.pop("allow_from", LOOPBACK), options.pop("clues", False)

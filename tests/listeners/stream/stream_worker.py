@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
+from nbstream.engine.choice import PYTHON
 from nbstream.errors import CountsFull
 from nbstream.filter import Check, CheckDecider, Filter, FilterParts, FilterPolicy, LearnableMessage, Lesson
 from nbstream.listeners import names
@@ -127,7 +128,7 @@ async def working(
     claim_seconds = options.setdefault("claim_seconds", 60.0)
     timeout = options.pop("timeout", 5.0)
     async with AsyncExitStack() as stack:
-        model, metrics = Model(client, "test", 3600), DaemonMetrics.create()
+        model, metrics = Model(client, "test", 3600), DaemonMetrics.create(PYTHON)
         mirror = Mirror(model, timeout)
         following = asyncio.create_task(mirror.run() if follow else asyncio.Event().wait())
         stack.push_async_callback(asyncio.wait, [following])

@@ -10,6 +10,7 @@ from unittest.mock import AsyncMock
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.engine.choice import PYTHON
 from nbstream.errors import ConfigError, CountsFull, StoreUnavailable
 from nbstream.listeners.bytes_in_flight import BytesInFlight
 from nbstream.listeners.stream.listener import StreamLimits, StreamListener
@@ -189,7 +190,7 @@ async def test_a_listener_that_was_never_run_is_drained_at_once(worker: Worker) 
         StreamLimits(),
         BytesInFlight(1),
         worker.service,
-        StreamMetrics(DaemonMetrics.create().registry),
+        StreamMetrics(DaemonMetrics.create(PYTHON).registry),
     )
 
     await listener.drain(1000)
