@@ -3,6 +3,7 @@
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::AtomicU64;
 
+use crate::mail::bytes::split;
 use crate::table::layout::{Layout, HEADER_WORDS};
 use crate::table::names::is_sum;
 use crate::table::{Counts, Table, TableError};
@@ -79,10 +80,11 @@ pub unsafe fn table<'a>(handle: *const TableHandle) -> Result<&'a TableHandle, T
 
 /// Returns the names in `joined`, which are separated by line feeds.
 pub fn split_names(joined: &[u8], count: usize) -> Result<Vec<&[u8]>, TableError> {
-    let mut names = Vec::with_capacity(count.min(joined.len() + 1));
-    if count > 0 {
-        names.extend(joined.split(|&byte| byte == b'\n'));
-    }
+    let names = if count > 0 {
+        split(joined, b'\n', count.min(joined.len() + 1))
+    } else {
+        Vec::new()
+    };
     if names.len() == count {
         Ok(names)
     } else {

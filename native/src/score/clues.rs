@@ -2,33 +2,47 @@
 
 use std::cmp::Ordering;
 
+/// The log-ratio of a token other than 0, and the index of the token.
+#[derive(Clone, Copy)]
+struct Vote {
+    ratio: f64,
+    index: usize,
+}
+
 /// Returns the indices of the at most `limit` strongest votes for ham and as many for spam, in ascending order.
 ///
 /// Where the limit divides equal votes, the first names are chosen for ham, the last names for spam. A vote of 0 is no
 /// vote.
 pub fn strongest_indices(names: &[&[u8]], ratios: &[f64], limit: usize) -> Vec<usize> {
-    let votes =
-        |speaks: fn(f64) -> bool| (0..ratios.len()).filter(|&i| speaks(ratios[i])).collect();
-    let ascending = |&a: &usize, &b: &usize| {
-        let by_ratio = ratios[a].partial_cmp(&ratios[b]);
+    let (mut ham, mut spam) = (
+        Vec::with_capacity(ratios.len()),
+        Vec::with_capacity(ratios.len()),
+    );
+    for (index, &ratio) in ratios.iter().enumerate() {
+        if ratio < 0.0 {
+            ham.push(Vote { ratio, index });
+        } else if ratio > 0.0 {
+            spam.push(Vote { ratio, index });
+        }
+    }
+    let ascending = |a: &Vote, b: &Vote| {
+        let by_ratio = a.ratio.partial_cmp(&b.ratio);
         by_ratio
             .unwrap_or(Ordering::Equal)
-            .then_with(|| names[a].cmp(names[b]))
+            .then_with(|| names[a.index].cmp(names[b.index]))
     };
-    let mut ham: Vec<usize> = votes(|ratio| ratio < 0.0);
-    let mut spam: Vec<usize> = votes(|ratio| ratio > 0.0);
     keep_first(&mut ham, limit, ascending);
     keep_first(&mut spam, limit, |a, b| ascending(b, a));
-    ham.append(&mut spam);
-    ham.sort_unstable();
-    ham
+    let mut indices: Vec<usize> = ham.iter().chain(&spam).map(|vote| vote.index).collect();
+    indices.sort_unstable();
+    indices
 }
 
-/// Keeps the `limit` indices that come first in this order.
-fn keep_first(indices: &mut Vec<usize>, limit: usize, order: impl Fn(&usize, &usize) -> Ordering) {
-    if indices.len() > limit {
-        indices.select_nth_unstable_by(limit, order);
-        indices.truncate(limit);
+/// Keeps the `limit` votes that come first in this order.
+fn keep_first(votes: &mut Vec<Vote>, limit: usize, order: impl Fn(&Vote, &Vote) -> Ordering) {
+    if votes.len() > limit {
+        votes.select_nth_unstable_by(limit, order);
+        votes.truncate(limit);
     }
 }
 

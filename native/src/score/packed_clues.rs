@@ -29,8 +29,12 @@ pub fn pack(indices: &[usize], rows: &[Counts], ratios: &[f64], tokens: usize) -
     for index in indices {
         content.extend_from_slice(&index.to_le_bytes()[..index_bytes]);
     }
-    for count in rows.iter().flatten() {
-        content.extend_from_slice(&count.to_le_bytes()[..count_bytes]);
+    for &count in rows.iter().flatten() {
+        if count_bytes == 4 {
+            content.extend_from_slice(&(count as i32).to_le_bytes());
+        } else {
+            content.extend_from_slice(&count.to_le_bytes());
+        }
     }
     for ratio in ratios {
         content.extend_from_slice(&ratio.to_le_bytes());
