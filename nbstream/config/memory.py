@@ -28,5 +28,5 @@ class MemorySettings(Section):
 
     explanations: bool = True
     """Remember also why each checked message got its verdict, for ``nbstream explain ID``. Each explanation takes
-    about 1 kB of Redis.
+    about 2 kB of Redis.
     """
