@@ -1,8 +1,6 @@
 """Whether both engines give the same result for a message, to the last bit.
 
-Each engine has a filter of its own over a model of its own; both are taught the same. Of each message are
-compared: key, former key, tokens in their order and their groups, clues with their ratios and counts, score,
-prior, probability, verdict and its reason. Floats are compared by all their bits.
+``engine_pair`` says what is compared of a message, ``compared_mail`` has the messages.
 
     python -m tests.engine.identity --messages 1000000 --seed 7 --processes 2
     python -m tests.engine.identity --corpora DIR        (every message of the archives there, in place of those)
@@ -20,75 +18,24 @@ import multiprocessing
 import os
 import random
 import sys
-import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from nbstream.assembly.filter import make_filter, message_limits
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
-from nbstream.bayes.table_counts import TableCounts
-from nbstream.config import Settings
-from nbstream.engine.choice import PYTHON, Engine, choose_engine
+from nbstream.engine.choice import Engine
 from nbstream.engine.native_library import LIBRARY_FILE
-from nbstream.engine.table import TableFunctions
-from nbstream.filter import Filter, SilentObserver
-from nbstream.mail.message import Message
-from nbstream.policy.incoming_message import incoming_message
-from nbstream.store.model.memory_model import MemoryModel
-from nbstream.tokens import TOKENIZER_VERSION
 from nbstream.tokens.native_tokenizer import NativeTokenizer
-from tests.fuzz.target import load_target
-from tests.letters import letters
-from tests.listeners.smtp.test_broken_mail import RICH
-from tests.mutation import mutations
-from tests.tokens.generated_mail import TRUSTED_AUTHSERV_IDS, generated_mail
+from tests.engine.compared_mail import corpus_mail, mutated_mail
+from tests.engine.engine_pair import NOW, Difference, EnginePair, Site, Way, native_engine
 
-if TYPE_CHECKING:
-    from nbstream.filter.results import Check, CheckSeconds
-    from nbstream.tokens.tokenizer import Tokens
-
-_NOW = 1_800_000_000.0
 _CHUNK = 5000  # messages that one pair of models checks
-_TAUGHT = 160  # letters, before the first check: enough for verdicts
-_LEARNED_SHARE = 0.03
-_BARE_SHARE = 0.1
-_SETTINGS = tuple(
-    Settings.model_validate(values)
-    for values in (
-        {},
-        {"trusted_authserv_ids": tuple(TRUSTED_AUTHSERV_IDS), "own_received_fields": 1},
-        {"limits": {"look_bytes": 2000, "max_parts": 3, "max_depth": 2, "max_tokens": 60}},
-    )
-)
-_WORDS = (
-    b"Authentication-Results: y.example; spf=pass smtp.mailfrom=a@b.example\r\n",
-    b"Content-Type: text/html; charset=utf-8\r\n",
-    b"Content-Transfer-Encoding: quoted-printable\r\n",
-    b"Subject: =?iso-8859-1?q?caf=E9?= =?utf-8?b?w6k=?=\r\n",
-    b"Date: Sat, 21 Nov 2026 10:00:00 +0100\r\n",
-    b"http://www.example.com/a?b=1",
-    b"<a href=http://x.example/>",
-    b"&amp;&#233;&eacute;",
-    "é日本".encode(),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A message for which the engines differ, by its name, and what differs: once by each engine."""
-
-    name: str
-    raw: bytes
-    what: str
-    python: str
-    native: str
 
 
 @dataclass(slots=True)
@@ -123,15 +70,6 @@ class Report:
         )
 
 
-class _Checked(SilentObserver):
-    """Notes the tokens of the last check."""
-
-    tokens: Tokens | None = None
-
-    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
-        self.tokens = tokens
-
-
 class _Calls:
     """Counts the calls of some methods of an object, which work as before."""
 
@@ -143,69 +81,6 @@ class _Calls:
     def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
         self.count += 1
         return method(*arguments)
-
-
-class _Site:
-    """One engine with a model of its own, and a filter for each of the settings."""
-
-    def __init__(self, engine: Engine, half_life: HalfLife) -> None:
-        counts = TableCounts.empty(TableFunctions(engine.native_library)) if engine.native_library else None
-        model, self._observer = MemoryModel(half_life, counts=counts), _Checked()
-        self.filters = [self._filter(settings, model, engine) for settings in _SETTINGS]
-
-    def _filter(self, settings: Settings, model: MemoryModel, engine: Engine) -> Filter:
-        made = make_filter(settings, model, model, self._observer, engine=engine)
-        return Filter(replace(made.parts, clock=lambda: _NOW), made.policy)
-
-    async def teach(self, seed: int) -> None:
-        """Teach letters, enough for verdicts."""
-        for label, raw in letters(_TAUGHT, seed):
-            await self.filters[0].learn(Message.parse(raw), label, "test")
-
-    async def observe(self, raw: bytes, way: Way) -> dict[str, object]:
-        """Return all that is compared of a message."""
-        # Each site makes a message of its own: a message keeps what was once computed of it.
-        limits, spam_filter = message_limits(_SETTINGS[way.settings]), self.filters[way.settings]
-        if way.is_bare_text:
-            message = Message.from_text(raw.decode("utf-8", "replace"), limits)
-        else:
-            message = incoming_message(raw, limits)
-        check = await spam_filter.check(message)
-        tokens = self._observer.tokens
-        assert tokens is not None
-        observed = {"sizes": tokens.sizes, "tokens": tokens.all.joined, **_observed_check(check)}
-        if way.is_learned:
-            observed |= await _observed_lesson(spam_filter, message, way.label)
-        return observed
-
-
-async def _observed_lesson(spam_filter: Filter, message: Message, label: str | None) -> dict[str, object]:
-    if label is None:
-        lesson = await spam_filter.unlearn(message, "test")
-    else:
-        lesson = await spam_filter.learn(message, label, "test")
-    before = {f"{name} before the lesson": value for name, value in _observed_check(lesson.before).items()}
-    after = {f"{name} after the lesson": value for name, value in _observed_check(lesson.after).items()}
-    return {"outcome": lesson.outcome, **before, **after}
-
-
-def _observed_check(check: Check) -> dict[str, object]:
-    return {
-        "key": check.id,
-        "former key": check.former_id,
-        "clues": tuple((name, ratio.hex()) for name, ratio in check.clues),
-        "score": check.score.hex(),
-        "prior": check.prior.hex(),
-        "probability": check.probability.hex(),
-        "verdict": check.verdict,
-        "reason": check.reason,
-        "explanation": repr(check.explain(_NOW)),
-    }
-
-
-def native_engine(library: Path = LIBRARY_FILE) -> Engine:
-    """Return the native engine of a library. Raises ``ConfigError`` where it does not fit."""
-    return choose_engine("native", TOKENIZER_VERSION, file=library, environment={})
 
 
 def compare(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine | None = None) -> Report:
@@ -241,7 +116,7 @@ def exercise(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine) -
     report, draw = Report(), random.Random(seed)
 
     async def work() -> None:
-        site = _Site(engine, NO_HALF_LIFE)
+        site = Site(engine, NO_HALF_LIFE)
         await site.teach(seed)
         for _, raw in messages:
             await site.observe(raw, Way.drawn(draw))
@@ -255,7 +130,7 @@ def exercise(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine) -
 
 async def _compare(messages: Iterable[tuple[str, bytes]], seed: int, engine: Engine) -> Report:
     draw, report = random.Random(seed), Report()
-    half_life = HalfLife(30.0, _NOW - 86400.0 * draw.randrange(100)) if draw.random() < 0.3 else NO_HALF_LIFE
+    half_life = HalfLife(30.0, NOW - 86400.0 * draw.randrange(100)) if draw.random() < 0.3 else NO_HALF_LIFE
     pair = EnginePair(engine, half_life)
     await pair.teach(seed)
     tokenizers = [spam_filter.parts.tokenizer for spam_filter in pair.sites[1].filters]
@@ -270,84 +145,6 @@ async def _compare(messages: Iterable[tuple[str, bytes]], seed: int, engine: Eng
         report.handed_back += sum(calls.count for calls in handed_back) > before[0]
         report.asked += sum(calls.count for calls in asked) > before[1]
     return report
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """What is done with a message: by which settings, as a bare text or as mail, and whether it is learned.
-
-    A ``label`` of None stands for unlearning.
-    """
-
-    settings: int = 0
-    is_bare_text: bool = False
-    is_learned: bool = False
-    label: str | None = None
-
-    @classmethod
-    def drawn(cls, draw: random.Random) -> Way:
-        """Return one way of all."""
-        return cls(
-            draw.choice((0, 0, 1, 2)),
-            draw.random() < _BARE_SHARE,
-            draw.random() < _LEARNED_SHARE,
-            draw.choice(("spam", "ham", None)),
-        )
-
-    def __str__(self) -> str:
-        return f"settings {self.settings}{', bare text' if self.is_bare_text else ''}"
-
-
-class EnginePair:
-    """Python's engine and another one, each with a model of its own. Both are taught the same."""
-
-    def __init__(self, engine: Engine, half_life: HalfLife = NO_HALF_LIFE) -> None:
-        self.sites = _Site(PYTHON, half_life), _Site(engine, half_life)
-
-    async def teach(self, seed: int) -> None:
-        """Teach letters, enough for verdicts."""
-        for site in self.sites:
-            await site.teach(seed)
-
-    async def compare(self, name: str, raw: bytes, way: Way) -> Difference | None:
-        """Return in what the engines differ on a message, or None."""
-        python, native = [await site.observe(raw, way) for site in self.sites]
-        what = next((key for key in python if python[key] != native[key]), None)
-        if what is None:
-            return None
-        return Difference(f"{name}, {way}", raw, what, *where_they_differ(python[what], native[what]))
-
-
-def where_they_differ(python: object, native: object) -> tuple[str, str]:
-    """Return the first parts of two values that differ: tokens one by one, all else as a whole."""
-    if isinstance(python, bytes) and isinstance(native, bytes):
-        ours, theirs = python.split(b"\n"), native.split(b"\n")
-        first = next((n for n, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
-        first = min(len(ours), len(theirs)) if first is None else first
-        return f"{first}: {ours[first : first + 3]!r}", f"{first}: {theirs[first : first + 3]!r}"
-    return repr(python), repr(native)
-
-
-@cache
-def _originals() -> Sequence[bytes]:
-    seeds = load_target("message_tokens").seeds
-    return (RICH, *seeds, *(raw for _, raw in letters(50)), *(raw for _, raw in generated_mail()))
-
-
-def mutated_mail(count: int, seed: int, originals: Sequence[bytes] = ()) -> Iterator[tuple[str, bytes]]:
-    """Yield mutated messages with their names: of ``originals``, or of generated mail with every kind of token."""
-    for number, raw in enumerate(mutations(originals or _originals(), count, seed, _WORDS)):
-        yield f"seed {seed}, message {number}", raw
-
-
-def corpus_mail(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of all archives (``*.tar.*``) in ``folder``, with their names."""
-    for archive in sorted(folder.glob("*.tar.*")):
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                file = tar.extractfile(member)
-                if file:
-                    yield f"{archive.name}: {member.name}", file.read()
 
 
 def _chunks(messages: Iterator[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:

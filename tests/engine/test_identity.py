@@ -11,7 +11,9 @@ import pytest
 
 from nbstream.assembly.filter import make_filter
 from nbstream.engine.choice import PYTHON
-from tests.engine import identity
+from tests.engine import engine_pair, identity
+from tests.engine.compared_mail import mutated_mail
+from tests.engine.engine_pair import where_they_differ
 from tests.engine.native import native_library
 from tests.engine.valgrind import library_errors
 
@@ -19,7 +21,7 @@ from tests.engine.valgrind import library_errors
 @pytest.mark.parametrize("seed", range(8))
 def test_the_engines_agree_on_mutated_mail(seed: int) -> None:
     native_library()
-    report = identity.compare(identity.mutated_mail(2500, seed), seed)
+    report = identity.compare(mutated_mail(2500, seed), seed)
     assert (report.messages, report.differences, report.panics) == (2500, [], [])
 
 
@@ -33,7 +35,7 @@ def test_a_difference_is_found_and_shown(monkeypatch: pytest.MonkeyPatch) -> Non
             settings = settings.model_copy(update={"limits": limits})
         return make_filter(settings, *arguments, engine=engine)
 
-    monkeypatch.setattr(identity, "make_filter", make)
+    monkeypatch.setattr(engine_pair, "make_filter", make)
     long = ("long", b"Subject: hello\n\n" + b" ".join(b"word%d" % n for n in range(3000)))
     report = identity.compare([long, ("short", b"Subject: hello\n\nhow are you")], seed=1, engine=other)
 
@@ -55,9 +57,9 @@ def test_a_panic_of_the_library_is_an_error() -> None:
 
 
 def test_the_first_token_that_differs_is_shown() -> None:
-    python, native = identity.where_they_differ(b"a\nb\nc\nd", b"a\nb\nx\nd")
+    python, native = where_they_differ(b"a\nb\nc\nd", b"a\nb\nx\nd")
     assert (python, native) == ("2: [b'c', b'd']", "2: [b'x', b'd']")
-    assert identity.where_they_differ(b"a", b"a\nb")[1] == "1: [b'b']"
+    assert where_they_differ(b"a", b"a\nb")[1] == "1: [b'b']"
 
 
 def test_errors_of_valgrind_count_where_the_library_has_a_part() -> None:

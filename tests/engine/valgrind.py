@@ -17,6 +17,8 @@ import tempfile
 from pathlib import Path
 
 from tests.engine import identity
+from tests.engine.compared_mail import mutated_mail
+from tests.engine.engine_pair import native_engine
 
 _ERROR = re.compile(r"^==\d+== (?=\S)", re.MULTILINE)  # the first line of each error is not indented
 _FRAME = re.compile(r"(?:at|by) 0x[0-9A-F]+: .*(?:\.rs:\d+\)|libnbstream_native)")
@@ -25,7 +27,7 @@ _PROGRAM = "from tests.engine.valgrind import exercise; exercise({library!r}, {m
 
 def exercise(library: str, messages: int, seed: int) -> None:
     """Let the library work; this is the process under valgrind. Raises ``AssertionError`` for a panic."""
-    report = identity.exercise(identity.mutated_mail(messages, seed), seed, identity.native_engine(Path(library)))
+    report = identity.exercise(mutated_mail(messages, seed), seed, native_engine(Path(library)))
     assert report.is_clean, report.panics
 
 

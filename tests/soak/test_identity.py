@@ -10,6 +10,7 @@ import pytest
 
 from tests.corpora import torture_messages
 from tests.engine import identity
+from tests.engine.compared_mail import mutated_mail
 from tests.engine.native import native_library
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(6 * 3600)]
@@ -43,4 +44,4 @@ def test_all_corpora() -> None:
 
 def test_mutated_torture_messages(tmp_path: Path) -> None:
     torture = torture_messages(tmp_path)
-    total([identity.compare(identity.mutated_mail(20_000, 1, torture), 1)])
+    total([identity.compare(mutated_mail(20_000, 1, torture), 1)])

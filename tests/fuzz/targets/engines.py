@@ -6,7 +6,7 @@ import asyncio
 from functools import cache
 
 from nbstream.engine.native_library import LIBRARY_FILE
-from tests.engine.identity import EnginePair, Way, native_engine
+from tests.engine.engine_pair import EnginePair, Way, native_engine
 from tests.fuzz.target import Choices, FuzzTarget, load_target
 
 _RUNNER = asyncio.Runner()

@@ -1,0 +1,186 @@
+"""Two engines, each with a filter of its own over a model of its own, and in what they differ on a message.
+
+Both are taught the same. Of each message are compared: key, former key, tokens in their order and their groups,
+clues with their ratios and counts, score, prior, probability, verdict and its reason. Floats are compared by all
+their bits.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nbstream.assembly.filter import make_filter, message_limits
+from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
+from nbstream.bayes.table_counts import TableCounts
+from nbstream.config import Settings
+from nbstream.engine.choice import PYTHON, Engine, choose_engine
+from nbstream.engine.native_library import LIBRARY_FILE
+from nbstream.engine.table import TableFunctions
+from nbstream.filter import Filter, SilentObserver
+from nbstream.mail.message import Message
+from nbstream.policy.incoming_message import incoming_message
+from nbstream.store.model.memory_model import MemoryModel
+from nbstream.tokens import TOKENIZER_VERSION
+from tests.letters import letters
+from tests.tokens.generated_mail import TRUSTED_AUTHSERV_IDS
+
+if TYPE_CHECKING:
+    from nbstream.filter.results import Check, CheckSeconds
+    from nbstream.tokens.tokenizer import Tokens
+
+NOW = 1_800_000_000.0
+"""The time of all lessons and checks, in seconds since the epoch."""
+
+_TAUGHT = 160  # letters, before the first check: enough for verdicts
+_LEARNED_SHARE = 0.03
+_BARE_SHARE = 0.1
+_SETTINGS = tuple(
+    Settings.model_validate(values)
+    for values in (
+        {},
+        {"trusted_authserv_ids": tuple(TRUSTED_AUTHSERV_IDS), "own_received_fields": 1},
+        {"limits": {"look_bytes": 2000, "max_parts": 3, "max_depth": 2, "max_tokens": 60}},
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A message for which the engines differ, by its name, and what differs: once by each engine."""
+
+    name: str
+    raw: bytes
+    what: str
+    python: str
+    native: str
+
+
+class _Checked(SilentObserver):
+    """Notes the tokens of the last check."""
+
+    tokens: Tokens | None = None
+
+    def checked(self, check: Check, tokens: Tokens, seconds: CheckSeconds) -> None:
+        self.tokens = tokens
+
+
+class Site:
+    """One engine with a model of its own, and a filter for each of the settings."""
+
+    def __init__(self, engine: Engine, half_life: HalfLife) -> None:
+        counts = TableCounts.empty(TableFunctions(engine.native_library)) if engine.native_library else None
+        model, self._observer = MemoryModel(half_life, counts=counts), _Checked()
+        self.filters = [self._filter(settings, model, engine) for settings in _SETTINGS]
+
+    def _filter(self, settings: Settings, model: MemoryModel, engine: Engine) -> Filter:
+        made = make_filter(settings, model, model, self._observer, engine=engine)
+        return Filter(replace(made.parts, clock=lambda: NOW), made.policy)
+
+    async def teach(self, seed: int) -> None:
+        """Teach letters, enough for verdicts."""
+        for label, raw in letters(_TAUGHT, seed):
+            await self.filters[0].learn(Message.parse(raw), label, "test")
+
+    async def observe(self, raw: bytes, way: Way) -> dict[str, object]:
+        """Return all that is compared of a message."""
+        # Each site makes a message of its own: a message keeps what was once computed of it.
+        limits, spam_filter = message_limits(_SETTINGS[way.settings]), self.filters[way.settings]
+        if way.is_bare_text:
+            message = Message.from_text(raw.decode("utf-8", "replace"), limits)
+        else:
+            message = incoming_message(raw, limits)
+        check = await spam_filter.check(message)
+        tokens = self._observer.tokens
+        assert tokens is not None
+        observed = {"sizes": tokens.sizes, "tokens": tokens.all.joined, **_observed_check(check)}
+        if way.is_learned:
+            observed |= await _observed_lesson(spam_filter, message, way.label)
+        return observed
+
+
+async def _observed_lesson(spam_filter: Filter, message: Message, label: str | None) -> dict[str, object]:
+    if label is None:
+        lesson = await spam_filter.unlearn(message, "test")
+    else:
+        lesson = await spam_filter.learn(message, label, "test")
+    before = {f"{name} before the lesson": value for name, value in _observed_check(lesson.before).items()}
+    after = {f"{name} after the lesson": value for name, value in _observed_check(lesson.after).items()}
+    return {"outcome": lesson.outcome, **before, **after}
+
+
+def _observed_check(check: Check) -> dict[str, object]:
+    return {
+        "key": check.id,
+        "former key": check.former_id,
+        "clues": tuple((name, ratio.hex()) for name, ratio in check.clues),
+        "score": check.score.hex(),
+        "prior": check.prior.hex(),
+        "probability": check.probability.hex(),
+        "verdict": check.verdict,
+        "reason": check.reason,
+        "explanation": repr(check.explain(NOW)),
+    }
+
+
+def native_engine(library: Path = LIBRARY_FILE) -> Engine:
+    """Return the native engine of a library. Raises ``ConfigError`` where it does not fit."""
+    return choose_engine("native", TOKENIZER_VERSION, file=library, environment={})
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What is done with a message: by which settings, as a bare text or as mail, and whether it is learned.
+
+    A ``label`` of None stands for unlearning.
+    """
+
+    settings: int = 0
+    is_bare_text: bool = False
+    is_learned: bool = False
+    label: str | None = None
+
+    @classmethod
+    def drawn(cls, draw: random.Random) -> Way:
+        """Return one way of all."""
+        return cls(
+            draw.choice((0, 0, 1, 2)),
+            draw.random() < _BARE_SHARE,
+            draw.random() < _LEARNED_SHARE,
+            draw.choice(("spam", "ham", None)),
+        )
+
+    def __str__(self) -> str:
+        return f"settings {self.settings}{', bare text' if self.is_bare_text else ''}"
+
+
+class EnginePair:
+    """Python's engine and another one, each with a model of its own. Both are taught the same."""
+
+    def __init__(self, engine: Engine, half_life: HalfLife = NO_HALF_LIFE) -> None:
+        self.sites = Site(PYTHON, half_life), Site(engine, half_life)
+
+    async def teach(self, seed: int) -> None:
+        """Teach letters, enough for verdicts."""
+        for site in self.sites:
+            await site.teach(seed)
+
+    async def compare(self, name: str, raw: bytes, way: Way) -> Difference | None:
+        """Return in what the engines differ on a message, or None."""
+        python, native = [await site.observe(raw, way) for site in self.sites]
+        what = next((key for key in python if python[key] != native[key]), None)
+        if what is None:
+            return None
+        return Difference(f"{name}, {way}", raw, what, *where_they_differ(python[what], native[what]))
+
+
+def where_they_differ(python: object, native: object) -> tuple[str, str]:
+    """Return the first parts of two values that differ: tokens one by one, all else as a whole."""
+    if isinstance(python, bytes) and isinstance(native, bytes):
+        ours, theirs = python.split(b"\n"), native.split(b"\n")
+        first = next((n for n, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
+        first = min(len(ours), len(theirs)) if first is None else first
+        return f"{first}: {ours[first : first + 3]!r}", f"{first}: {theirs[first : first + 3]!r}"
+    return repr(python), repr(native)
