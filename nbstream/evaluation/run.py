@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nbstream.mail.mime import MessageLimits
     from nbstream.policy.verdict import Verdict
     from nbstream.store.model.history import LessonNote
-    from nbstream.store.model.learn_script import LessonCommit
+    from nbstream.store.model.learn_script import LessonBatch
     from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
     from nbstream.tokens.tokenizer import TakenApart, Tokens
 
@@ -167,10 +167,11 @@ class LessonCountingStore:
         """Pass the call on."""
         await self._model.confirm()
 
-    async def commit_lessons(self, changes: Sequence[LessonCommit]) -> list[bytes | LedgerConflict]:
-        """Commit several lessons, one after another."""
+    async def commit_lessons(self, batch: LessonBatch) -> list[bytes | LedgerConflict]:
+        """Commit the lessons of a batch, one after another."""
         return [
-            await self.commit_lesson(change.message_key, change.old, change.new, change.note) for change in changes
+            await self.commit_lesson(lesson.message_key, lesson.old, lesson.new, lesson.note)
+            for lesson in batch.lessons
         ]
 
     async def commit_lesson(

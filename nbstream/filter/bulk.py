@@ -1,13 +1,14 @@
 """Teach many messages in batches: ledger and counts are read once for each, and its lessons are written in parts.
 
-While Redis writes a part, the next one is planned, or the messages of the next batch are read.
+While Redis writes a part, the next one is planned. Meanwhile the messages of the next batch are read, and most of
+its counts.
 
 Rules:
 
 - The lessons of a part are one atomic step or some, or, in a model of an older schema, each is one of its own. An
   interruption leaves whole lessons, and all may be taught again.
-- The weight of a lesson comes from the counts that were read with its batch, plus what the batch itself teaches
-  before it. What others teach meanwhile is missing, for ``BATCH_SIZE`` messages at most.
+- The weight of a lesson comes from the counts that were read for its batch, plus what the batch itself teaches
+  before it. What others teach meanwhile is missing, for twice ``BATCH_SIZE`` messages at most.
 - A message that comes twice is taught twice, one lesson after the other.
 - A label that a message has already changes nothing. Where the source insists, each message is taught alone.
 - A message whose ledger entry cannot be read is reported, and the others are taught all the same.
@@ -17,37 +18,29 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible
+from nbstream.filter.batch_counts import EarlyBatch
 from nbstream.filter.former_keys import resolve_ledger_keys
 from nbstream.filter.lesson_plan import CountedCheck, PlannedLesson, TokenizedMessage
-from nbstream.filter.message_counts import count_names
 from nbstream.filter.results import Lesson, LessonOutcome
 from nbstream.policy.lesson_source import Insistence
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.model.learn_script import LessonCommit
-from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+from nbstream.store.model.learn_script import LessonBatch, LessonCommit
+from nbstream.store.model.ledger import LedgerConflict
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from nbstream.filter.lesson_plan import LessonPlanner
-    from nbstream.filter.message_counts import MessageCounts
     from nbstream.filter.parts import FilterParts
     from nbstream.filter.scorer import Scorer
     from nbstream.policy.lesson_source import LessonSource
 
 BATCH_SIZE = 256  # most of their tokens come in several of them; for other sizes see docs/experiments.md
-PART_SIZE = 32  # about the lessons of one atomic step; see MAX_BATCH_COUNTS
 
 Batch: TypeAlias = "Mapping[str, TokenizedMessage]"
 WithdrawnLabels: TypeAlias = "Mapping[str, str | StoreIncompatible]"
@@ -70,26 +63,21 @@ class BulkRequest:
         return BATCH_SIZE if self.lesson_source.insistence is Insistence.NEVER else 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _PartPlan:
     """For each message of a part its planned lesson, its lesson where nothing has to change, or its error.
 
-    ``withdrawn`` are the autolearned labels that were taken back, by message key. ``counts_full`` is the error
-    that ended the plan before the end of the batch.
+    ``withdrawn`` are the autolearned labels that were taken back, by message key. ``commits`` are the changes of
+    the planned lessons, as the store takes them: one atomic step. ``counts_full`` is the error that ended the plan
+    before the end of the batch.
     """
 
-    lessons: tuple[tuple[TokenizedMessage, PlannedLesson | Lesson | StoreIncompatible], ...]
     withdrawn: WithdrawnLabels
+    lessons: list[tuple[TokenizedMessage, PlannedLesson | Lesson | StoreIncompatible]] = field(
+        default_factory=list
+    )
+    commits: LessonBatch = field(default_factory=LessonBatch)
     counts_full: CountsFull | None = None
-
-    @property
-    def commits(self) -> list[LessonCommit]:
-        """The changes of the planned lessons, as the store takes them."""
-        return [
-            LessonCommit(message.key, planned.old_entry, planned.new_entry, planned.note)
-            for message, planned in self.lessons
-            if isinstance(planned, PlannedLesson)
-        ]
 
 
 class BulkLearner:
@@ -120,29 +108,58 @@ class BulkLearner:
         """
         commit: asyncio.Task[None] | None = None
         try:
-            async with aclosing(_split_batches(messages, request.batch_size)) as batches:
-                async for batch in batches:
+            async with (
+                aclosing(_split_batches(messages, request.batch_size)) as batches,
+                aclosing(self._read_ahead(batches)) as early_batches,
+            ):
+                async for batch in early_batches:
                     stop_if_cancelled()
-                    await _wait_for_commit(commit)  # before its counts are read
+                    await _wait_for_commit(commit)  # before the rest of its counts is read
                     async with aclosing(self._prepare_batch(batch, request)) as parts:
                         async for part in parts:
                             await _wait_for_commit(commit)
                             commit = asyncio.create_task(part())
+                            batch.has_begun.set()
             await _wait_for_commit(commit)
         finally:
             if commit:  # what is on its way to Redis is reported, even if an error ends the rest
                 await asyncio.wait([commit])
                 commit.exception()
 
+    async def _read_ahead(self, batches: AsyncGenerator[Batch, None]) -> AsyncGenerator[EarlyBatch, None]:
+        """Yield the batches; while one is taught, the messages of the next one are read, and its early counts."""
+        following = asyncio.create_task(self._read_early(batches, None))
+        try:
+            while batch := await following:
+                following = asyncio.create_task(self._read_early(batches, batch))
+                yield batch
+                stop_if_cancelled()  # the wait would not notice it for as long as no message comes
+        finally:
+            while not following.done():  # more than once: see store.cancellation.stop_if_cancelled
+                following.cancel()
+                await asyncio.wait([following], timeout=1)
+            if not following.cancelled():
+                following.exception()
+
+    async def _read_early(
+        self, batches: AsyncGenerator[Batch, None], former: EarlyBatch | None
+    ) -> EarlyBatch | None:
+        messages = await anext(batches, None)
+        if messages is None:
+            return None
+        batch = EarlyBatch(messages.values())
+        if former and not former.is_single and not batch.is_single and not self._autolearn_layer:
+            await batch.read_early(self._counts, former)
+        return batch
+
     async def _prepare_batch(
-        self, batch: Batch, request: BulkRequest
+        self, batch: EarlyBatch, request: BulkRequest
     ) -> AsyncGenerator[Callable[[], Coroutine[None, None, None]], None]:
         """Plan a batch, and yield for each part the rest of the work, which mostly waits for Redis."""
-        messages = list(batch.values())
-        if len(messages) == 1:
-            yield partial(self._learn_single, messages[0], request)
+        if batch.is_single:
+            yield partial(self._learn_single, batch.messages[0], request)
             return
-        async with aclosing(self._plan_batch(messages, request)) as plans:
+        async with aclosing(self._plan_batch(batch, request)) as plans:
             async for plan in plans:
                 yield partial(self._commit_part, plan, request)
 
@@ -154,55 +171,41 @@ class BulkLearner:
         else:
             request.report_result(lesson)
 
-    async def _plan_batch(
-        self, messages: Sequence[TokenizedMessage], request: BulkRequest
-    ) -> AsyncGenerator[_PartPlan, None]:
-        messages = await resolve_ledger_keys(self._model, self._autolearn_layer, messages)
+    async def _plan_batch(self, batch: EarlyBatch, request: BulkRequest) -> AsyncGenerator[_PartPlan, None]:
+        messages = await resolve_ledger_keys(self._model, self._autolearn_layer, batch.messages)
         withdrawn = await self._withdraw_autolearned(messages)
         entries = await self._model.entries([message.key for message in messages])
-        batch_counts = await self._read_counts(messages, entries)
-        lessons: list[tuple[TokenizedMessage, PlannedLesson | Lesson | StoreIncompatible]] = []
+        batch_counts = await batch.read_rest(entries, self._scorer.read_counts)
+        part = _PartPlan(withdrawn)
         for i, (message, entry) in enumerate(zip(messages, entries, strict=True)):
-            if len(lessons) == PART_SIZE:
-                yield _PartPlan(tuple(lessons), withdrawn)
-                lessons.clear()
             await asyncio.sleep(0)  # the part that is being written can go on
             withdrawn_label = withdrawn.get(message.key)
             if isinstance(withdrawn_label, StoreIncompatible):
-                lessons.append((message, withdrawn_label))
+                part.lessons.append((message, withdrawn_label))
                 continue
             if isinstance(entry, StoreIncompatible):
-                lessons.append((message, entry))
+                part.lessons.append((message, entry))
                 continue
             counts = batch_counts.message_counts(i)
             check = self._scorer.check(message.key, message.tokens, counts)
             if (entry.label if entry else None) == request.label:
                 outcome = LessonOutcome.ALREADY if entry else LessonOutcome.UNKNOWN
-                lessons.append((message, Lesson(outcome, request.label, check, check)))
+                part.lessons.append((message, Lesson(outcome, request.label, check, check)))
                 continue
             before = CountedCheck(check, counts)
             try:
                 planned = self._planner.plan(message, request.label, before, entry, request.lesson_source)
             except CountsFull as error:
-                yield _PartPlan(tuple(lessons), withdrawn, error)
-                return
+                part.counts_full = error
+                break
             batch_counts.apply_lesson(i, planned.counts_after)
-            lessons.append((message, planned))
-        yield _PartPlan(tuple(lessons), withdrawn)
-
-    async def _read_counts(
-        self, messages: Sequence[TokenizedMessage], entries: Sequence[LedgerEntry | StoreIncompatible | None]
-    ) -> _BatchCounts:
-        names = [
-            count_names(message.tokens, entry if isinstance(entry, LedgerEntry) else None)
-            for message, entry in zip(messages, entries, strict=True)
-        ]
-        row_numbers = defaultdict[bytes, int](count().__next__)  # each new name gets the next number
-        rows_by_message = [
-            np.fromiter(map(row_numbers.__getitem__, message_names), np.intp, len(message_names))
-            for message_names in names
-        ]
-        return _BatchCounts(names, rows_by_message, await self._scorer.read_counts(tuple(row_numbers)))
+            commit = LessonCommit(message.key, planned.old_entry, planned.new_entry, planned.note)
+            if not part.commits.has_room(commit):
+                yield part
+                part = _PartPlan(withdrawn)
+            part.commits.add(commit)
+            part.lessons.append((message, planned))
+        yield part
 
     async def _commit_part(self, plan: _PartPlan, request: BulkRequest) -> None:
         """Write the planned lessons of a part, and report all of its lessons."""
@@ -260,43 +263,6 @@ class BulkLearner:
         if self._autolearn_layer is None:
             return {}
         return await self._autolearn_layer.withdraw_many([message.key for message in messages])
-
-
-class _BatchCounts:
-    """The counts that a batch needs, plus its own lessons.
-
-    ``names`` are the names of counts of each message, ``rows_by_message`` the numbers of their rows in ``counts``.
-    """
-
-    def __init__(
-        self,
-        names: Sequence[tuple[bytes, ...]],
-        rows_by_message: Sequence[NDArray[np.intp]],
-        counts: MessageCounts,
-    ) -> None:
-        self._names = names
-        self._rows_by_message = rows_by_message
-        self._counts = counts
-        self._sums = counts.sums
-        self._totals = counts.totals
-
-    def message_counts(self, i: int) -> MessageCounts:
-        """Return the counts of message ``i``, with the lessons so far."""
-        row_numbers, layer = self._rows_by_message[i], self._counts.autolearned
-        return replace(
-            self._counts,
-            names=self._names[i],
-            rows=self._counts.rows[row_numbers],
-            sums=self._sums,
-            totals=self._totals,
-            autolearned=replace(layer, rows=layer.rows[row_numbers]) if layer else None,
-        )
-
-    def apply_lesson(self, i: int, counts_after: MessageCounts) -> None:
-        """Put the counts after the lesson of message ``i`` in the place of those before it."""
-        self._counts.rows[self._rows_by_message[i]] = counts_after.rows
-        self._sums = counts_after.sums
-        self._totals = counts_after.totals
 
 
 async def _split_batches(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nbstream.filter.results import Check, CheckSeconds, Lesson
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.model.history import LessonNote
-    from nbstream.store.model.learn_script import LessonCommit
+    from nbstream.store.model.learn_script import LessonBatch
     from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
     from nbstream.store.recent.checked_messages import CheckedMessage
     from nbstream.tokens.tokenizer import Tokens
@@ -70,9 +70,9 @@ class LessonStore(Protocol):
         """
 
     async def commit_lessons(
-        self, changes: Sequence[LessonCommit]
+        self, batch: LessonBatch
     ) -> Sequence[bytes | LedgerConflict | StoreUnavailable | StoreIncompatible]:
-        """Commit several lessons, each by itself. The error of one that failed stands in its place."""
+        """Commit the lessons of a batch. The error of one that failed stands in its place."""
 
     async def confirm(self) -> None:
         """Return when what was acknowledged is as safe as each commit makes it. Raises ``StoreUnavailable``."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.model.evict_script import Eviction
     from nbstream.store.model.history import LessonNote
-    from nbstream.store.model.learn_script import LessonCommit
+    from nbstream.store.model.learn_script import LessonBatch
     from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 
 _SCAN_COUNT = 500
@@ -156,10 +156,10 @@ class AutolearnModel:
         return await self._model.commit_lesson(message_key, old, new, note)
 
     async def commit_lessons(
-        self, lessons: Sequence[LessonCommit]
+        self, batch: LessonBatch
     ) -> list[bytes | LedgerConflict | StoreUnavailable | StoreIncompatible]:
-        """Commit several lessons in the epoch of the last read; see ``Model.commit_lessons``."""
-        return await self._model.commit_lessons(lessons)
+        """Commit the lessons of a batch in the epoch of the last read; see ``Model.commit_lessons``."""
+        return await self._model.commit_lessons(batch)
 
     async def confirm(self) -> None:
         """Return at once: what is learned without people is acknowledged to nobody."""

@@ -6,6 +6,7 @@ import secrets
 import struct
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -16,7 +17,7 @@ from nbstream.errors import StoreUnavailable
 from nbstream.store.model import history, ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,12 +43,12 @@ ScriptArguments: TypeAlias = "list[str | bytes | int]"
 """The arguments of the script."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LessonCommit:
     """One lesson: the message's ledger entry ``old`` is replaced by ``new``; None stands for no entry.
 
     ``note`` goes into the history. ``attempt`` identifies this commit there if it removes an entry; a new entry
-    has its version.
+    has its version. A lesson is packed once, however often it is sent and wherever it is recorded.
     """
 
     message_key: str
@@ -56,22 +57,15 @@ class LessonCommit:
     note: LessonNote
     attempt: str = field(default_factory=lambda: secrets.token_hex(8), compare=False)
 
+    @cached_property
+    def note_fields(self) -> Sequence[str | bytes]:
+        """The names and values of the history's record in turn, as they are stored."""
+        return history.history_fields(self.new, self.note, self.attempt)
 
-@dataclass(frozen=True, slots=True)
-class PackedLesson:
-    """A lesson, and its names and values in turn as they are stored: of the record and of the new ledger entry."""
-
-    commit: LessonCommit
-    note_fields: Sequence[str | bytes]
-    entry_fields: Sequence[str | bytes]
-
-    @classmethod
-    def pack(cls, commit: LessonCommit) -> PackedLesson:
-        """Pack a lesson once, however often it is sent and wherever it is recorded."""
-        new = commit.new
-        entry_fields = [item for field in new.pack().items() for item in field] if new else []
-        note_fields = history.history_fields(new, commit.note, commit.attempt)
-        return cls(commit, note_fields, entry_fields)
+    @cached_property
+    def entry_fields(self) -> Sequence[str | bytes]:
+        """The names and values of the new ledger entry in turn, as they are stored; empty for no entry."""
+        return [item for field in self.new.pack().items() for item in field] if self.new else []
 
 
 class LearnScriptKeys(NamedTuple):
@@ -153,21 +147,21 @@ class _ClassSum:
 class LessonBatch:
     """Lessons of distinct messages that one step commits, and the sum of what they add to the counts."""
 
-    def __init__(self, lessons: Iterable[PackedLesson] = ()) -> None:
-        self.lessons: list[PackedLesson] = []
+    def __init__(self, lessons: Iterable[LessonCommit] = ()) -> None:
+        self.lessons: list[LessonCommit] = []
         self._token_numbers = defaultdict[bytes, int](count().__next__)  # each new name gets the next number
         self._sum_numbers = defaultdict[bytes, int](count().__next__)
         self._class_sums = [_ClassSum() for _ in CLASSES]
         for lesson in lessons:
             self.add(lesson)
 
-    def add(self, lesson: PackedLesson) -> None:
-        """Add one more lesson."""
+    def add(self, lesson: LessonCommit) -> None:
+        """Add one more lesson; ask ``has_room`` before."""
         self.lessons.append(lesson)
-        if old := lesson.commit.old:
-            self._add_entry(old, -1)
-        if new := lesson.commit.new:
-            self._add_entry(new, 1)
+        if lesson.old:
+            self._add_entry(lesson.old, -1)
+        if lesson.new:
+            self._add_entry(lesson.new, 1)
 
     def _add_entry(self, entry: ledger.LedgerEntry, sign: int) -> None:
         """Add an entry (sign 1), or take it back (sign -1)."""
@@ -180,9 +174,11 @@ class LessonBatch:
         for name, amount in entry.sums:
             class_sum.sum_additions.append((self._sum_numbers[name], sign * amount))
 
-    def has_room(self, lesson: PackedLesson) -> bool:
-        """Whether one more lesson stays within the limits of one step."""
-        tokens = sum(len(entry.tokens) for entry in (lesson.commit.old, lesson.commit.new) if entry)
+    def has_room(self, lesson: LessonCommit) -> bool:
+        """Whether one more lesson stays within the limits of one step; the first one always does."""
+        if not self.lessons:
+            return True
+        tokens = sum(len(entry.tokens) for entry in (lesson.old, lesson.new) if entry)
         touched_classes = sum(1 for class_sum in self._class_sums if class_sum.token_additions)
         counts = touched_classes * len(self._token_numbers) + tokens
         return len(self.lessons) < MAX_BATCH_LESSONS and counts <= MAX_BATCH_COUNTS
@@ -195,7 +191,7 @@ class LessonBatch:
             sequence_key=keys.sequence,
             history_key=keys.history,
         )
-        entry_keys = [keys.ledger(lesson.commit.message_key) for lesson in self.lessons]
+        entry_keys = [keys.ledger(lesson.message_key) for lesson in self.lessons]
         return [*named, *keys.counts, *keys.first_scores, *entry_keys]
 
     def pack_arguments(self, limits: RetentionLimits) -> ScriptArguments:
@@ -223,18 +219,6 @@ class LessonBatch:
         return arguments
 
 
-def split_batches(lessons: Iterable[PackedLesson]) -> Iterator[LessonBatch]:
-    """Yield the lessons in order, in batches of as many as one step may commit."""
-    batch = LessonBatch()
-    for lesson in lessons:
-        if batch.lessons and not batch.has_room(lesson):
-            yield batch
-            batch = LessonBatch()
-        batch.add(lesson)
-    if batch.lessons:
-        yield batch
-
-
 def unpack_reply(reply: bytes | list[bytes]) -> bytes | ledger.LedgerConflict:
     """The stream id of the change, or what the ledger holds instead of the expected entry.
 
@@ -248,8 +232,8 @@ def unpack_reply(reply: bytes | list[bytes]) -> bytes | ledger.LedgerConflict:
     return ledger.LedgerConflict(ledger.LedgerEntry.unpack(dict(zip(reply[0::2], reply[1::2], strict=True))))
 
 
-def _lesson_arguments(lesson: PackedLesson) -> LessonArguments:
-    old, new = lesson.commit.old, lesson.commit.new
+def _lesson_arguments(lesson: LessonCommit) -> LessonArguments:
+    old, new = lesson.old, lesson.new
     return LessonArguments(
         expected_version=old.version if old else "",
         old_column=_column(old),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Counts
     from nbstream.engine.table import Table
     from nbstream.store.model.history import LessonNote
-    from nbstream.store.model.learn_script import LessonCommit
+    from nbstream.store.model.learn_script import LessonBatch
 
 
 class MemoryModel:
@@ -85,10 +85,11 @@ class MemoryModel:
     async def confirm(self) -> None:
         """Return at once: there are no replicas."""
 
-    async def commit_lessons(self, lessons: Sequence[LessonCommit]) -> list[bytes | LedgerConflict]:
-        """Commit several lessons of different messages, one after the other."""
+    async def commit_lessons(self, batch: LessonBatch) -> list[bytes | LedgerConflict]:
+        """Commit the lessons of a batch, one after the other."""
         return [
-            await self.commit_lesson(lesson.message_key, lesson.old, lesson.new, lesson.note) for lesson in lessons
+            await self.commit_lesson(lesson.message_key, lesson.old, lesson.new, lesson.note)
+            for lesson in batch.lessons
         ]
 
     async def commit_lesson(

@@ -31,8 +31,6 @@ from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.learn_script import (
     LessonBatch,
     LessonCommit,
-    PackedLesson,
-    split_batches,
     unpack_reply,
 )
 from nbstream.store.model.position import ModelPosition, PositionScript
@@ -300,13 +298,13 @@ class Model:
         first attempt was carried out, the second one changes nothing. Raises ``StoreRefuses`` where Redis does
         not write, ``StoreUnavailable``, and ``StoreIncompatible`` for an entry that cannot be read.
         """
-        lesson = PackedLesson.pack(LessonCommit(message_key, old, new, note))
+        lesson = LessonCommit(message_key, old, new, note)
         guard = ServerGuard(self.client)
         identity = self._recorder.identity if self._recorder else ""
         try:
             with store_errors():
                 reply = await self._commit_batch(LessonBatch([lesson]))
-                result = await self._recognize_removal(lesson.commit, unpack_reply(reply))
+                result = await self._recognize_removal(lesson, unpack_reply(reply))
             await self._record(identity, [(lesson, result)])
             if waits_for_replicas:
                 await self._replica_wait.wait(guard)
@@ -316,58 +314,54 @@ class Model:
         self._note_refusal(None)
         return result
 
-    async def commit_lessons(self, lessons: Sequence[LessonCommit]) -> list[CommitResult]:
-        """Commit several lessons of different messages; each is what ``commit_lesson`` commits.
+    async def commit_lessons(self, batch: LessonBatch) -> list[CommitResult]:
+        """Commit the lessons of a batch; each is what ``commit_lesson`` commits.
 
-        Where the schema of the model allows it, a batch of them is one atomic step, with one change, unless the
-        ledger holds another entry than the expected one of any of its messages. Else each lesson is an atomic step
-        of its own. Where one fails, its place in the list holds the error, and the others are committed all the
-        same. Raises ``StoreUnavailable`` where it is not known what was committed; the same lessons may be
-        committed again.
+        Where the schema of the model allows it, they are one atomic step, with one change, unless the ledger holds
+        another entry than the expected one of any of the messages. Else each lesson is an atomic step of its own.
+        Where one fails, its place in the list holds the error, and the others are committed all the same. Raises
+        ``StoreUnavailable`` where it is not known what was committed; the same lessons may be committed again.
         """
         identity = self._recorder.identity if self._recorder else ""
-        packed, guard = [PackedLesson.pack(lesson) for lesson in lessons], ServerGuard(self.client)
-        changes = await self._commit_batches(packed) if self.formats.batch_lessons else {}
-        alone = [lesson for lesson in packed if lesson.commit.message_key not in changes]
-        results = {**changes, **await self._commit_one_by_one(alone)}
-        in_order: list[CommitResult] = []
-        for lesson in lessons:
-            result = results[lesson.message_key]
-            if isinstance(result, ledger.LedgerConflict):
-                result = await self._recognize_removal(lesson, result)
-            in_order.append(result)
-        await self._record(identity, list(zip(packed, in_order, strict=True)))
+        guard = ServerGuard(self.client)
+        results: list[CommitResult] = []
+        if change := await self._commit_at_once(batch):
+            results += [change] * len(batch.lessons)
+        else:
+            by_key = await self._commit_one_by_one(batch.lessons)
+            for lesson in batch.lessons:
+                result = by_key[lesson.message_key]
+                if isinstance(result, ledger.LedgerConflict):
+                    result = await self._recognize_removal(lesson, result)
+                results.append(result)
+        await self._record(identity, list(zip(batch.lessons, results, strict=True)))
         try:
             await self._replica_wait.wait(guard)
         except StoreRefuses as error:
             self._note_refusal(error)
             raise
-        self._note_refusal(next((result for result in in_order if isinstance(result, StoreRefuses)), None))
-        return in_order
+        self._note_refusal(next((result for result in results if isinstance(result, StoreRefuses)), None))
+        return results
 
-    async def _commit_batches(self, lessons: Sequence[PackedLesson]) -> dict[str, bytes]:
-        """Commit the lessons in batches, and return the change of those of each batch that was, by message key.
+    async def _commit_at_once(self, batch: LessonBatch) -> bytes | None:
+        """Commit several lessons in one step, and return its change; None where each has to be committed alone.
 
-        A batch is not committed where the ledger holds something else, which one of its lessons finds out alone,
-        or where Redis refuses it. After a lost reply it finds its own entries there.
+        So it is where the ledger holds something else, which one of the lessons finds out alone, and where Redis
+        refuses the batch. After a lost reply the batch finds its own entries in the ledger.
         """
-        changes: dict[str, bytes] = {}
-        for batch in split_batches(lessons):
-            if len(batch.lessons) == 1:
-                continue
-            with store_errors():
-                try:
-                    reply = await self._commit_batch(batch)
-                except ResponseError:
-                    continue
-            if isinstance(reply, bytes) and is_stream_id(reply):
-                changes |= dict.fromkeys((lesson.commit.message_key for lesson in batch.lessons), reply)
-        return changes
+        if not self.formats.batch_lessons or len(batch.lessons) < 2:
+            return None
+        with store_errors():
+            try:
+                reply = await self._commit_batch(batch)
+            except ResponseError:
+                return None
+        return reply if isinstance(reply, bytes) and is_stream_id(reply) else None
 
     async def _commit_batch(self, batch: LessonBatch) -> Any:
         return await self._learn_script(keys=batch.pack_keys(self.keys), args=batch.pack_arguments(self.retention))
 
-    async def _commit_one_by_one(self, lessons: Sequence[PackedLesson]) -> dict[str, CommitResult]:
+    async def _commit_one_by_one(self, lessons: Sequence[LessonCommit]) -> dict[str, CommitResult]:
         """Commit each lesson by itself, all in one round trip, and return the results by message key."""
         results: dict[str, CommitResult] = {}
         waiting = [LessonBatch([lesson]) for lesson in lessons]
@@ -383,7 +377,7 @@ class Model:
             for batch, reply in answered:
                 failed = isinstance(reply, RedisError)
                 result = store_error(reply) if failed else _value_or_error(unpack_reply, reply)
-                results[batch.lessons[0].commit.message_key] = result
+                results[batch.lessons[0].message_key] = result
             waiting = without_script
         return results
 
@@ -414,21 +408,20 @@ class Model:
             return answer
         return await self.last_change()
 
-    async def _record(self, identity: str, commits: Sequence[tuple[PackedLesson, CommitResult]]) -> None:
+    async def _record(self, identity: str, commits: Sequence[tuple[LessonCommit, CommitResult]]) -> None:
         """Record those of the commits that Redis has acknowledged."""
         if not self._recorder:
             return
         keys, since = self.keys, self._clock() - KEPT_SECONDS
         lessons = []
-        for packed, result in commits:
-            lesson = packed.commit
+        for lesson, result in commits:
             if change := _acknowledged_change(lesson, result):
                 former_version = lesson.old.version if lesson.old else ""
-                recorded = packed
+                recorded = lesson
             elif entry := _entry_in_place(lesson, result, since):
                 change, former_version = entry.change, UNKNOWN_VERSION
                 note = replace(lesson.note, source=entry.source, actor=entry.actor)
-                recorded = PackedLesson.pack(LessonCommit(lesson.message_key, None, entry, note))
+                recorded = LessonCommit(lesson.message_key, None, entry, note)
             else:
                 continue
             fields = _as_bytes(recorded.note_fields), _as_bytes(recorded.entry_fields)

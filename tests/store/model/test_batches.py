@@ -20,7 +20,7 @@ from nbstream.policy.first_scores import FirstScore
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.acknowledgement import AcknowledgedLesson, LessonRecorder
 from nbstream.store.model.formats import FORMER_SCHEMA, SCHEMA_VERSION
-from nbstream.store.model.learn_script import LessonCommit
+from nbstream.store.model.learn_script import LessonBatch, LessonCommit
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
@@ -140,9 +140,9 @@ async def test_batches_leave_in_every_key_what_the_same_lessons_leave_one_by_one
             lessons = await lessons_of(one, round_)
             olds = await entries_of(many, [lesson.message_key for lesson in lessons])
 
-            singles = await one.commit_lessons(lessons)
+            singles = await one.commit_lessons(LessonBatch(lessons))
             batch = await many.commit_lessons(
-                [replace(lesson, old=old) for lesson, old in zip(lessons, olds, strict=True)]
+                LessonBatch(replace(lesson, old=old) for lesson, old in zip(lessons, olds, strict=True))
             )
 
             assert (len(set(singles)), len(set(batch))) == (len(lessons), min(1, len(lessons)))
@@ -157,7 +157,7 @@ async def test_batches_leave_in_every_key_what_the_same_lessons_leave_one_by_one
 async def taught(model: Model, count: int = 5) -> list[LessonCommit]:
     """The lessons by which a model has learned some messages."""
     lessons = await lessons_of(model, {f"m{n}": ("spam", TOKENS[:n], 1000, [(b"=x", n)], n) for n in range(count)})
-    assert await is_one_change(model, await model.commit_lessons(lessons))
+    assert await is_one_change(model, await model.commit_lessons(LessonBatch(lessons)))
     return lessons
 
 
@@ -189,7 +189,7 @@ async def test_a_batch_that_meets_another_entry_changes_nothing_and_each_other_l
     await other.commit_lesson("m3", lessons[3].old, None, NOTE)
     sequence = (await model.position()).sequence
 
-    results = await model.commit_lessons(lessons)
+    results = await model.commit_lessons(LessonBatch(lessons))
 
     assert results.pop(3) == LedgerConflict(None)
     assert len(set(results)) == len(lessons) - 1
@@ -218,7 +218,7 @@ async def test_a_batch_whose_reply_is_lost_is_made_once_and_answered_as_made(
     async with Proxy(shared_redis.socket, tmp_path / "s", lose) as way:
         lossy = open_client(ConnectionOptions(way.url))
         lossy_model = await open_model(lossy, recorder=recorder)
-        results = await lossy_model.commit_lessons(lessons)
+        results = await lossy_model.commit_lessons(LessonBatch(lessons))
         await lossy.aclose()
 
     change = await model.last_change()
@@ -268,12 +268,12 @@ async def test_a_batch_that_is_out_of_memory_changes_nothing_and_each_lesson_is_
     lessons = await lessons_of(model, dict.fromkeys(MESSAGES, ("ham", TOKENS, 1000, [], 9)))
     await client.config_set("maxmemory", "1")
 
-    results = await model.commit_lessons(lessons)
+    results = await model.commit_lessons(LessonBatch(lessons))
 
     assert [type(result) for result in results] == [StoreRefuses] * len(lessons)
     await client.config_set("maxmemory", "0")
     assert await everything(model) == before
-    assert await is_one_change(model, await model.commit_lessons(lessons))
+    assert await is_one_change(model, await model.commit_lessons(LessonBatch(lessons)))
     await client.aclose()
 
 
@@ -285,7 +285,7 @@ async def test_the_change_stream_keeps_the_changes_of_the_last_lessons(client: R
 
     for n in range(8):
         lessons = [LessonCommit(f"b{n}.{i}", None, entry("ham", TOKENS[:1]), NOTE) for i in range(4)]
-        assert await is_one_change(model, await model.commit_lessons(lessons))
+        assert await is_one_change(model, await model.commit_lessons(LessonBatch(lessons)))
 
     entries: Any = await client.xrange(model.keys.changes)
     assert [int(fields[b"sequence"]) for _, fields in entries] == [54, 58, 62]
@@ -305,7 +305,8 @@ async def test_the_user_of_the_set_up_for_redis_may_write_a_batch_and_trim_the_s
     for label in ("spam", "ham", None):
         content: Content = (label, TOKENS, 1000, [(b"=x", 5)], 9) if label else None
         assert await is_one_change(
-            model, await model.commit_lessons(await lessons_of(model, dict.fromkeys(MESSAGES, content)))
+            model,
+            await model.commit_lessons(LessonBatch(await lessons_of(model, dict.fromkeys(MESSAGES, content)))),
         )
 
     assert await stored(model) == NOTHING

