@@ -123,8 +123,7 @@ class BulkLearner:
             await _wait_for_commit(commit)
         finally:
             if commit:  # what is on its way to Redis is reported, even if an error ends the rest
-                await asyncio.wait([commit])
-                commit.exception()
+                await _end_commit(commit)
 
     async def _read_ahead(self, batches: AsyncGenerator[Batch, None]) -> AsyncGenerator[EarlyBatch, None]:
         """Yield the batches; while one is taught, the messages of the next one are read, and its early counts."""
@@ -284,6 +283,17 @@ async def _wait_for_commit(commit: asyncio.Task[None] | None) -> None:
     if commit:
         await asyncio.wait([commit])
         commit.result()
+
+
+async def _end_commit(commit: asyncio.Task[None]) -> None:
+    """Wait for the task, whatever becomes of it. If the wait is cancelled, so is the task: nobody else ends it."""
+    try:
+        await asyncio.wait([commit])
+    finally:
+        commit.cancel()  # does nothing to a task that has ended
+        await asyncio.wait([commit])
+        if not commit.cancelled():
+            commit.exception()
 
 
 def _with_message_key(message: TokenizedMessage, error: StoreIncompatible) -> StoreIncompatible:

@@ -434,6 +434,41 @@ async def test_an_interruption_leaves_whole_lessons_and_reports_all_of_them(clie
     }
 
 
+async def test_a_second_cancellation_ends_what_is_on_its_way_too(
+    client: Redis, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    await teach(make_filter(client), messages_by_label(10)["ham"], "ham")  # Redis knows the script
+    is_on_its_way = asyncio.Event()
+
+    async def hang(request: bytes) -> Fate:
+        if b"EVALSHA" not in request:
+            return Fate.PASS
+        is_on_its_way.set()
+        return Fate.KEEP_REPLY
+
+    def commits() -> list[asyncio.Task[object]]:
+        coroutines = [(task, task.get_coro()) for task in asyncio.all_tasks()]
+        return [task for task, coroutine in coroutines if "BulkLearner" in getattr(coroutine, "__qualname__", "")]
+
+    async with Proxy(shared_redis.socket, tmp_path / "s", hang) as way:
+        hanging = open_client(ConnectionOptions(way.url))
+        messages = stream_of(messages_by_label(10)["spam"])
+        task = asyncio.create_task(
+            make_filter(hanging).learn_many(messages, "spam", SOURCE, list[Result]().append)
+        )
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            await is_on_its_way.wait()
+        assert commits()
+        for _ in range(2):
+            task.cancel()
+            await asyncio.wait([task], timeout=0)
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not commits()
+        await hanging.aclose()
+
+
 async def test_first_scores_are_stored_in_bulk_as_for_single_lessons(client: Redis) -> None:
     spam_filter, model = budgeted_filter(client, 0.3), Model(client, "test", 3600)
     for label, heap in messages_by_label(60).items():
