@@ -23,5 +23,10 @@ class Section(BaseModel):
     """A mapping of the file. Its problems are raised as pydantic's ValidationError, without the input."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, validate_default=True, hide_input_in_errors=True
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        validate_default=True,
+        hide_input_in_errors=True,
+        defer_build=True,  # the validator of a whole configuration has those of its sections: each is built once
     )
