@@ -19,17 +19,9 @@ if TYPE_CHECKING:
 
 _IS_MAIL = 1
 _HAS_FORMER_KEY = 2
+_OPTIONS = struct.Struct("=4Q2I")  # nbn_take_apart_options of the interface
 _HEAD = struct.Struct("=4I24s24s")  # flags, sizes, key, former key
 _OUTPUT_BYTES = 1 << 18  # 2,000 tokens need half of it
-
-
-class _Options(ctypes.Structure):
-    """``nbn_take_apart_options`` of the interface."""
-
-    _fields_ = (
-        *((name, ctypes.c_uint64) for name in ("look_bytes", "max_parts", "max_depth", "max_tokens")),
-        *((name, ctypes.c_uint32) for name in ("is_bare_text", "has_trusted_servers")),
-    )
 
 
 _Ask = ctypes.CFUNCTYPE(
@@ -64,7 +56,7 @@ class NativeTokenizer(Tokenizer):
         self._take_apart.argtypes = (
             ctypes.c_char_p,
             ctypes.c_size_t,
-            ctypes.POINTER(_Options),
+            ctypes.c_char_p,
             _Ask,
             ctypes.c_char_p,
             ctypes.c_size_t,
@@ -79,7 +71,7 @@ class NativeTokenizer(Tokenizer):
     def take_apart(self, message: Message) -> TakenApart:
         """Return the key and the tokens of ``message``."""
         limits, options = message.limits, self.options
-        native_options = _Options(
+        native_options = _OPTIONS.pack(
             limits.look_bytes,
             limits.max_parts,
             limits.max_depth,
@@ -94,8 +86,8 @@ class NativeTokenizer(Tokenizer):
         if needed < 0:
             return self._specification.take_apart(message)
         content = memoryview(self._output.buffer)[:needed]
-        flags, *sizes, key, former_key = _HEAD.unpack_from(content)
-        tokens = Tokens.from_joined(bytes(content[_HEAD.size :]), (sizes[0], sizes[1], sizes[2]))
+        flags, head, body, raw_header, key, former_key = _HEAD.unpack_from(content)
+        tokens = Tokens.from_joined(bytes(content[_HEAD.size :]), (head, body, raw_header))
         return TakenApart(
             key.decode("ascii"),
             former_key.decode("ascii") if flags & _HAS_FORMER_KEY else None,
@@ -107,7 +99,7 @@ class NativeTokenizer(Tokenizer):
         """Return the tokens of ``message``, in their groups."""
         return self.take_apart(message).tokens
 
-    def _written(self, raw: bytes, native_options: _Options) -> int:
+    def _written(self, raw: bytes, native_options: bytes) -> int:
         """Return how many bytes the result needs, which was written if it fits; -1 for a message handed back."""
         buffer = self._output.buffer
         needed: int = self._take_apart(raw, len(raw), native_options, self._ask, buffer, len(buffer))

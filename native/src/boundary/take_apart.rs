@@ -16,6 +16,7 @@ const HAS_FORMER_KEY: u32 = 2;
 const HEAD_BYTES: usize = 4 * 4 + 2 * 24;
 
 /// `nbn_take_apart_options` of the interface.
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub struct TakeApartOptions {
     look_bytes: u64,
@@ -57,12 +58,13 @@ pub unsafe extern "C" fn nbn_take_apart(
     let (raw, options, output) = unsafe {
         (
             std::slice::from_raw_parts(raw, length),
-            &*options,
+            // Python's bytes need not be aligned.
+            options.read_unaligned(),
             std::slice::from_raw_parts_mut(output, capacity),
         )
     };
     // Nothing that a panic interrupts is used afterwards: all of it belongs to this call.
-    let taken = catch_unwind(AssertUnwindSafe(|| take_apart(raw, options, ask)));
+    let taken = catch_unwind(AssertUnwindSafe(|| take_apart(raw, &options, ask)));
     match taken {
         Ok(Ok(taken)) => taken.write(output) as i64,
         Ok(Err(HandBack)) | Err(_) => HANDED_BACK,

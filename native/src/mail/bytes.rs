@@ -29,10 +29,13 @@ pub fn lower(content: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// How many bytes are compared at once in a long text: the compiler makes a few vector instructions of it.
+const BLOCK: usize = 32;
+/// How many bytes are compared at once in a short text, as one number.
+const WORD: usize = 8;
+
 /// Returns where the first `byte` is.
 pub fn find_byte(content: &[u8], byte: u8) -> Option<usize> {
-    const BLOCK: usize = 32;
-    // The compiler turns the comparison of a block into a few vector instructions.
     let mut start = 0;
     for block in content.chunks_exact(BLOCK) {
         if block
@@ -43,27 +46,41 @@ pub fn find_byte(content: &[u8], byte: u8) -> Option<usize> {
         }
         start += BLOCK;
     }
+    for word in content[start..].chunks_exact(WORD) {
+        let places = places_of(byte, word);
+        if places != 0 {
+            return Some(start + first_place(places));
+        }
+        start += WORD;
+    }
     let position = content[start..].iter().position(|&other| other == byte)?;
     Some(start + position)
 }
 
+/// Returns the highest bit of each of eight bytes that is `byte`; nothing is carried from one byte to the next (Henry S.
+/// Warren, "Hacker's Delight", 2nd edition, 6-1).
+fn places_of(byte: u8, word: &[u8]) -> u64 {
+    const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let word = word.try_into().map_or(0, u64::from_le_bytes);
+    let differences = word ^ u64::from_ne_bytes([byte; WORD]);
+    !(((differences & LOW_BITS) + LOW_BITS) | differences | LOW_BITS)
+}
+
+fn first_place(places: u64) -> usize {
+    places.trailing_zeros() as usize / 8
+}
+
 /// Returns the pieces of `content` between `byte`, as `bytes.split` does, and has room for so many of them at first.
 pub fn split(content: &[u8], byte: u8, expected: usize) -> Vec<&[u8]> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const LOW_BITS: u64 = 0x7f * ONES;
     let mut pieces = Vec::with_capacity(expected);
     let mut start = 0;
-    for (number, word) in content.chunks_exact(8).enumerate() {
-        // Bytes that are equal become 0. The highest bit of each byte then says whether it is 0; nothing is carried from
-        // one byte to the next. See Warren, "Hacker's Delight" (2nd edition), 6-1.
-        let word = u64::from_le_bytes(word.try_into().unwrap_or_default());
-        let differences = word ^ (byte as u64 * ONES);
-        let mut zeros = !(((differences & LOW_BITS) + LOW_BITS) | differences | LOW_BITS);
-        while zeros != 0 {
-            let end = 8 * number + zeros.trailing_zeros() as usize / 8;
+    for (number, word) in content.chunks_exact(WORD).enumerate() {
+        let mut places = places_of(byte, word);
+        while places != 0 {
+            let end = WORD * number + first_place(places);
             pieces.push(&content[start..end]);
             start = end + 1;
-            zeros &= zeros - 1;
+            places &= places - 1;
         }
     }
     pieces.extend(content[start..].split(|&other| other == byte));
@@ -91,7 +108,6 @@ pub fn find(content: &[u8], needle: &[u8]) -> Option<usize> {
 
 /// Returns where `first` is followed by `second` for the first time.
 fn find_pair(content: &[u8], first: u8, second: u8) -> Option<usize> {
-    const BLOCK: usize = 32;
     let behind = content.get(1..)?;
     let mut start = 0;
     for (block, other) in content.chunks_exact(BLOCK).zip(behind.chunks_exact(BLOCK)) {
@@ -102,6 +118,14 @@ fn find_pair(content: &[u8], first: u8, second: u8) -> Option<usize> {
             break;
         }
         start += BLOCK;
+    }
+    let words = content[start..].chunks_exact(WORD);
+    for (word, other) in words.zip(behind[start..].chunks_exact(WORD)) {
+        let places = places_of(first, word) & places_of(second, other);
+        if places != 0 {
+            return Some(start + first_place(places));
+        }
+        start += WORD;
     }
     let mut pairs = content[start..].iter().zip(&behind[start..]);
     let position = pairs.position(|(&a, &b)| a == first && b == second)?;
@@ -160,7 +184,9 @@ mod tests {
     fn a_byte_is_found_in_any_block() {
         for length in 0..100 {
             for at in 0..length {
+                // "y" differs from "x" by its lowest bit.
                 let mut content = vec![b'a'; length];
+                content[at + 1..].fill(b'y');
                 content[at] = b'x';
                 assert_eq!(find_byte(&content, b'x'), Some(at));
                 assert_eq!(find_byte(&content[..at], b'x'), None);

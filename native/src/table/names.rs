@@ -2,7 +2,7 @@
 //!
 //! The last byte of the three words is the length plus one, and 255 for a long name. It is 0 for a row without a name.
 
-use super::siphash::little_endian;
+use super::siphash::eight_bytes;
 
 pub const MAX_SHORT: usize = 23;
 const LONG: u64 = 0xff << 56;
@@ -21,12 +21,11 @@ pub enum NameKind {
 
 /// Returns the three words of a name that has at most `MAX_SHORT` bytes.
 pub fn short_name(name: &[u8]) -> [u64; 3] {
-    let rest = |start: usize| name.get(start..).unwrap_or(&[]);
     let length = (name.len() as u64 + 1) << 56;
     [
-        little_endian(name),
-        little_endian(rest(8)),
-        little_endian(rest(16)) | length,
+        eight_bytes(name, 0),
+        eight_bytes(name, 8),
+        eight_bytes(name, 16) | length,
     ]
 }
 

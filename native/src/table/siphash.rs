@@ -10,14 +10,12 @@ pub fn siphash13(key: [u64; 2], text: &[u8]) -> u64 {
         key[0] ^ 0x6c79_6765_6e65_7261,
         key[1] ^ 0x7465_6462_7974_6573,
     ];
-    let mut blocks = text.chunks_exact(8);
-    for block in &mut blocks {
-        absorb(&mut v, little_endian(block));
+    let whole = text.len() / 8 * 8;
+    for start in (0..whole).step_by(8) {
+        absorb(&mut v, eight_bytes(text, start));
     }
-    absorb(
-        &mut v,
-        little_endian(blocks.remainder()) | (text.len() as u64) << 56,
-    );
+    let length = (text.len() as u64) << 56;
+    absorb(&mut v, eight_bytes(text, whole) | length);
     v[2] ^= 0xff;
     for _ in 0..3 {
         round(&mut v);
@@ -25,12 +23,24 @@ pub fn siphash13(key: [u64; 2], text: &[u8]) -> u64 {
     v[0] ^ v[1] ^ v[2] ^ v[3]
 }
 
-/// Returns at most eight bytes as a number; bytes that are missing are zeros.
-pub fn little_endian(bytes: &[u8]) -> u64 {
-    let mut block = [0; 8];
-    let length = bytes.len().min(8);
-    block[..length].copy_from_slice(&bytes[..length]);
-    u64::from_le_bytes(block)
+/// Returns the eight bytes at `start` as a number in little-endian order; bytes behind the end are zeros.
+pub fn eight_bytes(text: &[u8], start: usize) -> u64 {
+    let read = |start: usize| {
+        let bytes = text.get(start..)?.get(..8)?;
+        bytes.try_into().ok().map(u64::from_le_bytes)
+    };
+    if let Some(word) = read(start) {
+        return word;
+    }
+    // To copy some bytes costs more than to read all the last eight.
+    match (text.len().checked_sub(8).and_then(read), text.get(start..)) {
+        (_, None | Some([])) => 0,
+        (Some(last), Some(rest)) => last >> (64 - 8 * rest.len()),
+        (None, Some(rest)) => rest
+            .iter()
+            .rev()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
 }
 
 fn absorb(v: &mut [u64; 4], block: u64) {
@@ -65,6 +75,21 @@ mod tests {
             let mut expected = std::collections::hash_map::DefaultHasher::new();
             expected.write(&text[..length]);
             assert_eq!(siphash13([0, 0], &text[..length]), expected.finish());
+        }
+    }
+
+    #[test]
+    fn bytes_behind_the_end_are_zeros() {
+        let text: Vec<u8> = (1..=20).collect();
+        for length in 0..text.len() {
+            for start in 0..30 {
+                let mut bytes = [0; 8];
+                let rest = text[..length].get(start..).unwrap_or(&[]);
+                let read = rest.len().min(8);
+                bytes[..read].copy_from_slice(&rest[..read]);
+                let expected = u64::from_le_bytes(bytes);
+                assert_eq!(eight_bytes(&text[..length], start), expected);
+            }
         }
     }
 

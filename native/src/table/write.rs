@@ -180,10 +180,10 @@ impl Table<'_> {
             return Err(TableError::Full);
         }
         self.store(layout::AT_LONG_NAMES_USED, end as u64);
-        for (i, block) in name.chunks(8).enumerate() {
+        for word in 0..end - at {
             self.store(
-                self.layout.long_names() + at + i,
-                super::siphash::little_endian(block),
+                self.layout.long_names() + at + word,
+                super::siphash::eight_bytes(name, 8 * word),
             );
         }
         Ok(at)

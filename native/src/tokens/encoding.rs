@@ -14,12 +14,26 @@ pub fn push_encoded(tokens: &mut TokenList, pieces: &[&[u8]]) {
         pieces.iter().for_each(|piece| lines.extend(*piece));
         let size = truncate_utf8(&lines[start..], MAX_TOKEN_BYTES).len();
         lines.truncate(start + size);
-        for byte in &mut lines[start..] {
-            if *byte <= b' ' || *byte == 0x7f {
-                *byte = b'_';
+        if !is_clean(&lines[start..]) {
+            for byte in &mut lines[start..] {
+                if *byte <= b' ' || *byte == 0x7f {
+                    *byte = b'_';
+                }
             }
         }
     });
+}
+
+/// Returns whether there is no white space and no control character in ASCII. Most tokens are such.
+fn is_clean(token: &[u8]) -> bool {
+    let is_left_out = |byte: u8| (byte <= b' ') | (byte == 0x7f);
+    let clean = |piece: &[u8]| {
+        !piece
+            .iter()
+            .fold(false, |found, byte| found | is_left_out(*byte))
+    };
+    let pieces = token.chunks_exact(8);
+    clean(pieces.remainder()) && token.chunks_exact(8).all(clean)
 }
 
 /// Returns `text`, which is UTF-8, up to the last whole character within `max_bytes` bytes.

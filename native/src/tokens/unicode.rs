@@ -35,14 +35,24 @@ pub fn is_later_capital(character: char) -> bool {
 
 /// Returns whether the tables know each character of `text`.
 pub fn is_known_text(text: &str) -> bool {
-    text.is_ascii() || text.chars().all(is_known)
+    beyond_ascii(text).all(is_known)
 }
 
 /// Returns whether the tables know each character of `text`, or it is a later symbol: so it is the same text to every
 /// interpreter, whatever is searched in it.
 pub fn is_clear_text(text: &str) -> bool {
-    let is_clear = |character| is_known(character) || is_later_symbol(character);
-    text.is_ascii() || text.chars().all(is_clear)
+    beyond_ascii(text).all(|character| is_known(character) || is_later_symbol(character))
+}
+
+/// Returns the characters beyond ASCII of `text`, in order.
+pub fn beyond_ascii(text: &str) -> impl Iterator<Item = char> + '_ {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let mut characters = rest[ascii_bytes(rest.as_bytes())..].chars();
+        let character = characters.next();
+        rest = characters.as_str();
+        character
+    })
 }
 
 /// Returns whether `\w` matches the character.

@@ -378,7 +378,7 @@ fn fold_pieces<'a>(
         Some(folded) => folded,
         None => ask_to_fold(joined, allowance, foreign)?,
     };
-    let has_unspaced = folded.chars().any(unicode::is_unspaced);
+    let has_unspaced = unicode::beyond_ascii(&folded).any(unicode::is_unspaced);
     let mut folded_pieces = folded.split('\n');
     let mut result = String::with_capacity(text.len());
     let mut written = 0;
