@@ -43,7 +43,7 @@ _MAPPED = (
     range(0x2C00, 0x2F00),
     range(0x3000, 0x3100),
     range(0xFB00, 0xFB07),
-    range(0xFF01, 0xFF5F),
+    range(0xFF01, 0xFFA0),
 )
 
 # The bits of a class; ``characters.rs`` has them under these names.
@@ -288,9 +288,7 @@ def _folding_bit(character: str, folded: dict[str, str]) -> int:
         return _KEPT
     if form == character.lower() and normal == character and len(form) == 1:
         return _LOWERED
-    # Behind the limit of folding case alone is folded. The library knows that where it is the lower case.
-    is_simple = normal == character or character.casefold() == character.lower()
-    if is_simple and any(ord(character) in numbers for numbers in _MAPPED):
+    if any(ord(character) in numbers for numbers in _MAPPED):
         folded[character] = form
         return _MAPPED_BIT
     return 0

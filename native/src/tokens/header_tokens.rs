@@ -11,7 +11,7 @@ use crate::mail::encoded_words;
 use crate::mail::header_fields::HeaderField;
 use crate::tokens::ascii::{self, is_space};
 use crate::tokens::encoding::push_encoded;
-use crate::tokens::lower_text::lower_case;
+use crate::tokens::lower_text::lower;
 use crate::tokens::signatures::{is_arc_signature, signature_tokens};
 use crate::tokens::token_list::TokenList;
 use crate::tokens::unicode;
@@ -254,14 +254,6 @@ fn field_text(value: &[u8]) -> Option<Cow<'_, str>> {
         Cow::Borrowed(text) => std::str::from_utf8(text).ok().map(Cow::Borrowed),
         Cow::Owned(text) => String::from_utf8(text).ok().map(Cow::Owned),
     }
-}
-
-/// Returns `text` in lower case; None where Python must do that.
-fn lower(text: &str) -> Option<String> {
-    if text.is_ascii() {
-        return Some(text.to_ascii_lowercase());
-    }
-    lower_case(text)
 }
 
 /// Returns the first `count` characters of `text`.

@@ -14,8 +14,10 @@ pub fn lower_text(
     if let Some(text) = charsets::ascii_text(content, charset) {
         return String::from_utf8(text.to_ascii_lowercase()).map_err(|_| HandBack);
     }
-    if let Some(text) = charsets::decode_text(content, charset).and_then(|text| lower_case(&text)) {
-        return Ok(text);
+    if let Some(text) = charsets::decode_text(content, charset) {
+        if let Some(lower) = lower(&text) {
+            return Ok(bounded(lower, unicode::length(&text)));
+        }
     }
     let mut arguments = vec![content];
     arguments.extend(charset);
@@ -24,26 +26,37 @@ pub fn lower_text(
     String::from_utf8(text).map_err(|_| HandBack)
 }
 
-/// Returns `text` in lower case; None where Python must do that: a capital sigma depends on what stands around it, a
-/// capital that was assigned later depends on the interpreter, and a text with many U+0130 becomes much longer.
-pub fn lower_case(text: &str) -> Option<String> {
+/// Returns the lower case of a text of `length` characters; where that is much longer, its beginning and its end, as
+/// `lower_case` in Python does.
+fn bounded(lower: String, length: usize) -> String {
+    let lower_length = unicode::length(&lower);
+    if lower_length <= length + length / 4 {
+        return lower;
+    }
+    let end = length / 8;
+    let beginning = &lower[..unicode::offset_of(&lower, length - end)];
+    // An end of no characters is all of it in Python.
+    let skipped = if end > 0 { lower_length - end } else { 0 };
+    let end = &lower[unicode::offset_of(&lower, skipped)..];
+    [beginning, end].join("\n")
+}
+
+/// Returns `text` in lower case, as `str.lower` does; None where Python must do that: a capital sigma depends on what
+/// stands around it, and a capital that was assigned later on the interpreter.
+pub fn lower(text: &str) -> Option<String> {
     let mut lower = String::with_capacity(text.len());
-    let mut longer = 0;
-    let mut length = 0;
     let mut rest = text;
     loop {
         let (beginning, behind) = rest.split_at(unicode::ascii_bytes(rest.as_bytes()));
         let start = lower.len();
         lower.push_str(beginning);
         lower[start..].make_ascii_lowercase();
-        length += beginning.len();
         let mut characters = behind.chars();
         let character = match characters.next() {
             Some(character) => character,
             None => break,
         };
         rest = characters.as_str();
-        length += 1;
         if unicode::class(character) & LOWER != 0 {
             lower.push(character);
         } else if !unicode::is_known(character) {
@@ -54,12 +67,10 @@ pub fn lower_case(text: &str) -> Option<String> {
         } else if character == '\u{3a3}' {
             return None;
         } else {
-            let before = lower.len();
             lower.extend(character.to_lowercase());
-            longer += lower[before..].chars().count() - 1;
         }
     }
-    (longer <= length / 4).then_some(lower)
+    Some(lower)
 }
 
 #[cfg(test)]
@@ -78,6 +89,13 @@ mod tests {
     }
 
     #[test]
+    fn of_a_text_that_becomes_much_longer_both_ends_are_read() {
+        assert_eq!(text("\u{130}".as_bytes(), None).unwrap(), "i\ni\u{307}");
+        let lower = text("\u{130}".repeat(16).as_bytes(), None).unwrap();
+        assert_eq!(lower, "i\u{307}".repeat(7) + "\ni\u{307}");
+    }
+
+    #[test]
     fn what_python_alone_knows_is_asked() {
         assert_eq!(text(b"\xc4\xe3", Some("gb2312")), Err(HandBack));
         assert_eq!(text("\u{3a3}".as_bytes(), None), Err(HandBack));
@@ -86,7 +104,7 @@ mod tests {
             text("\u{20000}\u{1c89}".as_bytes(), None).unwrap(),
             "\u{20000}\u{1c89}"
         );
-        assert_eq!(text("\u{130}".as_bytes(), None), Err(HandBack));
+        assert_eq!(text("\u{3a3}".as_bytes(), None), Err(HandBack));
         assert_eq!(
             text("\u{130}stanbul".as_bytes(), None).unwrap(),
             "i\u{307}stanbul"

@@ -427,12 +427,12 @@ fn fold_stretches(text: &str, allowance: &mut WordAllowance) -> Option<String> {
         rest = behind;
         let before = folded.len();
         let keeps_forms = characters_left <= 0;
-        let is_normal = match push_folded(stretch, keeps_forms, &mut folded) {
-            Some(is_normal) => is_normal,
-            None => {
-                folded.truncate(before);
-                push_any_folded(stretch, keeps_forms, &mut folded)
-            }
+        let is_normal = if keeps_forms {
+            let characters = stretch.chars().map(known);
+            characters.for_each(|character| push_case_folded(character, &mut folded));
+            true
+        } else {
+            push_folded(stretch, &mut folded)
         };
         let length = unicode::length(&folded[before..]);
         let is_longer = length > unicode::length(stretch);
@@ -460,9 +460,20 @@ fn stretch_bytes(text: &str) -> usize {
         .map_or(longest, |(offset, _)| offset)
 }
 
-/// Appends what folding makes of `stretch`, or what folding its case makes of it where it `keeps_forms`; returns whether
-/// NFKC keeps all of it. None where the tables do not fold a character.
-fn push_folded(stretch: &str, keeps_forms: bool, folded: &mut String) -> Option<bool> {
+/// Appends what folding makes of a stretch; returns whether it is in NFKC at a glance.
+fn push_folded(stretch: &str, folded: &mut String) -> bool {
+    let before = folded.len();
+    match push_apart(stretch, folded) {
+        Some(is_normal) => is_normal,
+        None => {
+            folded.truncate(before);
+            push_normalized(stretch, folded)
+        }
+    }
+}
+
+/// Does the same where each character is folded by itself; None where one may unite with the one before it, or is rare.
+fn push_apart(stretch: &str, folded: &mut String) -> Option<bool> {
     let mut is_normal = true;
     for character in stretch.chars() {
         let class = unicode::class(character);
@@ -471,8 +482,7 @@ fn push_folded(stretch: &str, keeps_forms: bool, folded: &mut String) -> Option<
             folded.push(character);
         } else if class == 0 {
             folded.push(known(character));
-        } else if class & LOWERED != 0 || class & MAPPED != 0 && class & NORMAL == 0 && keeps_forms
-        {
+        } else if class & LOWERED != 0 {
             folded.extend(character.to_lowercase());
         } else if class & MAPPED != 0 {
             folded.push_str(unicode::mapped(character));
@@ -481,18 +491,6 @@ fn push_folded(stretch: &str, keeps_forms: bool, folded: &mut String) -> Option<
         }
     }
     Some(is_normal)
-}
-
-/// Appends what folding makes of a stretch of any characters, or what folding its case makes of it where it
-/// `keeps_forms`; returns whether it is in NFKC at a glance.
-fn push_any_folded(stretch: &str, keeps_forms: bool, folded: &mut String) -> bool {
-    if !keeps_forms {
-        return push_normalized(stretch, folded);
-    }
-    for character in stretch.chars() {
-        push_case_folded(known(character), folded);
-    }
-    true
 }
 
 /// Appends `stretch` in lower case. None for a character whose lower case depends on what stands around it.
@@ -538,10 +536,7 @@ pub fn fold_text(text: &str) -> Option<String> {
         return None;
     }
     let mut folded = String::with_capacity(text.len());
-    if push_folded(text, false, &mut folded).is_none() {
-        folded.clear();
-        push_normalized(text, &mut folded);
-    }
+    push_folded(text, &mut folded);
     Some(folded)
 }
 
