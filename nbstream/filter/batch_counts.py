@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import compress, count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,7 +41,7 @@ class EarlyBatch:
         self.messages = tuple(messages)
         self._row_numbers = defaultdict[bytes, int](count().__next__)  # each new name gets the next number
         self._rows_by_message = [self._number(message.tokens.all.names) for message in self.messages]
-        self._early_names: list[bytes] = []
+        self._is_early = np.zeros(len(self._row_numbers), dtype=np.bool_)
         self._early_rows = np.zeros((0, len(CLASSES)), dtype=np.int64)
         self.has_begun = asyncio.Event()
 
@@ -59,8 +59,9 @@ class EarlyBatch:
         This waits until ``former`` has begun: then it has all its names, and what came before it is committed.
         """
         await former.has_begun.wait()
-        self._early_names = [name for name in self._row_numbers if name not in former._row_numbers]
-        self._early_rows, _ = await counts.look_up(self._early_names)
+        is_late = map(former._row_numbers.__contains__, self._row_numbers)
+        self._is_early = ~np.fromiter(is_late, np.bool_, len(self._row_numbers))
+        self._early_rows, _ = await counts.look_up(tuple(compress(self._row_numbers, self._is_early.tolist())))
 
     async def read_rest(
         self,
@@ -74,12 +75,12 @@ class EarlyBatch:
             names.append(count_names(message.tokens, old_entry))
             if old_entry:
                 self._rows_by_message[i] = self._number(names[i])
-        early_names = frozenset(self._early_names)
-        late_names = tuple([name for name in self._row_numbers if name not in early_names])
-        counts = await read_counts(late_names)
+        is_late = np.ones(len(self._row_numbers), dtype=np.bool_)  # the names of entries are
+        is_late[: len(self._is_early)] = ~self._is_early
+        counts = await read_counts(tuple(compress(self._row_numbers, is_late.tolist())))
         rows = np.empty((len(self._row_numbers), len(CLASSES)), dtype=np.int64)
-        rows[self._number(self._early_names)] = self._early_rows
-        rows[self._number(late_names)] = counts.rows
+        rows[~is_late] = self._early_rows
+        rows[is_late] = counts.rows
         return BatchCounts(names, self._rows_by_message, replace(counts, rows=rows))
 
 
