@@ -27,7 +27,7 @@ from tests.benchmarks.speed.processes import Served, free_port, served
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
-    from nbstream.engine.choice import PYTHON, Engine
+    from nbstream.engine.choice import Engine
     from nbstream.store.recent.checked_messages import RecentMessages
     from nbstream.store.replica.mirror import Mirror
     from tests.benchmarks.speed.bench import Bench, Labelled
@@ -94,7 +94,7 @@ async def in_process_daemon(state: Path, engine: Engine) -> AsyncIterator[InProc
         model = make_model(settings, store.client)
         await model.open()
         mirror = make_mirror(settings, store, make_model(settings, store.blocking_client), engine)
-        metrics, dropped = DaemonMetrics.create(PYTHON), list[int]()
+        metrics, dropped = DaemonMetrics.create(engine), list[int]()
         metrics.watch_model(mirror, store.primary, lambda: make_filter_policy(settings))
         memory = make_recent_messages(settings, model, dropped.append)
         observer = CompositeObserver(metrics.filter, RememberingObserver(memory.remember))
