@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible
 from nbstream.filter.batch_counts import EarlyBatch
@@ -134,11 +134,7 @@ class BulkLearner:
                 yield batch
                 stop_if_cancelled()  # the wait would not notice it for as long as no message comes
         finally:
-            while not following.done():  # more than once: see store.cancellation.stop_if_cancelled
-                following.cancel()
-                await asyncio.wait([following], timeout=1)
-            if not following.cancelled():
-                following.exception()
+            await _cancel(following)
 
     async def _read_early(
         self, batches: AsyncGenerator[Batch, None], former: EarlyBatch | None
@@ -290,10 +286,22 @@ async def _end_commit(commit: asyncio.Task[None]) -> None:
     try:
         await asyncio.wait([commit])
     finally:
-        commit.cancel()  # does nothing to a task that has ended
-        await asyncio.wait([commit])
-        if not commit.cancelled():
-            commit.exception()
+        await _cancel(commit)
+
+
+async def _cancel(task: asyncio.Task[Any]) -> None:
+    """Cancel the task unless it has ended, and wait for its end. A cancelled wait cancels the task once more."""
+    interruption: asyncio.CancelledError | None = None
+    while not task.done():  # more than once: see store.cancellation.stop_if_cancelled
+        task.cancel()
+        try:
+            await asyncio.wait([task], timeout=1)
+        except asyncio.CancelledError as error:
+            interruption = error
+    if not task.cancelled():
+        task.exception()
+    if interruption:
+        raise interruption
 
 
 def _with_message_key(message: TokenizedMessage, error: StoreIncompatible) -> StoreIncompatible:

@@ -9,9 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from redis.asyncio import Redis
 
+from nbstream.bayes.counts import Totals
 from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.filter import Filter, Lesson, LessonOutcome
 from nbstream.filter.bulk import BATCH_SIZE
@@ -104,22 +107,55 @@ async def test_many_messages_are_learned_as_if_one_after_another_to_the_last_dig
         assert {key: entry.weight for key, entry in entries.items()} == weights
 
 
+class PatientModel(Model):
+    """A model that writes a batch only after counts of the next one were read, or when there is no next one."""
+
+    def __init__(self, client: Redis) -> None:
+        super().__init__(client, "test", 3600)
+        self._has_read, self._is_last = asyncio.Event(), False
+
+    async def all_of(self, messages: Iterable[Message]) -> AsyncIterator[Message]:
+        for message in messages:
+            yield message
+        self._is_last = True
+        self._has_read.set()
+
+    async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
+        counts = await super().look_up(tokens)
+        self._has_read.set()
+        return counts
+
+    async def commit_lessons(self, batch: LessonBatch) -> list[Answer]:
+        if not self._is_last:
+            self._has_read.clear()
+        await self._has_read.wait()
+        return await super().commit_lessons(batch)
+
+
 async def test_batches_that_share_tokens_and_messages_are_learned_as_if_one_after_another(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counts are read while the batch before is still taught; here every batch has tokens of the one before."""
     monkeypatch.setattr("nbstream.filter.bulk.BATCH_SIZE", 6)
     messages, spam_filter = messages_by_label(100)["spam"], make_filter(client)
-    taught, again = messages[:9], [*messages, *messages[3:6]]
-    model = Model(client, "test", 3600)
+    one_way, other_way = map(Message.parse, PRIZE_BY_TWO_WAYS)  # the second batch unlearns the tokens of the other
+    by_other_way = Message.parse(PRIZE_BY_TWO_WAYS[1].replace(b"prize", b"report"))  # the third batch has them
+    taught = [*messages[:9], other_way]
+    again = [*messages[:8], one_way, *messages[8:12], by_other_way, *messages[12:], *messages[3:6]]
+    assert one_way.key == other_way.key != by_other_way.key
+    model, in_bulk = PatientModel(client), list[Result]()
     await teach(spam_filter, taught, "ham")
-    in_bulk, entries = await teach(spam_filter, again, "spam"), await live_entries(model)
+    patient = with_parts(spam_filter, model=model, counts=model)
+    await patient.learn_many(model.all_of(again), "spam", SOURCE, in_bulk.append)
+    entries = await live_entries(model)
     await client.flushall()
 
     await teach(spam_filter, taught, "ham")
     single = [await spam_filter.learn(message, "spam", "test") for message in again]
 
-    assert [lesson.after for lesson in in_bulk] == [lesson.after for lesson in single]
+    assert [lesson.after for lesson in in_bulk if isinstance(lesson, Lesson)] == [
+        lesson.after for lesson in single
+    ]
     weights = {key: entry.weight for key, entry in (await live_entries(model)).items()}
     assert {key: entry.weight for key, entry in entries.items()} == weights
 
@@ -434,6 +470,12 @@ async def test_an_interruption_leaves_whole_lessons_and_reports_all_of_them(clie
     }
 
 
+def learning_tasks() -> list[asyncio.Task[object]]:
+    """The tasks that the learning of many messages has started, and that have not ended."""
+    coroutines = [(task, task.get_coro()) for task in asyncio.all_tasks()]
+    return [task for task, coroutine in coroutines if "BulkLearner" in getattr(coroutine, "__qualname__", "")]
+
+
 async def test_a_second_cancellation_ends_what_is_on_its_way_too(
     client: Redis, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
@@ -446,10 +488,6 @@ async def test_a_second_cancellation_ends_what_is_on_its_way_too(
         is_on_its_way.set()
         return Fate.KEEP_REPLY
 
-    def commits() -> list[asyncio.Task[object]]:
-        coroutines = [(task, task.get_coro()) for task in asyncio.all_tasks()]
-        return [task for task, coroutine in coroutines if "BulkLearner" in getattr(coroutine, "__qualname__", "")]
-
     async with Proxy(shared_redis.socket, tmp_path / "s", hang) as way:
         hanging = open_client(ConnectionOptions(way.url))
         messages = stream_of(messages_by_label(10)["spam"])
@@ -458,15 +496,58 @@ async def test_a_second_cancellation_ends_what_is_on_its_way_too(
         )
         async with asyncio.timeout(DEADLINE_SECONDS):
             await is_on_its_way.wait()
-        assert commits()
+        assert learning_tasks()
         for _ in range(2):
             task.cancel()
             await asyncio.wait([task], timeout=0)
             await asyncio.sleep(0)
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not commits()
+        assert not learning_tasks()
         await hanging.aclose()
+
+
+class WaitingModel(Model):
+    """A model that is asked for entries and never answers."""
+
+    def __init__(self, client: Redis) -> None:
+        super().__init__(client, "test", 3600)
+        self.is_asked = asyncio.Event()
+
+    async def entries(self, message_keys: Sequence[str]) -> list[LedgerEntry | StoreIncompatible | None]:
+        self.is_asked.set()
+        await asyncio.Event().wait()
+        return []
+
+
+async def test_a_second_cancellation_ends_the_reading_of_messages_too(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbstream.filter.bulk.BATCH_SIZE", 6)
+    model, is_waiting, is_closing = WaitingModel(client), asyncio.Event(), asyncio.Event()
+
+    async def more_than_a_batch() -> AsyncIterator[Message]:
+        try:
+            for message in messages_by_label(30)["spam"][:7]:
+                yield message
+            is_waiting.set()
+            await asyncio.Event().wait()
+        finally:
+            is_closing.set()
+            await asyncio.Event().wait()  # until it is cancelled again
+
+    spam_filter = with_parts(make_filter(client), model=model)
+    task = asyncio.create_task(spam_filter.learn_many(more_than_a_batch(), "spam", SOURCE, list[Result]().append))
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        await model.is_asked.wait()
+        await is_waiting.wait()
+        task.cancel()
+        await is_closing.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert not learning_tasks()
 
 
 async def test_first_scores_are_stored_in_bulk_as_for_single_lessons(client: Redis) -> None:
