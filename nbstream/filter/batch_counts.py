@@ -1,8 +1,8 @@
-"""The counts that a batch of messages needs, most of which are read while the batch before it is still taught.
+"""The counts that a batch of messages needs; most of them are prefetched while the batch before it is taught.
 
 A lesson changes the counts of the tokens of its message, and of those of its former ledger entry. All other
-counts can be read before it is committed, with the same result. So the names that the batch before does not have
-are read early, and the rest at the turn of the batch.
+counts can be read before it is committed, with the same result. So the counts of names that the batch before does
+not have are prefetched, and the rest is read at the turn of the batch.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from nbstream.filter.protocols import CountSource
 
 
-class EarlyBatch:
-    """The messages of a batch before its turn, and those of its counts that were read by then.
+class PrefetchedBatch:
+    """The messages of a batch before its turn, and those of its counts that were prefetched.
 
     ``has_begun`` is set when the batch has all its counts, and its first lessons are on their way: Redis is busy
     from then on.
@@ -41,8 +41,8 @@ class EarlyBatch:
         self.messages = tuple(messages)
         self._row_numbers = defaultdict[bytes, int](count().__next__)  # each new name gets the next number
         self._rows_by_message = [self._number(message.tokens.all.names) for message in self.messages]
-        self._is_early = np.zeros(len(self._row_numbers), dtype=np.bool_)
-        self._early_rows = np.zeros((0, len(CLASSES)), dtype=np.int64)
+        self._is_prefetched = np.zeros(len(self._row_numbers), dtype=np.bool_)
+        self._prefetched_rows = np.zeros((0, len(CLASSES)), dtype=np.int64)
         self.has_begun = asyncio.Event()
 
     @property
@@ -53,15 +53,16 @@ class EarlyBatch:
     def _number(self, names: Collection[bytes]) -> NDArray[np.intp]:
         return np.fromiter(map(self._row_numbers.__getitem__, names), np.intp, len(names))
 
-    async def read_early(self, counts: CountSource, former: EarlyBatch) -> None:
+    async def prefetch(self, counts: CountSource, former: PrefetchedBatch) -> None:
         """Read the counts of all names that ``former``, the batch before, does not have.
 
         This waits until ``former`` has begun: then it has all its names, and what came before it is committed.
         """
         await former.has_begun.wait()
         is_late = map(former._row_numbers.__contains__, self._row_numbers)
-        self._is_early = ~np.fromiter(is_late, np.bool_, len(self._row_numbers))
-        self._early_rows, _ = await counts.look_up(tuple(compress(self._row_numbers, self._is_early.tolist())))
+        self._is_prefetched = ~np.fromiter(is_late, np.bool_, len(self._row_numbers))
+        names = compress(self._row_numbers, self._is_prefetched.tolist())
+        self._prefetched_rows, _ = await counts.look_up(tuple(names))
 
     async def read_rest(
         self,
@@ -75,11 +76,11 @@ class EarlyBatch:
             names.append(count_names(message.tokens, old_entry))
             if old_entry:
                 self._rows_by_message[i] = self._number(names[i])
-        is_late = np.ones(len(self._row_numbers), dtype=np.bool_)  # the names of entries are
-        is_late[: len(self._is_early)] = ~self._is_early
+        is_late = np.ones(len(self._row_numbers), dtype=np.bool_)  # also the names that only entries have
+        is_late[: len(self._is_prefetched)] = ~self._is_prefetched
         counts = await read_counts(tuple(compress(self._row_numbers, is_late.tolist())))
         rows = np.empty((len(self._row_numbers), len(CLASSES)), dtype=np.int64)
-        rows[~is_late] = self._early_rows
+        rows[~is_late] = self._prefetched_rows
         rows[is_late] = counts.rows
         return BatchCounts(names, self._rows_by_message, replace(counts, rows=rows))
 

@@ -25,7 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible
-from nbstream.filter.batch_counts import EarlyBatch
+from nbstream.filter.batch_counts import PrefetchedBatch
 from nbstream.filter.former_keys import resolve_ledger_keys
 from nbstream.filter.lesson_plan import CountedCheck, PlannedLesson, TokenizedMessage
 from nbstream.filter.results import Lesson, LessonOutcome
@@ -110,9 +110,9 @@ class BulkLearner:
         try:
             async with (
                 aclosing(_split_batches(messages, request.batch_size)) as batches,
-                aclosing(self._read_ahead(batches)) as early_batches,
+                aclosing(self._read_ahead(batches)) as prefetched_batches,
             ):
-                async for batch in early_batches:
+                async for batch in prefetched_batches:
                     stop_if_cancelled()
                     await _wait_for_commit(commit)  # before the rest of its counts is read
                     async with aclosing(self._prepare_batch(batch, request)) as parts:
@@ -125,30 +125,30 @@ class BulkLearner:
             if commit:  # what is on its way to Redis is reported, even if an error ends the rest
                 await _end_commit(commit)
 
-    async def _read_ahead(self, batches: AsyncGenerator[Batch, None]) -> AsyncGenerator[EarlyBatch, None]:
-        """Yield the batches; while one is taught, the messages of the next one are read, and its early counts."""
-        following = asyncio.create_task(self._read_early(batches, None))
+    async def _read_ahead(self, batches: AsyncGenerator[Batch, None]) -> AsyncGenerator[PrefetchedBatch, None]:
+        """Yield the batches; while one is taught, the messages of the next one are read and most of its counts."""
+        following = asyncio.create_task(self._prefetch(batches, None))
         try:
             while batch := await following:
-                following = asyncio.create_task(self._read_early(batches, batch))
+                following = asyncio.create_task(self._prefetch(batches, batch))
                 yield batch
                 stop_if_cancelled()  # the wait would not notice it for as long as no message comes
         finally:
             await _cancel(following)
 
-    async def _read_early(
-        self, batches: AsyncGenerator[Batch, None], former: EarlyBatch | None
-    ) -> EarlyBatch | None:
+    async def _prefetch(
+        self, batches: AsyncGenerator[Batch, None], former: PrefetchedBatch | None
+    ) -> PrefetchedBatch | None:
         messages = await anext(batches, None)
         if messages is None:
             return None
-        batch = EarlyBatch(messages.values())
+        batch = PrefetchedBatch(messages.values())
         if former and not former.is_single and not batch.is_single and not self._autolearn_layer:
-            await batch.read_early(self._counts, former)
+            await batch.prefetch(self._counts, former)
         return batch
 
     async def _prepare_batch(
-        self, batch: EarlyBatch, request: BulkRequest
+        self, batch: PrefetchedBatch, request: BulkRequest
     ) -> AsyncGenerator[Callable[[], Coroutine[None, None, None]], None]:
         """Plan a batch, and yield for each part the rest of the work, which mostly waits for Redis."""
         if batch.is_single:
@@ -166,7 +166,7 @@ class BulkLearner:
         else:
             request.report_result(lesson)
 
-    async def _plan_batch(self, batch: EarlyBatch, request: BulkRequest) -> AsyncGenerator[_PartPlan, None]:
+    async def _plan_batch(self, batch: PrefetchedBatch, request: BulkRequest) -> AsyncGenerator[_PartPlan, None]:
         messages = await resolve_ledger_keys(self._model, self._autolearn_layer, batch.messages)
         withdrawn = await self._withdraw_autolearned(messages)
         entries = await self._model.entries([message.key for message in messages])
