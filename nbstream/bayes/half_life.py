@@ -12,15 +12,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import WEIGHT_ONE
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from nbstream.bayes.counts import Totals
 
 MAX_COUNT = 2**52
 """The largest total or sum that learning may reach: half of 2^53, up to which Lua's numbers are exact integers."""
@@ -83,15 +76,6 @@ class HalfLife:
 
 NO_HALF_LIFE = HalfLife()
 """The time base of a model that forgets nothing."""
-
-
-def largest_count(totals: Totals, moments: NDArray[np.int64]) -> int:
-    """Return the largest of all totals, counts and sums.
-
-    ``moments`` are the sums of the Gaussian model, shape (sums, classes). No count of a token is larger than the
-    total of its class, and no other sum than both, since a lesson adds no more to it than to each of its tokens.
-    """
-    return max(*totals.tokens, int(moments.max()))
 
 
 def grow_weight(weight: int, growth: float) -> int:

@@ -14,14 +14,12 @@ from nbstream.bayes import lesson_weight
 from nbstream.bayes.calibration import SCORE_BINS, Calibration
 from nbstream.bayes.classifier import Classifier, ClassifierOptions
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
-from nbstream.bayes.event_models import GaussianModel
 from nbstream.bayes.half_life import (
     MAX_COUNT,
     MAX_GROWTH_HALF_LIVES,
     NO_HALF_LIFE,
     HalfLife,
     grow_weight,
-    largest_count,
     quantize_unit,
 )
 from tests.bayes.sample_models import CHOICES, classifier_of, feature_counts, sample_message, trained_counts
@@ -94,16 +92,6 @@ def test_a_large_count_leaves_less() -> None:
     left = [BASE.half_lives_left(1000, total) for total in (MAX_COUNT // 8, MAX_COUNT, 2 * MAX_COUNT)]
 
     assert left == [3, 0, 0]
-
-
-@pytest.mark.parametrize("choice", CHOICES)
-def test_the_largest_of_all_counts_is_a_total_or_a_sum_of_numbers(choice: str) -> None:
-    counts = trained_counts(classifier_of(choice))
-    _, rows = counts.snapshot()
-
-    largest = largest_count(counts.totals, counts.sums(GaussianModel.sum_names))
-
-    assert largest == max(*counts.totals.tokens, rows.max())
 
 
 @pytest.mark.parametrize("choice", CHOICES)

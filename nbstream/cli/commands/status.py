@@ -20,8 +20,8 @@ from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_rules
 from nbstream.assembly.store import make_autolearn_model
 from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.event_models import GaussianModel
-from nbstream.bayes.half_life import HalfLife, largest_count
+from nbstream.bayes.half_life import HalfLife
+from nbstream.bayes.largest_count import LARGE_SUMS, largest_count
 from nbstream.cli import interrupts
 from nbstream.engine.choice import ENVIRONMENT
 from nbstream.errors import ConfigError
@@ -169,7 +169,7 @@ def _ask_daemon(settings: Settings) -> DaemonStatus:
 
 
 async def _collect_model_status(settings: Settings, model: Model) -> ModelStatus:
-    sums, totals = await model.look_up(GaussianModel.sum_names)
+    sums, totals = await model.look_up(LARGE_SUMS)
     autolearn_totals = await make_autolearn_model(settings, model.client).totals()
     largest = largest_count(totals, sums)
     learned = dict(zip(CLASSES, totals.messages, strict=True))

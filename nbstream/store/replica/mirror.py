@@ -40,8 +40,8 @@ from nbstream.bayes.counts import (
     CountsChange,
     Totals,
 )
-from nbstream.bayes.event_models import GaussianModel
-from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife, largest_count
+from nbstream.bayes.half_life import NO_HALF_LIFE, HalfLife
+from nbstream.bayes.largest_count import LARGE_SUMS, largest_count
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.engine.table import TableFailure
 from nbstream.errors import NbstreamError, StoreUnavailable
@@ -236,7 +236,7 @@ class Mirror:
     def largest_count(self) -> int:
         """The largest of all totals and sums, and so of all counts; 0 before the first load."""
         with suppress(StoreUnavailable), self._reading() as counts:
-            return largest_count(counts.totals, counts.sums(GaussianModel.sum_names))
+            return largest_count(counts.totals, counts.sums(LARGE_SUMS))
         return 0
 
     async def wait_for_more_tokens(self, tokens: int) -> None:
