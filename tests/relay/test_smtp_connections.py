@@ -257,20 +257,27 @@ async def test_a_cancelled_command_closes_the_connection(silence: str, play: Pla
     await server.played()
 
 
-async def test_a_message_given_up_never_reaches_its_final_dot(play: Play, relay_to: Relay) -> None:
+@pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "late"])
+async def test_a_message_given_up_never_reaches_its_final_dot(
+    is_cancelled: bool, play: Play, relay_to: Relay
+) -> None:
     server = await play(ASK_MAIL + OK + ASK_DATA + "S: 354 Go\nC: some\nS: nothing\n" + GONE)
-    transaction = await relay_to(server).begin(ALICE)
+    limits = {} if is_cancelled else {"reply_timeout_seconds": 0.5}
+    transaction = await relay_to(server, **limits).begin(ALICE)
+    before = asyncio.all_tasks()
     task = asyncio.create_task(transaction.data(b"x" * 30_000_000))
     async with asyncio.timeout(DEADLINE_SECONDS):
         await server.silent.wait()
 
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
+    if is_cancelled:
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError if is_cancelled else RelayUnavailable):
         await task
     server.go_on.set()
 
     await server.played()
     assert not server.last_words.endswith(b".\r\n")
+    assert asyncio.all_tasks() <= before  # nobody writes any more
 
 
 @pytest.mark.parametrize("line", ["hello?", "250 " + "x" * 9000, "354 Go", "150 Wait"])

@@ -209,6 +209,14 @@ async def test_the_routes_are_found_by_path_and_method() -> None:
         assert (await get(f"{url}/things"))[0] == 405
 
 
+async def test_an_expectation_that_is_none_is_refused() -> None:
+    async with serving([metrics_route(one)]) as url, aiohttp.ClientSession() as session:
+        async with session.get(f"{url}/metrics", headers={"Expect": "a-miracle"}) as response:
+            assert response.status == 417
+        async with session.get(f"{url}/metrics") as response:
+            assert response.status == 200
+
+
 Fields = list[tuple[str, str]]
 
 
