@@ -346,8 +346,8 @@ class Model:
     async def _commit_at_once(self, batch: LessonBatch) -> bytes | None:
         """Commit several lessons in one step, and return its change; None where each has to be committed alone.
 
-        So it is where the ledger holds something else, which one of the lessons finds out alone, and where Redis
-        refuses the batch. After a lost reply the batch finds its own entries in the ledger.
+        Each has to be where the ledger holds another entry than expected of some message, and where Redis refuses
+        the batch; also after a lost reply, since the ledger has the new entries of the batch then.
         """
         if not self.formats.batch_lessons or len(batch.lessons) < 2:
             return None
