@@ -45,7 +45,7 @@ _GATHERED_SECONDS = 0.025  # larger batches need fewer round trips for each mess
 _WRITTEN_SECONDS = (
     3 * _GATHERED_SECONDS
 )  # by then another process has written its last check, unless Redis is slow
-_PACKED_AT_ONCE = 8  # messages packed before other tasks have their turn: 0.3 ms
+_PACKED_AT_ONCE = 8  # messages packed before other tasks have their turn: below 1 ms with either engine
 _READ_COUNT = 100
 
 

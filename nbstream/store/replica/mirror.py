@@ -505,7 +505,7 @@ class Mirror:
                     return await self._replica_of(view, model, position.change, position.sequence)
             elif is_standstill and not is_told:
                 is_told = True
-                _log.warning("the process that writes the shared counts has not loaded the shared counts yet")
+                _log.warning("the process that writes the shared counts has not loaded them yet")
             await asyncio.sleep(_LOOK_SECONDS)
         return None
 

@@ -180,7 +180,7 @@ async def test_a_reader_says_that_it_waits_where_nothing_was_published(
     mirror = new_mirror(model, "reader", tmp_path / "counts")
     following = asyncio.create_task(mirror.run())
     try:
-        await until(lambda: "has not loaded the shared counts yet" in caplog.text)
+        await until(lambda: "has not loaded them yet" in caplog.text)
         assert not mirror.loaded.is_set()
 
         loading.stop_writing()
@@ -188,7 +188,7 @@ async def test_a_reader_says_that_it_waits_where_nothing_was_published(
         async with asyncio.timeout(DEADLINE_SECONDS):
             await mirror.loaded.wait()
         assert mirror.role == "writer"
-        assert caplog.text.count("has not loaded the shared counts yet") == 1
+        assert caplog.text.count("has not loaded them yet") == 1
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
