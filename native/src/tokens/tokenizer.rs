@@ -149,7 +149,7 @@ impl BodyTexts {
             distinct_words(text, BODY, self.limit, &mut self.allowance, foreign)?
         };
         let mut link_tokens = TokenList::distinct();
-        for link in find_links(text, self.resolved_left, &mut self.references)?.iter() {
+        for link in find_links(text, self.resolved_left, &mut self.references).iter() {
             push_link_tokens(&mut link_tokens, link, foreign)?;
         }
         tokens.append(&link_tokens);

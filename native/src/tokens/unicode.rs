@@ -1,7 +1,6 @@
 //! The characters that tokens are made of: those of Unicode 14.0, whatever version the interpreter knows.
 //!
-//! What they are is in tables that Python's own tables made (`characters`). A text with a character that is not in
-//! them is handed back.
+//! What they are is in tables that Python's own tables made (`characters`). A later character becomes U+FFFD in a token.
 
 use crate::tokens::characters::{
     BLOCK, BLOCKS, BLOCK_NUMBERS, CLASSES, FOLDED, KNOWN, SPACE, WORD,
@@ -19,14 +18,6 @@ pub fn is_known(character: char) -> bool {
     class(character) & KNOWN != 0
 }
 
-/// Returns whether the character was assigned after Unicode 14.0 and is no letter, digit or space in any version.
-pub fn is_later_symbol(character: char) -> bool {
-    matches!(character, '\u{20c1}'..='\u{20c4}' | '\u{2427}'..='\u{2429}' | '\u{2b96}' | '\u{2e60}'..='\u{2e63}'
-        | '\u{2ffc}'..='\u{2fff}' | '\u{31e4}'..='\u{31e5}' | '\u{31ef}' | '\u{fbc3}'..='\u{fbd2}'
-        | '\u{fd90}'..='\u{fd91}' | '\u{fdc8}'..='\u{fdce}' | '\u{1f000}'..='\u{1faff}')
-        && !is_known(character)
-}
-
 /// Returns whether the lower case of a character that was assigned later may be a character of Unicode 14.0: there an
 /// interpreter of a later version makes another text. All other ones become U+FFFD, in whatever case they are.
 pub fn is_later_capital(character: char) -> bool {
@@ -36,12 +27,6 @@ pub fn is_later_capital(character: char) -> bool {
 /// Returns whether the tables know each character of `text`.
 pub fn is_known_text(text: &str) -> bool {
     beyond_ascii(text).all(is_known)
-}
-
-/// Returns whether the tables know each character of `text`, or it is a later symbol: so it is the same text to every
-/// interpreter, whatever is searched in it.
-pub fn is_clear_text(text: &str) -> bool {
-    beyond_ascii(text).all(|character| is_known(character) || is_later_symbol(character))
 }
 
 /// Returns the characters beyond ASCII of `text`, in order.
@@ -120,7 +105,6 @@ mod tests {
     fn characters_are_what_python_says() {
         assert!(is_word('é') && is_word('_') && is_word('中') && !is_word('\u{a0}'));
         assert!(is_space('\u{a0}') && is_space('\u{1c}') && is_space('\u{2003}') && !is_space('x'));
-        assert!(is_later_symbol('\u{1f6dc}') && !is_later_symbol('\u{1f600}'));
         assert!(is_known('\u{e000}') && is_known('\u{20000}') && !is_known('\u{1f6dc}'));
         assert_eq!(mapped('\u{ff21}'), "a");
         assert_eq!(mapped('ß'), "ss");

@@ -31,13 +31,9 @@ pub const MAX_NAME_CHARACTERS: usize = 253;
 /// Returns the distinct links in text or HTML source (lower case).
 ///
 /// Character references are resolved in `max_resolved` characters, half of them at each end.
-pub fn find_links(
-    source: &str,
-    max_resolved: usize,
-    references: &mut References,
-) -> Result<TokenList, HandBack> {
+pub fn find_links(source: &str, max_resolved: usize, references: &mut References) -> TokenList {
     let source = if bytes::contains(source.as_bytes(), b"&#") {
-        Cow::Owned(resolved_ends(source, max_resolved / 2, references)?)
+        Cow::Owned(resolved_ends(source, max_resolved / 2, references))
     } else {
         Cow::Borrowed(source)
     };
@@ -55,28 +51,24 @@ pub fn find_links(
         }
     }
     if links.len() <= MAX_LINKS {
-        return Ok(links);
+        return links;
     }
     let mut chosen = TokenList::new();
     for position in (0..HALF).chain(links.len() - HALF..links.len()) {
         chosen.push(&[links.get(position)]);
     }
-    Ok(chosen)
+    chosen
 }
 
 /// Returns `source` with the references resolved in the first and the last `half` characters.
-fn resolved_ends(
-    source: &str,
-    half: usize,
-    references: &mut References,
-) -> Result<String, HandBack> {
+fn resolved_ends(source: &str, half: usize, references: &mut References) -> String {
     let length = unicode::length(source);
     let start = unicode::offset_of(source, half);
     let end = unicode::offset_of(source, half.max(length.saturating_sub(half)));
-    let mut resolved = references.resolve(&source[..start])?.into_owned();
+    let mut resolved = references.resolve(&source[..start]).into_owned();
     resolved.push_str(source.get(start..end).unwrap_or_default());
-    resolved.push_str(&references.resolve(&source[end..])?);
-    Ok(resolved)
+    resolved.push_str(&references.resolve(&source[end..]));
+    resolved
 }
 
 /// Returns where the links are that begin with `beginning`; of more than `MAX_LINKS` the first and the last ones, half
@@ -141,7 +133,7 @@ pub fn push_link_tokens(
     foreign: &mut dyn Foreign,
 ) -> Result<(), HandBack> {
     let text = std::str::from_utf8(link).map_err(|_| HandBack)?;
-    let resolved = resolve_character_references(text)?;
+    let resolved = resolve_character_references(text);
     if !(resolved.is_ascii() && push_ascii_link_tokens(tokens, resolved.as_bytes())) {
         for token in foreign.ask(Question::LinkTokens, &[link])? {
             tokens.push(&[&token]);
@@ -307,7 +299,7 @@ mod tests {
     }
 
     fn links(source: &str) -> Vec<String> {
-        let found = find_links(source, MAX_RESOLVED_CHARACTERS, &mut References::new()).unwrap();
+        let found = find_links(source, MAX_RESOLVED_CHARACTERS, &mut References::new());
         let text = |link: &[u8]| String::from_utf8(link.to_vec()).unwrap();
         found.iter().map(text).collect()
     }
