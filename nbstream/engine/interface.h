@@ -18,6 +18,10 @@ typedef struct nbn_table nbn_table;
 /* The epoch of a table can be read without a call: it is the word of 64 bits at this number of bytes. */
 #define NBN_TABLE_COMMITTED_OFFSET 64
 
+/* Rows, each of so many bytes, follow the head of a table, and the words of long names follow the rows: whoever gives
+ * memory to a table reserves it in this order. */
+#define NBN_TABLE_ROW_BYTES 64
+
 int64_t nbn_table_bytes(uint64_t rows, uint64_t long_name_words);
 int64_t nbn_table_create(uint8_t *region, size_t length, uint64_t rows, uint64_t long_name_words,
                          const uint64_t *key_and_identity /* 2 + 2 */);
@@ -60,8 +64,8 @@ enum nbn_question {
     NBN_FOLDED_PIECES = 10,
 };
 
-/* Asks the caller of nbn_take_apart what the library does not know: a question with `count` arguments. The caller gives the answer by nbn_answer before it returns; without one the message is handed
- * back. */
+/* Asks the caller of nbn_take_apart what the library does not know: a question with `count` arguments. The caller gives
+ * the answer by nbn_answer before it returns; without one the message is handed back. */
 typedef void (*nbn_ask)(void *answer, uint32_t question, const uint8_t *const *arguments, const size_t *lengths,
                         size_t count);
 
@@ -77,10 +81,11 @@ int64_t nbn_take_apart(const uint8_t *raw, size_t length, const nbn_take_apart_o
                        uint8_t *output, size_t capacity);
 
 /* The score of a message. See native/src/score. joined: its tokens, separated by line feeds. out: the 5 totals and the
- * log-odds (8 bytes each), how many bytes an index and a count take (4 bytes each), and the clues as
- * nbstream/bayes/packed_clues.py has them; all little-endian. Returns the number of clues, or an error as above (-1 also
- * where they do not fit into the `capacity` bytes of out); -8 where the model has learned another number of messages
- * than the request is for (the totals are in out), -9 where Python has to compute the score. */
+ * log-odds (8 bytes each), how many bytes an index and a count take (4 bytes each), and the clues: the indices of all
+ * (unsigned; 1, 2 or 4 bytes), then the counts of ham and spam of each (signed; 4 or 8 bytes), then the log-ratios of all
+ * (doubles). All is little-endian. Returns the number of clues, or an error as above (-1 also where they do not fit into
+ * the `capacity` bytes of out); -8 where the model has learned another number of messages than the request is for (the
+ * totals are in out), -9 where Python has to compute the score. */
 typedef struct {
     uint64_t sizes[3];   /* of the groups of tokens */
     uint64_t limits[3];  /* how many of a group vote for each class */

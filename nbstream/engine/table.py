@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CLASSES = 2
-ROW_BYTES = 64
+ROW_BYTES = 64  # NBN_TABLE_ROW_BYTES of interface.h
 WORD_BYTES = 8
 
 _ARGUMENTS, _FULL = -1, -2

@@ -27,3 +27,11 @@ def test_rust_python_and_the_interface_find_the_epoch_of_a_table_at_the_same_pla
     (offset,) = re.findall(r"^#define NBN_TABLE_COMMITTED_OFFSET (\d+)$", INTERFACE, re.M)
 
     assert int(offset) == table._COMMITTED_OFFSET == 8 * int(word)
+
+
+def test_rust_python_and_the_interface_give_a_row_of_a_table_as_many_bytes() -> None:
+    layout = (ROOT / "native" / "src" / "table" / "layout.rs").read_text()
+    (words,) = re.findall(r"const ROW_WORDS: usize = (\d+);", layout)
+    (row_bytes,) = re.findall(r"^#define NBN_TABLE_ROW_BYTES (\d+)$", INTERFACE, re.M)
+
+    assert int(row_bytes) == table.ROW_BYTES == 8 * int(words)

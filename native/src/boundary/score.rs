@@ -68,7 +68,7 @@ pub unsafe extern "C" fn nbn_score_rows(
     length: usize,
     rows: *const i64,
     count: usize,
-    totals: *const i64,
+    totals: *const [i64; TOTALS_WORDS],
     request: *const ScoreRequest,
     out: *mut u8,
     capacity: usize,
@@ -78,11 +78,10 @@ pub unsafe extern "C" fn nbn_score_rows(
         let (joined, rows) =
             unsafe { (values(joined, length), values(rows as *const Counts, count)) };
         // SAFETY: likewise; Python's bytes need not be aligned.
-        let (totals, request) = unsafe { (values(totals, TOTALS_WORDS), request.read_unaligned()) };
+        let (totals, request) = unsafe { (totals.read_unaligned(), request.read_unaligned()) };
         // SAFETY: likewise.
         let out = unsafe { room(out, capacity) };
         let names = split_names(joined, request.tokens()?)?;
-        let totals = totals.try_into().map_err(|_| TableError::Arguments)?;
         request.answer(&names, rows, totals, out)
     })
 }

@@ -32,7 +32,7 @@ pub const NAMES: usize = 11; // names with a count other than zero, the sums inc
 pub const SUMS: usize = 12; // sums with a count other than zero
 
 // The words of a row. A row is one line of the processor's cache.
-pub const ROW_WORDS: usize = 8;
+pub const ROW_WORDS: usize = 8; // in bytes: NBN_TABLE_ROW_BYTES of interface.h
 pub const NAME: usize = 0; // three words
 pub const EPOCH: usize = 3;
 pub const COUNTS: usize = 4; // one word for each class
