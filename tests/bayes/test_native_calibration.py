@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,13 @@ def test_the_probability_is_the_same(counts: Labels, messages: tuple[int, int], 
     for unit in (WEIGHT_ONE, 1.7 * WEIGHT_ONE):
         expected = Calibration().probability(log_odds, counts, totals, unit)
         assert Calibration(library=native_library()).probability(log_odds, counts, totals, unit) == expected
+
+
+def test_the_library_averages_over_the_pairs_itself() -> None:
+    pairs = [(0.75, -3.0, 2.0), (0.25, 3.0, 4.0)]
+    packed = struct.pack("<6d", *pairs[0], *pairs[1])
+    expected = 0.5 + 0.5 * math.fsum(share * math.tanh((1.0 - bias) / two_t) for share, bias, two_t in pairs)
+    assert MeanProbability(native_library())(1.0, packed) == expected
 
 
 def test_what_is_no_number_is_left_to_python() -> None:

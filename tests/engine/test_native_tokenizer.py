@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -40,6 +40,15 @@ PIECES = (
 @pytest.fixture(scope="module")
 def native() -> NativeTokenizer:
     return NativeTokenizer(OPTIONS, native_library())
+
+
+@pytest.fixture(scope="module")
+def without_python() -> Iterator[NativeTokenizer]:
+    """A native tokenizer that raises where the library hands a message back, as it does after a panic."""
+    native = NativeTokenizer(OPTIONS, native_library())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "_specification", None)
+        yield native
 
 
 def differing(native: Tokenizer, messages: Iterable[Message]) -> list[bytes]:
@@ -93,9 +102,9 @@ def test_any_text_is_taken_apart_alike(native: NativeTokenizer, text: str, conte
 @given(
     st.binary(max_size=300), st.sampled_from(["utf-8", "us-ascii", "iso-8859-9", "windows-1256", "koi8-r", "x"])
 )
-def test_any_bytes_are_read_alike(native: NativeTokenizer, content: bytes, charset: str) -> None:
+def test_any_bytes_are_read_alike(without_python: NativeTokenizer, content: bytes, charset: str) -> None:
     raw = message([("Subject", "x")], content, f"text/plain; charset={charset}")
-    assert differing(native, [Message.parse(raw)]) == []
+    assert differing(without_python, [Message.parse(raw)]) == []
 
 
 @pytest.mark.parametrize(
@@ -132,12 +141,15 @@ def test_the_limit_of_tokens_is_the_same(max_tokens: int) -> None:
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "text/html"])
-def test_a_character_later_than_unicode_14_is_read_alike(native: NativeTokenizer, content_type: str) -> None:
-    raw = message([("Subject", "x")], "\u088f <body\u1c89> \ua7cb later", f"{content_type}; charset=utf-8")
-    assert differing(native, [Message.parse(raw)]) == []
+def test_a_character_later_than_unicode_14_is_read_alike(
+    without_python: NativeTokenizer, content_type: str
+) -> None:
+    text = "\u088f <body\u1c89> \ua7cb later <i>\u1c89</i> &#x1c89; http://\u1c89.example/&#x1c89;"
+    raw = message([("Subject", "x")], text, f"{content_type}; charset=utf-8")
+    assert differing(without_python, [Message.parse(raw)]) == []
 
 
-def test_every_character_is_folded_alike(native: NativeTokenizer) -> None:
+def test_every_character_is_folded_alike(without_python: NativeTokenizer) -> None:
     # Of the many ideographs and private characters that are alike some are enough.
     alike = [range(0x4E00, 0x9FF0), range(0x20000, 0x2A6D0), range(0x30010, 0xE0000), range(0xE0200, 0x110000)]
     numbers = [n for n in range(0xA0, 0x110000) if not (0xD800 <= n < 0xE000 or any(n in like for like in alike))]
@@ -145,10 +157,10 @@ def test_every_character_is_folded_alike(native: NativeTokenizer) -> None:
         " ".join(f"x{chr(number)}y" for number in numbers[start : start + 900])
         for start in range(0, len(numbers), 900)
     )
-    assert differing(native, [Message.parse(message([], text)) for text in texts]) == []
+    assert differing(without_python, [Message.parse(message([], text)) for text in texts]) == []
 
 
-def test_characters_that_combine_are_folded_alike(native: NativeTokenizer) -> None:
+def test_characters_that_combine_are_folded_alike(without_python: NativeTokenizer) -> None:
     draw = random.Random(3)
     marks = [character for character in map(chr, range(0x110000)) if unicodedata.combining(character)]
     forms = [character for character in map(chr, range(0x110000)) if unicodedata.decomposition(character)]
@@ -160,7 +172,8 @@ def test_characters_that_combine_are_folded_alike(native: NativeTokenizer) -> No
 
     texts = [" ".join(word() for _ in range(250)) for _ in range(60)]
     texts.append("".join(word() for _ in range(60_000)))  # behind the limit of folding
-    assert differing(native, [Message.parse(message([("Subject", word())], text)) for text in texts]) == []
+    messages = [Message.parse(message([("Subject", word())], text)) for text in texts]
+    assert differing(without_python, messages) == []
 
 
 @pytest.mark.parametrize("name", KNOWN)
