@@ -147,16 +147,14 @@ def ordinary_text(size: int = SIZE) -> bytes:
     return Recipe((b"\r\n".join(line.encode() for line in lines)[:size],)).message(size)
 
 
-def cpu_seconds(raw: bytes, tries: int = 3) -> float:
-    """Return the CPU time of this thread for the key and the tokens of ``raw``: the least of the tries."""
-    return min(_cpu_seconds(raw) for _ in range(tries))
+def cpu_seconds(raw: bytes, tries: int = 3, tokenizer: Tokenizer = _TOKENIZER) -> float:
+    """Return the CPU time of this thread for the keys and the tokens of ``raw``: the least of the tries."""
+    return min(_cpu_seconds(raw, tokenizer) for _ in range(tries))
 
 
-def _cpu_seconds(raw: bytes) -> float:
+def _cpu_seconds(raw: bytes, tokenizer: Tokenizer) -> float:
     started = time.thread_time()
-    message = incoming_message(raw, MessageLimits())
-    _ = message.key, message.former_key
-    _TOKENIZER.tokenize(message)
+    tokenizer.take_apart(incoming_message(raw, MessageLimits()))
     return time.thread_time() - started
 
 
