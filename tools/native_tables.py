@@ -50,11 +50,11 @@ _MAPPED = (
 _KNOWN, _WORD, _SPACE, _BOUNDARY, _NORMAL, _KEPT, _LOWERED, _MAPPED_BIT = (1 << bit for bit in range(8))
 _DECOMPOSED, _LOWER, _CASELESS, _MARK, _SECOND = (1 << bit for bit in range(8, 13))
 _BITS = {
-    "KNOWN": (_KNOWN, "The character was assigned before Unicode 14.0, or is not assigned yet."),
+    "KNOWN": (_KNOWN, "The character is not one that was assigned after Unicode 14.0: see `tokens/unicode.py`."),
     "WORD": (_WORD, "`\\w` of Python's `re`."),
     "SPACE": (_SPACE, "`str.isspace`."),
     "BOUNDARY": (_BOUNDARY, "`words._FOLDING_BOUNDARY`."),
-    "NORMAL": (_NORMAL, "The character is in NFKC whatever stands before it, but for the order of marks."),
+    "NORMAL": (_NORMAL, "The quick check of NFKC says yes: see `normalization::push_normalized`."),
     "KEPT": (_KEPT, "Folding keeps the character."),
     "LOWERED": (_LOWERED, "Folding makes the lower case of the character."),
     "MAPPED": (_MAPPED_BIT, "`FOLDED` has what folding makes of the character."),
@@ -62,7 +62,7 @@ _BITS = {
     "LOWER": (_LOWER, "The character is its own lower case."),
     "CASELESS": (_CASELESS, "Folding of case keeps the character."),
     "MARK": (_MARK, "`normalization_tables::MARKS` has the combining class of the character."),
-    "SECOND": (_SECOND, "The character may unite with the one before it."),
+    "SECOND": (_SECOND, "The character may be the second one of a canonical composition."),
 }
 
 
@@ -158,10 +158,8 @@ def characters_source() -> str:
         f"/// {meaning}\npub const {name}: u16 = {bit:#06x};\n" for name, (bit, meaning) in _BITS.items()
     )
     return (
-        "//! What characters are, as Python says it: `classes` are looked up in two steps.\n"
+        "//! What characters are, as Python says it: `unicode::class` looks it up in two steps.\n"
         f"{_HEAD}{bits_source}\n"
-        "/// The first character that has no class here.\n"
-        f"pub const END: usize = {_END:#x};\n"
         f"pub const BLOCK: usize = {_BLOCK};\n\n"
         "/// The block of each stretch of `BLOCK` characters.\n"
         f"#[rustfmt::skip]\npub static BLOCK_NUMBERS: [u16; {len(numbers)}] = [\n{_rows(numbers)}];\n\n"
@@ -169,6 +167,7 @@ def characters_source() -> str:
         f"#[rustfmt::skip]\npub static BLOCKS: [&[u8; BLOCK]; {len(blocks)}] = [\n"
         + "".join(f'    b"{block.translate(_ESCAPED)}",\n' for block in blocks)
         + "];\n\n"
+        "/// The classes: the bits that are set for a character.\n"
         f"#[rustfmt::skip]\npub static CLASSES: [u16; {len(letters)}] = [\n"
         f"{_rows([f'{bits:#06x}' for bits in letters])}];\n\n"
         "/// Characters with the bit `MAPPED`, in order, and what NFKC and case folding make of them.\n"
@@ -262,7 +261,7 @@ def _character_class(character: str, seconds: frozenset[str], folded: dict[str, 
             _WORD: character.isalnum() or character == "_",
             _SPACE: character.isspace(),
             _BOUNDARY: _FOLDING_BOUNDARY.match(character) is not None,
-            # What is normal at a glance comes back as the very same object: the limit of folding depends on that.
+            # Where the quick check says yes, the same object comes back: the limit of folding depends on that.
             _NORMAL: unicodedata.normalize("NFKC", character) is character,
             _DECOMPOSED: decomposed != character and ord(character) not in _HANGUL,
             _LOWER: character.lower() == character,

@@ -1,4 +1,5 @@
-//! What this library leaves to Python: text beyond ASCII, and charsets other than ASCII.
+//! What this library asks of Python: text in rare charsets, header fields and links with characters beyond ASCII where
+//! a rule needs more than the tables have, and results of authentication.
 
 /// The message is handed back as a whole: Python takes it apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

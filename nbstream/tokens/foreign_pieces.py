@@ -1,4 +1,4 @@
-"""Answers what the native library leaves to Python: text beyond ASCII, rare charsets, results of authentication.
+"""Answers what the native library asks: rare charsets, fields and links beyond ASCII, results of authentication.
 
 Rules: each answer is what the specification says of the same piece of a message. The numbers of the questions are
 those of ``nbn_question`` in ``engine/interface.h``; ``native/src/foreign.rs`` says what their arguments are.

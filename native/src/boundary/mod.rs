@@ -1,4 +1,5 @@
-//! The C interface, `nbstream/engine/interface.h`. All `unsafe` code is here.
+//! The C interface, `nbstream/engine/interface.h`. All `unsafe` code is here, but for the instruction that prefetches a
+//! row of a table (`table::Table::prefetch`).
 
 pub mod score;
 pub mod table;

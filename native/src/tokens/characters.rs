@@ -1,7 +1,7 @@
-//! What characters are, as Python says it: `classes` are looked up in two steps.
+//! What characters are, as Python says it: `unicode::class` looks it up in two steps.
 // Written by `python -m tools.native_tables`.
 
-/// The character was assigned before Unicode 14.0, or is not assigned yet.
+/// The character is not one that was assigned after Unicode 14.0: see `tokens/unicode.py`.
 pub const KNOWN: u16 = 0x0001;
 /// `\w` of Python's `re`.
 pub const WORD: u16 = 0x0002;
@@ -9,7 +9,7 @@ pub const WORD: u16 = 0x0002;
 pub const SPACE: u16 = 0x0004;
 /// `words._FOLDING_BOUNDARY`.
 pub const BOUNDARY: u16 = 0x0008;
-/// The character is in NFKC whatever stands before it, but for the order of marks.
+/// The quick check of NFKC says yes: see `normalization::push_normalized`.
 pub const NORMAL: u16 = 0x0010;
 /// Folding keeps the character.
 pub const KEPT: u16 = 0x0020;
@@ -25,11 +25,9 @@ pub const LOWER: u16 = 0x0200;
 pub const CASELESS: u16 = 0x0400;
 /// `normalization_tables::MARKS` has the combining class of the character.
 pub const MARK: u16 = 0x0800;
-/// The character may unite with the one before it.
+/// The character may be the second one of a canonical composition.
 pub const SECOND: u16 = 0x1000;
 
-/// The first character that has no class here.
-pub const END: usize = 0x110000;
 pub const BLOCK: usize = 128;
 
 /// The block of each stretch of `BLOCK` characters.
@@ -661,6 +659,7 @@ pub static BLOCKS: [&[u8; BLOCK]; 256] = [
     b"TTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
 ];
 
+/// The classes: the bits that are set for a character.
 #[rustfmt::skip]
 pub static CLASSES: [u16; 42] = [
     0x0631, 0x0635, 0x063b, 0x005b, 0x0785, 0x0781, 0x078b, 0x038b, 0x015b, 0x029b, 0x073b, 0x019b, 0x018b, 0x039b, 0x1e01, 0x0e11, 0x0f01, 0x1a01, 0x0053, 0x0000, 0x0633, 0x0383, 0x1e11, 0x0783,

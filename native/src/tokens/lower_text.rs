@@ -104,7 +104,6 @@ mod tests {
             text("\u{20000}\u{1c89}".as_bytes(), None).unwrap(),
             "\u{20000}\u{1c89}"
         );
-        assert_eq!(text("\u{3a3}".as_bytes(), None), Err(HandBack));
         assert_eq!(
             text("\u{130}stanbul".as_bytes(), None).unwrap(),
             "i\u{307}stanbul"

@@ -16,9 +16,8 @@ const VOWEL_COUNT: u32 = 21;
 const TRAIL_COUNT: u32 = 28;
 const SYLLABLE_COUNT: u32 = LEAD_COUNT * VOWEL_COUNT * TRAIL_COUNT;
 
-/// Appends `text` in NFKC with its case folded; returns whether a glance shows that it is in NFKC already.
-///
-/// The work is quadratic in the marks that follow each other.
+/// Appends `text` in NFKC with its case folded; returns whether the quick check says that it is in NFKC already
+/// (Unicode Standard Annex #15, section 9): Python returns the very same object then.
 pub fn push_normalized(text: &str, folded: &mut String) -> bool {
     let mut characters: Vec<(char, u8)> = Vec::with_capacity(text.len());
     let mut is_normal = true;
@@ -66,7 +65,7 @@ fn form(forms: &[(char, &'static str)], character: char) -> Option<&'static str>
     place.ok().map(|place| forms[place].1)
 }
 
-/// Returns the canonical combining class: 0 of a character that begins a combination, and of a mark its place in one.
+/// Returns the canonical combining class: 0 of a starter, and of a mark its place in the canonical order.
 fn combining_class(character: char) -> u8 {
     if unicode::class(character) & MARK == 0 {
         return 0;
@@ -101,7 +100,7 @@ fn push_decomposed(character: char, characters: &mut Vec<(char, u8)>) {
     }
 }
 
-/// Unites the characters that NFC unites: each with the first one before it that begins a combination, if no
+/// Composes canonically: each character with the last starter (combining class 0) before it, if it is not blocked: no
 /// character between them has the same class or a higher one.
 fn compose(characters: &mut Vec<(char, u8)>) {
     let mut written = 0;

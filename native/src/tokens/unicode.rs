@@ -1,6 +1,7 @@
 //! The characters that tokens are made of: those of Unicode 14.0, whatever version the interpreter knows.
 //!
-//! What they are is in tables that Python's own tables made (`characters`). A later character becomes U+FFFD in a token.
+//! What they are is in tables that Python's own tables made (`characters`). In a token, a later character becomes
+//! U+FFFD.
 
 use crate::tokens::characters::{
     BLOCK, BLOCKS, BLOCK_NUMBERS, CLASSES, FOLDED, KNOWN, SPACE, WORD,

@@ -69,7 +69,7 @@ fn take(left: &mut i64, wanted: usize) -> usize {
 /// Returns the distinct words of `text` in UTF-8, each behind `prefix`; where they are more than `limit`, a spread
 /// choice.
 ///
-/// All texts of a message share its `allowance`. The tables know each character of `text`.
+/// All texts of a message share its `allowance`.
 pub fn distinct_words(
     text: &str,
     prefix: &'static [u8],
@@ -104,7 +104,7 @@ pub fn distinct_words(
 
 /// Returns `text` with its ASCII letters in lower case.
 fn lower(text: Cow<str>) -> Cow<str> {
-    // The sum of a block is computed in a few vector instructions, where a search goes byte by byte.
+    // A block is searched in a few vector instructions, a text of unknown length byte by byte.
     let has_capitals = |block: &[u8]| block.iter().any(u8::is_ascii_uppercase);
     if !text.as_bytes().chunks(32).any(has_capitals) {
         return text;
@@ -460,10 +460,11 @@ fn stretch_bytes(text: &str) -> usize {
         .map_or(longest, |(offset, _)| offset)
 }
 
-/// Appends what folding makes of a stretch; returns whether it is in NFKC at a glance.
+/// Appends what folding makes of a stretch; returns whether the quick check says that it is in NFKC: see
+/// `push_normalized`.
 fn push_folded(stretch: &str, folded: &mut String) -> bool {
     let before = folded.len();
-    match push_apart(stretch, folded) {
+    match push_folded_one_by_one(stretch, folded) {
         Some(is_normal) => is_normal,
         None => {
             folded.truncate(before);
@@ -472,8 +473,9 @@ fn push_folded(stretch: &str, folded: &mut String) -> bool {
     }
 }
 
-/// Does the same where each character is folded by itself; None where one may unite with the one before it, or is rare.
-fn push_apart(stretch: &str, folded: &mut String) -> Option<bool> {
+/// Does the same where each character is folded by itself; None where one may compose with the one before it, or is
+/// rare.
+fn push_folded_one_by_one(stretch: &str, folded: &mut String) -> Option<bool> {
     let mut is_normal = true;
     for character in stretch.chars() {
         let class = unicode::class(character);
