@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -55,7 +55,7 @@ class DeliveryMetrics:
         )
         self._relay_seconds = Histogram(
             "nbstream_relay_seconds",
-            "Seconds from the start of DATA to the reply of the next hop.",
+            "Seconds from the start of DATA to the last reply of the next hop.",
             buckets=_RELAY_BUCKETS,
             registry=registry.counts,
         )
@@ -115,10 +115,11 @@ class DeliveryMetrics:
         """Count feedback from a peer that may not teach."""
         self._feedback.feedback_refused(label, source)
 
-    def relayed(self, code: str, seconds: float) -> None:
-        """Count the next hop's reply to a message, and the seconds that it took."""
+    def relayed(self, codes: Sequence[str], seconds: float) -> None:
+        """Count the next hop's replies to a message, and the seconds that they took."""
         self._relay_seconds.observe(seconds)
-        self._reply_counter(code).inc()
+        for code in codes:
+            self._reply_counter(code).inc()
 
     def quarantine_swept(self, remaining: int, removed: int) -> None:
         """Note how many messages are in the quarantine now, and count those removed for their age."""

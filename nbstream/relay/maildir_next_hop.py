@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from nbstream.relay import maildir_files
 from nbstream.relay.maildir_room import MaildirRoom
-from nbstream.relay.next_hop import SmtpPath
+from nbstream.relay.next_hop import DataReplies, SmtpPath
 from nbstream.wire.smtp_reply import SmtpReply
 
 # Without DSN: nobody behind a file sends the notifications that its parameters ask for.
@@ -74,13 +74,13 @@ class MaildirTransaction:
         self._recipients.append(recipient)
         return SmtpReply(250, "2.1.5 Recipient ok")
 
-    async def data(self, content: bytes, fields: bytes = b"") -> SmtpReply:
+    async def data(self, content: bytes, fields: bytes = b"") -> DataReplies:
         """Deliver the message. Return the reply, which is a 452 where the file system is full.
 
         Raises ``RelayUnavailable`` where the file cannot be written for another reason.
         """
         draft = self._next_hop.make_draft(self._sender, self._recipients, content, fields.replace(b"\r\n", b"\n"))
-        return await maildir_files.write_drafts([draft]) or DELIVERED_REPLY
+        return DataReplies((await maildir_files.write_drafts([draft]) or DELIVERED_REPLY,))
 
     async def abort(self) -> None:
         """Do nothing, since nothing is written before the data."""

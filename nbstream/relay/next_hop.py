@@ -33,17 +33,49 @@ class Envelope:
     recipients: tuple[SmtpPath, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class DataReplies:
+    """The final replies to a message: one for all of its recipients, or one for each of them in their order.
+
+    SMTP and a Maildir give one for all, and LMTP gives one for each (RFC 2033 4.2). There is always one at least.
+    """
+
+    replies: tuple[SmtpReply, ...]
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the next hop has taken responsibility for all recipients."""
+        return all(reply.accepted for reply in self.replies)
+
+    @property
+    def single(self) -> SmtpReply:
+        """The one reply for all recipients. Raises ``ValueError`` where there are several."""
+        (reply,) = self.replies
+        return reply
+
+    def for_each(self, recipient_count: int) -> tuple[SmtpReply, ...]:
+        """Return one reply for each of the recipients. Raises ``ValueError`` where there are others than those."""
+        if len(self.replies) == 1:
+            return self.replies * recipient_count
+        if len(self.replies) != recipient_count:
+            raise ValueError(f"{len(self.replies)} replies for {recipient_count} recipients")
+        return self.replies
+
+    def __str__(self) -> str:
+        return ", ".join(dict.fromkeys(map(str, self.replies)))
+
+
 class Transaction(Protocol):
     """One message on its way to the next hop, which has accepted its MAIL."""
 
     async def rcpt(self, recipient: SmtpPath) -> SmtpReply:
         """Return the next hop's reply to one recipient, whatever it is. Raises ``RelayUnavailable``."""
 
-    async def data(self, content: bytes, fields: bytes = b"") -> SmtpReply:
-        """Hand over the message and return the next hop's final reply. Raises ``RelayUnavailable``.
+    async def data(self, content: bytes, fields: bytes = b"") -> DataReplies:
+        """Hand over the message and return the next hop's final replies, in the order of the accepted recipients.
 
         ``content`` has CRLF line ends only and is not dot-stuffed; ``fields`` are header fields that go on top of
-        it. With a 2xx the next hop has taken responsibility.
+        it. With a 2xx the next hop has taken responsibility. Raises ``RelayUnavailable``.
         """
 
     async def abort(self) -> None:

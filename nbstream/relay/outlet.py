@@ -1,6 +1,6 @@
 """The ways that a checked message can take: to the next hop, to another address, or into the quarantine.
 
-Rules: if the message goes to the next hop, the client gets the next hop's reply. If it goes into the quarantine,
+Rules: if the message goes to the next hop, the client gets the next hop's replies. If it goes into the quarantine,
 the client gets a 250 after the file is synced. With a Maildir as the next hop, each group of recipients gets a
 file of its own, and either all files are written or none. With SMTP as the next hop a message has one part,
 because the transaction has one reply for all recipients. The given transaction is closed in every case.
@@ -22,7 +22,7 @@ from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.verdict_fields import RECIPIENT_FIELD
 from nbstream.relay import maildir_files
 from nbstream.relay.maildir_next_hop import DELIVERED_REPLY, MaildirNextHop
-from nbstream.relay.next_hop import Envelope, NextHop, SmtpPath, Transaction
+from nbstream.relay.next_hop import DataReplies, Envelope, NextHop, SmtpPath, Transaction
 from nbstream.relay.quarantine import Quarantine, QuarantineNote
 from nbstream.wire.smtp_reply import SmtpReply
 
@@ -55,21 +55,23 @@ class Outlet:
         """Whether the recipients of one message can be treated differently."""
         return isinstance(self._next_hop, MaildirNextHop)
 
-    async def send(self, raw: bytes, parts: Sequence[DeliveryPart], transaction: Transaction) -> SmtpReply:
-        """Hand over ``raw`` (CRLF line ends) and return the reply to the client.
+    async def send(self, raw: bytes, parts: Sequence[DeliveryPart], transaction: Transaction) -> DataReplies:
+        """Hand over ``raw`` (CRLF line ends) and return the replies to the client.
 
-        Each action is one that takes the message. Raises ``RelayUnavailable``.
+        Each action is one that takes the message. The order of the replies is that of the parts, and within each
+        that of its envelope. Raises ``RelayUnavailable``.
         """
         if isinstance(self._next_hop, MaildirNextHop):
             await transaction.abort()
-            return await self._write_to_maildir(raw, parts, self._next_hop)
+            return DataReplies((await self._write_to_maildir(raw, parts, self._next_hop),))
         (part,) = parts
         match part.action.kind:
             case ActionKind.PASS:
                 return await transaction.data(raw, header_fields.prepend_fields(b"", part.fields))
             case ActionKind.QUARANTINE:
                 await transaction.abort()
-                return await maildir_files.write_drafts([self._quarantine_draft(raw, part)]) or _QUARANTINED_REPLY
+                failure = await maildir_files.write_drafts([self._quarantine_draft(raw, part)])
+                return DataReplies((failure or _QUARANTINED_REPLY,))
             case _:
                 await transaction.abort()
                 return await self._redirect(raw, part)
@@ -95,7 +97,7 @@ class Outlet:
         assert part.note is not None
         return self._quarantine.make_draft(part.note, _render_fields(part.fields), raw)
 
-    async def _redirect(self, raw: bytes, part: DeliveryPart) -> SmtpReply:
+    async def _redirect(self, raw: bytes, part: DeliveryPart) -> DataReplies:
         transaction = await self._next_hop.begin(part.envelope.sender)
         try:
             reply = await transaction.rcpt(SmtpPath(part.action.address))

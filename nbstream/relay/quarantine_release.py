@@ -37,10 +37,11 @@ async def release_message(
         await transaction.abort()
         raise
     try:
-        reply = await transaction.data(content)
+        replies = await transaction.data(content)
     except RelayUnavailable as error:
         raise NotReleased(f"{IN_DOUBT_TEXT} ({error})") from error
-    if not reply.accepted:
+    if not replies.accepted:
+        reply = replies.single
         if not message.in_doubt:  # a refusal now does not say that it was not delivered before
             await asyncio.to_thread(_apply_transition, quarantine.mark_waiting, marked)
         raise RelayRefused(reply.code, reply.text)

@@ -18,7 +18,7 @@ import re
 
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.mail.lines import PIECE_BYTES, line_spans
-from nbstream.relay.next_hop import SmtpPath
+from nbstream.relay.next_hop import DataReplies, SmtpPath
 from nbstream.relay.smtp_connections import ConnectionLost, ConnectionPool, NextHopConnection, NextHopLimits
 from nbstream.wire.smtp_reply import SmtpReply
 
@@ -83,21 +83,21 @@ class SmtpTransaction:
         """Return the next hop's reply to one recipient, whatever it is. Raises ``RelayUnavailable``."""
         return await self.send_path(b"RCPT TO:", recipient)
 
-    async def data(self, content: bytes, fields: bytes = b"") -> SmtpReply:
+    async def data(self, content: bytes, fields: bytes = b"") -> DataReplies:
         """Return the next hop's final reply, to DATA or to the message. Raises ``RelayUnavailable``."""
         try:
             stuffed_pieces = await dot_stuffed_pieces(content, fields)
             reply = await self.exchange(b"DATA", positive=3)
             if reply.code >= 400:
                 await self.abort()
-                return reply
+                return DataReplies((reply,))
             assert self._connection is not None
             reply = await self._connection.send_content(stuffed_pieces)
         except BaseException:
             self.end(keep=False)
             raise
         self.end(keep=True)
-        return reply
+        return DataReplies((reply,))
 
     async def abort(self) -> None:
         """Reset the transaction and keep the connection, or else close it."""

@@ -23,7 +23,7 @@ multiprocess.join_folder(folder, member)
 metrics = DaemonMetrics.create(PYTHON, folder)
 for _ in range(3):
     metrics.delivery.delivered("smtp", "spam")
-metrics.delivery.relayed("250", 0.5)
+metrics.delivery.relayed(["250"], 0.5)
 if quarantined:
     metrics.delivery.quarantine_swept(quarantined, 1)
 os.kill(os.getpid(), signal.SIGKILL)

@@ -28,7 +28,7 @@ async def deliver(
     transaction = await next_hop.begin(sender)
     for recipient in recipients or (BOB,):
         assert (await transaction.rcpt(recipient)).code == 250
-    return await transaction.data(content)
+    return (await transaction.data(content)).single
 
 
 def files(maildir: pathlib.Path) -> list[pathlib.Path]:

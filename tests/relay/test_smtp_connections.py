@@ -38,7 +38,7 @@ async def send(relay: SmtpNextHop, *recipients: SmtpPath) -> SmtpReply:
     transaction = await relay.begin(ALICE)
     for recipient in recipients or (BOB,):
         await transaction.rcpt(recipient)
-    return await transaction.data(b"hello\r\n")
+    return (await transaction.data(b"hello\r\n")).single
 
 
 async def test_messages_one_after_another_share_a_connection(play: Play, relay_to: Relay) -> None:

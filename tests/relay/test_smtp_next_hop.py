@@ -6,7 +6,7 @@ import pytest
 
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.listeners.smtp.error_replies import error_reply
-from nbstream.relay.next_hop import SmtpPath
+from nbstream.relay.next_hop import DataReplies, SmtpPath
 from nbstream.relay.smtp_next_hop import dot_stuffed_pieces
 from nbstream.wire.smtp_reply import SmtpReply
 
@@ -41,7 +41,7 @@ async def test_every_reply_of_the_next_hop_is_passed_on(play: Play, relay_to: Re
     assert await transaction.rcpt(BOB) == SmtpReply(251, "2.1.5 Will forward")
     assert await transaction.rcpt(CAROL) == SmtpReply(550, "5.1.1 No such user\n5.1.1 here")
     assert await transaction.rcpt(ALICE) == SmtpReply(452, "4.2.2 Over quota")
-    assert await transaction.data(CONTENT) == SmtpReply(250, "2.0.0 Queued\n2.0.0 as 4F1")
+    assert await transaction.data(CONTENT) == DataReplies((SmtpReply(250, "2.0.0 Queued\n2.0.0 as 4F1"),))
     await server.played()
 
 
@@ -127,7 +127,7 @@ async def test_a_refused_message_is_answered_with_the_reply_of_the_next_hop(play
     transaction = await relay.begin(ALICE)
     await transaction.rcpt(BOB)
 
-    assert await transaction.data(b"") == SmtpReply(554, "5.6.0 Empty")
+    assert await transaction.data(b"") == DataReplies((SmtpReply(554, "5.6.0 Empty"),))
     await relay.begin(BOB)  # on the same connection
     await server.played()
 
@@ -151,7 +151,7 @@ async def test_a_refused_data_command_is_answered_with_the_reply_of_the_next_hop
     transaction = await relay.begin(ALICE)
     await transaction.rcpt(BOB)
 
-    assert await transaction.data(CONTENT) == SmtpReply(554, "5.5.1 No valid recipients")
+    assert await transaction.data(CONTENT) == DataReplies((SmtpReply(554, "5.5.1 No valid recipients"),))
     await relay.begin(BOB)  # on the same connection
     await server.played()
 
@@ -187,7 +187,7 @@ async def test_a_refusal_before_the_end_of_the_message_counts(play: Play, relay_
     """)
     transaction = await relay_to(server).begin(ALICE)
 
-    assert await transaction.data(b"x" * 30_000_000) == SmtpReply(552, "5.3.4 Too big")
+    assert await transaction.data(b"x" * 30_000_000) == DataReplies((SmtpReply(552, "5.3.4 Too big"),))
     await server.played()
 
 

@@ -25,7 +25,7 @@ from nbstream.policy import verdict_fields
 from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.incoming_message import with_guarded_first_line, without_verdict_fields
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, group_recipients
-from nbstream.relay.next_hop import Envelope
+from nbstream.relay.next_hop import DataReplies, Envelope
 from nbstream.relay.outlet import DeliveryPart
 from nbstream.relay.quarantine import QuarantineNote
 from nbstream.wire.smtp_reply import SmtpReply
@@ -66,19 +66,24 @@ class DeliveryObserver(Protocol):
     def filter_failed(self, reason: str) -> None:
         """One check failed."""
 
-    def relayed(self, code: str, seconds: float) -> None:
-        """The next hop answered a message with this code ("none" where it went away before)."""
+    def relayed(self, codes: Sequence[str], seconds: float) -> None:
+        """The next hop answered a message with these codes ("none" where it went away before)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """The reply to the client, and the check, with the verdict of the mildest policy where there are several.
+    """The replies to the client, and the check, with the verdict of the mildest policy where there are several.
 
     The check is None where there was none.
     """
 
-    reply: SmtpReply
+    replies: DataReplies
     check: Check | None = None
+
+    @property
+    def reply(self) -> SmtpReply:
+        """The reply to a client that gets one for all recipients."""
+        return self.replies.single
 
     @property
     def reply_with_verdict(self) -> SmtpReply:
@@ -121,17 +126,18 @@ class Delivery:
             if check is not None:
                 decisions = [group.decision for group in groups]
                 parts = [self._delivery_part(check, group, envelope.sender) for group in groups]
-            reply = await self._send_parts(raw, parts, transaction)
+            replies = await self._send_parts(raw, parts, transaction)
         except (NbstreamError, _MessageRefused) as error:
             await transaction.abort()
             _log.warning("message not passed on: %s", error)
             reply = error.reply if isinstance(error, _MessageRefused) else error_reply(error)
+            replies = DataReplies((reply,))
         except BaseException:
             await transaction.abort()
             raise
         self._observer.delivered(listener, str(check.verdict) if check else "none")
-        _log_delivery(listener, check, decisions, reply, time.perf_counter() - started)
-        return DeliveryResult(reply, check)
+        _log_delivery(listener, check, decisions, replies, time.perf_counter() - started)
+        return DeliveryResult(replies, check)
 
     async def _check(
         self, raw: bytes, recipients: Sequence[SmtpPath]
@@ -187,7 +193,9 @@ class Delivery:
         note = QuarantineNote(group_check.id, str(group_check.verdict), group_check.probability, policy, envelope)
         return DeliveryPart(group.decision.action, tuple(fields), envelope, note)
 
-    async def _send_parts(self, raw: bytes, parts: Sequence[DeliveryPart], transaction: Transaction) -> SmtpReply:
+    async def _send_parts(
+        self, raw: bytes, parts: Sequence[DeliveryPart], transaction: Transaction
+    ) -> DataReplies:
         kinds = [part.action.kind for part in parts]
         for kind in kinds:
             self._observer.action_taken(str(kind))
@@ -197,12 +205,12 @@ class Delivery:
             return await self._outlet.send(raw, parts, transaction)
         started = time.perf_counter()
         try:
-            reply = await self._outlet.send(raw, parts, transaction)
+            replies = await self._outlet.send(raw, parts, transaction)
         except RelayUnavailable:
-            self._observer.relayed("none", time.perf_counter() - started)
+            self._observer.relayed(["none"], time.perf_counter() - started)
             raise
-        self._observer.relayed(str(reply.code), time.perf_counter() - started)
-        return reply
+        self._observer.relayed([str(reply.code) for reply in replies.replies], time.perf_counter() - started)
+        return replies
 
 
 class _MessageRefused(Exception):
@@ -235,7 +243,7 @@ def _check_with_decision(check: Check, decision: Decision) -> Check:
 
 
 def _log_delivery(
-    listener: str, check: Check | None, decisions: Sequence[Decision], reply: SmtpReply, seconds: float
+    listener: str, check: Check | None, decisions: Sequence[Decision], replies: DataReplies, seconds: float
 ) -> None:
     policies = list(dict.fromkeys(decision.treatment.name for decision in decisions))
     log_message(
@@ -244,5 +252,5 @@ def _log_delivery(
         seconds,
         action=", ".join(dict.fromkeys(str(decision.action.kind) for decision in decisions)) or None,
         policy=", ".join(policies) if policies not in ([], [DEFAULT_RULE_NAME]) else None,
-        reply=str(reply),
+        reply=str(replies),
     )

@@ -73,7 +73,7 @@ async def _send(next_hop: SmtpNextHop) -> SmtpReply:
     try:
         reply = await transaction.rcpt(SmtpPath("c@d"))
         if reply.accepted:
-            return await transaction.data(_CONTENT)
+            return (await transaction.data(_CONTENT)).single
     except RelayUnavailable:
         return SmtpReply(451, "4.4.1 unavailable")
     await transaction.abort()

@@ -15,7 +15,7 @@ from nbstream.listeners.sockets import TcpListenAddress, open_listening_socket
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.metrics.daemon import DaemonMetrics
 from nbstream.policy.verdict_fields import OWN_FIELD
-from nbstream.relay.next_hop import SmtpPath
+from nbstream.relay.next_hop import DataReplies, SmtpPath
 from nbstream.relay.outlet import Outlet
 from nbstream.relay.quarantine import Quarantine
 from nbstream.store.model.memory_model import MemoryModel
@@ -58,10 +58,10 @@ class _Transaction:
     async def rcpt(self, recipient: SmtpPath) -> SmtpReply:
         return SmtpReply(250, "2.1.5 Ok") if "@" in recipient.address else SmtpReply(550, "5.1.1 no")
 
-    async def data(self, content: bytes, fields: bytes = b"") -> SmtpReply:
+    async def data(self, content: bytes, fields: bytes = b"") -> DataReplies:
         await self.abort()
         self._next_hop.messages.append(fields + content)
-        return SmtpReply(250, f"2.0.0 taken as {len(self._next_hop.messages)}")
+        return DataReplies((SmtpReply(250, f"2.0.0 taken as {len(self._next_hop.messages)}"),))
 
     async def abort(self) -> None:
         self._next_hop.open_transactions -= 1

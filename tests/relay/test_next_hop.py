@@ -1,0 +1,37 @@
+"""The replies of a next hop to a message: one for all recipients, or one for each."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbstream.relay.next_hop import DataReplies
+from nbstream.wire.smtp_reply import SmtpReply
+
+TAKEN, FULL = SmtpReply(250, "2.0.0 Ok"), SmtpReply(452, "4.2.2 Mailbox full")
+
+
+def test_one_reply_holds_for_all_recipients() -> None:
+    assert DataReplies((FULL,)).for_each(3) == (FULL, FULL, FULL)
+    assert DataReplies((FULL,)).single == FULL
+
+
+def test_each_recipient_has_its_own_reply_where_there_is_one_for_each() -> None:
+    assert DataReplies((TAKEN, FULL)).for_each(2) == (TAKEN, FULL)
+
+
+def test_replies_for_other_recipients_are_an_error() -> None:
+    replies = DataReplies((TAKEN, FULL))
+
+    with pytest.raises(ValueError, match="2 replies for 3 recipients"):
+        replies.for_each(3)
+    with pytest.raises(ValueError, match="too many values"):
+        _ = replies.single
+
+
+@pytest.mark.parametrize(("replies", "accepted"), [((TAKEN,), True), ((TAKEN, FULL), False), ((FULL,), False)])
+def test_a_message_is_accepted_where_each_reply_says_so(replies: tuple[SmtpReply, ...], accepted: bool) -> None:
+    assert DataReplies(replies).accepted == accepted
+
+
+def test_the_log_names_each_different_reply_once() -> None:
+    assert str(DataReplies((TAKEN, FULL, TAKEN))) == "250 2.0.0 Ok, 452 4.2.2 Mailbox full"
