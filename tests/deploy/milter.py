@@ -1,51 +1,47 @@
 """A milter that writes the results of authentication into each message, as OpenDKIM and its like do.
 
-It speaks as much of Sendmail's milter protocol as it needs: it wants to see nothing of a message but its end.
+It wants to see nothing of a message but its end.
 """
 
 from __future__ import annotations
 
 import socketserver
-import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from nbstream.wire.milter import MilterActions, MilterMessageEnd, MilterNegotiation, MilterParser, MilterSteps
+from nbstream.wire.milter_replies import AcceptReply, InsertHeader, NegotiationReply
 from tests.integration.daemon import DEADLINE_SECONDS
 
-_MAY_ADD_HEADER_FIELDS = 0x01
-_SKIPPED_STEPS = 0x37F  # connect, HELO, MAIL, RCPT, body, header fields, end of the header, unknown commands, DATA
+_SKIPPED_STEPS = (
+    MilterSteps.NOCONNECT | MilterSteps.NOHELO | MilterSteps.NOMAIL | MilterSteps.NORCPT | MilterSteps.NODATA
+) | (MilterSteps.NOHDRS | MilterSteps.NOEOH | MilterSteps.NOBODY | MilterSteps.NOUNKNOWN)
 
 
-class _Milter(socketserver.StreamRequestHandler):
+class _Milter(socketserver.BaseRequestHandler):
     """One connection from Postfix."""
 
     server: Milters
 
     def handle(self) -> None:
+        parser = MilterParser()
         with suppress(ConnectionError):
-            while len(length := self.rfile.read(4)) == 4:
-                packet = self.rfile.read(struct.unpack("!I", length)[0])
-                command, content = packet[:1], packet[1:]
-                if command == b"O":  # negotiation: version, actions, steps
-                    version = struct.unpack("!I", content[:4])[0]
-                    self._reply(b"O" + struct.pack("!III", version, _MAY_ADD_HEADER_FIELDS, _SKIPPED_STEPS))
-                elif command == b"E":  # the end of the message: insert a field at a position, then accept
-                    field = b"Authentication-Results\0" + self.server.results + b"\0"
-                    self._reply(b"i" + struct.pack("!I", self.server.position) + field)
-                    self._reply(b"a")
-                elif command == b"Q":
-                    return
-
-    def _reply(self, packet: bytes) -> None:
-        self.wfile.write(struct.pack("!I", len(packet)) + packet)
+            while data := self.request.recv(1 << 16):
+                for event in parser.feed(data):
+                    if isinstance(event, MilterNegotiation):
+                        options = event.offer.agree(MilterActions.ADDHDRS, _SKIPPED_STEPS)
+                        self.request.sendall(NegotiationReply(options).render())
+                    elif isinstance(event, MilterMessageEnd):
+                        field = InsertHeader(self.server.position, "Authentication-Results", self.server.results)
+                        self.request.sendall(field.render() + AcceptReply().render())
 
 
 class Milters(socketserver.ThreadingTCPServer):
     """The listener; ``results`` is the value of the field, and ``position`` what the milter asks for."""
 
     daemon_threads = True
-    results = b"mx.example.org; dkim=pass header.d=signer.example"
+    results = "mx.example.org; dkim=pass header.d=signer.example"
     position = 1  # as OpenDKIM asks for
 
     @property
